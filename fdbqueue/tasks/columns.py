@@ -23,6 +23,7 @@ from fdbqueue.columns import CODE, DURATION, FUTURE, NUMBER, PAST, TEXT, Column
 from fdbqueue.columns.text import grouped, lasting, number, seconds_since, visible
 from fdbqueue.service import Item, Queue
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import AttemptFailure
 from fdbqueue.tasks.results import Found, Known, known_of
@@ -129,6 +130,27 @@ def attempts_text(begun: int, most: int | None) -> str:
     if most is None:
         return number(begun)
     return gettext("%(begun)s of %(most)s") % {"begun": number(begun), "most": grouped(most)}
+
+
+def progress_text(progress: Progress | None) -> str:
+    """Return how far a task has come; empty if it does not say so."""
+    if progress is None:
+        return ""
+    done = _amount(progress.done)
+    if progress.share is None:
+        return done if progress.of is None else _of(done, _amount(progress.of))
+    share = gettext("%(percent)s %%") % {"percent": int(100 * progress.share)}
+    return f"{_of(done, _amount(progress.of))}, {share}"
+
+
+def _of(done: str, of: str) -> str:
+    return gettext("%(done)s of %(of)s") % {"done": done, "of": of}
+
+
+def _amount(given: float | None) -> str:
+    """Return a number with a few places at most."""
+    rounded = round(given or 0, 2)
+    return grouped(int(rounded)) if rounded == int(rounded) else f"{rounded:,}"
 
 
 def moment(microseconds: int | None) -> datetime.datetime | None:
@@ -342,6 +364,12 @@ FACTS = (
         kind=TEXT,
     ),
     TaskColumn(name="attempts", heading=_("Attempts"), value=_attempts),
+    TaskColumn(
+        name="progress",
+        heading=_("Progress"),
+        value=lambda task: progress_text(task.known.progress),
+        is_shown=lambda task: task.known.progress is not None,
+    ),
     TaskColumn(
         name="worker",
         heading=_("Worker"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING or IN_DJANGO:
     from django.tasks.base import (
         DEFAULT_TASK_BACKEND_ALIAS,
         DEFAULT_TASK_QUEUE_NAME,
+        TASK_REFRESH_ATTRS,
         Task,
         TaskContext,
         TaskError,
@@ -44,6 +45,7 @@ else:
     from django_tasks.base import (
         DEFAULT_TASK_BACKEND_ALIAS,
         DEFAULT_TASK_QUEUE_NAME,
+        TASK_REFRESH_ATTRS,
         Task,
         TaskContext,
         TaskError,
@@ -60,6 +62,7 @@ __all__ = [
     "DEFAULT_TASK_BACKEND_ALIAS",
     "DEFAULT_TASK_QUEUE_NAME",
     "IN_DJANGO",
+    "TASK_REFRESH_ATTRS",
     "BaseTaskBackend",
     "ImmediateBackend",
     "InvalidTask",

@@ -32,6 +32,7 @@ from fdbqueue.tasks.compat import (
     task_finished,
     task_started,
 )
+from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.results import change, new_result
 
 #: A task that asks again and again whether it is aborted reads about once in this time.
@@ -42,13 +43,41 @@ _running: contextvars.ContextVar[Running | None] = contextvars.ContextVar("runni
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FdbQueueTaskContext(TaskContext):  # type: ignore[misc,type-arg]  # as the stubs have it
-    """What a task with ``takes_context`` is given, with more than the API demands."""
+    """What a task with ``takes_context`` is given, with more than the API demands.
+
+    Threads that the task starts may use it, too, until its function has returned.
+    """
+
+    running: Running | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def abort_requested(self) -> bool:
         """Whether somebody has asked for the end of this task; looks about once a second."""
-        running = _running.get()
+        running = self.running or _running.get()
         return running is not None and running.abort_requested()
+
+    @property
+    def metadata(self) -> Notes:
+        """The task's metadata: a dictionary of JSON values, 10,000 bytes at most.
+
+        It is written within about a second of a change, without waiting for that, and with the end
+        of the attempt, however that ends. The next attempt begins with it. What is read of it is a
+        copy: to change a list in it, assign the changed one.
+        """
+        return (self.running or _here()).notes()
+
+    def progress(self, done: float, *, of: float | None = None) -> None:
+        """Say how far this attempt has come; written as the metadata is, and so as cheap.
+
+        Args:
+            done: How much is done, as a number from 0 on.
+            of: How much that is of; None if that is not known.
+
+        Raises:
+            TypeError, ValueError: These are no such numbers.
+            RuntimeError: The task's function has returned already.
+        """
+        self.metadata.set_progress(done, of)
 
 
 class Running:
@@ -58,14 +87,24 @@ class Running:
         backend: Its backend; None for Django's ``ImmediateBackend``.
         result: Its result.
         outer: The task that runs here meanwhile, because it enqueued this one.
+        attempt: The attempt, which has the task's notes; None for ``ImmediateBackend``.
+        on_note: Called after each change of the notes.
     """
 
     def __init__(
-        self, backend: Any, result: TaskResult[..., Any], outer: Running | None = None
+        self,
+        backend: Any,
+        result: TaskResult[..., Any],
+        outer: Running | None = None,
+        attempt: Any = None,
+        on_note: Callable[[], None] | None = None,
     ) -> None:
         self._backend = backend
         self.result = result
         self.outer = outer
+        self._attempt = attempt
+        self._on_note = on_note
+        self._notes: Notes | None = None if attempt is None else attempt.notes
         #: What is to be done in the transaction of its end, and behind that.
         self._at_end: list[Callable[[Transaction], Any]] = []
         self._behind: list[Callable[[], Any]] = []
@@ -107,10 +146,29 @@ class Running:
                 raise RuntimeError(text)
             todo.append(function)
 
+    def notes(self) -> Notes:
+        """Return what this attempt notes, which is made when it is first asked for.
+
+        Raises:
+            RuntimeError: The function has returned, or raised, and it had noted nothing.
+        """
+        with self._mutex:
+            if self._notes is None:
+                if self._is_over:
+                    text = f"The task {self.result.id} has ended: it notes nothing any more."
+                    raise RuntimeError(text)
+                self._notes = Notes()
+                if self._attempt is not None:
+                    self._attempt.notes = self._notes
+            self._notes.on_change = self._on_note
+            return self._notes
+
     def close(self) -> list[Callable[[Transaction], Any]]:
         """Let nothing be added any more; return what to do in the transaction of its end."""
         with self._mutex:
             self._is_over = True
+            if self._notes is not None:
+                self._notes.close()
             return self._at_end
 
     def finish_at_once(self) -> None:
@@ -200,6 +258,16 @@ def enqueue_at_end(task: Any, *args: Any, **kwargs: Any) -> TaskResult[..., Any]
     _, result, push = _prepared(task, args, kwargs)
     current.add(push)
     return result
+
+
+def with_own_context(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of a call, with our context in the place of Django's."""
+    if not args or type(args[0]) is not TaskContext:
+        return args
+    result, current = args[0].task_result, running()
+    if current is None or current.result is not result:  # the app is not installed
+        current = Running(None, result)
+    return FdbQueueTaskContext(task_result=result, running=current), *args[1:]
 
 
 def follow_immediate() -> None:

@@ -24,6 +24,7 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.current import running
 from fdbqueue.tasks.exceptions import TaskAborted, TaskUnknown
+from fdbqueue.tasks.notes import Notes, as_stored
 from fdbqueue.tasks.records import (
     FAILED,
     NO_ATTEMPTS,
@@ -40,7 +41,15 @@ from fdbqueue.tasks.records import (
     unknown_call,
     unpacked,
 )
-from fdbqueue.tasks.results import attempts_at, change, microseconds, moment, path_of, set_attempts
+from fdbqueue.tasks.results import (
+    attempts_at,
+    change,
+    metadata_in,
+    microseconds,
+    moment,
+    path_of,
+    set_attempts,
+)
 
 #: What an attempt fails with whose function the worker does not know.
 UNKNOWN = path_of(TaskUnknown)
@@ -67,6 +76,7 @@ class AttemptEnd:
         failure: How it failed, None if it did not.
         reason: Why, for the dead letter: the class of the exception, and its message on a new line.
         retry_seconds: When the task runs again after a failure, None for never.
+        noted: What the attempt has noted, as a record has it.
         at_end: What else is to be done in the transaction of a success.
         is_aborted: Whether it ends because it was aborted.
         is_done: Whether it has been committed.
@@ -83,6 +93,7 @@ class AttemptEnd:
     failure: AttemptFailure | None = None
     reason: str = ""
     retry_seconds: float | None = None
+    noted: dict[str, Any] | None = None
     at_end: Sequence[Callable[[Transaction], Any]] = ()
     is_aborted: bool = False
     is_done: bool = False
@@ -112,6 +123,7 @@ class Attempt:
         attempts: This attempt, and all before.
         result: The task's result meanwhile.
         is_unnoted: Whether the record is to say when the attempt began.
+        notes: What the task has noted; None as long as that is nothing.
         end: How it ends, once that is decided.
     """
 
@@ -122,6 +134,7 @@ class Attempt:
     attempts: Attempts = NO_ATTEMPTS
     result: Any = None
     is_unnoted: bool = False
+    notes: Notes | None = None
     end: AttemptEnd | None = None
 
     @property
@@ -131,6 +144,9 @@ class Attempt:
 
     def ends(self, **facts: Any) -> None:
         """Note how it ends at this moment, given fields of its end; its result says so, too."""
+        if self.notes is not None:
+            facts["noted"], _ = self.notes.stored()
+            change(self.result, metadata=dict(self.notes), progress=self.notes.progress)
         end = AttemptEnd(self.call, self.item, self.attempts, now_us(), self.result, **facts)
         status, is_over = TaskResultStatus.SUCCESSFUL, True
         if end.failure is not None:
@@ -217,7 +233,14 @@ class AttemptEnds:
         else:
             status = SUCCESSFUL if is_success else FAILED
             keep = _final_writes(
-                self._records, end.call, end.item, end.attempts, status, end.moment, end.value
+                self._records,
+                end.call,
+                end.item,
+                end.attempts,
+                status,
+                end.moment,
+                end.value,
+                end.noted,
             )
 
         def write(tr: Transaction) -> None:
@@ -268,7 +291,11 @@ class AttemptEnds:
         retry = seconds is not None
         queue.nack(end.item, delay=seconds or None, reason=end.reason, retry=retry, tr=tr)
         self._count(tr, end)
-        more = {} if retry else {"dead": end.item.attempts + 1, "ended": end.moment}
+        more = dict(end.noted or {})
+        if retry:
+            more.pop("progress", None)  # that of the attempt
+        else:
+            more |= {"dead": end.item.attempts + 1, "ended": end.moment}
         noted = pending(queue.name, end.item.id, end.attempts, **more)
         self._records.write(tr, end.call.id, noted)
         if not retry:
@@ -324,6 +351,7 @@ def _final_writes(
     status: str,
     ended: int,
     value: Any = None,
+    noted: dict[str, Any] | None = None,
 ) -> Callable[[Transaction], None]:
     """Return what writes the final record of a task whose item is removed, and its entry."""
     data = encoded(
@@ -340,6 +368,7 @@ def _final_writes(
             "status": status,
             "value": value,
             **stored(attempts),
+            **(noted or {}),
         }
     )
     entry = EndedTask(item.queue, status, ended, call.id, call.task)
@@ -401,5 +430,7 @@ def _abort(tr: Transaction, backend: Any, result_id: str) -> str:
     error = TaskAborted(id=result_id)
     attempts = attempts_at(record, item).failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
     call = call._replace(id=result_id)
-    _final_writes(backend.records, call, item, attempts, FAILED, now_us())(tr)
+    noted = as_stored(metadata_in(record, item), None)
+    write = _final_writes(backend.records, call, item, attempts, FAILED, now_us(), noted=noted)
+    write(tr)
     return "aborted"

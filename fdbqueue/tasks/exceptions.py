@@ -40,6 +40,12 @@ class ReturnValueTooLarge(FdbQueueError):
     code = "return_value_too_large"
 
 
+class MetadataTooLarge(FdbQueueError):
+    """The metadata of a task would be over its limit, as JSON; it was left as it was."""
+
+    code = "metadata_too_large"
+
+
 class SignalsNotSent(FdbQueueError):
     """Receivers of ``task_finished`` took so long that a worker ended before all were called."""
 

@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 from fdbqueue.exceptions import message_of
 from fdbqueue.service.options import Range, did_you_mean
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, Task, task_backends
+from fdbqueue.tasks.current import with_own_context
 from fdbqueue.tasks.exceptions import pass_interrupt
 
 P = ParamSpec("P")
@@ -224,6 +225,14 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
             raise TypeError(f"using() does not take {', '.join(sorted(refused))}.")
         given = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, **given)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, as ``ImmediateBackend`` does; its context has what ours have."""
+        return Task.call(self, *with_own_context(args), **kwargs)
+
+    async def acall(self, *args: Any, **kwargs: Any) -> Any:
+        """See call()."""
+        return await Task.acall(self, *with_own_context(args), **kwargs)
 
     def key_of(self, args: Any, kwargs: Any) -> str | None:
         """Return the unique key of a call, None if it has none."""

@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import (
+    TASK_REFRESH_ATTRS,
     Task,
     TaskError,
     TaskResult,
@@ -23,6 +24,7 @@ from fdbqueue.tasks.compat import (
     normalize_json,
 )
 from fdbqueue.tasks.exceptions import TaskBuried, TaskUnknown, WorkerDied, pass_interrupt
+from fdbqueue.tasks.notes import Progress, progress_in
 from fdbqueue.tasks.records import (
     NO_ATTEMPTS,
     AttemptFailure,
@@ -62,6 +64,8 @@ class Known(NamedTuple):
         enqueued: When it was enqueued, in microseconds.
         finished: When it ended, likewise; None as long as it has not.
         value: What it returned.
+        metadata: What it has noted, in all of its attempts.
+        progress: How far the attempt has come that runs, or the last one; None if it does not say.
     """
 
     call: TaskCall
@@ -70,6 +74,34 @@ class Known(NamedTuple):
     enqueued: int | None
     finished: int | None = None
     value: Any = None
+    metadata: dict[str, Any] | None = None
+    progress: Progress | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the stubs have it
+    """What the API says of a task, and what the task has noted.
+
+    Attributes:
+        metadata: The task's metadata, as it was written last: a copy.
+        progress: How far the attempt has come that runs, or the last one if the task has ended;
+            None if it has not said so.
+    """
+
+    metadata: dict[str, Any] = dataclasses.field(init=False, default_factory=dict)
+    progress: Progress | None = dataclasses.field(init=False, default=None)
+
+    def refresh(self) -> None:
+        """Read the task again, as Django's results do, and what it has noted."""
+        self._take(self.task.get_backend().get_result(self.id))
+
+    async def arefresh(self) -> None:
+        """See refresh()."""
+        self._take(await self.task.get_backend().aget_result(self.id))
+
+    def _take(self, other: TaskResult[..., Any]) -> None:
+        names = (*TASK_REFRESH_ATTRS, "metadata", "progress")
+        change(self, **{name: getattr(other, name) for name in names})
 
 
 def new_id() -> str:
@@ -86,7 +118,7 @@ def new_result(
         TypeError: The arguments are no JSON, or
         ValueError: are bytes that are no UTF-8.
     """
-    result: TaskResult[..., Any] = TaskResult(
+    result: TaskResult[..., Any] = FdbQueueTaskResult(
         task=task,
         id=new_id(),
         status=TaskResultStatus.READY,
@@ -255,7 +287,7 @@ def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
     known = attempts_in(record)
     if item.state == "dead" and record.get("dead") == item.attempts:
         return known
-    if len(known.workers) + known.spared > item.attempts:
+    if _is_of_earlier_life(known, item):
         known = NO_ATTEMPTS
     for attempt in range(len(known.workers) + known.spared + 1, item.attempts + 1):
         failure = next((one for one in item.failures if one.attempt == attempt), None)
@@ -269,6 +301,19 @@ def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
         died = AttemptFailure(path_of(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
         known = known._replace(workers=(*known.workers, worker)).failed(died)
     return known
+
+
+def _is_of_earlier_life(known: Attempts, item: Item) -> bool:
+    """Tell whether a task was redriven since these attempts, so that they count no more."""
+    return len(known.workers) + known.spared > item.attempts
+
+
+def metadata_in(record: dict[str, Any], item: Item) -> dict[str, Any]:
+    """Return the metadata of a task whose item is in its queue, that of an earlier life not."""
+    found: dict[str, Any] = record.get("metadata", {})
+    if not found or (item.state == "dead" and record.get("dead") == item.attempts):
+        return found
+    return {} if _is_of_earlier_life(attempts_in(record), item) else found
 
 
 def _may_have_waited(failure: Failure | None) -> bool:
@@ -311,6 +356,7 @@ def known_of(result_id: str, found: Found, lease_seconds: float) -> Known:
     return Known(
         call,
         enqueued=microseconds(found.item.pushed_at),
+        metadata=metadata_in(found.record, found.item),
         **_state(found.item, found.record, attempts, lease_seconds),
     )
 
@@ -352,9 +398,11 @@ def _state(
             latest = microseconds(item.leased_at)
         if latest is None:  # the lease was written before its beginning was
             latest = min(now_us(), until - int(lease_seconds * 1_000_000))
+        is_noted = record.get("running") == item.attempts
         return {
             "status": TaskResultStatus.RUNNING,
             "attempts": attempts.begun(name_of(item.worker), latest),
+            "progress": progress_in(record) if is_noted else None,
         }
     if item.state != "dead":
         return {"status": TaskResultStatus.READY, "attempts": attempts}
@@ -366,6 +414,7 @@ def _state(
         "finished": record["ended"]
         if record.get("dead") == item.attempts
         else microseconds(item.died_at),
+        "progress": progress_in(record) if record.get("dead") == item.attempts else None,
     }
 
 
@@ -387,6 +436,8 @@ def _ended(result_id: str, record: dict[str, Any]) -> Known:
         record["enqueued"],
         record["ended"],
         record["value"],
+        record.get("metadata"),
+        progress_in(record) if "progress" in record else None,
     )
 
 
@@ -394,7 +445,7 @@ def _result(
     result_id: str, known: Known, queue_name: str, task: Task[..., Any] | None
 ) -> TaskResult[..., Any]:
     call = known.call
-    result: TaskResult[..., Any] = TaskResult(
+    result: TaskResult[..., Any] = FdbQueueTaskResult(
         task=restored_task(call, queue_name, task),
         id=result_id,
         status=known.status,
@@ -410,6 +461,8 @@ def _result(
     )
     args, kwargs = normalised(call.args), normalised(call.kwargs)  # a task may change its own
     change(result, args=args, kwargs=kwargs, _return_value=known.value)
+    if known.metadata or known.progress:
+        change(result, metadata=known.metadata or {}, progress=known.progress)
     set_attempts(result, known.attempts)
     return result
 

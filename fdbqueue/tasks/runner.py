@@ -26,6 +26,7 @@ from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.ends import AtEndFailed, Attempt
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge, TaskAborted, TaskUnknown, WorkerDied
+from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
     NO_ATTEMPTS,
@@ -173,7 +174,9 @@ class TaskRunner:
         attempt = self._source.begin(item)
         call, before, is_aborted = unpacked(item.value), NO_ATTEMPTS, False
         if item.attempts and call is not None:
-            before, is_aborted = self._source.begin_again(item, call.id)
+            before, is_aborted, metadata = self._source.begin_again(item, call.id)
+            if metadata:
+                attempt.notes = Notes(metadata)
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
         attempt.attempts = before.begun(self._worker, now_us())
@@ -225,7 +228,12 @@ class TaskRunner:
         )
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
-        running = Running(self._backend, attempt.result)
+        running = Running(
+            self._backend,
+            attempt.result,
+            attempt=attempt,
+            on_note=self._source.notes.note_change,
+        )
         has_returned = False
         try:
             value = contextvars.copy_context().run(self._called, task, running)
@@ -256,7 +264,7 @@ class TaskRunner:
         task_started.send(type(self._backend), task_result=result)
         args = list(result.args)
         if task.takes_context:
-            args.insert(0, FdbQueueTaskContext(task_result=result))
+            args.insert(0, FdbQueueTaskContext(task_result=result, running=running))
         close_old_connections()
         try:
             if _is_async(task.func):

@@ -15,7 +15,8 @@ end what it is for a task. The protocol, for one task:
 2. **Run.** The lease is extended after each third of its time, and that of what waits as well; the
    first extension notes when the attempt began. If it was leased ahead, that is after a tenth of
    a second (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the
-   function decides is in memory alone: an :class:`AttemptEnd`.
+   function decides is in memory alone: an :class:`AttemptEnd`. What it notes, its progress and its
+   metadata, is written with extensions (:mod:`fdbqueue.tasks.notes`).
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
      if that can be; by itself if other processes take items, or if the task has
@@ -66,7 +67,9 @@ from fdbqueue.service import (
     run,
 )
 from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal
+from fdbqueue.tasks.notes import NOTED, NotesWriter, as_stored
 from fdbqueue.tasks.records import (
+    NO_ATTEMPTS,
     Attempts,
     Records,
     ahead,
@@ -76,7 +79,7 @@ from fdbqueue.tasks.records import (
     pending,
     unpacked,
 )
-from fdbqueue.tasks.results import attempts_at
+from fdbqueue.tasks.results import attempts_at, metadata_in
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +108,20 @@ class GivenBack(NamedTuple):
     held: int
     requeued: int
     ended: list[Item]
+
+
+class Before(NamedTuple):
+    """What is known of a task before an attempt.
+
+    Attributes:
+        attempts: The attempts, all of which have failed.
+        is_aborted: Whether it was aborted.
+        metadata: What it has noted.
+    """
+
+    attempts: Attempts = NO_ATTEMPTS
+    is_aborted: bool = False
+    metadata: dict[str, Any] | None = None
 
 
 class TaskSource:
@@ -148,6 +165,8 @@ class TaskSource:
         #: Given a leased task with attempts, ends it if these are used up, and tells whether so; it
         #: may not raise.
         self.ends_spent: Callable[[Item], bool] = lambda _: False
+        #: Has what tasks note written.
+        self.notes = NotesWriter(self._write_notes)
 
     def queue_of(self, item: Item) -> Queue:
         """Return the queue that an item came from."""
@@ -177,20 +196,21 @@ class TaskSource:
         if time.monotonic() >= attempt.until:
             raise LeaseLost(queue=attempt.item.queue, item=attempt.item.id)
 
-    def begin_again(self, item: Item, result_id: str) -> tuple[Attempts, bool]:
-        """Return what is known of the failed attempts at a task, and whether it was aborted.
+    def begin_again(self, item: Item, result_id: str) -> Before:
+        """Return what is known of a task that was leased before.
 
         Notes the attempts whose workers died in its record, and that this one begins if it was
         leased ahead: so a task that kills its worker at once is spared once at most.
         """
         queue = self.queue_of(item)
 
-        def begin(tr: Transaction) -> tuple[Attempts, bool]:
+        def begin(tr: Transaction) -> Before:
             record = self._records.read(tr, result_id)
             found = queue.get(item.id, tr=tr)
             if record is None or not is_pending(record):
-                return attempts_at({}, found), False
-            attempts = attempts_at(record, found)
+                return Before(attempts_at({}, found))
+            attempts, metadata = attempts_at(record, found), metadata_in(record, found)
+            before = Before(attempts, bool(record.get("abort")), metadata)
             more: dict[str, Any] = {"abort": True} if record.get("abort") else {}
             is_held = found.state == "leased" and found.attempts == item.attempts
             if is_held and is_ahead(item.worker):
@@ -198,9 +218,10 @@ class TaskSource:
                 more |= {"started": attempts.started or now, "latest": now}
                 more["running"] = item.attempts
             if len(more) > 1 or attempts != attempts_in(record):
+                more |= as_stored(metadata, None)
                 again = pending(record["queue"], record["item"], attempts) | more
                 self._records.write(tr, result_id, again)
-            return attempts, bool(record.get("abort"))
+            return before
 
         return run(queue.database, begin)
 
@@ -369,29 +390,49 @@ class TaskSource:
     def _extend(self, extended: Sequence[Attempt], seconds: float) -> Sequence[str]:
         """Extend the leases of tasks of one queue in one transaction; return those lost."""
         queue = self.queue_of(extended[0].item)
-        unnoted = [attempt for attempt in extended if attempt.is_unnoted]
+        unnoted = [one for one in extended if one.is_unnoted or _has_notes(one)]
         until = time.monotonic() + seconds
+        noted = [({}, 0) if one.notes is None else one.notes.stored() for one in unnoted]
 
         def extend(tr: Transaction) -> Held:
             found = queue.extend_many([attempt.item for attempt in extended], seconds, tr=tr)
             reads = [
-                (attempt, self._records.begin_read(tr, attempt.call.id))
-                for attempt in unnoted
+                (attempt, notes, self._records.begin_read(tr, attempt.call.id))
+                for attempt, (notes, _) in zip(unnoted, noted, strict=True)
                 if attempt.item.lease not in found.lost
             ]
-            for attempt, read in reads:
+            for attempt, notes, read in reads:
                 if (record := read()) is not None and is_pending(record):
                     known, running = attempt.attempts, attempt.item.attempts
                     times = {"started": known.started, "latest": known.latest, "running": running}
-                    self._records.write(tr, attempt.call.id, {**record, **times})
+                    kept = _without_notes(record, attempt)
+                    self._records.write(tr, attempt.call.id, {**kept, **times, **notes})
             return found
 
         lost = run(queue.database, extend).lost
         for attempt in extended:
             attempt.until = 0.0 if attempt.item.lease in lost else until
-        for attempt in unnoted:
+        for attempt, (_, changes) in zip(unnoted, noted, strict=True):
             attempt.is_unnoted = False
+            if attempt.notes is not None:
+                attempt.notes.note_written(changes)
         return lost
+
+    def _write_notes(self) -> bool:
+        """Write what tasks have noted, with an extension of their leases; tell if any is left."""
+        with self._mutex:
+            if self._is_closed:
+                return False
+            held = [one for one in self._held.values() if one.end is None and _has_notes(one)]
+        is_left = False
+        for attempt in held:  # each by itself: its value may be long, and it may end meanwhile
+            try:
+                self._extend([attempt], self._lease_seconds)
+            except Exception as error:  # noqa: BLE001  # its end has it, or the next second
+                facts = {"id": attempt.call.id, "error": type(error).__name__}
+                logger.warning("what a task noted is written later", extra=facts)
+                is_left = True
+        return is_left
 
     # The end of the worker
 
@@ -504,6 +545,20 @@ class TaskSource:
             facts = {"task": end.call.task, "id": end.call.id, "error": type(failed).__name__}
             logger.warning("the end of a task is tried again", extra=facts)
             time.sleep(pause)
+
+
+def _has_notes(attempt: Attempt) -> bool:
+    """Tell whether an attempt has noted what is not written."""
+    return attempt.notes is not None and attempt.notes.is_changed
+
+
+def _without_notes(record: dict[str, Any], attempt: Attempt) -> dict[str, Any]:
+    """Return a pending record without the notes that an attempt writes again, or has outlived."""
+    if len(record.get("workers", ())) + record.get("spared", 0) > attempt.item.attempts:
+        more = {"abort": True} if record.get("abort") else {}
+        return pending(record["queue"], record["item"]) | more  # it was redriven
+    gone = NOTED if attempt.notes is not None else NOTED[1:]
+    return {name: value for name, value in record.items() if name not in gone}
 
 
 def _pauses(seconds: float) -> Iterator[float | None]:

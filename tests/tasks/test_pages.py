@@ -621,6 +621,30 @@ def test_the_page_of_a_running_task(viewer, queue):
     assert "Ask it to end" in text(response)
 
 
+def test_the_page_of_a_running_task_says_how_far_it_has_come(viewer, backend, queue):
+    """With a bar if it says of how much; and what else it has noted."""
+    task = letters.send.enqueue("ada")
+    item = queue.lease(worker="host:1", seconds=60)
+    record = {**backend.found(task.id).record, "running": 0, "metadata": {"<b>": [1, 2]}}
+    run(queue.database, lambda tr: backend.records.write(tr, task.id, record))
+    assert "Progress" not in facts(viewer.get(page_of(task.id)))
+    record["progress"] = [1234.5, 5000]
+    run(queue.database, lambda tr: backend.records.write(tr, task.id, record))
+    response = viewer.get(page_of(task.id))
+    assert facts(response)["Progress"] == "1,234.5 of 5,000, 24 %"
+    assert '<progress max="100" value="24.7"' in text(response)
+    assert "Metadata" in text(response)
+    assert "&lt;b&gt;" in text(response)
+    assert 'hx-trigger="every 5s"' in text(response)
+    record["progress"] = [7, None]
+    run(queue.database, lambda tr: backend.records.write(tr, task.id, record))
+    response = viewer.get(page_of(task.id))
+    assert facts(response)["Progress"] == "7"
+    assert "<progress" not in text(response)
+    queue.nack(item)  # the progress was the attempt's
+    assert "Progress" not in facts(viewer.get(page_of(task.id)))
+
+
 def test_the_page_of_a_task_that_is_done(viewer, work):
     """It has what the task returned, how long it took, and links to others of its function."""
     task = letters.send.enqueue("ada", note="<b>")

@@ -25,6 +25,7 @@ from fdbqueue.tasks.columns import (
     attempts_text,
     course,
     most_attempts,
+    progress_text,
     short_name,
     shown_attempts,
     shown_facts,
@@ -51,6 +52,8 @@ class Answer(NamedTuple):
         latest: The last attempt, and those before it back to the last error.
         earlier: The other attempts.
         steps: What happened to the task.
+        progress: How far it has come, in words; empty if it has not said so.
+        percent: The same as a number, None if that is not known.
     """
 
     state: str | Promise
@@ -59,6 +62,8 @@ class Answer(NamedTuple):
     latest: list[ShownAttempt]
     earlier: list[ShownAttempt]
     steps: list[Step]
+    progress: str = ""
+    percent: float | None = None
 
 
 class ShownValue(NamedTuple):
@@ -87,6 +92,7 @@ def read_task(
         "has_arguments": bool(call.args or call.kwargs),
         "arguments": _shown(task.arguments, task),
         "returned": _shown(task.known.value, task) if task.is_successful else None,
+        "noted": _shown(task.known.metadata, task) if task.known.metadata else None,
         "answer": _answer(task),
         "can_change": task.item is not None,
     }
@@ -98,6 +104,8 @@ def _answer(task: TaskRow) -> Answer:
     first = errors[0] if errors and not task.is_successful else 1
     path = task.known.call.task
     steps = [step._replace(at=step.at and Moment.ago(step.at)) for step in course(task)]
+    progress = task.known.progress
+    share = None if progress is None else progress.share
     return Answer(
         state_of(task.known, task.item, task.record),
         _kind(task),
@@ -105,6 +113,8 @@ def _answer(task: TaskRow) -> Answer:
         attempts[:first],
         attempts[first:],
         steps,
+        progress_text(progress),
+        None if share is None else round(100 * share, 1),
     )
 
 

@@ -21,7 +21,7 @@ from fdbqueue.tasks.management import given
 class Command(QueueCommand):
     help = (
         "Print everything about one task: its function and arguments, its state, its times, its "
-        "attempts with their workers and errors, and what it returned."
+        "attempts with their workers and errors, its progress and metadata, and what it returned."
     )
     examples = """\
 examples:
@@ -73,6 +73,8 @@ def _record(task: TaskRow) -> dict[str, Any]:
             for error in attempts.errors
         ],
         "return_value": known.value if task.is_successful else None,
+        "progress": None if known.progress is None else known.progress._asdict(),
+        "metadata": known.metadata or {},
     }
 
 
@@ -81,6 +83,8 @@ def _lines(task: TaskRow) -> Iterator[str]:
     values = {"ARGUMENTS": task.arguments}
     if task.is_successful:
         values["RETURNED"] = task.known.value
+    if task.known.metadata:
+        values["METADATA"] = task.known.metadata
     texts = [(name, printable(value_text(value))) for name, value in values.items()]
     yield from facts([*columns.line_texts(shown_facts(task), task), *texts])
     with in_english():
