@@ -232,7 +232,7 @@ class TaskRunner:
             self._backend,
             attempt.result,
             attempt=attempt,
-            on_note=self._source.notes.note_change,
+            on_note=self._source.note_change,
         )
         has_returned = False
         try:

@@ -165,8 +165,8 @@ class TaskSource:
         #: Given a leased task with attempts, ends it if these are used up, and tells whether so; it
         #: may not raise.
         self.ends_spent: Callable[[Item], bool] = lambda _: False
-        #: Has what tasks note written.
-        self.notes = NotesWriter(self._write_notes)
+        #: Has what tasks note written, once one has noted something.
+        self._notes: NotesWriter | None = None
 
     def queue_of(self, item: Item) -> Queue:
         """Return the queue that an item came from."""
@@ -417,6 +417,13 @@ class TaskSource:
             if attempt.notes is not None:
                 attempt.notes.note_written(changes)
         return lost
+
+    def note_change(self) -> None:
+        """Have what a task has noted written, about a second later."""
+        with self._mutex:
+            if self._notes is None:
+                self._notes = NotesWriter(self._write_notes)
+        self._notes.note_change()
 
     def _write_notes(self) -> bool:
         """Write what tasks have noted, with an extension of their leases; tell if any is left."""
