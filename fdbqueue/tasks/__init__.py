@@ -19,6 +19,9 @@ The way of a task:
    ``task_finished``.
 4. ``results`` makes of item and record what ``get_result`` returns.
 
+``notes`` is what a task notes while it runs: its progress and metadata. ``groups`` is what projects
+call for groups and chains, ``trees`` how these are stored and go on.
+
 Beside its tasks each worker enqueues what the ``schedules`` say, and prunes what ended long ago
 (``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``compat``
 alone knows which package has Django's API. ``pages`` is how tasks read in the pages, ``metrics``
@@ -35,28 +38,48 @@ if TYPE_CHECKING:
     from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
     from fdbqueue.tasks.ends import abort, abort_requested
     from fdbqueue.tasks.exceptions import TaskAborted
+    from fdbqueue.tasks.groups import (
+        GroupResult,
+        abort_group,
+        call,
+        chain,
+        group,
+        group_result,
+    )
     from fdbqueue.tasks.options import task
 
 __all__ = [
     "FdbQueueBackend",
+    "GroupResult",
     "TaskAborted",
     "abort",
+    "abort_group",
     "abort_requested",
     "at_end",
+    "call",
+    "chain",
     "enqueue_at_end",
     "enqueue_in",
+    "group",
+    "group_result",
     "task",
 ]
 
 #: Public names, and the modules they are imported from when they are asked for.
 _LAZY = {
     "FdbQueueBackend": "fdbqueue.tasks.backend",
+    "GroupResult": "fdbqueue.tasks.groups",
     "TaskAborted": "fdbqueue.tasks.exceptions",
     "abort": "fdbqueue.tasks.ends",
+    "abort_group": "fdbqueue.tasks.groups",
     "abort_requested": "fdbqueue.tasks.ends",
     "at_end": "fdbqueue.tasks.current",
+    "call": "fdbqueue.tasks.groups",
+    "chain": "fdbqueue.tasks.groups",
     "enqueue_at_end": "fdbqueue.tasks.current",
     "enqueue_in": "fdbqueue.tasks.current",
+    "group": "fdbqueue.tasks.groups",
+    "group_result": "fdbqueue.tasks.groups",
     "task": "fdbqueue.tasks.options",
 }
 

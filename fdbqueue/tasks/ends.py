@@ -50,6 +50,7 @@ from fdbqueue.tasks.results import (
     path_of,
     set_attempts,
 )
+from fdbqueue.tasks.trees import PartEnd, note_ends
 
 #: What an attempt fails with whose function the worker does not know.
 UNKNOWN = path_of(TaskUnknown)
@@ -168,10 +169,12 @@ class AttemptEnds:
     Args:
         records: The records of tasks.
         keeps_successful: Whether the results of successful tasks are kept.
+        backend: Their backend, for what follows a task of a group or a chain.
     """
 
-    def __init__(self, records: Records, *, keeps_successful: bool) -> None:
+    def __init__(self, records: Records, *, keeps_successful: bool, backend: Any = None) -> None:
         self._records = records
+        self._backend = backend
         self._keeps_successful = keeps_successful
 
     def commit(self, end: AttemptEnd, queue: Queue) -> None:
@@ -207,7 +210,9 @@ class AttemptEnds:
                 raise LeaseLost(queue=queue.name, lease=lost[0])
             for write in writes:
                 write(tr)
+            note_ends(tr, self._backend, map(_part_end, of_trees))
 
+        of_trees = [end for end in ending if end.call.place is not None]
         try:
             run(queue.database, commit)
         except Exception as error:
@@ -218,7 +223,7 @@ class AttemptEnds:
             end.is_done = True
 
     def _commit(self, end: AttemptEnd, queue: Queue) -> None:
-        if end.failure is None and not end.at_end:
+        if end.failure is None and not end.at_end and end.call.place is None:
             queue.ack(end.item, beside=self.writes(end))
         else:
             commit = self._succeed if end.is_success else self._fail
@@ -280,12 +285,19 @@ class AttemptEnds:
         queue.ack(end.item, tr=tr)
         _call_at_end(tr, end)
         self.writes(end)(tr)
+        self._note_end(tr, end)
+
+    def _note_end(self, tr: Transaction, end: AttemptEnd) -> None:
+        """Bring about what follows the end of a task that is in a group or a chain."""
+        if end.call.place is not None:
+            note_ends(tr, self._backend, [_part_end(end)])
 
     def _fail(self, tr: Transaction, queue: Queue, end: AttemptEnd) -> None:
         record = self._records.read(tr, end.call.id) or {}
         if end.is_aborted or record.get("abort"):
             queue.ack(end.item, tr=tr)
             self.writes(end)(tr)
+            self._note_end(tr, end)
             return
         seconds = end.retry_seconds
         retry = seconds is not None
@@ -302,6 +314,13 @@ class AttemptEnds:
             entry = EndedTask(queue.name, FAILED, end.moment, end.call.id, end.call.task)
             key, value = self._records.ended_row(entry)
             tr[key] = value
+            self._note_end(tr, end)
+
+
+def _part_end(end: AttemptEnd) -> PartEnd:
+    """Return an end as that of a part of a group or a chain."""
+    assert end.call.place is not None
+    return PartEnd(end.call.place, end.is_success, end.value)
 
 
 def _call_at_end(tr: Transaction, end: AttemptEnd) -> None:
@@ -369,6 +388,7 @@ def _final_writes(
             "value": value,
             **stored(attempts),
             **(noted or {}),
+            **({} if call.place is None else {"tree": call.place.stored()}),
         }
     )
     entry = EndedTask(item.queue, status, ended, call.id, call.task)
@@ -402,7 +422,7 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
         TaskResultDoesNotExist: There is no such task.
     """
     owner: Any = task_backends[backend]
-    return run(owner.catalog.database, lambda tr: _abort(tr, owner, result_id))
+    return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
 
 
 def abort_requested() -> bool:
@@ -414,7 +434,8 @@ def abort_requested() -> bool:
     return current is not None and current.abort_requested()
 
 
-def _abort(tr: Transaction, backend: Any, result_id: str) -> str:
+def abort_in(tr: Transaction, backend: Any, result_id: str) -> str:
+    """Abort a task in a transaction, as :func:`abort` does."""
     found = backend.found(result_id, tr)
     if found is None:
         raise TaskResultDoesNotExist(result_id)
@@ -433,4 +454,6 @@ def _abort(tr: Transaction, backend: Any, result_id: str) -> str:
     noted = as_stored(metadata_in(record, item), None)
     write = _final_writes(backend.records, call, item, attempts, FAILED, now_us(), noted=noted)
     write(tr)
+    if call.place is not None:
+        note_ends(tr, backend, [PartEnd(call.place, is_success=False)])
     return "aborted"

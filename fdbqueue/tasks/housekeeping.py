@@ -20,6 +20,9 @@ them; it is then tried again with what is there by then. A pruner that conflicts
 gives way: what it leaves is there for the next one. A crash between two portions leaves nothing
 half done. A dead letter that was buried by hand has no entry; it stays until it is removed by hand.
 
+Groups and chains have an index of when each is to be looked at: when it was enqueued, and again
+after the retention since its end. It goes with one range; what has not ended is looked at again.
+
 One worker does this about once a minute. Which one, a key decides: it has the database's version of
 the last time, so that clocks do not matter. A worker that dies while it prunes is replaced a minute
 later. What is old is judged by the clock of the worker that prunes: if that is an hour ahead, an
@@ -48,6 +51,7 @@ from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
 from fdbqueue.tasks.results import microseconds
 from fdbqueue.tasks.schedules import Periodic, is_engines
+from fdbqueue.tasks.trees import clear_old
 
 logger = logging.getLogger(__name__)
 
@@ -382,6 +386,7 @@ class Housekeeping:
             functions = self._backend.records.functions
             run(self._catalog.database, lambda tr: functions.clear_old(tr, now_us()))
             retention = self._backend.settings.retention
+            self._prune_trees(retention)
             pace = _Pace(self._is_over, self._periodic)
             pruned = prune(self._backend, retention, catalog=self._catalog, goes_on=pace.goes_on)
         except Exception as error:
@@ -395,6 +400,15 @@ class Housekeeping:
             numbers = {"successful": pruned.successful, "failed": pruned.failed}
             alias = {"backend": self._backend.alias}
             logger.info("ended tasks were removed", extra={**numbers, **alias})
+
+    def _prune_trees(self, retention: Retention) -> None:
+        """Remove groups and chains that ended as long ago as their tasks are kept at most."""
+        kept = None
+        if retention.successful is not None and retention.failed is not None:
+            kept = max(retention.successful, retention.failed)
+        work = functools.partial(clear_old, backend=self._backend, now=now_us(), kept_seconds=kept)
+        while not self._is_over.is_set() and _given_way(self._catalog, work):
+            pass
 
 
 class _Pace:

@@ -5,9 +5,10 @@ JSON object, so that every page and command shows it:
 
     {"id": ..., "task": "shop.tasks.send", "args": [...], "kwargs": {...}, "backend": "default"}
 
-and ``"priority"`` if it is not 0, ``"run_after"`` (ISO 8601) if the task has one, and
-``"max_attempts"`` if the task has its own: what the code says counts, but code whose import kills
-the worker never says it. The id is that of the task's result.
+and ``"priority"`` if it is not 0, ``"run_after"`` (ISO 8601) if the task has one, ``"tree"`` if it
+is in a group or a chain (:mod:`fdbqueue.tasks.trees`), and ``"max_attempts"`` if the task has its
+own: what the code says counts, but code whose import kills the worker never says it. The id is that
+of the task's result.
 
 Everything else is under ``(*PREFIX, "tasks")``:
 
@@ -15,6 +16,7 @@ Everything else is under ``(*PREFIX, "tasks")``:
     ("ended", queue, status, moment, id)     the dotted path of an ended task
     ("state", what, ...)                     what workers know together: housekeeping, schedules
     ("runs", ...)                            counters, see :mod:`fdbqueue.tasks.functions`
+    ("tree", ...), ("trees", ...)            groups and chains, see :mod:`fdbqueue.tasks.trees`
 
 A record is *pending* as long as the task's item is in its queue, ready, delayed, leased or dead. It
 is written with the push, and says where the item is, and what is known of the attempts so far. The
@@ -66,6 +68,37 @@ _PENDING = re.compile(rb'\{"queue":"(?:[^"\\]|\\.)*","item":')
 # The value of an item
 
 
+class Place(NamedTuple):
+    """Which part of a group or a chain a task is, or a branch: see :mod:`fdbqueue.tasks.trees`.
+
+    Attributes:
+        tree: The id of what was enqueued as one.
+        branch: The number of the group or the chain within it.
+        at: Which part of that it is, from 0 on; ``of`` for what follows a group.
+        of: How many parts the branch has.
+        leads: Whether the branch is a chain, in which another part follows.
+    """
+
+    tree: str
+    branch: int
+    at: int
+    of: int
+    leads: bool = False
+
+    def stored(self) -> list[Any]:
+        """Return it as values of items, and records, have it."""
+        return [*self] if self.leads else [*self[:4]]
+
+
+def place_in(stored: Any) -> Place | None:
+    """Return the place that a value has, None if it is none."""
+    kinds = [*map(type, stored)] if isinstance(stored, list) else []
+    if kinds[:4] != [str, int, int, int] or kinds[4:] not in ([], [bool]):
+        return None
+    found = Place(*stored)
+    return found if is_id(found.tree) and 0 <= found.at <= found.of and found.branch >= 0 else None
+
+
 class TaskCall(NamedTuple):
     """What a worker is to call.
 
@@ -78,6 +111,7 @@ class TaskCall(NamedTuple):
         run_after: Before when it does not run, None if that is not said.
         max_attempts: How many times it ran at most when it was enqueued; None for what the backend
             says.
+        place: Which part of a group or a chain it is; None if it is in none.
     """
 
     id: str
@@ -88,6 +122,7 @@ class TaskCall(NamedTuple):
     priority: int = 0
     run_after: datetime.datetime | None = None
     max_attempts: int | None = None
+    place: Place | None = None
 
 
 def unknown_call(result_id: str, backend: str = "") -> TaskCall:
@@ -130,6 +165,8 @@ def packed(call: TaskCall) -> dict[str, Any]:
         value["run_after"] = call.run_after.isoformat()
     if call.max_attempts is not None:
         value["max_attempts"] = call.max_attempts
+    if call.place is not None:
+        value["tree"] = call.place.stored()
     return value
 
 
@@ -150,8 +187,18 @@ def unpacked(value: Any) -> TaskCall | None:
     most = value.get("max_attempts")
     if most is not None and type(most) is not int:
         return None
-    args, kwargs, backend = value["args"], value["kwargs"], value["backend"]
-    return TaskCall(value["id"], value["task"], args, kwargs, backend, priority, run_after, most)
+    place = value.get("tree")
+    return TaskCall(
+        value["id"],
+        value["task"],
+        value["args"],
+        value["kwargs"],
+        value["backend"],
+        priority,
+        run_after,
+        most,
+        None if place is None else place_in(place),
+    )
 
 
 def aware(at: datetime.datetime | None) -> datetime.datetime | None:

@@ -33,6 +33,7 @@ from fdbqueue.tasks.records import (
     attempts_in,
     is_ahead,
     name_of,
+    place_in,
     unknown_call,
     unpacked,
 )
@@ -428,6 +429,7 @@ def _ended(result_id: str, record: dict[str, Any]) -> Known:
         record["backend"],
         record["priority"],
         None if run_after is None else datetime.datetime.fromisoformat(run_after),
+        place=place_in(record["tree"]) if "tree" in record else None,
     )
     return Known(
         call,

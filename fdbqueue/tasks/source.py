@@ -19,8 +19,8 @@ end what it is for a task. The protocol, for one task:
    metadata, is written with extensions (:mod:`fdbqueue.tasks.notes`).
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
-     if that can be; by itself if other processes take items, or if the task has
-     functions for its end (``at_end``);
+     if that can be; without one if other processes take items, or if a task is in a group or a
+     chain (:mod:`fdbqueue.tasks.trees`); by itself if it has functions for its end (``at_end``);
    - *failure, another attempt*: the nack with its delay, and the error in the pending record;
    - *failure, the last attempt*: the item becomes a dead letter, the error likewise, and an entry
      in the index;
@@ -135,6 +135,7 @@ class TaskSource:
         lease_seconds: How long leases are.
         threads: How many tasks run at a time: what is leased beyond that is leased ahead.
         keeps_successful: Whether the results of successful tasks are kept.
+        backend: The backend of the tasks, for those in groups and chains.
     """
 
     def __init__(
@@ -145,11 +146,12 @@ class TaskSource:
         lease_seconds: float,
         threads: int = 1,
         keeps_successful: bool = True,
+        backend: Any = None,
     ) -> None:
         self._queue = queue
         self._records = records
         self._lease_seconds = lease_seconds
-        self._ends = AttemptEnds(records, keeps_successful=keeps_successful)
+        self._ends = AttemptEnds(records, keeps_successful=keeps_successful, backend=backend)
         #: Under ``_mutex``: the attempts that this worker is not done with, by their leases; how
         #: many calls lease at this moment, and how many tasks; whether nothing may be leased or
         #: begun any more.
@@ -262,7 +264,13 @@ class TaskSource:
         Raises:
             LeaseLost: One of those to end is not held any more; nothing was ended or leased.
         """
-        ending: Sequence[AttemptEnd] = [end for end in map(self._end_of, ack) if not end.is_done]
+        ending: list[AttemptEnd] = []
+        may_share = True
+        for item in ack:
+            end = self._end_of(item)
+            if not end.is_done:
+                ending.append(end)
+                may_share = may_share and end.call.place is None  # else its end may push
         with self._mutex:
             is_closed = self._is_closed
             self._leasing += not is_closed
@@ -275,7 +283,7 @@ class TaskSource:
             while True:
                 until = time.monotonic() + seconds
                 name = ahead(worker) if most > self._threads else worker
-                items = self._leased(count, seconds, name, ending)
+                items = self._leased(count, seconds, name, ending, may_share)
                 with self._mutex:
                     for item in items:
                         self._held[item.lease] = Attempt(item, until)
@@ -291,9 +299,14 @@ class TaskSource:
                     self._has_leased.notify_all()
 
     def _leased(
-        self, count: int, seconds: float, worker: str, ending: Sequence[AttemptEnd]
+        self,
+        count: int,
+        seconds: float,
+        worker: str,
+        ending: Sequence[AttemptEnd],
+        may_share: bool,
     ) -> list[Item]:
-        if ending and time.monotonic() >= self._apart_until:
+        if may_share and ending and time.monotonic() >= self._apart_until:
             assert isinstance(self._queue, Queue)
             writes = [self._ends.writes(end) for end in ending]
 

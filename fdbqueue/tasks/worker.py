@@ -117,6 +117,7 @@ class TaskWorker:
             lease_seconds=options.lease_seconds,
             threads=threads,
             keeps_successful=options.retention.successful != 0,
+            backend=backend,
         )
         self._runner = TaskRunner(backend, self._source, self.worker)
         self._signals = _FinishedSignals(type(backend))

@@ -20,7 +20,7 @@ from fdbqueue.columns import DASH
 from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
 from fdbqueue.service import run
-from fdbqueue.tasks import abort
+from fdbqueue.tasks import abort, call, chain, group
 from fdbqueue.tasks.columns import shown_attempts
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.pages import all_queues
@@ -643,6 +643,34 @@ def test_the_page_of_a_running_task_says_how_far_it_has_come(viewer, backend, qu
     assert "<progress" not in text(response)
     queue.nack(item)  # the progress was the attempt's
     assert "Progress" not in facts(viewer.get(page_of(task.id)))
+
+
+def test_the_page_of_a_task_of_a_group(viewer, work, backend):
+    """It has the whole as a tree; of tasks in other queues only that there are some."""
+    other = letters.refuse.using(queue_name="other")
+    parts = [call(letters.send, "ada"), chain(call(letters.lose, "x"), letters.send)]
+    result = group([*parts, call(other, "<b>")]).then(letters.send).enqueue()
+    work()
+    first, nested, _ = result.parts()
+    response = viewer.get(page_of(first.id))
+    markup = text(response).partition('class="fdbqueue-outline"')[2].partition("</ul>")[0]
+    lines = [plain(one) for one in re.findall(r"<li.*?</li>", markup)]
+    assert lines == [
+        "Group of 3: 3 ended, 2 failed Failed",
+        "tests.tasks.letters.send Successful",
+        "Chain of 2: 1 ended, 1 failed Failed",
+        "tests.tasks.letters.lose Failed",
+        "tests.tasks.letters.send",
+        "a task of another queue Failed",
+        "then: tests.tasks.letters.send",
+    ]
+    assert markup.count('aria-current="true"') == 1
+    addresses = re.findall(r'href="([^"]+)"', markup)
+    lost, _ = nested.result().parts()
+    assert addresses == [page_of(lost.id)]
+    assert viewer.get(addresses[0]).status_code == 200
+    assert '<progress max="100" value="100.0"' in markup
+    assert "Failed" in facts(viewer.get(page_of(lost.id)))["State"]
 
 
 def test_the_page_of_a_task_that_is_done(viewer, work):

@@ -10,8 +10,9 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import TaskResultStatus
-from tests.tasks import jobs, kept_jobs
+from tests.tasks import group_jobs, jobs, kept_jobs
 
 
 @pytest.fixture
@@ -96,3 +97,27 @@ def test_what_is_not_the_id_of_a_task(backend, command, wrong):
         called(command, wrong)
     assert caught.value.returncode == 2
     assert str(caught.value).isprintable()
+
+
+def test_a_task_of_a_group(backend, work):
+    """It shows the group as a tree, with how far it is; the group is aborted by its id."""
+    parts = [call(group_jobs.add, 1), chain(group_jobs.fail, group_jobs.add)]
+    parts += [call(group_jobs.add, n) for n in range(30)]
+    result = group(parts).then(group_jobs.collect).enqueue()
+    work(limit=1)
+    first, *_ = result.parts()
+    shown = json.loads(called("tasks_show", first.id, "--json"))
+    assert shown["group"] == {"tree": result.id, "branch": 0, "at": 0, "of": 32, "leads": False}
+    text = called("tasks_show", first.id)
+    assert f"\nGROUP {result.id}\n  Group of 32: 1 ended, 0 failed  Running\n" in text
+    assert f"\n  > tests.tasks.group_jobs.add  Successful  {first.id}\n" in text
+    assert "\n    Chain of 2: 0 ended, 0 failed  Ready\n" in text
+    assert "\n    … and 12 more\n" in text
+    assert "\n  then: tests.tasks.group_jobs.collect\n" in text
+    found = json.loads(called("tasks_abort", result.id, "--json"))
+    assert found == {"id": result.id, "aborted": 31, "asked": 0, "ended": 1, "never": 2}
+    assert "was aborted" in called("tasks_abort", result.id)
+    assert "failed  Aborted\n" in called("tasks_show", first.id)
+    nested = result.parts()[1].id
+    with pytest.raises(CommandError, match="is nested"):
+        called("tasks_abort", nested)

@@ -33,6 +33,11 @@ from fdbqueue.tasks.columns import (
     state_of,
 )
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
+from fdbqueue.tasks.outlines import outline_of
+from fdbqueue.tasks.records import Place
+
+#: How deep an outline is indented at most.
+_MOST_DEPTH = 6
 
 
 class Command(NamedTuple):
@@ -92,6 +97,7 @@ def read_task(
         "has_arguments": bool(call.args or call.kwargs),
         "arguments": _shown(task.arguments, task),
         "returned": _shown(task.known.value, task) if task.is_successful else None,
+        "outline": [] if call.place is None else _outline(task, call.place),
         "noted": _shown(task.known.metadata, task) if task.known.metadata else None,
         "answer": _answer(task),
         "can_change": task.item is not None,
@@ -124,6 +130,23 @@ def _kind(task: TaskRow) -> str:
     if task.item is None or task.item.state == "dead":
         return "bad"
     return "busy" if task.is_running else ""
+
+
+def _outline(task: TaskRow, place: Place) -> list[dict[str, Any]]:
+    """Return the lines of the group or the chain that a task is in, each with its address.
+
+    Of tasks in other queues, which the reader may not be allowed to see, only that they are there.
+    """
+    found = []
+    for line in outline_of(task.backend, place):
+        address, shown = "", line
+        if line.task and line.queue != task.queue.name:
+            shown = line._replace(text=_("a task of another queue"), problem="")
+        elif line.is_enqueued and not line.is_here:
+            address = task.addresses.task(line.queue, line.task)
+        depth = min(line.depth, _MOST_DEPTH)
+        found.append({"line": shown, "address": address, "depth": depth})
+    return found
 
 
 def _shown(value: Any, task: TaskRow) -> ShownValue:

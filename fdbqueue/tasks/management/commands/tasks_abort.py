@@ -10,8 +10,10 @@ from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
+from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.ends import abort
+from fdbqueue.tasks.groups import abort_group
 from fdbqueue.tasks.management import given
 
 _TEXTS = {
@@ -23,7 +25,8 @@ _TEXTS = {
 
 class Command(QueueCommand):
     help = (
-        "Abort a task. One that is ready, or waits for its time or its next attempt, ends at once "
+        "Abort a task, or a group or a chain of them with all that is nested in it. A task that "
+        "is ready, or waits for its time or its next attempt, ends at once "
         "as FAILED. One that runs is asked to end, which it has to look for; however this attempt "
         "ends, there is no other."
     )
@@ -43,9 +46,28 @@ examples:
         try:
             outcome = abort(result_id, backend=backend.alias)
         except TaskResultDoesNotExist as error:
-            raise failure(given.not_found(backend, result_id)) from error
+            if not self._aborts_group(backend, result_id, as_json=options["as_json"]):
+                raise failure(given.not_found(backend, result_id)) from error
+            return
         self.console.report(
             {"id": result_id, "outcome": outcome},
             _TEXTS[outcome].format(id=clipped(result_id)),
             as_json=options["as_json"],
         )
+
+    def _aborts_group(self, backend: FdbQueueBackend, result_id: str, *, as_json: bool) -> bool:
+        """Abort a group or a chain; tell whether there is one."""
+        try:
+            found = abort_group(result_id, backend=backend.alias)
+        except TaskResultDoesNotExist:
+            return False
+        except ValueError as error:
+            raise failure(clipped(str(error))) from error
+        text = (
+            "The group {id} was aborted: {aborted} tasks that waited will not run, {asked} that "
+            "run were asked to end, {never} had not been enqueued, {ended} had ended before."
+        )
+        counts = found._asdict()
+        shown = text.format(id=clipped(result_id), **counts)
+        self.console.report({"id": result_id, **counts}, shown, as_json=as_json)
+        return True

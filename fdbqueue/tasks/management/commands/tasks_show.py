@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -16,6 +16,7 @@ from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import facts, value_text
 from fdbqueue.tasks.columns import TaskRow, moment, shown_attempts, shown_facts
 from fdbqueue.tasks.management import given
+from fdbqueue.tasks.outlines import Line, outline_of
 
 
 class Command(QueueCommand):
@@ -42,7 +43,10 @@ examples:
             raise failure(given.not_found(backend, options["id"]))
         queue = backend.catalog.queue(found.record["queue"])
         task = TaskRow.of(backend, queue, options["id"], found)
-        self.console.report(_record(task), "\n".join(_lines(task)), as_json=options["as_json"])
+        place = task.known.call.place
+        outline = [] if place is None else outline_of(backend, place)
+        lines = [*_lines(task), *_outline_lines(outline)]
+        self.console.report(_record(task), "\n".join(lines), as_json=options["as_json"])
 
 
 def _record(task: TaskRow) -> dict[str, Any]:
@@ -73,9 +77,23 @@ def _record(task: TaskRow) -> dict[str, Any]:
             for error in attempts.errors
         ],
         "return_value": known.value if task.is_successful else None,
+        "group": None if call.place is None else call.place._asdict(),
         "progress": None if known.progress is None else known.progress._asdict(),
         "metadata": known.metadata or {},
     }
+
+
+def _outline_lines(outline: Sequence[Line]) -> Iterator[str]:
+    """Yield the group or the chain that a task is in, safe for a terminal."""
+    if outline:
+        yield ""
+        yield f"GROUP {outline[0].branch}"
+    for line in outline:
+        mark = "> " if line.is_here else "  "
+        with in_english():
+            words = [line.text, str(line.state), line.problem, line.task if line.state else ""]
+        text = "  ".join(printable(word) for word in words if word)
+        yield f"{'  ' * line.depth}{mark}{text}"
 
 
 def _lines(task: TaskRow) -> Iterator[str]:

@@ -1,0 +1,640 @@
+"""Groups and chains: build them, enqueue them, read how far they are, abort them.
+
+    group([call(resize, image) for image in images]).then(call(publish, album)).enqueue()
+    chain(call(fetch, url), parse, call(store, table="news")).enqueue()
+
+A *part* is a task, a :func:`call` of one with arguments, or a group or a chain. All tasks are of
+one backend of fdbqueue. :mod:`fdbqueue.tasks.trees` says how they are stored, and what is true at
+each step; here is what the project's code calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service import now_us, run
+from fdbqueue.tasks.backend import MAX_CALL_BYTES, FdbQueueBackend
+from fdbqueue.tasks.compat import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    InvalidTask,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+)
+from fdbqueue.tasks.ends import abort_in
+from fdbqueue.tasks.options import FdbQueueTask
+from fdbqueue.tasks.records import call_of, encoded, is_id, packed
+from fdbqueue.tasks.results import moment, new_id, new_result
+from fdbqueue.tasks.trees import (
+    MAX_BYTES,
+    UNBEGUN_SECONDS,
+    WIDTH,
+    Tree,
+    TreeKeys,
+    bits_of,
+    chunks_of,
+    due_key,
+    group_id,
+    rows_of_branch,
+)
+
+#: The most tasks that are enqueued as one, and how deep groups and chains may be nested.
+MAX_TASKS, MAX_DEPTH = 10_000, 50
+#: The most parts that are read at a time.
+MAX_READ = 1_000
+#: What a call is longer by in its item, where it has its place, too.
+_PLACE_BYTES = 200
+#: The most rows of a transaction that stores them.
+_ROWS_TOGETHER = 2_000
+#: How many tasks one transaction aborts.
+_ABORTED_TOGETHER = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A task, and what it is called with."""
+
+    task: Task[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def call(task: Any, *args: Any, **kwargs: Any) -> Call:
+    """Return a call of a task, as a part of a group or a chain; nothing is enqueued.
+
+    Raises:
+        InvalidTask: It is no task.
+    """
+    if not isinstance(task, Task):
+        raise InvalidTask(f"A {type(task).__name__} is no task: decorate its function with @task.")
+    return Call(task, args, kwargs)
+
+
+class Branch:
+    """A group or a chain."""
+
+    kind = ""
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        self.parts = tuple(_part(part) for part in parts)
+        if not self.parts:
+            raise InvalidTask(f"A {self.kind} has at least one part; this one is empty.")
+        #: What follows it, if anything does, and whether also if a part has failed.
+        self.follows: Any = None
+        self.always = False
+
+    def enqueue(self) -> GroupResult:
+        """Enqueue all of it, exactly once; nothing runs if this raises.
+
+        Up to some hundred tasks are enqueued in this call. Others are enqueued by a task of
+        fdbqueue's own, so the group is there when this returns, and its tasks come bit by bit.
+        ``task_enqueued`` is not sent.
+
+        Raises:
+            InvalidTask: A task cannot run with its backend, has a unique key, or is of another
+                backend; there are over 10,000 tasks; or they are nested over 50 deep.
+            TypeError: Arguments are no JSON; ``ValueError`` says that of bytes.
+            ValueTooLarge: Arguments are over 1,000,000 bytes.
+            OutcomeUnknown: It may have been enqueued, all of it, or not.
+        """
+        plan = _Plan(self)
+        if plan.backend.settings.enqueue_on_commit:
+            transaction.on_commit(functools.partial(_store, plan))
+        else:
+            _store(plan)
+        return GroupResult(plan.tree, self.kind, plan.backend.alias, len(self.parts))
+
+    async def aenqueue(self) -> GroupResult:
+        """See enqueue()."""
+        return await sync_to_async(self.enqueue, thread_sensitive=True)()
+
+
+class Group(Branch):
+    """Parts that run at the same time, and what follows once they have ended."""
+
+    kind = "group"
+
+    def then(self, part: Any, *, always: bool = False) -> Group:
+        """Return the group with what is enqueued once all its parts have succeeded.
+
+        It is enqueued exactly once, in the commit of the last end, with the id of the group as its
+        first argument: :func:`group_result` reads the parts by it. If a part fails, nothing
+        follows, unless its dead letter is redriven, and succeeds.
+
+        Args:
+            part: The task, the call, the group or the chain.
+            always: Whether it follows as well if parts have failed, once all have ended.
+        """
+        if self.follows is not None:
+            raise InvalidTask("Something follows this group already: let a chain follow it.")
+        changed = Group(self.parts)
+        changed.follows, changed.always = _part(part), always
+        return changed
+
+
+class Chain(Branch):
+    """Parts that run one after another; each is given the return value of the one before."""
+
+    kind = "chain"
+
+
+def group(parts: Iterable[Any]) -> Group:
+    """Return a group of parts, which may run at the same time.
+
+    Raises:
+        InvalidTask: There are none, or one is no part.
+    """
+    return Group(parts)
+
+
+def chain(*parts: Any) -> Chain:
+    """Return a chain of parts, each of which begins when the one before has succeeded.
+
+    It is given the return value as its first argument, in front of those of its call; behind a
+    group that is the return value of what follows the group, and the id of the group if nothing
+    does. A group that is given a value gives it to each of its parts. If a part fails, those
+    behind it are not enqueued, unless its dead letter is redriven, and succeeds.
+
+    Raises:
+        InvalidTask: There are none, or one is no part.
+    """
+    return Chain(parts)
+
+
+def _part(part: Any) -> Call | Branch:
+    if isinstance(part, Call | Branch):
+        return part
+    if isinstance(part, Task):
+        return Call(part)
+    kind = type(part).__name__
+    raise InvalidTask(f"A {kind} is no part: give a task, call(task, ...), a group or a chain.")
+
+
+# Enqueue
+
+
+class _Plan:
+    """What is stored of a tree that is to be enqueued.
+
+    Args:
+        root: The whole.
+
+    Attributes:
+        tree: Its id.
+        backend: The backend of all its tasks.
+        rows: The rows, all but the one of branch 0.
+        first: The row of branch 0, which begins it.
+    """
+
+    def __init__(self, root: Branch) -> None:
+        self.tree = new_id()
+        self.backend: Any = _backend_of(root)
+        self.rows: list[tuple[bytes, bytes]] = []
+        self._keys = TreeKeys(self.backend.records.prefix, self.tree)
+        self._checked: set[int] = set()
+        self._branches = self._tasks = 0
+        self._queue = ""
+        known = self._add_branch(root, None, 0)
+        self.first = self._keys.branch(0), encoded({**known, "queue": self._queue})
+
+    def _add_branch(self, branch: Branch, place: list[Any] | None, depth: int) -> dict[str, Any]:
+        """Add the rows of a branch, but for its own; return what that says."""
+        if depth > MAX_DEPTH:
+            raise InvalidTask(f"Groups and chains are nested over {MAX_DEPTH} deep.")
+        number, count = self._branches, len(branch.parts)
+        self._branches += 1
+        known: dict[str, Any] = {"kind": branch.kind, "count": count}
+        if place is not None:
+            known["place"] = place
+        if branch.follows is not None:
+            known |= {"then": True, "always": branch.always}
+        self.rows += rows_of_branch(self._keys, number, count)
+        leads = branch.kind == "chain"
+        following = () if branch.follows is None else (branch.follows,)
+        for at, part in enumerate((*branch.parts, *following)):
+            self._add_part(part, [number, at, count, leads], depth)
+        return known
+
+    def _add_part(self, part: Any, place: list[Any], depth: int) -> None:
+        branch, at = place[:2]
+        if isinstance(part, Branch):
+            number = self._branches
+            known = self._add_branch(part, place, depth + 1)
+            self.rows.append((self._keys.branch(number), encoded(known)))
+            facts: dict[str, Any] = {"branch": number}
+        else:
+            facts = self._add_call(part, branch, at)
+        self.rows.append((self._keys.part(branch, at), encoded(facts)))
+
+    def _add_call(self, part: Call, branch: int, at: int) -> dict[str, Any]:
+        self._tasks += 1
+        if self._tasks > MAX_TASKS:
+            raise InvalidTask(f"A group or a chain has at most {MAX_TASKS:,} tasks in all.")
+        self._check(part.task)
+        result = new_result(part.task, part.args, part.kwargs, self.backend.alias)
+        task = part.task
+        key = task.key_of(result.args, result.kwargs) if isinstance(task, FdbQueueTask) else None
+        if key is not None:
+            text = f"{task.module_path} has a unique key, so it may not be enqueued"
+            raise InvalidTask(f"{text}: a group or a chain would wait for it for ever.")
+        queue = self.backend.queue_prefix + task.queue_name
+        self._queue = self._queue or queue
+        found = call_of(result)
+        data = encoded({"queue": queue, "value": packed(found)})
+        if len(data) > MAX_CALL_BYTES - _PLACE_BYTES:
+            self.backend.prepare(result)  # raises, if it is over the limit without its place
+        self.rows += chunks_of(self._keys.all["call"][branch][at], data)
+        return {"id": found.id, "task": found.task, "queue": queue, "size": len(data)}
+
+    def _check(self, task: Any) -> None:
+        """Check a task as an enqueue does, once for each."""
+        if task.backend != self.backend.alias:
+            text = f"All tasks of a group or a chain are of one backend: {task.module_path} is of"
+            raise InvalidTask(f"{text} {task.backend!r}, others are of {self.backend.alias!r}.")
+        if id(task) not in self._checked:
+            self.backend.validate_task(task)
+            plain = task
+            if isinstance(task, FdbQueueTask) and task.unique_key is not None:
+                plain = dataclasses.replace(task, unique_key=None)
+            self.backend.prepare(new_result(plain, (), {}, task.backend))
+            self._checked.add(id(task))  # the parts keep the tasks
+
+
+def _backend_of(part: Any) -> FdbQueueBackend:
+    """Return the backend of the first task in a branch.
+
+    Raises:
+        InvalidTask: It is not one of fdbqueue's.
+    """
+    while isinstance(part, Branch):
+        part = part.parts[0]
+    backend = task_backends[part.task.backend]
+    if not isinstance(backend, FdbQueueBackend):
+        text = f"The task backend {part.task.backend!r} is a {type(backend).__name__}"
+        raise InvalidTask(f"{text}: groups and chains need one of fdbqueue's.")
+    return backend
+
+
+def _store(plan: _Plan) -> None:
+    """Store a tree, and begin it: in one transaction if it is small."""
+    database, prefix = plan.backend.catalog.database, plan.backend.records.prefix
+    alias, retention = plan.backend.alias, plan.backend.settings.retention
+    kept = max(retention.successful or 0, retention.failed or 0, UNBEGUN_SECONDS)
+    now = now_us()
+    unbegun = due_key(prefix, alias, now + int(UNBEGUN_SECONDS * 1_000_000), plan.tree)
+    *portions, last = _portions(plan.rows)
+    for portion in portions:
+        run(database, functools.partial(_write, rows=[(unbegun, b""), *portion]))
+
+    def begin(tr: Transaction) -> None:
+        tr.clear(unbegun)
+        due = due_key(prefix, alias, now + int(kept * 1_000_000), plan.tree)
+        _write(tr, [*last, plan.first, (due, b"")])
+        Tree(tr, plan.backend, plan.tree).begin()
+
+    run(database, begin)
+
+
+def _write(tr: Transaction, rows: Iterable[tuple[bytes, bytes]]) -> None:
+    for key, value in rows:
+        tr[key] = value
+
+
+def _portions(rows: Sequence[tuple[bytes, bytes]]) -> Iterator[Sequence[tuple[bytes, bytes]]]:
+    """Yield rows as transactions should have them, the last portion with the end of them."""
+    begin = size = 0
+    for at, (key, value) in enumerate(rows):
+        size += len(key) + len(value)
+        if at > begin and (at - begin >= _ROWS_TOGETHER or size > MAX_BYTES // 2):
+            yield rows[begin:at]
+            begin, size = at, len(key) + len(value)
+    yield rows[begin:]
+
+
+# Read
+
+
+class GroupPart(NamedTuple):
+    """A part of a group or a chain.
+
+    Attributes:
+        at: Which one, from 0 on.
+        id: The id of its task's result, or of the group or chain that it is.
+        task: The dotted path of its task; empty for a group or a chain.
+        status: ``SUCCESSFUL`` or ``FAILED``; None as long as it has not ended.
+        problem: Why its task could not be enqueued; empty if it could.
+        backend: The alias of the backend.
+        queue: The queue of its task, as the catalog names it; empty for a group or a chain.
+        is_enqueued: Whether its task has been enqueued.
+    """
+
+    at: int
+    id: str
+    task: str
+    status: TaskResultStatus | None
+    problem: str = ""
+    backend: str = DEFAULT_TASK_BACKEND_ALIAS
+    queue: str = ""
+    is_enqueued: bool = False
+
+    def result(self) -> TaskResult[..., Any] | GroupResult:
+        """Read its result.
+
+        Raises:
+            TaskResultDoesNotExist: Its task has not been enqueued, or nothing is kept of it.
+        """
+        if self.task:
+            result: TaskResult[..., Any] = task_backends[self.backend].get_result(self.id)
+            return result
+        return group_result(self.id, backend=self.backend)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupResult:
+    """How far a group or a chain is, as it was read.
+
+    Attributes:
+        id: Its id.
+        kind: ``"group"`` or ``"chain"``.
+        backend: The alias of its backend.
+        count: How many parts it has, without what follows.
+        status: ``READY`` as long as no part has ended, then ``RUNNING``; ``SUCCESSFUL`` once it has
+            succeeded, with what follows it; ``FAILED`` once it cannot any more. One that is FAILED
+            goes on if a dead letter that it lacks is redriven, but not if it was aborted.
+        succeeded, failed: How many parts have ended so.
+        finished_at: When it ended; None as long as it has not.
+        is_aborted: Whether it was aborted.
+        follows: What follows the group; None for nothing.
+    """
+
+    id: str
+    kind: str
+    backend: str
+    count: int
+    status: TaskResultStatus = TaskResultStatus.READY
+    succeeded: int = 0
+    failed: int = 0
+    finished_at: datetime.datetime | None = None
+    is_aborted: bool = False
+    follows: GroupPart | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        return self.status in {TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED}
+
+    def refresh(self) -> None:
+        """Read it again."""
+        found = group_result(self.id, backend=self.backend)
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, getattr(found, field.name))
+
+    def parts(self, *, after: int = -1, limit: int = 100, failed: bool = False) -> list[GroupPart]:
+        """Read some of its parts, in their order; an empty list behind the last.
+
+        Args:
+            after: Only those behind this one.
+            limit: The most, up to 1,000.
+            failed: Only those that have failed.
+        """
+        if not 1 <= limit <= MAX_READ:
+            raise ValueError(f"limit is 1 to {MAX_READ:,}")
+        owner, tree, branch = _named(self.id, self.backend)
+        read = functools.partial(
+            read_parts,
+            owner=owner,
+            tree=tree,
+            branch=branch,
+            count=self.count,
+            after=after,
+            limit=limit,
+        )
+        found: list[GroupPart] = run(
+            owner.catalog.database, functools.partial(read, failed=failed), read_only=True
+        )
+        return found
+
+
+def group_result(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupResult:
+    """Read how far a group or a chain is, from one moment of the database.
+
+    Args:
+        result_id: Its id: what ``enqueue`` returned has it, and what follows a group is given it.
+        backend: The alias of its backend.
+
+    Raises:
+        TaskResultDoesNotExist: There is none with this id, or not any more.
+    """
+    owner, tree, branch = _named(result_id, backend)
+
+    def read(tr: Transaction) -> GroupResult | None:
+        return read_group(tr, owner, tree, branch)
+
+    found: GroupResult | None = run(owner.catalog.database, read, read_only=True)
+    if found is None:
+        raise TaskResultDoesNotExist(result_id)
+    return found
+
+
+def _named(result_id: str, backend: str) -> tuple[Any, str, int]:
+    """Return what an id stands for: the backend, the id of a tree, the number of a branch."""
+    tree, dot, number = str(result_id).partition(".")
+    is_valid = is_id(tree) and (not dot or (number.isascii() and number.isdecimal()))
+    owner: Any = task_backends[backend]
+    if not is_valid or len(number) > len(str(MAX_TASKS)) or not isinstance(owner, FdbQueueBackend):
+        raise TaskResultDoesNotExist(result_id)
+    return owner, tree, int(number or 0)
+
+
+def read_group(tr: Transaction, owner: Any, tree: str, branch: int) -> GroupResult | None:
+    """Read how far a branch of a tree is, in a transaction; None if there is none."""
+    keys = TreeKeys(owner.records.prefix, tree)
+    root, row = tr[keys.branch(0)], tr[keys.branch(branch)]
+    outcome, abort = tr[keys.outcome(branch)], tr[keys.abort]
+    rows = tr.get_range(keys.ended(branch, 0, 0), keys.ended(branch, 1, 0))
+    if not (root.present() and row.present()):
+        return None
+    known = json.loads(bytes(row))
+    bits = [bits_of(one) or (0, 0) for one in map(_Row, rows)]
+    ended, succeeded = (sum(one[at].bit_count() for one in bits) for at in (0, 1))
+    how = json.loads(bytes(outcome)) if outcome.present() else {}
+    is_aborted = abort.present()
+    status = TaskResultStatus.RUNNING if ended else TaskResultStatus.READY
+    if how:
+        status = TaskResultStatus(how["status"])
+    elif is_aborted:
+        status = TaskResultStatus.FAILED
+    follows = None
+    if known.get("then"):
+        part = json.loads(bytes(tr[keys.part(branch, known["count"])]))
+        follows = _shown_part(owner, tree, known["count"], part, None)
+    return GroupResult(
+        group_id(tree, branch),
+        known["kind"],
+        owner.alias,
+        known["count"],
+        status,
+        succeeded,
+        ended - succeeded,
+        moment(how.get("ended")),
+        is_aborted,
+        follows,
+    )
+
+
+class _Row:
+    """The value of a row of a range, as that of a key is read."""
+
+    def __init__(self, row: Any) -> None:
+        self._value = bytes(row.value)
+
+    def present(self) -> bool:
+        return True
+
+    def __bytes__(self) -> bytes:
+        return self._value
+
+
+def read_parts(
+    tr: Transaction,
+    *,
+    owner: Any,
+    tree: str,
+    branch: int,
+    count: int,
+    after: int,
+    limit: int,
+    failed: bool = False,
+) -> list[GroupPart]:
+    """Read some parts of a branch in a transaction, as :meth:`GroupResult.parts` does."""
+    keys = TreeKeys(owner.records.prefix, tree)
+    first = max(0, after + 1)
+    begin = keys.ended(branch, 0, first // WIDTH)
+    stop = keys.ended(branch, 1, 0)
+    most = 0 if failed else -(-limit // WIDTH) + 1
+    numbers: dict[int, TaskResultStatus | None] = {}
+    for number, row in enumerate(tr.get_range(begin, stop, limit=most), first // WIDTH):
+        ended, succeeded = bits_of(_Row(row)) or (0, 0)
+        for at in range(max(first, number * WIDTH), min(count, (number + 1) * WIDTH)):
+            bit = 1 << at % WIDTH
+            status = None
+            if ended & bit:
+                is_success = bool(succeeded & bit)
+                status = TaskResultStatus.SUCCESSFUL if is_success else TaskResultStatus.FAILED
+            if len(numbers) < limit and (not failed or status is TaskResultStatus.FAILED):
+                numbers[at] = status
+    reads = {at: tr[keys.part(branch, at)] for at in numbers}
+    return [
+        _shown_part(owner, tree, at, json.loads(bytes(row)), numbers[at])
+        for at, row in reads.items()
+        if row.present()
+    ]
+
+
+def _shown_part(
+    owner: Any, tree: str, at: int, part: dict[str, Any], status: TaskResultStatus | None
+) -> GroupPart:
+    if "branch" in part:
+        return GroupPart(at, group_id(tree, part["branch"]), "", status, "", owner.alias)
+    return GroupPart(
+        at,
+        part["id"],
+        part["task"],
+        status,
+        part.get("problem", ""),
+        owner.alias,
+        part["queue"],
+        part.get("enqueued", False),
+    )
+
+
+# Abort
+
+
+class GroupAbort(NamedTuple):
+    """What became of the tasks of a group or a chain that was aborted.
+
+    Attributes:
+        aborted: How many were removed from their queues, and have failed.
+        asked: How many run, and were asked to end.
+        ended: How many had ended before.
+        never: How many had not been enqueued, and never will be.
+    """
+
+    aborted: int = 0
+    asked: int = 0
+    ended: int = 0
+    never: int = 0
+
+
+def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupAbort:
+    """Abort a group or a chain, with all that is nested in it.
+
+    No task of it is enqueued any more, nothing follows it. Its tasks that wait are aborted, those
+    that run are asked to end, as :func:`~fdbqueue.tasks.abort` does. If this is interrupted, some
+    are left: call it again.
+
+    Args:
+        result_id: The id of the whole: one that is nested in another is not aborted by itself.
+        backend: The alias of its backend.
+
+    Raises:
+        TaskResultDoesNotExist: There is none with this id.
+        ValueError: It is the id of one that is nested.
+    """
+    owner, tree, branch = _named(result_id, backend)
+    if branch:
+        raise ValueError(f"{result_id} is nested: what is aborted is the whole, {tree}.")
+    keys, database = TreeKeys(owner.records.prefix, tree), owner.catalog.database
+
+    def begin(tr: Transaction) -> bool | None:
+        if not tr[keys.branch(0)].present():
+            return None
+        outcome = tr[keys.outcome(0)]
+        how = json.loads(bytes(outcome)) if outcome.present() else {}
+        if how.get("status") == TaskResultStatus.SUCCESSFUL.value:
+            return False
+        if not tr[keys.abort].present():
+            tr[keys.abort] = b""
+            how = {"status": TaskResultStatus.FAILED.value, "ended": now_us()}
+            tr[keys.outcome(0)] = encoded(how)
+        return True
+
+    if (has_begun := run(database, begin)) is None:
+        raise TaskResultDoesNotExist(result_id)
+    counts: Counter[str] = Counter()
+    parts = keys.all["part"]
+    at, end = parts.range().start, parts.range().stop
+    while has_begun:
+
+        def abort_some(tr: Transaction, at: bytes = at) -> tuple[list[str], bytes | None]:
+            rows = list(tr.snapshot.get_range(at, end, limit=_ABORTED_TOGETHER))
+            found = [json.loads(row.value) for row in rows]
+            outcomes = [_aborted(tr, owner, part["id"]) for part in found if "id" in part]
+            return outcomes, bytes(rows[-1].key) + b"\x00" if rows else None
+
+        outcomes, following = run(database, abort_some)
+        counts.update(outcomes)
+        if following is None:
+            break
+        at = following
+    return GroupAbort(**counts)
+
+
+def _aborted(tr: Transaction, owner: Any, task_id: str) -> str:
+    try:
+        return abort_in(tr, owner, task_id)
+    except TaskResultDoesNotExist:
+        return "never"

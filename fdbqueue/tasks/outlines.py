@@ -1,0 +1,154 @@
+"""How a group or a chain reads on pages and in the shell: a line for each branch and part.
+
+Reads are bounded: of each branch the first parts, and the one that the reader looks at, and all
+lines together; a branch says how many parts it has that are not shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from fdbqueue.columns.text import grouped
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service import run
+from fdbqueue.tasks.columns import shown_path
+from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.groups import GroupPart, GroupResult, read_group, read_parts
+from fdbqueue.tasks.records import Place
+
+#: The most lines, and the most parts of one branch.
+_MOST_LINES, _MOST_PARTS = 200, 20
+_STATES = {
+    TaskResultStatus.READY: gettext_lazy("Ready"),
+    TaskResultStatus.RUNNING: gettext_lazy("Running"),
+    TaskResultStatus.SUCCESSFUL: gettext_lazy("Successful"),
+    TaskResultStatus.FAILED: gettext_lazy("Failed"),
+}
+
+
+class Line(NamedTuple):
+    """A line of an outline.
+
+    Attributes:
+        depth: How deep it is nested.
+        text: What it is: a branch with its progress, or the function of a task.
+        state: What state that is in, in words; empty for a part that has not ended.
+        task: The id of the task; empty for a branch.
+        branch: The id of the group or chain; empty for a task.
+        percent: How much of a branch has ended.
+        is_here: Whether it is the task that the reader looks at.
+        queue: The queue of a task.
+        is_enqueued: Whether it has been enqueued, so that it has a result.
+        problem: Why a task could not be enqueued.
+    """
+
+    depth: int
+    text: str
+    state: str | Promise = ""
+    task: str = ""
+    branch: str = ""
+    percent: float | None = None
+    is_here: bool = False
+    queue: str = ""
+    is_enqueued: bool = False
+    problem: str = ""
+
+
+def outline_of(backend: Any, place: Place) -> list[Line]:
+    """Read the outline of what a task is a part of; empty if that is not kept any more."""
+
+    def read(tr: Transaction) -> list[Line]:
+        outline = _Outline(tr, backend, place)
+        outline.add(0, 0, is_next=False)
+        return outline.lines
+
+    lines: list[Line] = run(backend.catalog.database, read, read_only=True)
+    return lines
+
+
+class _Outline:
+    """Reads an outline in a transaction.
+
+    Args:
+        tr: The transaction.
+        backend: The backend.
+        place: Where the reader is.
+    """
+
+    def __init__(self, tr: Transaction, backend: Any, place: Place) -> None:
+        self._tr = tr
+        self._backend = backend
+        self._here = place
+        self.lines: list[Line] = []
+
+    def add(self, branch: int, depth: int, *, is_next: bool) -> None:
+        """Add the lines of a branch; ``is_next`` for what follows a group."""
+        found = read_group(self._tr, self._backend, self._here.tree, branch)
+        if found is None:
+            return
+        ended = found.succeeded + found.failed
+        state = _("Aborted") if found.is_aborted and branch == 0 else _STATES[found.status]
+        text = _text(found)
+        self.lines.append(
+            Line(
+                depth,
+                _("then: %(part)s") % {"part": text} if is_next else text,
+                state,
+                branch=found.id,
+                percent=round(100 * ended / found.count, 1),
+            )
+        )
+        shown = self._parts(found, branch)
+        for part in shown:
+            self._add_part(part, branch, depth + 1, is_next=False)
+        if len(shown) < found.count:
+            more = grouped(found.count - len(shown))
+            self.lines.append(Line(depth + 1, _("… and %(count)s more") % {"count": more}))
+        if found.follows is not None:
+            self._add_part(found.follows, branch, depth, is_next=True)
+
+    def _parts(self, found: GroupResult, branch: int) -> list[GroupPart]:
+        """Read the first parts, and that of the reader if it is none of them."""
+        where: Any = {"owner": self._backend, "tree": self._here.tree, "branch": branch}
+        where["count"] = found.count
+        most = max(0, min(_MOST_PARTS, _MOST_LINES - len(self.lines)))
+        parts = read_parts(self._tr, **where, after=-1, limit=most) if most else []
+        at = self._here.at
+        if self._here.branch == branch and len(parts) <= at < found.count:
+            parts += read_parts(self._tr, **where, after=at - 1, limit=1)
+        return parts
+
+    def _add_part(self, part: GroupPart, branch: int, depth: int, *, is_next: bool) -> None:
+        if not part.task:
+            number = int(part.id.partition(".")[2])
+            if len(self.lines) < _MOST_LINES:
+                self.add(number, depth, is_next=is_next)
+            return
+        text = shown_path(part.task)
+        self.lines.append(
+            Line(
+                depth,
+                _("then: %(part)s") % {"part": text} if is_next else text,
+                _STATES[part.status] if part.status else "",
+                part.id,
+                queue=part.queue,
+                is_enqueued=part.is_enqueued,
+                is_here=(branch, part.at) == (self._here.branch, self._here.at),
+                problem=part.problem,
+            )
+        )
+
+
+def _text(found: GroupResult) -> str:
+    numbers = {
+        "count": grouped(found.count),
+        "ended": grouped(found.succeeded + found.failed),
+        "failed": grouped(found.failed),
+    }
+    if found.kind == "chain":
+        return _("Chain of %(count)s: %(ended)s ended, %(failed)s failed") % numbers
+    return _("Group of %(count)s: %(ended)s ended, %(failed)s failed") % numbers

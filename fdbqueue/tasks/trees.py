@@ -1,0 +1,582 @@
+"""Groups and chains: how they are stored, and what the end of one of their tasks brings about.
+
+What is enqueued as one is a *tree*. Its *branches* are groups and chains; branch 0 is the whole.
+The *parts* of a branch are tasks, or branches of their own; what follows a group is its part behind
+the last. Under ``(*PREFIX, "tasks", "tree", id)``:
+
+    ("branch", n)           what branch n is, how many parts it has, and which part it is itself
+    ("part", n, at)         a part: a task's id, path and queue, and whether it is enqueued; or the
+                            number of a branch
+    ("call", n, at, k)      how to enqueue the task, as long as it has not been: JSON in chunks
+    ("ended", n, level, j)  which of 16 parts have ended, and which of them successfully: two sets
+                            of bits; a level above, of which sixteen that is so
+    ("outcome", n)          how branch n has ended
+    ("waiting", n)          a group whose parts are being enqueued, and from which on
+    ("given", n, k)         what each of them is given as its first argument
+    ("abort",)              the whole was aborted
+
+The protocol:
+
+1. **Stored.** The enqueuing process writes branches, parts and calls in as many transactions as
+   that takes. Nothing reads them: branch 0 is written by the next step.
+2. **Begun.** One commit writes branch 0, and enqueues the first tasks; if more may begin, also
+   :func:`enqueue_rest`, a task that enqueues the others, some in each transaction, which moves the
+   mark in ``waiting``, too. So each task is enqueued in one commit, which clears its call.
+3. **A part ends**: in the commit of its task's end its bits are set. Such ends share a commit with
+   others, but not with a lease, because they may push: a push and a lease of the same queue do not
+   share one. They conflict with ends of the same 16 alone, and if these are complete, with those a
+   level above: each of 10,000 ends reads one key, and one in 16 another. Bits are only ever set:
+   an end that is noted again, that of a dead letter that was redriven, changes nothing.
+4. **What is complete goes on**, in the same commit: the next step of a chain is enqueued with the
+   value of the last; what follows a group, once all its parts have succeeded, or with ``always``
+   have ended; the end of a branch is the end of a part of the branch above. The transaction whose
+   bit completes a set has read the bits of the others, and theirs have read its own: so exactly
+   one is the last, and knows it.
+5. **A part has failed** at its last attempt, or was aborted: so has its branch, once that cannot go
+   on. If the dead letter is redriven, and succeeds, it sets the bit that was missing: then what
+   follows is enqueued. That bit is set once, so nothing follows twice.
+6. **Removed** by housekeeping, with one range, when the retention since the end is over.
+
+What is left behind by
+
+- *a crash, a signal or an error in 1*: rows that nothing reads, which housekeeping removes after a
+  day. ``enqueue`` has raised, or its process is gone; called again it enqueues another tree;
+- *an unknown outcome of 2*: ``OutcomeUnknown``, as of any enqueue: all of the tree, or none;
+- *a crash between transactions of* :func:`enqueue_rest`: its lease expires, and another worker goes
+  on from the mark. Two of them at once conflict on the mark, and take turns;
+- *a crash, a kill, a pause or an unknown outcome at an end*: what any task's end leaves, which is
+  one transaction (``source.py``): the bits, the result and what follows are in it, or not;
+- *a fork*: nothing: a transaction belongs to the thread that makes it;
+- *an abort*: the key ``abort`` is committed first, and whatever enqueues reads it: nothing is
+  enqueued from then on, and the abort goes through what is. If it is killed, call it again;
+- *a task that cannot be enqueued*, because its queue is gone, or it is too long with the value that
+  it is given: its part has failed, says why, and its branch goes on as after any failure;
+- *an item that is removed by hand*: a part that never ends, in a tree that can be aborted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown, message_of
+from fdbqueue.service import Push, now_us, run
+from fdbqueue.tasks.compat import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    DEFAULT_TASK_QUEUE_NAME,
+    TaskResultStatus,
+    task_backends,
+)
+from fdbqueue.tasks.options import FdbQueueTask
+from fdbqueue.tasks.records import Place, aware, encoded, pending, rank_of, unpacked
+from fdbqueue.tasks.results import new_id
+
+#: How many parts share a row of bits.
+WIDTH = 16
+_BITS = struct.Struct("<HH")
+_CHUNK_BYTES = 90_000
+#: How many tasks one transaction enqueues, and how many bytes of calls.
+TOGETHER = 100
+MAX_BYTES = 1_000_000
+#: How long rows are kept that no tree has begun with.
+UNBEGUN_SECONDS = 86_400
+#: How many trees one transaction of the housekeeping looks at.
+_LOOKS = 20
+
+
+class PartEnd(NamedTuple):
+    """The end of a part.
+
+    Attributes:
+        place: Which part.
+        is_success: Whether it has ended as it should.
+        value: What a task returned, or a branch passes on.
+    """
+
+    place: Place
+    is_success: bool
+    value: Any = None
+
+
+def group_id(tree: str, branch: int) -> str:
+    """Return the id of a group or a chain: that of its tree, and its number if it is not all."""
+    return tree if branch == 0 else f"{tree}.{branch}"
+
+
+class TreeKeys:
+    """Where a tree is stored.
+
+    Args:
+        prefix: The tuple that all keys of the setting start with.
+        tree: The id of the tree.
+    """
+
+    def __init__(self, prefix: tuple[Any, ...], tree: str) -> None:
+        self.all = Subspace((*prefix, "tasks", "tree", tree))
+        self.abort: bytes = self.all.pack(("abort",))
+        self.waiting = self.all["waiting"]
+
+    def branch(self, branch: int) -> bytes:
+        """Return the key that says what a branch is."""
+        key: bytes = self.all.pack(("branch", branch))
+        return key
+
+    def part(self, branch: int, at: int) -> bytes:
+        """Return the key of a part."""
+        key: bytes = self.all.pack(("part", branch, at))
+        return key
+
+    def ended(self, branch: int, level: int, number: int) -> bytes:
+        """Return the key of the bits of 16 parts, or of what is below."""
+        key: bytes = self.all.pack(("ended", branch, level, number))
+        return key
+
+    def outcome(self, branch: int) -> bytes:
+        """Return the key that says how a branch has ended."""
+        key: bytes = self.all.pack(("outcome", branch))
+        return key
+
+
+def bits_of(row: Any) -> tuple[int, int] | None:
+    """Return which parts of a row have ended, and which successfully; None for no row."""
+    data = bytes(row) if row.present() else b""
+    ended, succeeded = _BITS.unpack(data) if len(data) == _BITS.size else (None, None)
+    return None if ended is None or succeeded is None else (ended, succeeded)
+
+
+def levels(count: int) -> Iterator[tuple[int, int]]:
+    """Yield each level of the bits of so many parts, and how many rows it has."""
+    level, rows = 0, count
+    while True:
+        rows = -(-rows // WIDTH)
+        yield level, rows
+        if rows == 1:
+            return
+        level += 1
+
+
+def rows_of_branch(keys: TreeKeys, branch: int, count: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of bits that a branch begins with: no part has ended."""
+    for level, rows in levels(count):
+        for number in range(rows):
+            yield keys.ended(branch, level, number), bytes(_BITS.size)
+
+
+def chunks_of(within: Subspace, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of something long."""
+    for number, start in enumerate(range(0, len(data), _CHUNK_BYTES)):
+        yield within.pack((number,)), data[start : start + _CHUNK_BYTES]
+
+
+def due_key(prefix: tuple[Any, ...], backend: str, moment: int, tree: str) -> bytes:
+    """Return the key that says when to look whether a tree can be removed."""
+    key: bytes = Subspace((*prefix, "tasks", "trees", backend)).pack((moment, tree))
+    return key
+
+
+class Tree:
+    """A tree in a transaction: what the ends of its parts bring about.
+
+    Args:
+        tr: The transaction.
+        backend: The backend of its tasks.
+        tree: Its id.
+    """
+
+    def __init__(self, tr: Transaction, backend: Any, tree: str) -> None:
+        self._tr = tr
+        self._backend = backend
+        self._id = tree
+        self.keys = TreeKeys(backend.records.prefix, tree)
+        self._branches: dict[int, dict[str, Any]] = {}
+        #: What is to be done yet: ends to note; tasks to push, each with its place and what it is
+        #: given; whether a group has begun to wait.
+        self._ends: list[PartEnd] = []
+        self._pushes: list[tuple[Place, tuple[Any, ...], dict[str, Any]]] = []
+        self._waits = False
+        #: Whether this transaction has taken some of those that wait, and who takes the rest.
+        self._has_taken = self._has_rest = False
+        self._raises = False
+
+    def branch(self, branch: int) -> dict[str, Any]:
+        """Return what a branch is; empty if the tree was removed."""
+        if branch not in self._branches:
+            row = self._tr[self.keys.branch(branch)]
+            self._branches[branch] = json.loads(bytes(row)) if row.present() else {}
+        return self._branches[branch]
+
+    # What goes on
+
+    def note(self, ends: Iterable[PartEnd]) -> None:
+        """Note the ends of parts, and enqueue what can begin by that."""
+        self._ends.extend(ends)
+        while self._ends or self._pushes or self._waits:
+            of_branches: dict[int, list[PartEnd]] = {}
+            for end in self._ends:
+                of_branches.setdefault(end.place.branch, []).append(end)
+            self._ends = []
+            for branch, some in of_branches.items():
+                self._note_of_branch(branch, some)
+            if not self._ends:
+                self._enqueue()
+
+    def begin(self) -> None:
+        """Enqueue the first tasks of a tree that is stored.
+
+        Raises:
+            FdbQueueError: A queue refuses one of them; the transaction is not to be committed.
+        """
+        self._raises = True
+        self._begin_branch(0, ())
+        self.note(())
+
+    def enqueue_waiting(self) -> bool:
+        """Enqueue some tasks that wait for that; tell whether others do."""
+        self._waits = self._has_rest = True
+        self.note(())
+        return any(True for _ in self._tr.get_range(*_range(self.keys.waiting), limit=1))
+
+    def _note_of_branch(self, branch: int, ends: Sequence[PartEnd]) -> None:
+        parts = {end.place.at: end.is_success for end in ends if end.place.at < end.place.of}
+        marked = self._marked(branch, ends[0].place.of, parts) if parts else (False, False)
+        if marked is None or not (known := self._goes_on(branch, ends, *marked)):
+            return
+        if known["kind"] == "chain":
+            for end in ends:
+                self._note_step(branch, known, end)
+            return
+        for end in ends:
+            if end.place.at == end.place.of:  # what follows the group
+                self._branch_ended(branch, known, end.is_success, end.value)
+        has_ended, has_succeeded = marked
+        if known.get("then"):
+            if has_ended if known.get("always") else has_succeeded:
+                self._begin_part(branch, known["count"], (group_id(self._id, branch),))
+            elif has_ended and not known.get("always"):
+                self._branch_ended(branch, known, False)
+        elif has_ended or has_succeeded:
+            self._branch_ended(branch, known, has_succeeded, group_id(self._id, branch))
+
+    def _goes_on(
+        self, branch: int, ends: Sequence[PartEnd], has_ended: bool, has_succeeded: bool
+    ) -> dict[str, Any]:
+        """Return what a branch is if something follows these ends, and else nothing.
+
+        Of most ends of a group's parts nothing does: then it is not even read.
+        """
+        is_last = has_ended or has_succeeded
+        if is_last or any(end.place.leads or end.place.at == end.place.of for end in ends):
+            return self.branch(branch)
+        return {}
+
+    def _note_step(self, branch: int, known: dict[str, Any], end: PartEnd) -> None:
+        if end.is_success and end.place.at + 1 < known["count"]:
+            self._begin_part(branch, end.place.at + 1, (end.value,))
+        else:
+            self._branch_ended(branch, known, end.is_success, end.value)
+
+    def _marked(self, branch: int, count: int, parts: dict[int, bool]) -> tuple[bool, bool] | None:
+        """Set the bits of parts that have ended.
+
+        Args:
+            branch: The number of their branch.
+            count: How many parts it has.
+            parts: Which have ended, and whether successfully.
+
+        Returns:
+            Whether by this all have ended, and whether by this all have succeeded; None if the
+            tree was removed.
+        """
+        for level, rows in levels(count):
+            keys = {at // WIDTH: self.keys.ended(branch, level, at // WIDTH) for at in parts}
+            reads = {number: self._tr[key] for number, key in keys.items()}
+            above: dict[int, bool] = {}
+            for number, read in reads.items():
+                if (bits := bits_of(read)) is None:
+                    return None
+                ended, succeeded = bits
+                for at, is_success in parts.items():
+                    if at // WIDTH == number:
+                        ended |= 1 << at % WIDTH
+                        succeeded |= is_success << at % WIDTH
+                if (ended, succeeded) != bits:
+                    self._tr[keys[number]] = _BITS.pack(ended, succeeded)
+                whole = (1 << min(WIDTH, count - WIDTH * number)) - 1
+                if (ended == whole != bits[0]) or (succeeded == whole != bits[1]):
+                    above[number] = succeeded == whole
+                if rows == 1:
+                    return ended == whole != bits[0], succeeded == whole != bits[1]
+            if not above:
+                break
+            parts, count = above, rows
+        return False, False
+
+    def _branch_ended(
+        self, branch: int, known: dict[str, Any], is_success: bool, value: Any = None
+    ) -> None:
+        """Note how a branch has ended, and that the part has which it is."""
+        if branch == 0 and self.is_aborted():
+            return
+        status = TaskResultStatus.SUCCESSFUL if is_success else TaskResultStatus.FAILED
+        self._write(self.keys.outcome(branch), {"status": status.value, "ended": now_us()})
+        if "place" in known:
+            place = Place(self._id, *known["place"])
+            self._ends.append(PartEnd(place, is_success, value))
+
+    def is_aborted(self) -> bool:
+        """Tell whether the tree was aborted; the transaction then depends on that."""
+        return bool(self._tr[self.keys.abort].present())
+
+    # What begins
+
+    def _begin_part(
+        self,
+        branch: int,
+        at: int,
+        given: tuple[Any, ...],
+        part: dict[str, Any] | None = None,
+    ) -> None:
+        """Let a part begin; ``given`` has the first argument of its tasks, if they get one."""
+        part = part or self._part(branch, at)
+        if part is None:  # the tree was removed
+            return
+        if "branch" in part:
+            self._begin_branch(part["branch"], given)
+        else:
+            known = self.branch(branch)
+            place = Place(self._id, branch, at, known["count"], known["kind"] == "chain")
+            self._pushes.append((place, given, part))
+
+    def _begin_branch(self, branch: int, given: tuple[Any, ...]) -> None:
+        known = self.branch(branch)
+        if not known:
+            return
+        if known["kind"] == "chain":
+            self._begin_part(branch, 0, given)
+            return
+        self._write(self.keys.waiting.pack((branch,)), {"next": 0, "is_given": bool(given)})
+        for key, data in (
+            chunks_of(self.keys.all["given"][branch], encoded(given[0])) if given else ()
+        ):
+            self._tr[key] = data
+        self._waits = True
+
+    def _enqueue(self) -> None:
+        """Push what is to be enqueued, as much as one transaction should; the rest waits."""
+        waits, self._waits = self._waits, False
+        if not (waits or self._pushes):
+            return
+        if self.is_aborted():
+            self._pushes = []
+            self._tr.clear_range(*_range(self.keys.waiting))
+            return
+        if waits and (self._has_taken or self._take_waiting()) and not self._has_rest:
+            self._has_rest = True
+            self._pushes.append((Place(self._id, -1, 0, 0), (), {}))
+        self._has_taken, self._waits = self._has_taken or waits, False
+        pushes, self._pushes = self._pushes, []
+        self._push(pushes)
+
+    def _take_waiting(self) -> bool:
+        """Begin some parts of the groups that wait; tell whether others do."""
+        size = 0
+        while rows := list(self._tr.get_range(*_range(self.keys.waiting), limit=1)):
+            (branch,) = self.keys.waiting.unpack(rows[0].key)
+            known, state = self.branch(branch), json.loads(rows[0].value)
+            given = self._given(branch) if state["is_given"] else ()
+            each = len(encoded(given[0])) if given else 0
+            at = state["next"]
+            begin, end = self.keys.part(branch, at), self.keys.part(branch, known["count"])
+            for row in self._tr.get_range(begin, end, limit=TOGETHER):
+                part = json.loads(row.value)
+                size += part.get("size", 0) + each
+                if self._pushes and (len(self._pushes) >= TOGETHER or size > MAX_BYTES):
+                    break
+                self._begin_part(branch, at, given, part)
+                at += 1
+            if at < known["count"]:
+                self._write(rows[0].key, {**state, "next": at})
+                if len(self._pushes) >= TOGETHER or size > MAX_BYTES:
+                    return True
+                continue
+            self._tr.clear(rows[0].key)
+            self._tr.clear_range(*_range(self.keys.all["given"][branch]))
+        return False
+
+    def _given(self, branch: int) -> tuple[Any, ...]:
+        rows = self._tr.get_range(*_range(self.keys.all["given"][branch]))
+        return (json.loads(b"".join([row.value for row in rows])),)
+
+    def _part(self, branch: int, at: int) -> dict[str, Any] | None:
+        row = self._tr[self.keys.part(branch, at)]
+        return json.loads(bytes(row)) if row.present() else None
+
+    def _push(self, pushes: Sequence[tuple[Place, tuple[Any, ...], dict[str, Any]]]) -> None:
+        """Push tasks, those of each queue together; one that is refused has ended."""
+        of_queues: dict[str, list[tuple[Place, Any]]] = {}
+        reads = [
+            self._tr.get_range(*_range(self.keys.all["call"][place.branch][place.at]))
+            for place, *_ in pushes
+        ]
+        for (place, given, part), read in zip(pushes, reads, strict=True):
+            if place.branch < 0:
+                queue, value = self.branch(0)["queue"], self._rest()
+            else:
+                if not (data := b"".join([row.value for row in read])):
+                    continue  # the tree was removed
+                queue, value = (stored := json.loads(data))["queue"], stored["value"]
+                value = {**value, "args": [*given, *value["args"]], "tree": place.stored()}
+                self._tr.clear_range(*_range(self.keys.all["call"][place.branch][place.at]))
+                self._write(self.keys.part(place.branch, place.at), {**part, "enqueued": True})
+            of_queues.setdefault(queue, []).append((place, value))
+        for queue, values in of_queues.items():
+            try:
+                self._push_to(queue, [value for _, value in values])
+            except (EngineError, OutcomeUnknown):
+                raise
+            except FdbQueueError:  # nothing of them was written: each by itself
+                for place, value in values:
+                    self._push_or_refuse(queue, place, value)
+
+    def _push_or_refuse(self, queue: str, place: Place, value: Any) -> None:
+        try:
+            self._push_to(queue, [value])
+        except (EngineError, OutcomeUnknown):
+            raise
+        except FdbQueueError as error:
+            if self._raises or place.branch < 0:
+                raise  # else the rest would wait for ever
+            part = self._part(place.branch, place.at) or {}
+            problem = f"{type(error).__name__}: {message_of(error)}"[:1_000]
+            refused = {**part, "enqueued": False, "problem": problem}
+            self._write(self.keys.part(place.branch, place.at), refused)
+            self._ends.append(PartEnd(place, False))
+
+    def _push_to(self, name: str, values: Sequence[Any]) -> None:
+        queue, records = self._backend.catalog.queue(name), self._backend.records
+        calls = [call for call in map(unpacked, values) if call is not None]
+        pushes = [
+            Push(value, rank_of(call), not_before=aware(call.run_after))
+            for value, call in zip(values, calls, strict=True)
+        ]
+        items = queue.prepare_batch(pushes)(self._tr)
+        for call, item in zip(calls, items, strict=True):
+            data = encoded(pending(name, item.id))
+            records.write_encoded(self._tr, call.id, data, is_new=True)
+
+    def _rest(self) -> dict[str, Any]:
+        """Return the call of the task that enqueues what waits."""
+        alias = self._backend.alias
+        path = f"{__name__}.{enqueue_rest.func.__name__}"
+        return {
+            "id": new_id(),
+            "task": path,
+            "args": [self._id, alias],
+            "kwargs": {},
+            "backend": alias,
+            "priority": enqueue_rest.priority,
+        }
+
+    def _write(self, key: bytes, value: Any) -> None:
+        self._tr[key] = encoded(value)
+
+
+def _range(within: Subspace) -> tuple[bytes, bytes]:
+    return within.range().start, within.range().stop
+
+
+def note_ends(tr: Transaction, backend: Any, ends: Iterable[PartEnd]) -> None:
+    """Note the ends of parts in the transaction of their tasks' ends, behind the acks.
+
+    Enqueues what can begin by that: the next step of a chain, what follows a group.
+    """
+    of_trees: dict[str, list[PartEnd]] = {}
+    for end in ends:
+        of_trees.setdefault(end.place.tree, []).append(end)
+    for tree, some in of_trees.items():
+        Tree(tr, backend, tree).note(some)
+
+
+# The task that enqueues the rest
+
+
+def _own_task(function: Callable[..., Any]) -> FdbQueueTask:
+    """Make a task for any backend; the decorator would ask one that the project may not have."""
+    own = {
+        "func": function,
+        "max_attempts": 1_000,
+        "backoff": _soon,
+        "priority": 100,
+        "backend": DEFAULT_TASK_BACKEND_ALIAS,
+        "queue_name": DEFAULT_TASK_QUEUE_NAME,
+        "run_after": None,
+        "takes_context": False,
+    }
+    made = object.__new__(FdbQueueTask)
+    for field in dataclasses.fields(FdbQueueTask):
+        object.__setattr__(made, field.name, own.get(field.name, field.default))
+    return made
+
+
+def _soon(_error: BaseException | None, result: Any) -> float:
+    return min(60.0, 2.0 ** min(result.attempts, 6))
+
+
+@_own_task
+def enqueue_rest(tree: str, backend: str) -> None:
+    """Enqueue the tasks of a tree that wait for that, a hundred in each transaction."""
+    owner: Any = task_backends[backend]
+
+    def enqueue(tr: Transaction) -> bool:
+        return Tree(tr, owner, tree).enqueue_waiting()
+
+    while run(owner.catalog.database, enqueue):
+        pass
+
+
+# Removal
+
+
+def clear_old(tr: Transaction, backend: Any, now: int, kept_seconds: float | None) -> int:
+    """Remove trees that ended long ago, or were never begun; return at how many it has looked.
+
+    Args:
+        tr: The transaction.
+        backend: The backend.
+        now: The moment, in microseconds.
+        kept_seconds: How long trees are kept that have ended; None for ever.
+    """
+    prefix = backend.records.prefix
+    due = Subspace((*prefix, "tasks", "trees", backend.alias))
+    begin, end = due.range().start, due.pack((now,))
+    rows = list(tr.get_range(begin, end, limit=_LOOKS))
+    for row in rows:
+        _moment, tree = due.unpack(row.key)
+        keys = TreeKeys(prefix, tree)
+        tr.clear(row.key)
+        again = _kept_until(tr, keys, now, kept_seconds)
+        if again is None:
+            tr.clear_range(*_range(keys.all))
+        else:
+            tr[due.pack((again, tree))] = b""
+    return len(rows)
+
+
+def _kept_until(
+    tr: Transaction, keys: TreeKeys, now: int, kept_seconds: float | None
+) -> int | None:
+    """Return when to look at a tree again, None if it is to be removed."""
+    if not tr[keys.branch(0)].present():
+        return None
+    kept = int((UNBEGUN_SECONDS if kept_seconds is None else kept_seconds) * 1_000_000)
+    row = tr[keys.outcome(0)]
+    if not row.present() or kept_seconds is None:
+        return now + max(kept, UNBEGUN_SECONDS * 1_000_000)
+    until: int = json.loads(bytes(row))["ended"] + kept
+    return until if until > now else None
