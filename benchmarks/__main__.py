@@ -20,6 +20,7 @@ from benchmarks import (
     contention,
     costs,
     families,
+    groups,
     growth,
     http,
     latency,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         commands,
         pages,
         task_workers,
+        groups,
     )
     for benchmark in module.BENCHMARKS
 }

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.tasks.conftest import configure, environment
-from tests.tasks.killing import signalled, stopped, survive_kills
+from tests.tasks.killing import groups_survive_kills, signalled, stopped, survive_kills
 
 __all__ = ["configure", "environment"]
 
@@ -15,6 +15,11 @@ __all__ = ["configure", "environment"]
 def test_twenty_killed_workers_lose_nothing(configure, environment):
     """Each task has one result, and none is left running."""
     survive_kills(configure(lease_seconds=1), environment, tasks=2_000, kills=20, threads=2)
+
+
+def test_twenty_killed_workers_lose_no_part_of_a_group(configure, environment, tmp_path):
+    """What follows each group comes once."""
+    groups_survive_kills(configure, environment, tmp_path, parts=400, kills=20)
 
 
 @pytest.mark.parametrize("once", [True, False])

@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fdbqueue.service import run
+from fdbqueue.tasks import call, chain, group, group_result
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
-from tests.tasks import jobs, kept_jobs
+from tests.tasks import group_jobs, jobs, kept_jobs
 
 ROOT = Path(__file__).parents[2]
 _DEADLINE_SECONDS = 600
@@ -176,6 +178,60 @@ def stopped(
         texts = [run.read_text() if run.exists() else "" for run in runs]
         assert {*texts} <= ({"x", ""} if once else {"x", "xx"})
         assert texts.count("x") >= tasks - 2
+
+
+def groups_survive_kills(
+    configure: Any,
+    environment: dict[str, str],
+    folder: Path,
+    *,
+    parts: int,
+    kills: int,
+) -> None:
+    """Kill workers while groups run; each part ends, and what follows a group comes once.
+
+    Half of the parts are chains of two. A kill may have a task run again, but what follows is
+    enqueued once: it has one result, and no other task of its function is there.
+    """
+    backend = configure(lease_seconds=1)
+    dice = random.Random(parts)
+    results = []
+    for number in range(3):
+        (here := folder / str(number)).mkdir()
+        write = [call(group_jobs.write, str(here), str(one)) for one in range(parts)]
+        made = [
+            chain(one, call(group_jobs.note_value, str(here))) if at % 2 else one
+            for at, one in enumerate(write)
+        ]
+        results.append(group(made).then(call(group_jobs.write_count, str(here))).enqueue())
+    queue = backend.queue("default")
+    workers = Workers(environment, 3, "--threads", "2")
+
+    def has_gone_on(goal: int) -> Callable[[], bool]:
+        return lambda: sum(group_result(one.id).succeeded for one in results) >= goal
+
+    try:
+        for kill in range(kills):
+            wait_until(has_gone_on(3 * parts * (kill + 1) // (kills + 2)), _DEADLINE_SECONDS)
+            workers.kill_one(dice)
+        wait_until(lambda: all(group_result(one.id).is_finished for one in results), 600)
+    finally:
+        workers.stop()
+    counts = queue.counts()
+    assert counts.ready == counts.delayed == counts.dead == 0
+    follows = []
+    for result in results:
+        found = group_result(result.id)
+        assert (found.status, found.succeeded) == (TaskResultStatus.SUCCESSFUL, parts)
+        assert found.follows is not None
+        assert found.follows.result().return_value == parts
+        follows.append(found.follows.id)
+    ended = run(
+        queue.database,
+        lambda tr: [*backend.records.ended(tr, queue.name, "SUCCESSFUL", limit=100_000)],
+    )
+    path = group_jobs.write_count.module_path
+    assert sorted(entry.id for entry in ended if entry.task == path) == sorted(follows)
 
 
 def survive_kills(

@@ -9,12 +9,17 @@ import pytest
 
 from fdbqueue.tasks.compat import TaskResultStatus
 from tests.tasks import jobs
-from tests.tasks.killing import ROOT, stopped, survive_kills
+from tests.tasks.killing import ROOT, groups_survive_kills, stopped, survive_kills
 
 
 def test_killed_workers_lose_nothing(configure, environment):
     """Each task has one result."""
     survive_kills(configure(lease_seconds=1), environment, tasks=300, kills=4, threads=2)
+
+
+def test_what_follows_a_group_comes_once_whatever_is_killed(configure, environment, tmp_path):
+    """Each part has ended then, once."""
+    groups_survive_kills(configure, environment, tmp_path, parts=40, kills=4)
 
 
 @pytest.mark.parametrize("once", [True, False])
