@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from typing import Any
 
-from fdbqueue.tasks import task
+from fdbqueue.tasks import group_result, task
 from project.demo.earthquakes import records
 
 #: Set when the demo ends, so that no task keeps it waiting.
@@ -19,11 +20,23 @@ def summarise(place: str) -> dict[str, Any]:
     return {"place": place, "count": len(found), "strongest": max(found, default=None)}
 
 
-@task
-def listen(place: str, seconds: float = 10) -> dict[str, Any]:
-    """Listen to the ground at a place for some seconds, in which the task is running."""
-    closing.wait(seconds)
+@task(takes_context=True)
+def listen(context: Any, place: str, seconds: float = 10) -> dict[str, Any]:
+    """Listen to the ground at a place for some seconds, and say how many of them are over."""
+    steps = max(1, round(seconds))
+    context.metadata["station"] = f"{place}-1"
+    for step in range(steps):
+        context.progress(step, of=steps)
+        closing.wait(seconds / steps)
+    context.progress(steps, of=steps)
     return {"place": place, "heard": "nothing"}
+
+
+@task
+def compare(group: str) -> dict[str, Any]:
+    """Return at which of some places there were most earthquakes: what follows their reports."""
+    results = [part.result() for part in group_result(group).parts()]
+    return max((result.return_value for result in results), key=operator.itemgetter("count"))
 
 
 @task(max_attempts=2, backoff=lambda _error, _result: 1_800.0)

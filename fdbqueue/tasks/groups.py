@@ -28,7 +28,6 @@ from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTask,
     Task,
-    TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
     task_backends,
@@ -349,15 +348,14 @@ class GroupPart(NamedTuple):
     queue: str = ""
     is_enqueued: bool = False
 
-    def result(self) -> TaskResult[..., Any] | GroupResult:
-        """Read its result.
+    def result(self) -> Any:
+        """Read its result: a ``TaskResult``, or a :class:`GroupResult`.
 
         Raises:
             TaskResultDoesNotExist: Its task has not been enqueued, or nothing is kept of it.
         """
         if self.task:
-            result: TaskResult[..., Any] = task_backends[self.backend].get_result(self.id)
-            return result
+            return task_backends[self.backend].get_result(self.id)
         return group_result(self.id, backend=self.backend)
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 import random
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 from django.utils.module_loading import import_string
 
@@ -242,6 +242,12 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
 
 @overload
 def task(function: Callable[P, T], /) -> Task[P, T]: ...
+
+
+@overload
+def task(
+    *, takes_context: Literal[True], backend: str = ..., **options: Any
+) -> Callable[[Callable[Concatenate[Any, P], T]], Task[P, T]]: ...
 
 
 @overload

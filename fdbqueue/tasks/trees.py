@@ -50,7 +50,9 @@ What is left behind by
 - *an abort*: the key ``abort`` is committed first, and whatever enqueues reads it: nothing is
   enqueued from then on, and the abort goes through what is. If it is killed, call it again;
 - *a task that cannot be enqueued*, because its queue is gone, or it is too long with the value that
-  it is given: its part has failed, says why, and its branch goes on as after any failure;
+  it is given: its part has failed, says why, and its branch goes on as after any failure.
+  :func:`enqueue_rest` goes to a queue that has just taken a task of the tree; if none has, and its
+  own is gone, the log says so, and what waits is left to an abort;
 - *an item that is removed by hand*: a part that never ends, in a tree that can be aborted.
 """
 
@@ -58,6 +60,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -76,6 +79,8 @@ from fdbqueue.tasks.compat import (
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import Place, aware, encoded, pending, rank_of, unpacked
 from fdbqueue.tasks.results import new_id
+
+logger = logging.getLogger(__name__)
 
 #: How many parts share a row of bits.
 WIDTH = 16
@@ -426,7 +431,8 @@ class Tree:
         ]
         for (place, given, part), read in zip(pushes, reads, strict=True):
             if place.branch < 0:
-                queue, value = self.branch(0)["queue"], self._rest()
+                # a queue that takes tasks: that of the first one may be gone by now
+                queue, value = next(iter(of_queues), self.branch(0)["queue"]), self._rest()
             else:
                 if not (data := b"".join([row.value for row in read])):
                     continue  # the tree was removed
@@ -450,8 +456,12 @@ class Tree:
         except (EngineError, OutcomeUnknown):
             raise
         except FdbQueueError as error:
-            if self._raises or place.branch < 0:
-                raise  # else the rest would wait for ever
+            if self._raises:
+                raise
+            if place.branch < 0:
+                facts = {"tree": self._id, "error": type(error).__name__}
+                logger.exception("the rest of a group cannot be enqueued", extra=facts)
+                return
             part = self._part(place.branch, place.at) or {}
             problem = f"{type(error).__name__}: {message_of(error)}"[:1_000]
             refused = {**part, "enqueued": False, "problem": problem}

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from fdbqueue.tasks import call, group
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
@@ -83,7 +84,7 @@ def work_through_the_past(chance: random.Random) -> int:
 
 
 def enqueue_some(chance: random.Random) -> None:
-    """Enqueue the next task: reports mostly, one that takes its time, and rarely one that fails.
+    """Enqueue the next: reports mostly, one that takes its time, a group, and rarely a failure.
 
     One that takes its time, if none runs or waits: so there is always one to look at.
     """
@@ -92,6 +93,9 @@ def enqueue_some(chance: random.Random) -> None:
         tasks.listen.enqueue(chance.choice(_PLACES), seconds=chance.randint(*_LISTEN_SECONDS))
     elif happens < 0.33:
         _enqueue_failing(chance)
+    elif happens < 0.4:
+        places = chance.sample(_PLACES, 5)
+        group([call(tasks.summarise, place) for place in places]).then(tasks.compare).enqueue()
     else:
         tasks.summarise.enqueue(chance.choice(_PLACES))
 
