@@ -20,7 +20,8 @@ The way of a task:
 4. ``results`` makes of item and record what ``get_result`` returns.
 
 ``notes`` is what a task notes while it runs: its progress and metadata. ``groups`` is what projects
-call for groups and chains, ``trees`` how these are stored and go on.
+call for groups and chains, ``trees`` how these are stored and go on, ``group_results`` how far they
+are, and ``outlines`` how they read.
 
 Beside its tasks each worker enqueues what the ``schedules`` say, and prunes what ended long ago
 (``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``compat``
@@ -38,14 +39,8 @@ if TYPE_CHECKING:
     from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
     from fdbqueue.tasks.ends import abort, abort_requested
     from fdbqueue.tasks.exceptions import TaskAborted
-    from fdbqueue.tasks.groups import (
-        GroupResult,
-        abort_group,
-        call,
-        chain,
-        group,
-        group_result,
-    )
+    from fdbqueue.tasks.group_results import GroupResult, group_result
+    from fdbqueue.tasks.groups import abort_group, call, chain, group
     from fdbqueue.tasks.options import task
 
 __all__ = [
@@ -68,7 +63,7 @@ __all__ = [
 #: Public names, and the modules they are imported from when they are asked for.
 _LAZY = {
     "FdbQueueBackend": "fdbqueue.tasks.backend",
-    "GroupResult": "fdbqueue.tasks.groups",
+    "GroupResult": "fdbqueue.tasks.group_results",
     "TaskAborted": "fdbqueue.tasks.exceptions",
     "abort": "fdbqueue.tasks.ends",
     "abort_group": "fdbqueue.tasks.groups",
@@ -79,7 +74,7 @@ _LAZY = {
     "enqueue_at_end": "fdbqueue.tasks.current",
     "enqueue_in": "fdbqueue.tasks.current",
     "group": "fdbqueue.tasks.groups",
-    "group_result": "fdbqueue.tasks.groups",
+    "group_result": "fdbqueue.tasks.group_results",
     "task": "fdbqueue.tasks.options",
 }
 

@@ -11,7 +11,6 @@ each step; here is what the project's code calls.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 import json
 from collections import Counter
@@ -33,26 +32,22 @@ from fdbqueue.tasks.compat import (
     task_backends,
 )
 from fdbqueue.tasks.ends import abort_in
+from fdbqueue.tasks.group_results import GroupResult, named
 from fdbqueue.tasks.options import FdbQueueTask
-from fdbqueue.tasks.records import call_of, encoded, is_id, packed
-from fdbqueue.tasks.results import moment, new_id, new_result
+from fdbqueue.tasks.records import call_of, encoded, packed
+from fdbqueue.tasks.results import new_id, new_result
 from fdbqueue.tasks.trees import (
     MAX_BYTES,
     UNBEGUN_SECONDS,
-    WIDTH,
     Tree,
     TreeKeys,
-    bits_of,
     chunks_of,
     due_key,
-    group_id,
     rows_of_branch,
 )
 
 #: The most tasks that are enqueued as one, and how deep groups and chains may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
-#: The most parts that are read at a time.
-MAX_READ = 1_000
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
 #: The most rows of a transaction that stores them.
@@ -322,242 +317,6 @@ def _portions(rows: Sequence[tuple[bytes, bytes]]) -> Iterator[Sequence[tuple[by
     yield rows[begin:]
 
 
-# Read
-
-
-class GroupPart(NamedTuple):
-    """A part of a group or a chain.
-
-    Attributes:
-        at: Which one, from 0 on.
-        id: The id of its task's result, or of the group or chain that it is.
-        task: The dotted path of its task; empty for a group or a chain.
-        status: ``SUCCESSFUL`` or ``FAILED``; None as long as it has not ended.
-        problem: Why its task could not be enqueued; empty if it could.
-        backend: The alias of the backend.
-        queue: The queue of its task, as the catalog names it; empty for a group or a chain.
-        is_enqueued: Whether its task has been enqueued.
-    """
-
-    at: int
-    id: str
-    task: str
-    status: TaskResultStatus | None
-    problem: str = ""
-    backend: str = DEFAULT_TASK_BACKEND_ALIAS
-    queue: str = ""
-    is_enqueued: bool = False
-
-    def result(self) -> Any:
-        """Read its result: a ``TaskResult``, or a :class:`GroupResult`.
-
-        Raises:
-            TaskResultDoesNotExist: Its task has not been enqueued, or nothing is kept of it.
-        """
-        if self.task:
-            return task_backends[self.backend].get_result(self.id)
-        return group_result(self.id, backend=self.backend)
-
-
-@dataclasses.dataclass(frozen=True)
-class GroupResult:
-    """How far a group or a chain is, as it was read.
-
-    Attributes:
-        id: Its id.
-        kind: ``"group"`` or ``"chain"``.
-        backend: The alias of its backend.
-        count: How many parts it has, without what follows.
-        status: ``READY`` as long as no part has ended, then ``RUNNING``; ``SUCCESSFUL`` once it has
-            succeeded, with what follows it; ``FAILED`` once it cannot any more. One that is FAILED
-            goes on if a dead letter that it lacks is redriven, but not if it was aborted.
-        succeeded, failed: How many parts have ended so.
-        finished_at: When it ended; None as long as it has not.
-        is_aborted: Whether it was aborted.
-        follows: What follows the group; None for nothing.
-    """
-
-    id: str
-    kind: str
-    backend: str
-    count: int
-    status: TaskResultStatus = TaskResultStatus.READY
-    succeeded: int = 0
-    failed: int = 0
-    finished_at: datetime.datetime | None = None
-    is_aborted: bool = False
-    follows: GroupPart | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it has ended."""
-        return self.status in {TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED}
-
-    def refresh(self) -> None:
-        """Read it again."""
-        found = group_result(self.id, backend=self.backend)
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, getattr(found, field.name))
-
-    def parts(self, *, after: int = -1, limit: int = 100, failed: bool = False) -> list[GroupPart]:
-        """Read some of its parts, in their order; an empty list behind the last.
-
-        Args:
-            after: Only those behind this one.
-            limit: The most, up to 1,000.
-            failed: Only those that have failed.
-        """
-        if not 1 <= limit <= MAX_READ:
-            raise ValueError(f"limit is 1 to {MAX_READ:,}")
-        owner, tree, branch = _named(self.id, self.backend)
-        read = functools.partial(
-            read_parts,
-            owner=owner,
-            tree=tree,
-            branch=branch,
-            count=self.count,
-            after=after,
-            limit=limit,
-        )
-        found: list[GroupPart] = run(
-            owner.catalog.database, functools.partial(read, failed=failed), read_only=True
-        )
-        return found
-
-
-def group_result(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupResult:
-    """Read how far a group or a chain is, from one moment of the database.
-
-    Args:
-        result_id: Its id: what ``enqueue`` returned has it, and what follows a group is given it.
-        backend: The alias of its backend.
-
-    Raises:
-        TaskResultDoesNotExist: There is none with this id, or not any more.
-    """
-    owner, tree, branch = _named(result_id, backend)
-
-    def read(tr: Transaction) -> GroupResult | None:
-        return read_group(tr, owner, tree, branch)
-
-    found: GroupResult | None = run(owner.catalog.database, read, read_only=True)
-    if found is None:
-        raise TaskResultDoesNotExist(result_id)
-    return found
-
-
-def _named(result_id: str, backend: str) -> tuple[Any, str, int]:
-    """Return what an id stands for: the backend, the id of a tree, the number of a branch."""
-    tree, dot, number = str(result_id).partition(".")
-    is_valid = is_id(tree) and (not dot or (number.isascii() and number.isdecimal()))
-    owner: Any = task_backends[backend]
-    if not is_valid or len(number) > len(str(MAX_TASKS)) or not isinstance(owner, FdbQueueBackend):
-        raise TaskResultDoesNotExist(result_id)
-    return owner, tree, int(number or 0)
-
-
-def read_group(tr: Transaction, owner: Any, tree: str, branch: int) -> GroupResult | None:
-    """Read how far a branch of a tree is, in a transaction; None if there is none."""
-    keys = TreeKeys(owner.records.prefix, tree)
-    root, row = tr[keys.branch(0)], tr[keys.branch(branch)]
-    outcome, abort = tr[keys.outcome(branch)], tr[keys.abort]
-    rows = tr.get_range(keys.ended(branch, 0, 0), keys.ended(branch, 1, 0))
-    if not (root.present() and row.present()):
-        return None
-    known = json.loads(bytes(row))
-    bits = [bits_of(one) or (0, 0) for one in map(_Row, rows)]
-    ended, succeeded = (sum(one[at].bit_count() for one in bits) for at in (0, 1))
-    how = json.loads(bytes(outcome)) if outcome.present() else {}
-    is_aborted = abort.present()
-    status = TaskResultStatus.RUNNING if ended else TaskResultStatus.READY
-    if how:
-        status = TaskResultStatus(how["status"])
-    elif is_aborted:
-        status = TaskResultStatus.FAILED
-    follows = None
-    if known.get("then"):
-        part = json.loads(bytes(tr[keys.part(branch, known["count"])]))
-        follows = _shown_part(owner, tree, known["count"], part, None)
-    return GroupResult(
-        group_id(tree, branch),
-        known["kind"],
-        owner.alias,
-        known["count"],
-        status,
-        succeeded,
-        ended - succeeded,
-        moment(how.get("ended")),
-        is_aborted,
-        follows,
-    )
-
-
-class _Row:
-    """The value of a row of a range, as that of a key is read."""
-
-    def __init__(self, row: Any) -> None:
-        self._value = bytes(row.value)
-
-    def present(self) -> bool:
-        return True
-
-    def __bytes__(self) -> bytes:
-        return self._value
-
-
-def read_parts(
-    tr: Transaction,
-    *,
-    owner: Any,
-    tree: str,
-    branch: int,
-    count: int,
-    after: int,
-    limit: int,
-    failed: bool = False,
-) -> list[GroupPart]:
-    """Read some parts of a branch in a transaction, as :meth:`GroupResult.parts` does."""
-    keys = TreeKeys(owner.records.prefix, tree)
-    first = max(0, after + 1)
-    begin = keys.ended(branch, 0, first // WIDTH)
-    stop = keys.ended(branch, 1, 0)
-    most = 0 if failed else -(-limit // WIDTH) + 1
-    numbers: dict[int, TaskResultStatus | None] = {}
-    for number, row in enumerate(tr.get_range(begin, stop, limit=most), first // WIDTH):
-        ended, succeeded = bits_of(_Row(row)) or (0, 0)
-        for at in range(max(first, number * WIDTH), min(count, (number + 1) * WIDTH)):
-            bit = 1 << at % WIDTH
-            status = None
-            if ended & bit:
-                is_success = bool(succeeded & bit)
-                status = TaskResultStatus.SUCCESSFUL if is_success else TaskResultStatus.FAILED
-            if len(numbers) < limit and (not failed or status is TaskResultStatus.FAILED):
-                numbers[at] = status
-    reads = {at: tr[keys.part(branch, at)] for at in numbers}
-    return [
-        _shown_part(owner, tree, at, json.loads(bytes(row)), numbers[at])
-        for at, row in reads.items()
-        if row.present()
-    ]
-
-
-def _shown_part(
-    owner: Any, tree: str, at: int, part: dict[str, Any], status: TaskResultStatus | None
-) -> GroupPart:
-    if "branch" in part:
-        return GroupPart(at, group_id(tree, part["branch"]), "", status, "", owner.alias)
-    return GroupPart(
-        at,
-        part["id"],
-        part["task"],
-        status,
-        part.get("problem", ""),
-        owner.alias,
-        part["queue"],
-        part.get("enqueued", False),
-    )
-
-
 # Abort
 
 
@@ -592,7 +351,7 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
         TaskResultDoesNotExist: There is none with this id.
         ValueError: It is the id of one that is nested.
     """
-    owner, tree, branch = _named(result_id, backend)
+    owner, tree, branch = named(result_id, backend)
     if branch:
         raise ValueError(f"{result_id} is nested: what is aborted is the whole, {tree}.")
     keys, database = TreeKeys(owner.records.prefix, tree), owner.catalog.database

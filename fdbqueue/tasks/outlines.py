@@ -17,7 +17,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import run
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.groups import GroupPart, GroupResult, read_group, read_parts
+from fdbqueue.tasks.group_results import GroupPart, GroupResult, read_group, read_parts
 from fdbqueue.tasks.records import Place
 
 #: The most lines, and the most parts of one branch.

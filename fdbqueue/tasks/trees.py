@@ -148,11 +148,12 @@ class TreeKeys:
         return key
 
 
-def bits_of(row: Any) -> tuple[int, int] | None:
-    """Return which parts of a row have ended, and which successfully; None for no row."""
-    data = bytes(row) if row.present() else b""
-    ended, succeeded = _BITS.unpack(data) if len(data) == _BITS.size else (None, None)
-    return None if ended is None or succeeded is None else (ended, succeeded)
+def bits_of(data: bytes) -> tuple[int, int] | None:
+    """Return which parts of a row have ended, and which successfully; None if it is no row."""
+    if len(data) != _BITS.size:
+        return None
+    ended, succeeded = _BITS.unpack(data)
+    return ended, succeeded
 
 
 def levels(count: int) -> Iterator[tuple[int, int]]:
@@ -303,7 +304,7 @@ class Tree:
             reads = {number: self._tr[key] for number, key in keys.items()}
             above: dict[int, bool] = {}
             for number, read in reads.items():
-                if (bits := bits_of(read)) is None:
+                if (bits := bits_of(bytes(read) if read.present() else b"")) is None:
                     return None
                 ended, succeeded = bits
                 for at, is_success in parts.items():
