@@ -260,7 +260,7 @@ class Moments:
             yield Portion([], is_last=True, is_full=False)
             return
         begin, stop = self._tables.state_bounds(State.DEAD)
-        prefix = self._tables.state_prefix(State.DEAD)
+        prefix = self._tables.states[State.DEAD]
         end: End = "max" if is_backward else "min"
         while True:
             if after is not None and is_backward:

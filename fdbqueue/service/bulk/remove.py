@@ -130,7 +130,7 @@ def remove_all(
 def clear(tr: Transaction, store: ItemStore) -> None:
     """Remove all items and all else that the queue stores, but for its pause and its format."""
     paused, formats = tr[store.tables.paused], list(tr.get_range(*store.tables.formats()))
-    tr.clear_range(*store.keys.bounds())
+    tr.clear_range(*store.keys.bounds)
     tr.clear_range(*store.tables.bounds)
     if paused.present():
         tr[store.tables.paused] = bytes(paused)

@@ -102,7 +102,7 @@ class Consumer:
         lasting_us = duration(self._store.queue, "seconds", seconds)
         name = b"" if worker is None else worker_of(self._store.queue, worker)
         effect = functools.partial(self._leases.lease_items, lasting_us=lasting_us, worker=name)
-        tokens = [token_of(lease) for lease in ack]
+        tokens = [*map(token_of, ack)]
         if len(tokens) > MAX_ENDED:
             raise InvalidInput(
                 queue=self._store.queue, ack=len(tokens), allowed=f"0 to {MAX_ENDED}"
@@ -226,7 +226,7 @@ class Consumer:
         now, tables = now_us(), self._store.tables
         allowance = self.taker.limits.begin(tr, tables, now)
         paused = tables.begin_paused(tr)
-        head = tr.snapshot.get_range(*self._store.keys.bounds(), limit=1)
+        head = tr.snapshot.get_range(*self._store.keys.bounds, limit=1)
         if paused() is not None or not any(True for _ in head):
             return None
         until = allowance.settle().held_until(to_lease=to_lease)

@@ -14,7 +14,6 @@ read and clear them by ``hidden_keys``; ``Browser.page`` continues behind one (`
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -36,7 +35,7 @@ from fdbqueue.service.limits import (
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import LeaseKey
 from fdbqueue.service.storage.hidden import SECRET_BYTES, Hidden
-from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES
+from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES, data_of, text_of
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
@@ -76,6 +75,8 @@ class Leases:
     def __init__(self, store: ItemStore, max_attempts: int | None) -> None:
         self.store = store
         self._max_attempts = max_attempts
+        #: About how much one ack sends.
+        self.ack_bytes = _ACK_KEYS_SENT * store.keys.size_bytes
 
     def lease(
         self,
@@ -107,7 +108,7 @@ class Leases:
     ) -> list[Item]:
         """Lease items as :meth:`lease` does, and return them: the effect of a take request."""
         leases = self.lease(tr, count_change, loaded, lasting_us, worker)
-        return [_leased(one.item, lease) for one, lease in zip(loaded, leases, strict=True)]
+        return [*map(_leased, loaded, leases)]
 
     def items_of(
         self, tr: Transaction, keys: Sequence[LeaseKey]
@@ -131,7 +132,7 @@ class Leases:
         if corrupt:
             self.requeue_keys(tr, corrupt)
         return {
-            key: _leased(one.item, lease) if isinstance(one.item, Item) else one.item
+            key: _leased(one, lease) if isinstance(one.item, Item) else one.item
             for one, (key, lease) in zip(loaded, held.items(), strict=True)
         }
 
@@ -195,11 +196,6 @@ class Leases:
 
     def _failures_bytes(self, tried: int) -> int:
         return tried * _FAILURES_SENT * self.store.keys.size_bytes
-
-    @property
-    def ack_bytes(self) -> int:
-        """About how much one ack sends."""
-        return _ACK_KEYS_SENT * self.store.keys.size_bytes
 
     # One lease; what changes it takes what held() returned
 
@@ -306,7 +302,7 @@ class Leases:
         """
         item_id, _, text = token.rpartition(".")
         try:
-            secret = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+            secret = data_of(text)
         except ValueError as error:
             raise InvalidInput(lease=token, reason="it is not the token of a lease") from error
         return Token(self.store.keys.place_named(item_id), secret, token)
@@ -412,8 +408,9 @@ def _is_held(lease: Hidden | None, secret: bytes) -> TypeGuard[Hidden]:
     return lease is not None and lease.secret == secret
 
 
-def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
+def _leased(loaded: Loaded, lease: Hidden) -> Item:
     """Return an item that was taken as the item of its lease."""
+    item = loaded.item
     assert isinstance(item, Item)
     return Item(  # several times as fast as replace()
         item.value,
@@ -423,12 +420,8 @@ def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
         lease.attempts,
         item.size_bytes,
         "leased",
-        f"{item.id}.{_text(lease.secret)}",
+        f"{item.id}.{text_of(lease.secret)}",
         moment(lease.until),
         queue=item.queue,
         worker=lease.worker.decode() or None,
     )
-
-
-def _text(secret: bytes) -> str:
-    return base64.b64encode(secret, b"-_").rstrip(b"=").decode()

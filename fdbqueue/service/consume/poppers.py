@@ -73,7 +73,6 @@ class EndPoppers:
         self.combiner.forget()
         self._staging.forget()
         self._slot = 0  # how many runs of rows of each shard it leaves to others
-        self._wanted = 1  # how many items the last round was to take
         self._extra = 0  # how many items to read for late requests and other processes
         self._staged_until = self._reserved_until = 0.0
 
@@ -157,7 +156,6 @@ class EndPoppers:
                 self._reserve(tr)
             is_strict = own is None and conflicts < _CONFLICTS and not self._taker.choices
             order = Order.STRICT if is_strict else Order.AS_SEEN
-            self._wanted = sum([request.count for request in early]) + self._extra
             one = Round(self._taker, tr, self._end, early, order, self._extra, self._slot)
             result = one.serve(batch, own=own)
             seen.append(one.taken)
@@ -172,7 +170,9 @@ class EndPoppers:
             except Conflict:
                 if own is not None:
                     return None
-                conflicts = self._count(conflicts + 1, others_take=len(set(seen[-2:])) > 1)
+                wanted = sum([request.count for request in early]) + self._extra
+                others_take = len(set(seen[-2:])) > 1
+                conflicts = self._count(conflicts + 1, wanted, others_take=others_take)
                 if self._staged_until > time.monotonic():
                     return None
         if result.wrote:
@@ -183,7 +183,7 @@ class EndPoppers:
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
 
-    def _count(self, conflicts: int, *, others_take: bool) -> int:
+    def _count(self, conflicts: int, wanted: int, *, others_take: bool) -> int:
         """Decide what follows a conflict: a reservation, help from other processes, or a pause.
 
         In a queue with shards another slot, among twice as many as up to that one: processes that
@@ -197,7 +197,7 @@ class EndPoppers:
             self._reserved_until = until
             return 0 if others_take else conflicts
         if self._taker.choices:
-            most = max(3, min(_SLOTS, _SKIPPED_ITEMS // self._wanted))
+            most = max(3, min(_SLOTS, _SKIPPED_ITEMS // wanted))
             self._slot = random.randrange(min(most, 2 * self._slot + 2))
         elif conflicts >= _CONFLICTS and others_take:
             self._staged_until = until

@@ -280,12 +280,12 @@ class Taker:
         concluded: Container[TakeRequest],
     ) -> list[TakeRequest]:
         """Return the other requests, but for those whose reads were not begun."""
-        return [
-            one
-            for one in batch
-            if (one in reads or (one.call is None and one.acknowledges is None))
-            and one not in concluded
-        ]
+        found = []
+        for one in batch:  # a comprehension would be one more call of each pop
+            is_ready = one in reads or (one.call is None and one.acknowledges is None)
+            if is_ready and one not in concluded:
+                found.append(one)
+        return found
 
     # What becomes of rows
 
@@ -334,13 +334,15 @@ class Taker:
             return []
         if corrupt is None:
             loaded = self.store.reader.load(tr, rows, retried=retried)
-            errors = [one.item for one in loaded if isinstance(one.item, CorruptItem)]
-            if not errors:
+            for one in loaded:
+                if isinstance(one.item, CorruptItem):
+                    corrupt = one.item
+                    break
+            else:
                 items = request.effect(tr, count_change, loaded)
                 if request.call is not None:
                     self.responses.save_items(tr, request.call, loaded, items)
                 return items
-            corrupt = errors[0]
         self.store.requeue_rows(tr, None, rows)
         return copy.copy(corrupt)
 
@@ -472,7 +474,10 @@ class Round:
         for row in self._returned:
             if row.place not in self._budget.places:
                 self._store.requeue_rows(self._tr, self._count_change, [row])
-        self._write_counts()
+        self._count_change.take(self._end, self._took)
+        self._count_change.write(self._tr)
+        if self._allowance is not None:
+            self._allowance.write(self._took)
         return result
 
     def _paused_by(self, state: QueueState) -> bytes | None:
@@ -484,12 +489,6 @@ class Round:
             if result.is_with_family and not state.is_paused:
                 return member.paused
         return self._store.tables.paused if state.is_paused else None
-
-    def _write_counts(self) -> None:
-        self._count_change.take(self._end, self._took)
-        self._count_change.write(self._tr)
-        if self._allowance is not None:
-            self._allowance.write(self._took)
 
     def held_until(self, *, to_lease: bool) -> int | None:
         """Return from when the queue's limits may let it give again, once the round has served.
@@ -555,9 +554,10 @@ class Round:
 
         A request that a limit keeps from taking anything (``held``) is told so if it is early.
         """
-        # Those that end more leases than fit beside what was requeued wait for the next round.
-        batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
-        early = min(early, len(batch))
+        if self._reads:
+            # Those that end more leases than fit beside what was requeued wait for the next round.
+            batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
+            early = min(early, len(batch))
         allowance, wanted, held = self._allowance, [], set()
         if allowance is not None:
             allowance.settle(self._count_change.leased)
@@ -577,17 +577,18 @@ class Round:
         wrote = self._result.wrote or any(wanted) or bool(ends_leases)
         self._result.wrote = wrote
         told_empty = not (self._budget.is_full or self._more_due)
-        portions = [
-            (one, rows)
-            for index, (one, rows) in enumerate(zip(batch, wanted, strict=True))
-            if rows or (index < early if one in held else told_empty and (index < early or wrote))
-        ]
+        portions = []
+        for index, (one, rows) in enumerate(zip(batch, wanted, strict=True)):
+            is_early = index < early
+            self._result.late += 0 if is_early else one.count
+            if rows or (is_early if one in held else told_empty and (is_early or wrote)):
+                portions.append((one, rows))
         results, is_corrupt = self._taker.deliver(
             self._tr, self._count_change, portions, retried=self._retried
         )
         self._result.results += results
-        self._took += sum([len(items) for _, items in results if isinstance(items, list)])
-        self._result.late = sum([one.count for one in batch[early:]])
+        for _, items in results:
+            self._took += len(items) if isinstance(items, list) else 0
         return not is_corrupt
 
 

@@ -545,7 +545,7 @@ def begin_look(tr: Transaction, taker: Taker, *, to_lease: bool) -> Callable[[],
     member = store.tables.member
     family_pause = None if member is None else tr.snapshot[member.paused]
     allowance = None if taker.limits is None else taker.limits.begin(tr, store.tables, now)
-    head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
+    head = tr.snapshot.get_range(*store.keys.bounds, limit=1)
 
     def look() -> bool:
         is_empty = not any(True for _ in head)

@@ -176,7 +176,7 @@ class ItemStore:
             position: The parts of its place, when they are known.
         """
         place = place or Place(hidden.row.place)
-        prefix = self.tables.state_prefix(hidden.state)
+        prefix = self.tables.states[hidden.state]
         place.set(tr, prefix, packed_facts(hidden), META_TAIL)
         place.set(tr, prefix, hidden.row.value, VALUE_TAIL)
         kind = _KINDS.get(hidden.state)
@@ -339,7 +339,7 @@ class ItemStore:
 
     def begin_facts(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, None]:
         """Begin to read a hidden item without its value."""
-        return tr[self.tables.hidden_keys(state, place)[0]], None
+        return tr[self.tables.states[state] + place + META_TAIL], None
 
     def facts(self, tr: Transaction, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
         """Return hidden items without their values, None if there is none."""
@@ -367,7 +367,7 @@ class ItemStore:
         self, tr: Transaction, state: State, places: tuple[bytes, bytes], limit: int, end: End
     ) -> Page:
         """Return the hidden items in a state between two places, in their order."""
-        prefix = self.tables.state_prefix(state)
+        prefix = self.tables.states[state]
         begin, stop = (prefix + place for place in places)
         found: list[Hidden] = []
         rows = size = 0
@@ -402,7 +402,7 @@ class ItemStore:
 
     def ends(self, tr: Transaction) -> list[Position | None]:
         """Return the parts of the places of the first and the last ready item, if there are any."""
-        reads = [self.reader.rows(tr.snapshot, *self.keys.bounds(), 1, end) for end in ENDS]
+        reads = [self.reader.rows(tr.snapshot, *self.keys.bounds, 1, end) for end in ENDS]
         return [self.position(self.keys.place_of(row.key)) for rows in reads for row in rows]
 
     def next_moment(self, tr: Transaction) -> int | None:
@@ -412,7 +412,7 @@ class ItemStore:
         is paused.
         """
         paused = tr.snapshot[self.tables.paused]
-        head = tr.snapshot.get_range(*self.keys.bounds(), limit=1)
+        head = tr.snapshot.get_range(*self.keys.bounds, limit=1)
         asked = tr.snapshot.get_range(*self.tables.requests(), limit=1)
         first = tr.snapshot.get_range(*self.tables.due_bounds(), limit=1)
         if paused.present():

@@ -131,7 +131,8 @@ class TableKeys:
         self._failures = tables + b"\x14"
         self._reasons = tables + b"\x15"
         self._deaths = tables + b"\x16"
-        self._states = {state: tables + state.value for state in State}
+        #: The prefixes of the keys of hidden items, by their states.
+        self.states = {state: tables + state.value for state in State}
         self.bounds: Bounds = (tables, tables + b"\xff")
 
     # The queue's state, read by poppers
@@ -180,7 +181,7 @@ class TableKeys:
 
     def due(self, moment: int, kind: Kind, rest: bytes) -> bytes:
         """Return the key that says that a place or a batch expires at a moment."""
-        return self.due_prefix(moment, kind) + rest
+        return self._due + _moment(moment) + bytes((kind,)) + rest
 
     def due_prefix(self, moment: int, kind: Kind) -> bytes:
         """Return the part of such a key before the place."""
@@ -339,13 +340,9 @@ class TableKeys:
 
     # Hidden items
 
-    def state_prefix(self, state: State) -> bytes:
-        """Return the prefix of the keys of hidden items in a state."""
-        return self._states[state]
-
     def state_bounds(self, state: State) -> Bounds:
         """Return the range of the hidden items in a state."""
-        prefix = self._states[state]
+        prefix = self.states[state]
         return prefix, prefix + b"\xff"
 
     def hidden_keys(self, state: State, place: bytes) -> tuple[bytes, bytes]:
@@ -353,12 +350,12 @@ class TableKeys:
 
         For the state LEASED these are the keys of a lease.
         """
-        prefix = self._states[state] + place
+        prefix = self.states[state] + place
         return prefix + _PART_META, prefix + _PART_VALUE
 
     def hidden_place(self, state: State, key: bytes) -> tuple[bytes, bool]:
         """Return the place of a hidden item's key, and whether the key holds its value."""
-        return key[len(self._states[state]) : -1], key.endswith(_PART_VALUE)
+        return key[len(self.states[state]) : -1], key.endswith(_PART_VALUE)
 
     # Long values
 
