@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ class Ours:
             self.several = SeveralQueues(several, (*several.queues,), Turns(fair=False))
         if load.method == "uncounted":
             store = self.queue.parts.store  # there is no such option
-            store.count_change = lambda: _NoCountChange(store.tables)
+            store.count_change = functools.partial(_NoCountChange, store.tables)
 
     def fill(self, count: int) -> None:
         """Put ``count`` numbered items in."""
@@ -233,7 +234,7 @@ class _NoCountChange(CountChange):
     def leave(self, *_: Any) -> None:
         """Leave out the age of an item that is ready no more."""
 
-    def write(self, tr: Any) -> None:
+    def write(self) -> None:
         """Write nothing."""
 
 

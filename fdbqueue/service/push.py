@@ -171,11 +171,11 @@ class PushWrite(Write):
             place.set(tr, store.keys.prefix_of(place.data), value)
             if entry.attempts and not keeps_metadata:
                 store.write_attempts(tr, place, entry.attempts)
-            shared.count_change.enter(tr, place, entry.priority, pushed_at)
+            shared.count_change.enter(place, entry.priority, pushed_at)
         else:
             row = Row(place.data, value)
             hidden = Hidden(State.DELAYED, row, entry.until, entry.attempts, pushed_at)
-            store.hide(tr, shared.count_change, hidden, place=place)
+            store.hide(shared.count_change, hidden, place=place)
 
     def result_from(self, stamp: bytes) -> list[Item]:
         """Return the items that were pushed or found."""

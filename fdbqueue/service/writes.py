@@ -88,7 +88,7 @@ class SharedTransaction:
 
     def __init__(self, tr: Transaction, store: ItemStore) -> None:
         self.tr = tr
-        self.count_change: CountChange = store.count_change()
+        self.count_change: CountChange = store.count_change(tr)
         self.tails: dict[Priority | None, Any] = {}
         self.following: dict[Priority | None, int] = {}
         self.version: Any = None
@@ -162,7 +162,7 @@ class Write(SharedOperation):
         if shared.format_rows is not None:
             shared.check_format()
         self.apply(shared)
-        shared.count_change.write(tr)
+        shared.count_change.write()
 
     def do_in(self, tr: Transaction) -> Any:
         """Do it in the caller's transaction, and return its result."""
@@ -242,7 +242,7 @@ class SharedWrites:
             results.append((write, _applied(write, shared)))
             if shared.read_bytes >= MAX_RETURNED_BYTES:
                 break
-        shared.count_change.write(tr)
+        shared.count_change.write()
         return results
 
     def _do_by_itself(self, batch: CombinedBatch, write: Write) -> None:

@@ -133,9 +133,8 @@ class Batches:
         """Return the effect of a take request that leases the taken items as one batch."""
         hold = Hold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
 
-        def lease(
-            tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
-        ) -> list[Item]:
+        def lease(count_change: CountChange, loaded: Sequence[Loaded]) -> list[Item]:
+            tr = count_change.tr
             retried = any(one.has_attempts for one in loaded)
             held = Handoff([one.row for one in loaded], False, retried)
             write_pieces(tr, self._store.tables, hold.name, held)
@@ -149,17 +148,17 @@ class Batches:
 
     def _ack(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         for loaded in batch.loaded:
-            self._store.remove_taken(tr, count_change, loaded)
-        count_change.write(tr)
+            self._store.remove_taken(count_change, loaded)
+        count_change.write()
         return len(batch)
 
     def _requeue(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
-        count_change = self._store.count_change()
-        self._store.requeue_rows(tr, count_change, [loaded.row for loaded in batch.loaded])
-        count_change.write(tr)
+        count_change = self._store.count_change(tr)
+        self._store.requeue_rows(count_change, [loaded.row for loaded in batch.loaded])
+        count_change.write()
         return len(batch)
 
     def _finish(self, tr: Transaction, owner: bytes, done: Collection[bytes]) -> int:
@@ -172,11 +171,11 @@ class Batches:
         self._remove_hold(tr, hold)
         rows = [] if held is None else held.rows
         removed = [row for row in rows if row.place in done]
-        count_change = self._store.count_change()
-        self._store.requeue_rows(tr, count_change, [row for row in rows if row.place not in done])
+        count_change = self._store.count_change(tr)
+        self._store.requeue_rows(count_change, [row for row in rows if row.place not in done])
         for loaded in self._store.reader.load(tr, removed, retried=True):
-            self._store.remove_taken(tr, count_change, loaded)
-        count_change.write(tr)
+            self._store.remove_taken(count_change, loaded)
+        count_change.write()
         return len(removed)
 
     def _release(self, tr: Transaction, hold: Hold) -> None:

@@ -97,7 +97,7 @@ def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
         difference = number - Counters(store.tables).hidden(tr)[state]
         count_change = _guarded(tr, store, difference)
         count_change.hide(state, difference)
-        count_change.write(tr)
+        count_change.write()
 
     def is_value(row: Any) -> bool:
         return store.tables.hidden_place(state, row.key)[1]
@@ -156,7 +156,7 @@ def _date_deaths(database: Database, store: ItemStore) -> None:
     def correct(tr: Transaction, number: int) -> None:
         count_change = _guarded(tr, store, difference := number - Counters(store.tables).dated(tr))
         count_change.dated = difference
-        count_change.write(tr)
+        count_change.write()
 
     is_done = False
     while not is_done:
@@ -192,7 +192,7 @@ def _recount_reasons(database: Database, store: ItemStore) -> bool:
         count_change = _guarded(tr, store, wrong)
         for group, change in wrong[:_REASONS_AT_ONCE]:
             count_change.die(group, change)
-        count_change.write(tr)
+        count_change.write()
         return key, groups, len(wrong) <= _REASONS_AT_ONCE
 
     is_right = None
@@ -272,14 +272,14 @@ def _correct(
         difference = found[None] + foreign - Counters(store.tables).size(tr)
         count_change = _guarded(tr, store, difference)
         count_change.ready = difference
-        count_change.write(tr)
+        count_change.write()
         return
     found.subtract(Counters(store.tables).levels(tr, low, high))
     count_change = _guarded(tr, store, any(found.values()))
     for level, difference in found.items():
         if level is not None and difference:
             count_change.correct(level, difference)
-    count_change.write(tr)
+    count_change.write()
 
 
 def _add_up(tr: Transaction, store: ItemStore, foreign: int) -> None:
@@ -290,7 +290,7 @@ def _add_up(tr: Transaction, store: ItemStore, foreign: int) -> None:
     difference = total + foreign - counters.size(tr)
     count_change = _guarded(tr, store, difference)
     count_change.ready = difference
-    count_change.write(tr)
+    count_change.write()
 
 
 def _guarded(tr: Transaction, store: ItemStore, changes: Any) -> Any:
@@ -298,7 +298,7 @@ def _guarded(tr: Transaction, store: ItemStore, changes: Any) -> Any:
     tr.add_read_conflict_key(store.tables.recounted)
     if changes:
         tr[store.tables.recounted] = b""
-    return store.count_change()
+    return store.count_change(tr)
 
 
 def _remove_ghosts(database: Database, store: ItemStore) -> None:

@@ -80,7 +80,6 @@ class Leases:
 
     def lease(
         self,
-        tr: Transaction,
         count_change: CountChange,
         loaded: Sequence[Loaded],
         lasting_us: int,
@@ -92,14 +91,13 @@ class Leases:
         secrets = os.urandom(size * len(loaded))
         return [
             self.store.lease(
-                tr, count_change, one, until, secrets[i * size : (i + 1) * size], worker, began
+                count_change, one, until, secrets[i * size : (i + 1) * size], worker, began
             )
             for i, one in enumerate(loaded)
         ]
 
     def lease_items(
         self,
-        tr: Transaction,
         count_change: CountChange,
         loaded: Sequence[Loaded],
         *,
@@ -107,7 +105,7 @@ class Leases:
         worker: bytes,
     ) -> list[Item]:
         """Lease items as :meth:`lease` does, and return them: the effect of a take request."""
-        leases = self.lease(tr, count_change, loaded, lasting_us, worker)
+        leases = self.lease(count_change, loaded, lasting_us, worker)
         return [*map(_leased, loaded, leases)]
 
     def items_of(
@@ -154,7 +152,7 @@ class Leases:
         """
         lost = []
         ended: set[bytes] = set()  # once, however a token is spelled
-        count_change = self.store.count_change()
+        count_change = self.store.count_change(tr)
         parsed = [self.parse(token) for token in tokens]
         self.check_size([token.place for token in parsed])
         found = self.store.facts(tr, State.LEASED, [token.place for token in parsed])
@@ -165,8 +163,8 @@ class Leases:
                 lost.append(token.text)
             elif token.place not in ended:
                 ended.add(token.place)
-                self.end(tr, count_change, hidden)
-        count_change.write(tr)
+                self.end(count_change, hidden)
+        count_change.write()
         return lost
 
     def check_size(
@@ -218,14 +216,13 @@ class Leases:
             raise LeaseLost(queue=self.store.queue, lease=token.text)
         return hidden
 
-    def end(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
+    def end(self, count_change: CountChange, held: Hidden) -> None:
         """Remove a leased item for good."""
-        self.store.remove_hidden(tr, count_change, held)
+        self.store.remove_hidden(count_change, held)
         count_change.pops += 1
 
     def give_up(
         self,
-        tr: Transaction,
         count_change: CountChange,
         held: Hidden,
         delay_us: int,
@@ -237,11 +234,12 @@ class Leases:
 
         After its last attempt, or if ``retry`` is false, it is a dead letter.
         """
+        tr = count_change.tr
         attempts = held.attempts + 1
         max_attempts = self._max_attempts if retry else attempts
         expiry.note_failure(self.store, tr, held, attempts, reason)
         if delay_us and not expiry.dies(held, attempts, max_attempts):
-            self.store.reveal(tr, count_change, held)
+            self.store.reveal(count_change, held)
             delayed = held._replace(
                 state=State.DELAYED,
                 row=self.store.with_attempts(held.row, attempts) or held.row,
@@ -250,30 +248,29 @@ class Leases:
                 secret=b"",
                 worker=b"",
             )
-            self.store.hide(tr, count_change, delayed)
+            self.store.hide(count_change, delayed)
             return
-        row = expiry.release(self.store, tr, count_change, held, attempts, max_attempts, reason)
+        row = expiry.release(self.store, count_change, held, attempts, max_attempts, reason)
         if row is not None:
             tr[self.store.keys.key(row.place)] = row.value
 
-    def extend(
-        self, tr: Transaction, count_change: CountChange, held: Hidden, lasting_us: int
-    ) -> Hidden:
+    def extend(self, count_change: CountChange, held: Hidden, lasting_us: int) -> Hidden:
         """Let a lease end that many microseconds from now, and return it."""
-        self.store.reveal(tr, count_change, held)
+        self.store.reveal(count_change, held)
         extended = held._replace(until=now_us() + lasting_us)
-        self.store.hide(tr, count_change, extended)
+        self.store.hide(count_change, extended)
         count_change.wakes += 1  # waiting poppers may have to look sooner
         if extended.until < held.until:
             count_change.come_at(extended.until)
         return extended
 
-    def put_back(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
+    def put_back(self, count_change: CountChange, held: Hidden) -> None:
         """Requeue a leased item as it was."""
-        self.store.reveal(tr, count_change, held)
+        tr = count_change.tr
+        self.store.reveal(count_change, held)
         self.store.take_key_again(tr, held.row.place)
         row = self.store.requeued_row(tr, held, held.attempts)
-        self.store.requeue_hidden(tr, count_change, held, row)
+        self.store.requeue_hidden(count_change, held, row)
 
     def shown(self, tr: Transaction, token: Token, held: Hidden) -> Item:
         """Return the item of a lease."""
@@ -286,13 +283,13 @@ class Leases:
 
     def requeue_keys(self, tr: Transaction, keys: Sequence[LeaseKey]) -> None:
         """Do as :meth:`requeue` does, given the place and the secret of each lease."""
-        count_change = self.store.count_change()
+        count_change = self.store.count_change(tr)
         read = [self.store.begin_read(tr, State.LEASED, place) for place, _ in keys]
         for (place, secret), rows in zip(keys, read, strict=True):
             hidden = self.store.parse(State.LEASED, place, rows)
             if _is_held(hidden, secret):
-                self.put_back(tr, count_change, hidden)
-        count_change.write(tr)
+                self.put_back(count_change, hidden)
+        count_change.write()
 
     def parse(self, token: str) -> Token:
         """Return what a token says.
@@ -355,12 +352,12 @@ class LeaseEnds:
         """About how much it sends to end them, once :meth:`check` has found them held."""
         return self._leases.sent_by_acks(self.places, self._tried())
 
-    def apply(self, tr: Transaction, count_change: CountChange) -> None:
+    def apply(self, count_change: CountChange) -> None:
         """Remove the items of the leases that :meth:`check` has found held."""
         for held in self._held:
-            self._leases.end(tr, count_change, held)
+            self._leases.end(count_change, held)
         if self._beside is not None:
-            self._beside(tr)
+            self._beside(count_change.tr)
 
 
 def reason_of(queue: str, reason: Any) -> str:

@@ -205,10 +205,10 @@ class SeveralResponses:
         take, name = request.effect, consumer.name.encode()
         request.is_copied = True
 
-        def effect(tr: Transaction, count_change: Any, loaded: Sequence[Loaded]) -> list[Item]:
-            items = take(tr, count_change, loaded)
+        def effect(count_change: Any, loaded: Sequence[Loaded]) -> list[Item]:
+            items = take(count_change, loaded)
             packed = SavedResponses.packed_items(loaded, items)
-            self._responses.save(tr, call, bytes((len(name),)) + name + packed)
+            self._responses.save(count_change.tr, call, bytes((len(name),)) + name + packed)
             return items
 
         request.effect = effect

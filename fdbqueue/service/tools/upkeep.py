@@ -237,11 +237,11 @@ class Examiner:
     def _requeue(self, tr: Transaction) -> int:
         """Requeue some of what has expired, and return how many items, batches and keys."""
         state = self._state(tr, now_us())
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         found = expiry.examine(self._store, tr, state.dues, state.expired)
-        rows = expiry.apply(self._store, tr, count_change, found, self._taker.max_attempts)
-        self._store.requeue_rows(tr, count_change, rows)
-        count_change.write(tr)
+        rows = expiry.apply(self._store, count_change, found, self._taker.max_attempts)
+        self._store.requeue_rows(count_change, rows)
+        count_change.write()
         return len(found.items) + len(found.batches) + len(found.stale)
 
     def _stale_holds(
