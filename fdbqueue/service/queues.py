@@ -97,6 +97,7 @@ class Queue(AsyncVerbs):
     """
 
     kind: str
+    _keys: type[ItemKeys]
     #: Whether :meth:`lease_many` can acknowledge other items in its transaction.
     acks_with_leases = True
 
@@ -104,23 +105,24 @@ class Queue(AsyncVerbs):
         self,
         database: Database,
         subspace: Subspace,
-        keys: type[ItemKeys],
-        priorities: Callable[[str, QueueOptions], Priorities],
-        name: str | None,
-        options: dict[str, Any],
-        member: Member | None,
+        *,
+        name: str | None = None,
+        member: Member | None = None,
+        **options: Unpack[QueueKeywords],
     ) -> None:
         self.database = database
         self.subspace = subspace
         self.name = name if name is not None else repr(subspace.key())
         self.options = checked = QueueOptions.checked(self.name, options)
-        codec = self.options.codec
+        codec = checked.codec
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
-        self._priorities = priorities(self.name, self.options)
+        keys = self._keys(subspace, checked.shards or 0)
+        self._priorities: Priorities = NoPriorities(self.name)
+        if keys.has_priorities:
+            self._priorities = PriorityType(checked.priority_type, self.name)
         self.priority_type = self._priorities.name
-        of_items = keys(subspace, checked.shards or 0)
         self.parts: QueueParts = assemble(
-            database, of_items, self.name, self.kind, self.codec, self._priorities, checked, member
+            database, keys, self.name, self.kind, self.codec, self._priorities, checked, member
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -1038,25 +1040,7 @@ class FifoQueue(Queue):
     """
 
     kind = "fifo"
-
-    def __init__(
-        self,
-        database: Database,
-        subspace: Subspace,
-        *,
-        name: str | None = None,
-        member: Member | None = None,
-        **options: Unpack[QueueKeywords],
-    ) -> None:
-        super().__init__(
-            database,
-            subspace,
-            FifoKeys,
-            lambda queue, _: NoPriorities(queue),
-            name,
-            {**options},
-            member,
-        )
+    _keys = FifoKeys
 
 
 class PriorityQueue(Queue):
@@ -1076,6 +1060,7 @@ class PriorityQueue(Queue):
     """
 
     kind = "priority"
+    _keys = PriorityKeys
 
     def __init__(
         self,
@@ -1087,12 +1072,5 @@ class PriorityQueue(Queue):
         member: Member | None = None,
         **options: Unpack[QueueKeywords],
     ) -> None:
-        super().__init__(
-            database,
-            subspace,
-            PriorityKeys,
-            lambda queue, given: PriorityType(given.priority_type, queue),
-            name,
-            {**options, "priority_type": priority_type},
-            member,
-        )
+        given: Any = {**options, "priority_type": priority_type}
+        super().__init__(database, subspace, name=name, member=member, **given)

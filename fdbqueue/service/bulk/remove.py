@@ -17,7 +17,7 @@ from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import JobKeys, State
+from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
 #: The most items that one transaction removes.
@@ -129,7 +129,7 @@ def remove_all(
 
 def clear(tr: Transaction, store: ItemStore) -> None:
     """Remove all items and all else that the queue stores, but for its pause and its format."""
-    paused, formats = tr[store.tables.paused], list(tr.get_range(*store.tables.formats()))
+    paused, formats = tr[store.tables.paused], list(tr.get_range(*store.tables.formats))
     tr.clear_range(*store.keys.bounds)
     tr.clear_range(*store.tables.bounds)
     if paused.present():
@@ -188,7 +188,7 @@ def _take_out(
 def _holds(tr: Transaction, store: ItemStore) -> dict[bytes, bytes]:
     """Return the keys of the owners of batches, by the batches' names."""
     found = {}
-    for row in tr.get_range(*JobKeys(store.tables).batches()):
+    for row in tr.get_range(*store.tables.batches):
         hold = read_hold(b"", bytes(row.value))
         if hold is not None:
             found[hold.name] = bytes(row.key)

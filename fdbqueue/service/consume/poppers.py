@@ -16,7 +16,7 @@ import random
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import RLock
@@ -255,14 +255,8 @@ class ProcessGroup:
         self.lease_watch.forget()
 
 
-class _Forgetful(Protocol):
-    """What threads of a process share, and a forked child has none of them."""
-
-    def forget(self) -> None:
-        """Start again in a forked process."""
-
-
-_forgetful: weakref.WeakSet[_Forgetful] = weakref.WeakSet()
+#: What threads of a process share, and a forked child has none of them: each has a ``forget()``.
+_forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
 _shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, ProcessGroup]] = (
     weakref.WeakKeyDictionary()
 )
@@ -289,7 +283,7 @@ def shared_group(
         return found
 
 
-def forget_at_fork(shared: _Forgetful) -> None:
+def forget_at_fork(shared: Any) -> None:
     """Let an object start again in each forked process: threads that held its locks are gone."""
     _forgetful.add(shared)
 

@@ -147,7 +147,7 @@ def all_due(store: ItemStore, tr: Transaction, now: int) -> Iterator[Due]:
 
 
 def _due(store: ItemStore, tr: Transaction, now: int, limit: int) -> Iterator[Due]:
-    begin, stop = store.tables.due_bounds()[0], store.tables.present(now)[1]
+    begin, stop = store.tables.dues[0], store.tables.present(now)[1]
     for row in tr.snapshot.get_range(begin, stop, limit=limit):
         entry = store.tables.parse_due(row.key)
         if entry is not None:

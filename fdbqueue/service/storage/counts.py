@@ -269,7 +269,7 @@ class Counters:
         self, tr: Transaction, after: Priority | None, limit: int
     ) -> tuple[list[tuple[Priority, int]], bool]:
         """Return what :meth:`by_priority` does, and whether there may be more priorities."""
-        begin, end = self._tables.levels()
+        begin, end = self._tables.levels
         if after is not None:
             begin = self._tables.level(after) + b"\x00"
         rows = list(tr.snapshot.get_range(begin, end, limit=limit))
@@ -278,18 +278,18 @@ class Counters:
 
     def levels(self, tr: Transaction, low: bytes | None, high: bytes | None) -> Counter[bytes]:
         """Return the counts by priority, by their keys, from ``low`` to below ``high``."""
-        begin, end = self._tables.levels()
+        begin, end = self._tables.levels
         rows = tr.snapshot.get_range(low or begin, high or end)
         return Counter({bytes(row.key): _fields(row.value, 1)[0] for row in rows})
 
     def by_reason(self, tr: Transaction) -> Counter[bytes]:
         """Return the stored counts of dead letters by group, those below zero included."""
-        rows = tr.snapshot.get_range(*self._tables.reasons(), streaming_mode=_WANT_ALL)
+        rows = tr.snapshot.get_range(*self._tables.reasons, streaming_mode=_WANT_ALL)
         return Counter({self._tables.group_of(row.key): _fields(row.value, 1)[0] for row in rows})
 
     def dead_by_reason(self, tr: Transaction, limit: int) -> list[DeadReason]:
         """Return the most frequent of the first 10,000 reasons of dead letters, the most first."""
-        bounds = self._tables.reasons()
+        bounds = self._tables.reasons
         rows = tr.snapshot.get_range(*bounds, limit=MAX_ITEMS, streaming_mode=_WANT_ALL)
         found = [(_fields(row.value, 1)[0], self._tables.group_of(row.key)) for row in rows]
         most = heapq.nsmallest(limit, ((-count, group) for count, group in found if count > 0))

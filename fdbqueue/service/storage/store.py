@@ -106,7 +106,7 @@ class ItemStore:
         rest = data[MAX_VALUE_BYTES:]
         for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
             piece = rest[start : start + MAX_VALUE_BYTES]
-            place.set(tr, self.tables.chunk_prefix(), piece, chunk_tail(number))
+            place.set(tr, self.tables.chunk_prefix, piece, chunk_tail(number))
         return data[:MAX_VALUE_BYTES]
 
     def lease(
@@ -404,8 +404,8 @@ class ItemStore:
         """
         paused = tr.snapshot[self.tables.paused]
         head = tr.snapshot.get_range(*self.keys.bounds, limit=1)
-        asked = tr.snapshot.get_range(*self.tables.requests(), limit=1)
-        first = tr.snapshot.get_range(*self.tables.due_bounds(), limit=1)
+        asked = tr.snapshot.get_range(*self.tables.requests, limit=1)
+        first = tr.snapshot.get_range(*self.tables.dues, limit=1)
         if paused.present():
             return None
         if any(True for rows in (head, asked) for _ in rows):
