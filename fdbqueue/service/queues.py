@@ -256,11 +256,6 @@ class Queue(AsyncVerbs):
 
     # Pop
 
-    def pop(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
-        """Take the item at the min end, as :meth:`pop_min` does."""
-        request = self._consumer.pop_request("min", 1, None)
-        return first(self._consumer.take(request, wait, tr))
-
     def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the first item, None when the queue is empty.
 
@@ -270,6 +265,8 @@ class Queue(AsyncVerbs):
         """
         request = self._consumer.pop_request("min", 1, None)
         return first(self._consumer.take(request, wait, tr))
+
+    pop = pop_min
 
     def pop_max(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the last item: the latest pushed of the highest priority.
@@ -304,18 +301,6 @@ class Queue(AsyncVerbs):
 
     # Lease
 
-    def lease(
-        self,
-        *,
-        seconds: Duration = 60,
-        wait: float | None = None,
-        worker: str | None = None,
-        tr: Transaction | None = None,
-    ) -> Item | None:
-        """Lease the item at the min end, as :meth:`lease_min` does."""
-        request = self._consumer.lease_request("min", 1, seconds, None, worker=worker)
-        return first(self._consumer.take(request, wait, tr))
-
     def lease_min(
         self,
         *,
@@ -335,6 +320,8 @@ class Queue(AsyncVerbs):
         """
         request = self._consumer.lease_request("min", 1, seconds, None, worker=worker)
         return first(self._consumer.take(request, wait, tr))
+
+    lease = lease_min
 
     def lease_max(
         self,
@@ -631,16 +618,14 @@ class Queue(AsyncVerbs):
 
     # Look at items
 
-    def peek(self, *, tr: Transaction | None = None) -> Item | None:
-        """Return the item at the min end, as :meth:`peek_min` does."""
-        return first(self.peek_many(1, end="min", tr=tr))
-
     def peek_min(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the first item, None when the queue is empty.
 
         It is what ``pop_min`` would take; with shards a pop takes one near it.
         """
         return first(self.peek_many(1, end="min", tr=tr))
+
+    peek = peek_min
 
     def peek_max(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the last item, as :meth:`peek_min` returns the first."""

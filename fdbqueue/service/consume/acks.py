@@ -304,7 +304,7 @@ class Acks:
         parsed = [self._leases.parse(token) for token in tokens]
         for start in range(0, len(parsed), _READ_AT_ONCE):
             some = parsed[start : start + _READ_AT_ONCE]
-            reads = [self._leases.begin_read(tr, token) for token in some]
+            reads = [self._store.begin_read(tr, State.LEASED, token.place) for token in some]
             for token, found in zip(some, reads, strict=True):
                 try:
                     held = self._leases.held(token, found)

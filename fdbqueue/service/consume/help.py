@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
-from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds, Leases
+from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds, Leases, Token
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
@@ -81,7 +81,7 @@ class Help:
                 break
             ends = None
             if keys:
-                ends = self._leases.ends(keys)
+                ends = LeaseEnds(self._leases, [Token(*key, "") for key in keys])
                 if ends.places & taken:
                     continue
                 taken |= ends.places

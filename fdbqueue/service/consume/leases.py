@@ -140,10 +140,6 @@ class Leases:
         pairs = zip(found, keys, strict=True)
         return any(_is_held(lease, secret) for lease, (_, secret) in pairs)
 
-    def ends(self, keys: Iterable[LeaseKey]) -> LeaseEnds:
-        """Return the ends of leases, given the place and the secret of each."""
-        return LeaseEnds(self, [Token(place, secret, "") for place, secret in keys])
-
     def ack(self, tr: Transaction, tokens: Sequence[str]) -> list[str]:
         """Remove leased items for good, and return the tokens of leases that were lost.
 
@@ -197,16 +193,8 @@ class Leases:
 
     # One lease; what changes it takes what held() returned
 
-    def begin_facts(self, tr: Transaction, token: Token) -> Any:
-        """Begin to read a lease without its item's value."""
-        return self.store.begin_facts(tr, State.LEASED, token.place)
-
-    def begin_read(self, tr: Transaction, token: Token) -> Any:
-        """Begin to read a lease and its item."""
-        return self.store.begin_read(tr, State.LEASED, token.place)
-
     def held(self, token: Token, read: Any) -> Hidden:
-        """Return the lease that :meth:`begin_read` or :meth:`begin_facts` began to read.
+        """Return the lease that was begun to be read, with its item or without.
 
         Raises:
             LeaseLost: It is not held any more.
@@ -328,7 +316,8 @@ class LeaseEnds:
 
     def begin_reads(self, tr: Transaction) -> None:
         """Begin to read the leases."""
-        self._reads = [self._leases.begin_facts(tr, token) for token in self._tokens.values()]
+        begin, tokens = self._leases.store.begin_facts, self._tokens.values()
+        self._reads = [begin(tr, State.LEASED, token.place) for token in tokens]
 
     def check(self) -> LeaseLost | BatchTooLarge | None:
         """Take what was read; return the error if a lease is not held any more.

@@ -23,9 +23,10 @@ from fdbqueue.locks import RLock
 from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
+from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.waiting import ItemWatch, begin_look
+from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
@@ -117,14 +118,8 @@ class EndPoppers:
 
         Not under an idempotency key: there the same call returns them.
         """
-        if operation.call is not None:
-            return
-        try:
-            operation.requeue(operation.result)
-        except Exception:
-            ids = [item.id for item in operation.result]
-            facts = {"queue": self._taker.store.queue, "items": ids}
-            logger.exception("items of an interrupted thread were not requeued", extra=facts)
+        if operation.call is None:
+            requeue_or_log(self._taker.store.queue, operation.requeue, operation.result)
 
     # Rounds
 
@@ -210,6 +205,15 @@ class EndPoppers:
         """Reserve the engine's file, as long as others do: then rounds need no help."""
         if tr.reserve():
             self._reserved_until = time.monotonic() + _STAGED_SECONDS
+
+
+def requeue_or_log(queue: str, requeue: Requeue, items: list[Item]) -> None:
+    """Requeue the items of a thread that has gone; if that fails, log those that are left."""
+    try:
+        requeue(items)
+    except Exception:
+        facts = {"queue": queue, "items": [item.id for item in items]}
+        logger.exception("items of an interrupted thread were not requeued", extra=facts)
 
 
 class ProcessGroup:
