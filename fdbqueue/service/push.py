@@ -164,7 +164,9 @@ class PushWrite(Write):
 
     def _write(self, shared: SharedTransaction, entry: Entry, place: Place) -> None:
         store, tr = self.store, shared.tr
-        value = store.write_chunks(tr, place, entry.value)
+        value = entry.value
+        if len(value) > MAX_VALUE_BYTES:
+            value = store.write_chunks(tr, place, value)
         keeps_metadata = store.codec.keeps_metadata
         pushed_at = entry.pushed_at if keeps_metadata else None
         if entry.until is None:
