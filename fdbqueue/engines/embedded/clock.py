@@ -51,7 +51,7 @@ def next_version(anchor: Anchor, newest: int) -> tuple[int, Anchor]:
         anchor: The file's.
         newest: The version of the newest commit.
     """
-    now = time.clock_gettime_ns(_COUNTER) // 1000  # in microseconds
+    now = reading()
     is_same = anchor.counter == counter()
     if is_same:
         version = anchor.version + now - anchor.reading
@@ -65,6 +65,11 @@ def next_version(anchor: Anchor, newest: int) -> tuple[int, Anchor]:
 
 #: Return what the counter reads, in seconds; a function in C, for what is asked often.
 seconds = functools.partial(time.clock_gettime, _COUNTER)
+
+
+def reading() -> int:
+    """Return what the counter reads, in microseconds."""
+    return time.clock_gettime_ns(_COUNTER) // 1000
 
 
 def unix_microseconds() -> int:
