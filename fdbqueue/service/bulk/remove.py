@@ -166,10 +166,7 @@ class _Handed(NamedTuple):
 
 
 def _take_out(
-    store: ItemStore,
-    count_change: CountChange,
-    found: _Handed,
-    places: Collection[bytes],
+    store: ItemStore, count_change: CountChange, found: _Handed, places: Collection[bytes]
 ) -> int:
     tr = count_change.tr
     bounds = store.tables.handoff_bounds(found.name)

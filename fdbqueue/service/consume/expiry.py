@@ -162,10 +162,7 @@ def _examine_items(
 
 
 def apply(
-    store: ItemStore,
-    count_change: CountChange,
-    found: AllExpired,
-    max_attempts: int | None,
+    store: ItemStore, count_change: CountChange, found: AllExpired, max_attempts: int | None
 ) -> list[Row]:
     """Remove what has expired from its tables, and return the rows to requeue."""
     tr = count_change.tr

@@ -69,7 +69,8 @@ class TransactionBudget:
         self._key_bytes = key_bytes
         self._size = 0
         self._written = 0
-        #: Whether the transaction has taken all that it should: 5,000,000 stored bytes.
+        #: Whether the transaction has taken all that it should: 5,000,000 stored bytes, or what it
+        #: requeues leaves no room. Then nobody is told that the queue is empty.
         self.is_full = False
 
     def add(

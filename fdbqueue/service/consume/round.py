@@ -290,11 +290,7 @@ class Taker:
     # What becomes of rows
 
     def deliver(
-        self,
-        count_change: CountChange,
-        portions: Sequence[Portion],
-        *,
-        retried: bool,
+        self, count_change: CountChange, portions: Sequence[Portion], *, retried: bool
     ) -> tuple[list[Result], bool]:
         """Apply the effect of each request to its rows, up to the first row that is corrupt.
 
