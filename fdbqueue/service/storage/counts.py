@@ -106,7 +106,6 @@ class CountChange:
     def __init__(self, tables: TableKeys) -> None:
         self._tables = tables
         self._levels: defaultdict[bytes, int] = defaultdict(int)  # by key: 2 and 2.0 are two
-        self._keys: dict[tuple[type, Priority], bytes] = {}
         self._hidden = 0  # all states in one number, as it is stored
         self.ready = 0
         self.taken = 0
@@ -128,7 +127,7 @@ class CountChange:
         self.ready += 1
         self.news_at = 0
         if priority is not None:
-            self._levels[self._level(priority)] += 1
+            self._levels[self._tables.level(priority)] += 1
             if pushed_at is not None:
                 place.set(tr, self._tables.age_prefix(pushed_at), b"")
 
@@ -138,7 +137,7 @@ class CountChange:
         """Count an item that is no longer ready."""
         self.ready -= 1
         if priority is not None:
-            self._levels[self._level(priority)] -= 1
+            self._levels[self._tables.level(priority)] -= 1
             if pushed_at is not None:
                 tr.clear(self._tables.age_prefix(pushed_at) + place)
 
@@ -201,16 +200,6 @@ class CountChange:
             if random.random() < _TRIMMED_SHARE:
                 oldest = max(0, minute - HISTORY_MINUTES)
                 tr.clear_range(self._tables.minute(0), self._tables.minute(oldest))
-
-    def _level(self, priority: Priority) -> bytes:
-        """Return the key of a priority's count, cached because many items share few priorities."""
-        kind = (type(priority), priority)
-        found = self._keys.get(kind)
-        if found is None:
-            found = self._tables.level(priority)
-            if priority:  # 0.0 equals -0.0, and is another key
-                self._keys[kind] = found
-        return found
 
     def _write_level(self, tr: Transaction, key: bytes, change: int) -> None:
         if change:

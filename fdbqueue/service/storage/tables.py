@@ -256,7 +256,7 @@ class TableKeys:
 
     def level(self, priority: Priority) -> bytes:
         """Return the key of the count of a priority."""
-        return self._levels + tuples.packed(priority)
+        return self._levels + tuples.packed_number(priority)
 
     def levels(self) -> Bounds:
         """Return the range of the counts by priority."""
