@@ -67,7 +67,7 @@ def test_an_element_is_packed_as_the_tuple_layer_does(element):
     assert tuples.packed(element) == fdb.tuple.pack((element,))
 
 
-@pytest.mark.parametrize("number", [0, 0.0, -0.0, 0, 1, 1.0, -1, True, 1, 2**70, 1.0])
+@pytest.mark.parametrize("number", [0, 0.0, -0.0, 1, 1.0, -1, True, 2**70])
 def test_numbers_that_are_equal_are_packed_each_by_its_type(number):
     """Also those that were packed before, and the two zeros."""
     for one in (number, -number, number):
