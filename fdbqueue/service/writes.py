@@ -62,6 +62,7 @@ class SharedTransaction:
         tr: The transaction.
         count_change: What they change in the counts; written once, behind all of them.
         tails: The reads that find where the queue ends, by priority.
+        high: The read of the highest count or index ever hidden; None if nothing needs it.
         following: The next index by priority, once that is known.
         version: The read of the transaction's version, which is the index of what is pushed to a
             queue with shards; None if nothing is.
@@ -79,6 +80,7 @@ class SharedTransaction:
         "following",
         "format_rows",
         "handed",
+        "high",
         "read_bytes",
         "tails",
         "tr",
@@ -90,6 +92,7 @@ class SharedTransaction:
         self.tr = tr
         self.count_change: CountChange = store.count_change(tr)
         self.tails: dict[Priority | None, Any] = {}
+        self.high: Any = None
         self.following: dict[Priority | None, int] = {}
         self.version: Any = None
         self.uniques: dict[bytes, Any] = {}

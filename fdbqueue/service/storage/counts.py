@@ -112,7 +112,6 @@ class CountChange:
         self._tables = tables
         self.tr = tr
         self._levels: defaultdict[bytes, int] = defaultdict(int)  # by key: 2 and 2.0 are two
-        self._keys: dict[tuple[type, Priority], bytes] = {}
         self._hidden = 0  # all states in one number, as it is stored
         self.ready = 0
         self.taken = 0
@@ -132,7 +131,7 @@ class CountChange:
         self.ready += 1
         self.news_at = 0
         if priority is not None:
-            self._levels[self._level(priority)] += 1
+            self._levels[self._tables.level(priority)] += 1
             if pushed_at is not None:
                 place.set(self.tr, self._tables.age_prefix(pushed_at), b"")
 
@@ -140,7 +139,7 @@ class CountChange:
         """Count an item that is no longer ready."""
         self.ready -= 1
         if priority is not None:
-            self._levels[self._level(priority)] -= 1
+            self._levels[self._tables.level(priority)] -= 1
             if pushed_at is not None:
                 self.tr.clear(self._tables.age_prefix(pushed_at) + place)
 
@@ -214,16 +213,6 @@ class CountChange:
             self.tr.add(key, (change & _MASK).to_bytes(8, "little"))
         if clears:
             self.tr.compare_and_clear(key, bytes(8))
-
-    def _level(self, priority: Priority) -> bytes:
-        """Return the key of a priority's count, cached because many items share few priorities."""
-        kind = (type(priority), priority)
-        found = self._keys.get(kind)
-        if found is None:
-            found = self._tables.level(priority)
-            if priority:  # 0.0 equals -0.0, and is another key
-                self._keys[kind] = found
-        return found
 
 
 class Counters:

@@ -206,15 +206,14 @@ class ItemKeys:
 
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
-        elements = (*self._level(priority), index, random)
-        data = b"".join(map(tuples.packed, elements))
+        data = self._packed_level(priority) + tuples.packed(index) + tuples.packed(random)
         return Place(data if chunks == 1 else data + tuples.packed(chunks))
 
     def place_in_commit_order(
         self, priority: Priority | None, chunks: int = 1, tag: bytes = b""
     ) -> Place:
         """Return the place of an item behind all that is committed before it."""
-        before = fdb.tuple.pack(self._level(priority)) + _STAMP_CODE
+        before = self._packed_level(priority) + _STAMP_CODE
         number = next(_pushes)
         if tag:
             behind = fdb.tuple.pack((number, chunks, tag))
@@ -251,7 +250,7 @@ class ItemKeys:
         if found := self._usual_position(place):
             return found
         elements: Sequence[Any] = tuples.unpack(place)
-        skipped = len(self._level(0))
+        skipped = int(self.has_priorities)
         tag = b""
         if len(elements) == skipped + 4 and isinstance(elements[skipped], fdb.tuple.Versionstamp):
             tag = _checked(elements[-1])
@@ -271,6 +270,15 @@ class ItemKeys:
             tag = random[RANDOM_BYTES:]
         return Position(cast("Priority | None", priority), sequence, chunks, _checked(tag))
 
+    def usual_sequence(self, key: bytes, priority: Priority | None) -> int | None:
+        """Return the sequence of a ready item with a priority, given its key in the usual format.
+
+        None for any other key. Takes half the time of :meth:`position`, which counts because a
+        push parses the last item of each priority.
+        """
+        sequence, at = tuples.number_at(key, self._place_at + len(self._packed_level(priority)))
+        return sequence if type(sequence) is int and tuples.ends_with_bytes(key, at) else None
+
     def _usual_position(self, place: bytes) -> Position | None:
         """Return the parts of a place in the usual format, None for any other.
 
@@ -287,9 +295,9 @@ class ItemKeys:
             return Position(priority, sequence, 1, _checked(random[RANDOM_BYTES:]))
         return Position(priority, sequence, 1)
 
-    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
-        """Return the elements that come before an item's order among its equals."""
-        raise NotImplementedError
+    def _packed_level(self, priority: Priority | None) -> bytes:
+        """Return what comes before an item's order among its equals."""
+        return tuples.packed_number(priority) if priority is not None else b""
 
     def id_of(self, place: bytes) -> str:
         """Return the id of the item at a place; that of a foreign key starts with ``~``."""
@@ -331,7 +339,7 @@ class PriorityKeys(ItemKeys):
 
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of one priority."""
-        prefix = self._prefix + tuples.packed(priority)
+        prefix = self._prefix + self._packed_level(priority)
         return prefix + b"\x00", prefix + b"\xff"
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
@@ -342,10 +350,6 @@ class PriorityKeys(ItemKeys):
         if high is not None:
             stop = tuples.packed(high) + b"\xff"
         return begin, stop
-
-    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
-        assert priority is not None
-        return (priority,)
 
 
 class FifoKeys(ItemKeys):
@@ -364,9 +368,6 @@ class FifoKeys(ItemKeys):
         assert low is None
         assert high is None
         return EVERY_PLACE
-
-    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:  # noqa: ARG002  # none here
-        return ()
 
 
 def bounds(subspace: Subspace) -> Bounds:

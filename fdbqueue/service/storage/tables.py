@@ -250,7 +250,7 @@ class TableKeys:
 
     def level(self, priority: Priority) -> bytes:
         """Return the key of the count of a priority."""
-        return self._levels + tuples.packed(priority)
+        return self._levels + tuples.packed_number(priority)
 
     def priority_of(self, key: bytes) -> Priority:
         """Return the priority of a count's key."""
