@@ -78,6 +78,7 @@ from fdbqueue.service.items import (
     Push,
     Undecodable,
     microseconds,
+    moment,
 )
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
 from fdbqueue.service.moments import ORDERS, Order
@@ -169,6 +170,7 @@ __all__ = [
     "long_values_unparsed",
     "microseconds",
     "mismatches_of",
+    "moment",
     "now_us",
     "oldest_of",
     "pauses_of",

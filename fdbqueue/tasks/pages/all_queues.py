@@ -35,10 +35,10 @@ from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import now_us, run
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
-from fdbqueue.tasks.columns import DONE, shown_path, state_of
+from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
-from fdbqueue.tasks.results import Found, known_of, moment
+from fdbqueue.tasks.results import Found, known_of
 from fdbqueue.tasks.schedules import Schedule, ScheduleState, schedules_of, state_in
 from fdbqueue.views import PageView
 
@@ -308,9 +308,7 @@ def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[
             due = schedule.times.following(now)
             found = backend.found(state.last, tr) if state.last else None
             queue = _queue_of(backend, schedule, found)
-            row = ScheduleRow(
-                backend, schedule, state, None if due is None else moment(due), queue, found
-            )
+            row = ScheduleRow(backend, schedule, state, moment(due), queue, found)
             if all(map(may_view, backend.names() if queue is None else [queue])):
                 rows.append(row)
         return rows
