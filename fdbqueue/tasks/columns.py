@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -27,7 +26,7 @@ from fdbqueue.service import Item, Queue
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import AttemptFailure, TaskCall
-from fdbqueue.tasks.results import Found, Known, known_of
+from fdbqueue.tasks.results import Found, Known, imported, known_of
 
 #: The tab of the tasks that have succeeded.
 DONE = "done"
@@ -89,12 +88,8 @@ class TaskRow:
 
 
 def most_attempts(backend: Any, path: str) -> int | None:
-    """Return how many attempts a task may have, None if its module is not imported here.
-
-    A path may be any text, so nothing is imported for it.
-    """
-    module, _dot, name = path.rpartition(".")
-    task = getattr(sys.modules.get(module), name, None)
+    """Return how many attempts a task may have, None if its module is not imported here."""
+    task = imported(path)
     if task is None:
         return None
     own = task.max_attempts if isinstance(task, FdbQueueTask) else None

@@ -153,6 +153,15 @@ def microseconds(at: datetime.datetime | None) -> int | None:
 # Tasks
 
 
+def imported(path: str) -> Any:
+    """Return what has a dotted path, None if nothing has, or if its module is not imported yet.
+
+    A path may be any text, so nothing is imported for it.
+    """
+    module, _, name = path.rpartition(".")
+    return getattr(sys.modules.get(module), name, None)
+
+
 def is_imported(path: str) -> bool:
     """Tell whether the module of a dotted path is imported, so that its code is known."""
     return path.rpartition(".")[0] in sys.modules
@@ -176,8 +185,7 @@ def task_at(path: str) -> Task[..., Any]:
 
 def is_task_at(path: str, task: Task[..., Any]) -> bool:
     """Tell whether a worker finds a task under its path."""
-    module, _, name = path.rpartition(".")
-    found = getattr(sys.modules.get(module), name, None)
+    found = imported(path)
     if isinstance(found, Task) and found.func is task.func:
         return True
     try:

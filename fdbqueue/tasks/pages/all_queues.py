@@ -12,7 +12,6 @@ those who may view all queues of its backend.
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -38,7 +37,7 @@ from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
-from fdbqueue.tasks.results import Found, known_of
+from fdbqueue.tasks.results import Found, imported, known_of
 from fdbqueue.tasks.schedules import Schedule, ScheduleState, schedules_of, state_in
 from fdbqueue.views import PageView
 
@@ -321,8 +320,7 @@ def _queue_of(backend: FdbQueueBackend, schedule: Schedule, found: Found | None)
     """Return the name of a schedule's queue, None if it is not known without the task's code."""
     name = schedule.changes.get("queue_name")
     if name is None:
-        module, _dot, attribute = schedule.task.rpartition(".")
-        task = getattr(sys.modules.get(module), attribute, None)
+        task = imported(schedule.task)
         name = task.queue_name if isinstance(task, Task) else None
     if name is not None:
         return backend.queue_prefix + name
