@@ -76,6 +76,7 @@ from fdbqueue.service.items import (
     Push,
     Undecodable,
     microseconds,
+    moment,
 )
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
 from fdbqueue.service.moments import ORDERS, Order
@@ -166,6 +167,7 @@ __all__ = [
     "long_values_unparsed",
     "microseconds",
     "mismatches_of",
+    "moment",
     "now_us",
     "pauses_of",
     "run",
