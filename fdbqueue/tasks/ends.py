@@ -46,8 +46,8 @@ from fdbqueue.tasks.results import (
     change,
     metadata_in,
     microseconds,
-    moment,
     path_of,
+    result_time,
     set_attempts,
 )
 from fdbqueue.tasks.trees import PartEnd, note_ends
@@ -154,7 +154,7 @@ class Attempt:
             is_over = end.retry_seconds is None
             status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
             set_attempts(self.result, self.attempts)  # those of a success are as when it began
-        finished = moment(end.moment) if is_over else None
+        finished = result_time(end.moment) if is_over else None
         change(self.result, status=status, finished_at=finished, _return_value=end.value)
         self.is_unnoted, self.end = False, end
 

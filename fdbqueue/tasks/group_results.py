@@ -22,7 +22,7 @@ from fdbqueue.tasks.compat import (
     task_backends,
 )
 from fdbqueue.tasks.records import is_id
-from fdbqueue.tasks.results import moment
+from fdbqueue.tasks.results import result_time
 from fdbqueue.tasks.trees import WIDTH, TreeKeys, bits_of, group_id
 
 #: The most parts that are read at a time.
@@ -192,7 +192,7 @@ def read_group(tr: Transaction, owner: Any, tree: str, branch: int) -> GroupResu
         status,
         succeeded,
         ended - succeeded,
-        moment(how.get("ended")),
+        result_time(how.get("ended")),
         is_aborted,
         follows,
     )
