@@ -14,7 +14,8 @@ The way of a task:
    commit. The item's state is the task's status until it has ended.
 2. ``management/commands/tasks_worker`` starts a ``worker``, or several (``management/processes``).
    It leases items from its ``source``, whose page is the protocol of leases and ends, and has the
-   ``runner`` call each function. What the function may ask for meanwhile is in ``current``.
+   ``runner`` call each function. What the function may ask for meanwhile is in ``current``; what
+   ends one that takes too long is in ``time_limits``.
 3. ``ends`` commits how the attempt ends; the worker then logs it, and calls the receivers of
    ``task_finished``.
 4. ``results`` makes of item and record what ``get_result`` returns.
@@ -34,12 +35,13 @@ if TYPE_CHECKING:
     from fdbqueue.tasks.backend import FdbQueueBackend
     from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
     from fdbqueue.tasks.ends import abort, abort_requested
-    from fdbqueue.tasks.exceptions import TaskAborted
+    from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
     from fdbqueue.tasks.options import task
 
 __all__ = [
     "FdbQueueBackend",
     "TaskAborted",
+    "TaskTimeout",
     "abort",
     "abort_requested",
     "at_end",
@@ -52,6 +54,7 @@ __all__ = [
 _LAZY = {
     "FdbQueueBackend": "fdbqueue.tasks.backend",
     "TaskAborted": "fdbqueue.tasks.exceptions",
+    "TaskTimeout": "fdbqueue.tasks.exceptions",
     "abort": "fdbqueue.tasks.ends",
     "abort_requested": "fdbqueue.tasks.ends",
     "at_end": "fdbqueue.tasks.current",

@@ -25,13 +25,20 @@ from fdbqueue.service import MAX_SECONDS, Item, now_us
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.ends import AtEndFailed, Attempt
-from fdbqueue.tasks.exceptions import ReturnValueTooLarge, TaskAborted, TaskUnknown, WorkerDied
+from fdbqueue.tasks.exceptions import (
+    ReturnValueTooLarge,
+    TaskAborted,
+    TaskTimeout,
+    TaskUnknown,
+    WorkerDied,
+)
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
     NO_ATTEMPTS,
     AttemptFailure,
     Attempts,
     TaskCall,
+    name_of,
     unknown_call,
     unpacked,
 )
@@ -44,6 +51,8 @@ from fdbqueue.tasks.results import (
     task_at,
 )
 from fdbqueue.tasks.source import TaskSource
+from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits
+from fdbqueue.tasks.time_limits import __file__ as _LIMITS_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +60,8 @@ logger = logging.getLogger(__name__)
 _is_async = functools.lru_cache(inspect.iscoroutinefunction)
 #: How long the loop may take to end.
 _CLOSE_SECONDS = 2.0
+#: The files whose frames the traceback of a task begins with.
+_OWN_FILES = {__file__, _LIMITS_FILE}
 
 
 class Loop:
@@ -155,17 +166,24 @@ class TaskRunner:
         backend: The backend whose tasks they are.
         source: Where they come from.
         worker: The worker's id.
+        limits: What ends attempts that take too long.
     """
 
-    def __init__(self, backend: Any, source: TaskSource, worker: str) -> None:
+    def __init__(self, backend: Any, source: TaskSource, worker: str, limits: TimeLimits) -> None:
         self._backend = backend
         self._options: TaskOptions = backend.settings
         self._source = source
         self._worker = worker
+        self._limits = limits
         self.loop = Loop()
 
-    def __call__(self, item: Item) -> None:
+    def __call__(self, item: Item, overdue: Overdue | None = None) -> None:
         """Run a task, and note its end at the source.
+
+        Args:
+            item: Its item.
+            overdue: What is known of its attempt, if that was over and its process was ended: then
+                it fails here.
 
         Raises:
             BaseException: The attempt has failed: what the task raised, or why it did not run.
@@ -176,7 +194,10 @@ class TaskRunner:
             before, is_aborted = self._source.begin_again(item, call.id)
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
-        attempt.attempts = before.begun(self._worker, now_us())
+        worker, began = self._worker, now_us()
+        if overdue is not None:
+            worker, began = name_of(item.worker), overdue.began
+        attempt.attempts = before.begun(worker, began)
         queue_name = item.queue.removeprefix(self._backend.queue_prefix)
         result_of = functools.partial(
             running_result, attempt.call, item, queue_name, attempt.attempts
@@ -190,7 +211,9 @@ class TaskRunner:
             task = task_at(call.task) if imports else None
             if task is None or len(before.workers) >= self._max_attempts(task, call):
                 raise WorkerDied(attempts=len(before.workers))
-        except (TaskUnknown, TaskAborted, WorkerDied) as error:
+            if overdue is not None:
+                raise TaskTimeout(overdue.seconds)
+        except (TaskUnknown, TaskAborted, TaskTimeout, WorkerDied) as error:
             attempt.result = result_of(task or found_task(attempt.call, imports=imports))
             if isinstance(error, WorkerDied):
                 attempt.attempts = before
@@ -228,7 +251,7 @@ class TaskRunner:
         running = Running(self._backend, attempt.result)
         has_returned = False
         try:
-            value = contextvars.copy_context().run(self._called, task, running)
+            value = contextvars.copy_context().run(self._called, task, running, attempt)
             has_returned = True
             value = self._normalised(value)
         except BaseException as error:
@@ -249,7 +272,7 @@ class TaskRunner:
             self._fail(attempt, problem, self._pause(task, problem, attempt))
             raise problem from None
 
-    def _called(self, task: Task[..., Any], running: Running) -> Any:
+    def _called(self, task: Task[..., Any], running: Running, attempt: Attempt) -> Any:
         """Call the function of a task, and return what it returns."""
         set_running(running)
         result = running.result
@@ -257,11 +280,18 @@ class TaskRunner:
         args = list(result.args)
         if task.takes_context:
             args.insert(0, FdbQueueTaskContext(task_result=result))
+        seconds = task.timeout if isinstance(task, FdbQueueTask) else BACKENDS
+        seconds = self._options.timeout if seconds is BACKENDS else seconds
+        call = task.func, args, result.kwargs
         close_old_connections()
         try:
             if _is_async(task.func):
-                return self.loop.run(task.func, *args, **result.kwargs)
-            return _called_here(task.func, args, result.kwargs)
+                if seconds is None:
+                    return self.loop.run(task.func, *args, **result.kwargs)
+                return self.loop.run(self._limits.awaited, Limit(attempt, seconds), *call)
+            if seconds is None:
+                return _called_here(*call)
+            return self._limits.call(Limit(attempt, seconds), _called_here, *call)
         finally:
             close_old_connections()
 
@@ -351,9 +381,9 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def _own_part(found: types.TracebackType | None) -> types.TracebackType | None:
-    """Return a traceback without the frames of this module, which it begins with."""
+    """Return a traceback without the frames that are not the task's, which it begins with."""
     part = found
-    while part is not None and part.tb_frame.f_code.co_filename == __file__:
+    while part is not None and part.tb_frame.f_code.co_filename in _OWN_FILES:
         part = part.tb_next
     return part or found
 

@@ -38,6 +38,8 @@ at most one ends it, and there is one result. What is left behind by
   took it;
 - *an engine that does not answer*: the end is tried again for as long as the lease may be held,
   since the task need not run twice because of it;
+- *a task that takes longer than its time limit*: an end like that of any failure, which its
+  process notes, or the one that replaces it (``time_limits.py``);
 - *a signal*: it comes to the main thread, which only waits; other threads lease, run and end;
 - *a pause of the process*: the lease expires, the end fails, the task runs elsewhere.
 """
@@ -77,6 +79,7 @@ from fdbqueue.tasks.records import (
     unpacked,
 )
 from fdbqueue.tasks.results import attempts_at
+from fdbqueue.tasks.time_limits import Overdue
 
 logger = logging.getLogger(__name__)
 
@@ -203,6 +206,19 @@ class TaskSource:
             return attempts, bool(record.get("abort"))
 
         return run(queue.database, begin)
+
+    def take_over(self, overdue: Overdue) -> Item:
+        """Hold the task of an attempt whose process was ended.
+
+        Raises:
+            LeaseLost: Its lease is not held any more.
+        """
+        queue = self.queue_of(Item(None, None, "", queue=overdue.queue))
+        until = time.monotonic() + self._lease_seconds
+        item = queue.extend(overdue.lease, self._lease_seconds)
+        with self._mutex:
+            self._held[item.lease] = Attempt(item, until)
+        return item
 
     def count_attempts(self, item: Item, result_id: str) -> int:
         """Return how many attempts at a task have begun, as far as that is known.
