@@ -29,6 +29,8 @@ Backoff = Callable[[BaseException | None, Any], float | None]
 _DAY = 86_400.0
 #: The longest time limit of an attempt: a week.
 MAX_TIMEOUT = 604_800
+#: For how many seconds a process may go on with an attempt that is over its time limit.
+GRACE_SECONDS = 5.0
 #: What numbers may be.
 RANGES = {
     "lease_seconds": Range((int, float), 1, 86_400),
@@ -110,7 +112,7 @@ class TaskOptions:
     enqueue_on_commit: bool = False
     max_result_bytes: int = 1_000_000
     timeout: float | None = None
-    grace_seconds: float = 5
+    grace_seconds: float = GRACE_SECONDS
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -167,7 +169,7 @@ def timeouts(grace_seconds: float) -> Range:
 
 def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
     """Yield what is wrong with a sound time limit that is shorter than the grace."""
-    timeout, grace = given.get("timeout"), given.get("grace_seconds", TaskOptions.grace_seconds)
+    timeout, grace = given.get("timeout"), given.get("grace_seconds", GRACE_SECONDS)
     if timeout not in RANGES["timeout"] or grace not in RANGES["grace_seconds"]:
         return
     if timeout not in timeouts(grace):

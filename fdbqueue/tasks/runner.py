@@ -22,6 +22,7 @@ from django.db import close_old_connections, connections
 
 from fdbqueue.exceptions import message_of
 from fdbqueue.service import MAX_SECONDS, Item, now_us
+from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.ends import AtEndFailed, Attempt
@@ -52,7 +53,6 @@ from fdbqueue.tasks.results import (
 )
 from fdbqueue.tasks.source import TaskSource
 from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits
-from fdbqueue.tasks.time_limits import __file__ as _LIMITS_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ _is_async = functools.lru_cache(inspect.iscoroutinefunction)
 #: How long the loop may take to end.
 _CLOSE_SECONDS = 2.0
 #: The files whose frames the traceback of a task begins with.
-_OWN_FILES = {__file__, _LIMITS_FILE}
+_OWN_FILES = {__file__, time_limits.__file__}
 
 
 class Loop:

@@ -197,7 +197,7 @@ class Limit:
         self.seconds = seconds
         self.thread = threading.get_ident()
         self.data = json.dumps(Overdue(item.queue, item.lease or "", began, seconds)).encode()
-        self.cancel: Callable[[], None] | None = None
+        self.cancel: Callable[[], object] | None = None
         self.deadline = 0.0
         self.is_asked = self.is_struck = self.is_late = self.has_left = False
 
@@ -307,7 +307,7 @@ class TimeLimits:
             self._kill_at[row] = limit.deadline + self._grace
             if self._watch is not None and row < _ROWS:
                 begin = row * _ROW_BYTES + _DATA_AT
-                data = limit.data[: _ROW_BYTES - _DATA_AT - 1] + b"\0"
+                data = limit.data[: _ROW_BYTES - _DATA_AT - 1] + b"\0"  # a part of one says nothing
                 self._watch.memory[begin : begin + len(data)] = data
                 self._watch.words[row * _ROW_WORDS + 1] = limit.deadline  # last: now it counts
                 self._watch.words[0] = min(*self._kill_at, now + self._lease + self._grace)
@@ -355,8 +355,8 @@ class TimeLimits:
                     with contextlib.suppress(RuntimeError):  # the loop is closed
                         cancel()
             for limit in late:
-                facts = {"task": limit.attempt.call.task, "id": limit.attempt.call.id}
-                facts |= {"queue": limit.attempt.item.queue, "seconds": limit.seconds}
+                call, queue = limit.attempt.call, limit.attempt.item.queue
+                facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
                 with contextlib.suppress(Exception):  # what a handler raises ends no limits
                     logger.warning("a task goes on behind its time limit", extra=facts)
             with contextlib.suppress(queues.Empty):

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import json
 import linecache
 import logging
 import math
+import os
 import sys
 import threading
 import time
 
 import pytest
-from django.core import checks
+from django.core.management import call_command
 
 from fdbqueue.service import Item
-from fdbqueue.tasks import TaskTimeout, task, time_limits
-from fdbqueue.tasks.compat import InvalidTask, TaskResultStatus, task_backends
+from fdbqueue.tasks import TaskTimeout, abort, time_limits
+from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.ends import Attempt
 from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
+from tests.concurrency.conftest import clock
 from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
 from tests.tasks import jobs, timed_jobs
+
+__all__ = ["clock"]
 
 DEADLINE_SECONDS = 60
 FAILED, READY, RUNNING, SUCCESSFUL = (
@@ -87,20 +92,11 @@ def test_the_backoff_says_when_it_runs_again(configure):
         given.append((type(exception), exception.seconds, result.attempts))
         return 0.0
 
-    configure(**SHORT, backoff=backoff)
-    result = timed_jobs.turn_at_first.enqueue()
-    own = timed_jobs.turn.using().enqueue()
-    jobs_own = object.__getattribute__(timed_jobs.turn, "backoff")
-    object.__setattr__(timed_jobs.turn, "backoff", backoff)
-    object.__setattr__(timed_jobs.turn, "max_attempts", 2)
-    try:
-        work()
-    finally:
-        object.__setattr__(timed_jobs.turn, "backoff", jobs_own)
-        object.__setattr__(timed_jobs.turn, "max_attempts", None)
-    again = stored(result)
-    assert (again.status, again.return_value) == (SUCCESSFUL, "attempt 2")
-    assert [error.exception_class for error in again.errors] == [TaskTimeout]
+    configure(**SHORT, backoff=backoff, max_attempts=2)
+    again, own = timed_jobs.turn_at_first.enqueue(), timed_jobs.turn_as_the_backend_says.enqueue()
+    work()
+    assert (stored(again).status, stored(again).return_value) == (SUCCESSFUL, "attempt 2")
+    assert [error.exception_class for error in stored(again).errors] == [TaskTimeout]
     assert (stored(own).status, stored(own).attempts) == (FAILED, 2)
     assert given == [(TaskTimeout, 0.3, 1)]
 
@@ -165,6 +161,20 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
     assert (record.id, record.task) == (held.id, job.module_path)
     assert (record.queue, record.seconds) == ("tasks-default", 0.3)
     assert (stored(held).status, stored(held).return_value) == (SUCCESSFUL, "at last")
+
+
+def test_how_it_is_shown(configure):
+    """In the log of the worker, by ``tasks_show``, and as the dead letter's reason."""
+    backend = configure(**SHORT)
+    said = io.StringIO()
+    result = timed_jobs.turn.enqueue()
+    call_command("tasks_worker", "--batch", stderr=said, stdout=said)
+    assert f"failed: {TIMEOUT}: The attempt took longer than" in said.getvalue()
+    out = io.StringIO()
+    call_command("tasks_show", result.id, "--json", stdout=out)
+    assert [error["exception"] for error in json.loads(out.getvalue())["errors"]] == [TIMEOUT]
+    (reason,) = backend.queue("default").dead_by_reason()
+    assert reason.reason == TIMEOUT
 
 
 def test_a_fork_in_a_task_with_a_time_limit(configure):
@@ -273,3 +283,123 @@ def attempt():
     """Return an attempt that is in no queue."""
     item = Item(None, None, "1", lease="1.a", queue="q")
     return Attempt(item, time.monotonic() + 60)
+
+
+# What a process shares with its parent
+
+
+@pytest.fixture
+def watches():
+    """Both ends of the memory."""
+    descriptor = shared_memory()
+    return Watch(os.dup(descriptor)), Watch(descriptor)
+
+
+def test_what_the_parent_sees(configure, watches):
+    """The earliest moment at which a process is to be ended, as long as an attempt has a limit."""
+    backend = configure(timeout=60, grace_seconds=5, lease_seconds=600)
+    ours, parents = watches
+    worker = TaskWorker(backend, ["default"], threads=3, follow=False, watch=ours)
+    for number in range(20):
+        timed_jobs.quick.enqueue(number)
+    results = [jobs.wait.enqueue(), timed_jobs.take_a_while_without_limit.enqueue(0.5)]
+    thread = threading.Thread(target=worker.run)
+    began = time.monotonic()
+    thread.start()
+    try:
+        assert jobs.begun.wait(DEADLINE_SECONDS)
+        wait_until(lambda: stored(results[1]).status is SUCCESSFUL)
+        assert began + 65 < parents.words[0] < time.monotonic() + 65
+    finally:
+        jobs.gate.set()
+        thread.join(DEADLINE_SECONDS)
+    assert worker.succeeded == 22
+    assert parents.words[0] == 0
+    assert parents.taken_over(math.inf) == []
+
+
+def test_only_what_was_over_is_taken_over(watches):
+    """Of all rows, also of an attempt that has not left; and once."""
+    ours, parents = watches
+    limits = TimeLimits(3, grace_seconds=5, lease_seconds=60, watch=ours)
+    for seconds in (10, 20, 30):
+        limits._begin(Limit(attempt(), seconds))
+    found = parents.taken_over(time.monotonic() + 25)
+    assert found == [Overdue("q", "1.a", 0, seconds) for seconds in (10, 20)]
+    assert parents.taken_over(math.inf) == []
+    limits.close()
+
+
+def test_a_name_that_is_too_long_for_a_row(watches):
+    """It is left out, and the next row is whole."""
+    ours, parents = watches
+    limits = TimeLimits(2, grace_seconds=5, lease_seconds=60, watch=ours)
+    long = Attempt(Item(None, None, "1", lease="x" * 2_000, queue="q"), math.inf)
+    for one in (long, attempt()):
+        limits._begin(Limit(one, 10))
+    assert parents.taken_over(math.inf) == [Overdue("q", "1.a", 0, 10)]
+    limits.close()
+
+
+def over(backend, watches):
+    """Return what is over of a task that a process was ended with."""
+    ours, parents = watches
+    process = TaskWorker(backend, ["default"], worker="anna", watch=ours)
+    (item,) = process._source.lease_many(1, seconds=60, worker="anna")
+    at_work = process._source.begin(item)
+    at_work.attempts = at_work.attempts.begun("anna", 1_000_000)
+    process._limits._begin(Limit(at_work, 60))
+    process._limits.close()
+    return parents.taken_over(time.monotonic() + 60)
+
+
+def test_the_replacement_fails_the_attempt(configure, watches):
+    """Under its lease, in the name of the worker that began it, and before it runs others."""
+    backend = configure(timeout=60, backoff=jobs.at_once)
+    told = []
+    result = timed_jobs.quick.enqueue(1)
+    overdue = over(backend, watches)
+    worker = TaskWorker(
+        backend, ["default"], worker="berta", follow=False, overdue=overdue, on_end=told.append
+    )
+    worker.run()
+    found = stored(result)
+    assert (found.status, found.worker_ids) == (SUCCESSFUL, ["anna", "berta"])
+    assert [error.exception_class for error in found.errors] == [TaskTimeout]
+    assert "seconds=60" in found.errors[0].traceback
+    assert found.started_at.timestamp() == 1
+    assert (worker.succeeded, worker.retried) == (1, 1)
+    assert [end.failure is None for end in told] == [False, True]
+
+
+def test_an_attempt_whose_task_others_have(configure, watches, clock):
+    """Its lease has expired: nothing is written, and the worker goes on."""
+    backend = configure(timeout=60)
+    result = timed_jobs.quick.enqueue(1)
+    overdue = over(backend, watches)
+    clock.advance(3_600)
+    TaskWorker(backend, ["default"], worker="carla", follow=False).run()
+    worker = TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue)
+    worker.run()
+    found = stored(result)
+    assert (found.status, found.worker_ids) == (SUCCESSFUL, ["anna", "carla"])
+    assert (worker.succeeded, worker.failed) == (0, 0)
+
+
+def test_an_attempt_that_was_to_be_aborted(configure, watches):
+    """It ends as that, and its task is not run again."""
+    backend = configure(timeout=60)
+    result = timed_jobs.quick.enqueue(1)
+    overdue = over(backend, watches)
+    assert abort(result.id) == "asked"
+    TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
+    assert (stored(result).status, stored(result).worker_ids) == (FAILED, ["anna"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_connection_of_a_thread(configure):
+    """It may be half way through a change of its own state: the next task has another."""
+    configure(**SHORT)
+    results = [timed_jobs.turn_in_a_transaction.enqueue(), timed_jobs.ask_the_database.enqueue()]
+    work()
+    assert [stored(one).status for one in results] == [FAILED, SUCCESSFUL]

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from django.db import connection, transaction
+
 from fdbqueue.tasks import TaskTimeout, task
 from tests.tasks import jobs
 from tests.tasks.jobs import at_once, never
@@ -44,6 +46,31 @@ def turn_at_first(context: Any) -> str:
     if context.attempt == 1:
         _turn_until(jobs.gate.is_set)
     return f"attempt {context.attempt}"
+
+
+@task
+def turn_as_the_backend_says() -> None:
+    _turn_until(jobs.gate.is_set)
+
+
+@task(backoff=never)
+def turn_in_a_transaction() -> None:
+    """Leave the connection in a transaction that the code does not end, and take too long."""
+    block = transaction.atomic()
+    block.__enter__()
+    _turn_until(jobs.gate.is_set)
+
+
+@task(backoff=never)
+def ask_the_database() -> bool:
+    assert not connection.in_atomic_block
+    return _answer()
+
+
+def _answer() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        return bool(cursor.fetchone())
 
 
 @task(backoff=never)
