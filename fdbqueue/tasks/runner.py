@@ -52,7 +52,7 @@ from fdbqueue.tasks.results import (
     task_at,
 )
 from fdbqueue.tasks.source import TaskSource
-from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits
+from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -166,15 +166,27 @@ class TaskRunner:
         backend: The backend whose tasks they are.
         source: Where they come from.
         worker: The worker's id.
-        limits: What ends attempts that take too long.
+        threads: How many threads call it at a time.
+        watch: What is shared with a parent that ends this process if an attempt does not end.
     """
 
-    def __init__(self, backend: Any, source: TaskSource, worker: str, limits: TimeLimits) -> None:
+    def __init__(
+        self,
+        backend: Any,
+        source: TaskSource,
+        worker: str,
+        threads: int = 1,
+        watch: Watch | None = None,
+    ) -> None:
         self._backend = backend
         self._options: TaskOptions = backend.settings
         self._source = source
         self._worker = worker
-        self._limits = limits
+        self._threads = threads
+        self._watch = watch
+        #: What ends attempts that take too long; made, under the lock, for the first time limit.
+        self._limits: TimeLimits | None = None
+        self._mutex = threading.Lock()
         self.loop = Loop()
 
     def __call__(self, item: Item, overdue: Overdue | None = None) -> None:
@@ -226,6 +238,24 @@ class TaskRunner:
             self._source.note_begun([attempt])  # else a kill would have it run twice
             self._source.check(attempt)
         self._run(task, attempt)
+
+    def close(self) -> None:
+        """End the loop, and no attempt any more."""
+        if self._limits is not None:
+            self._limits.close()
+        self.loop.close()
+
+    def limits(self) -> TimeLimits:
+        """Return what ends attempts that take too long."""
+        with self._mutex:
+            if self._limits is None:
+                self._limits = TimeLimits(
+                    self._threads,
+                    grace_seconds=self._options.grace_seconds,
+                    lease_seconds=self._options.lease_seconds,
+                    watch=self._watch,
+                )
+            return self._limits
 
     def is_spent(self, item: Item) -> bool:
         """Tell whether the attempts at a task are used up; only if its code is imported."""
@@ -288,10 +318,10 @@ class TaskRunner:
             if _is_async(task.func):
                 if seconds is None:
                     return self.loop.run(task.func, *args, **result.kwargs)
-                return self.loop.run(self._limits.awaited, Limit(attempt, seconds), *call)
+                return self.loop.run(self.limits().awaited, Limit(attempt, seconds), *call)
             if seconds is None:
                 return _called_here(*call)
-            return self._limits.call(Limit(attempt, seconds), _called_here, *call)
+            return self.limits().call(Limit(attempt, seconds), _called_here, *call)
         finally:
             close_old_connections()
 

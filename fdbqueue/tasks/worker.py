@@ -39,7 +39,7 @@ from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
-from fdbqueue.tasks.time_limits import Overdue, TimeLimits, Watch
+from fdbqueue.tasks.time_limits import Overdue, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -123,14 +123,8 @@ class TaskWorker:
             threads=threads,
             keeps_successful=options.retention.successful != 0,
         )
-        self._limits = TimeLimits(
-            threads,
-            grace_seconds=options.grace_seconds,
-            lease_seconds=options.lease_seconds,
-            watch=watch,
-        )
         self._overdue = overdue
-        self._runner = TaskRunner(backend, self._source, self.worker, self._limits)
+        self._runner = TaskRunner(backend, self._source, self.worker, threads, watch)
         self._signals = _FinishedSignals(type(backend))
         self._source.ends_spent = self._ends_spent
         #: One end is counted at a time, whichever thread it comes from.
@@ -168,8 +162,7 @@ class TaskWorker:
             raise
         finally:
             self._house.stop()
-            self._limits.close()
-            self._runner.loop.close()
+            self._runner.close()
             self._send_rest(seconds)
 
     def stop(self) -> None:

@@ -348,8 +348,8 @@ def over(backend, watches):
     (item,) = process._source.lease_many(1, seconds=60, worker="anna")
     at_work = process._source.begin(item)
     at_work.attempts = at_work.attempts.begun("anna", 1_000_000)
-    process._limits._begin(Limit(at_work, 60))
-    process._limits.close()
+    process._runner.limits()._begin(Limit(at_work, 60))
+    process._runner.close()
     return parents.taken_over(time.monotonic() + 60)
 
 

@@ -13,7 +13,6 @@ from fdbqueue.tasks import abort, at_end, compat, ends, enqueue_at_end
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.runner import Loop, TaskRunner
 from fdbqueue.tasks.source import TaskSource
-from fdbqueue.tasks.time_limits import TimeLimits
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.tasks import jobs
@@ -334,9 +333,7 @@ def test_long_results_that_end_together(configure, db):
     after = jobs.note.enqueue("after")
     queue = backend.queue("default")
     source = TaskSource(queue, backend.records, lease_seconds=60)
-    run_task = TaskRunner(
-        backend, source, "a worker", TimeLimits(1, grace_seconds=5, lease_seconds=60)
-    )
+    run_task = TaskRunner(backend, source, "a worker")
     items = source.lease_many(2, seconds=60, worker="a worker")
     for item in items:
         run_task(item)
