@@ -34,7 +34,7 @@ def reshape(database: Database, store: ItemStore) -> int:
     """
     moved = 0
     if run(database, store.format.begin_move, wrote=bool):
-        begin: bytes | None = store.keys.bounds()[0]
+        begin: bytes | None = store.keys.bounds[0]
         while begin is not None:
             begin, count = run(database, functools.partial(_move, store=store, begin=begin))
             moved += count
@@ -47,7 +47,7 @@ def _move(tr: Transaction, store: ItemStore, begin: bytes) -> tuple[bytes | None
     keys = store.keys
     size = seen = moved = 0
     key = begin
-    for row in tr.get_range(begin, keys.bounds()[1], limit=_ROWS_AT_ONCE):
+    for row in tr.get_range(begin, keys.bounds[1], limit=_ROWS_AT_ONCE):
         key, seen = bytes(row.key), seen + 1
         where = keys.key(keys.place_in_any(key))
         if where != key:

@@ -109,6 +109,7 @@ class TransactionBudget:
         for row in rows:
             self._size += len(row.value)
             self._written += len(row.value) + ROW_KEYS_SENT * self._key_bytes
+        self.is_full = self.is_full or self._written > MAX_SENT_BYTES
 
 
 class Head:
@@ -148,7 +149,7 @@ class Head:
         #: Whether the transaction depends on everything before the rows it takes.
         self._in_order = not choices and (order is Order.STRICT or end == "min")
         #: What it depends on if there are no more rows.
-        self._bounds = keys.bounds()
+        self._bounds = keys.bounds
         #: The places that were not read yet, and the read of the next rows that is under way.
         self._rest = EVERY_PLACE
         #: Whether the next rows are of some shards, not of all that was not read yet.

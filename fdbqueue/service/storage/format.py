@@ -132,14 +132,14 @@ class Format:
             raise FormatMismatch(
                 queue=self._queue, written="a key of another kind or priority type", here=str(self)
             )
-        begin, end = self._tables.formats()
+        begin, end = self._tables.formats
         tr.add_read_conflict_range(begin, self.key)
         tr.add_read_conflict_range(self.key + b"\x00", end)
         self._write(tr)
 
     def replace(self, tr: Transaction) -> None:
         """Write this format's row in place of the one that is there."""
-        tr.clear_range(*self._tables.formats())
+        tr.clear_range(*self._tables.formats)
         self._write(tr)
 
     def begin_move(self, tr: Transaction) -> bool:
@@ -147,11 +147,11 @@ class Format:
 
         :meth:`replace` ends it. Until then whatever reads or writes items raises FormatMismatch.
         """
-        rows = [bytes(row.key) for row in tr.get_range(*self._tables.formats())]
+        rows = [bytes(row.key) for row in tr.get_range(*self._tables.formats)]
         written = self._parsed(rows[0]).get("shards") if rows else None
         if written == self._facts.get("shards"):
             return False
-        tr.clear_range(*self._tables.formats())
+        tr.clear_range(*self._tables.formats)
         text = json.dumps({**self._facts, "shards": MOVING}, separators=(",", ":"))
         tr[self._tables.format + text.encode()] = b""
         return True
@@ -165,7 +165,7 @@ class Format:
         return str(self) if self.is_stored(tr, self._read(tr)) else None
 
     def _read(self, tr: Transaction) -> Any:
-        return tr.snapshot.get_range(*self._tables.formats(), limit=1)
+        return tr.snapshot.get_range(*self._tables.formats, limit=1)
 
     def _write(self, tr: Transaction) -> None:
         tr[self.key] = b""

@@ -26,7 +26,7 @@ from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.handoffs import all_handoffs, read_hold
 from fdbqueue.service.storage.item_keys import bounds
 from fdbqueue.service.storage.store import STATES
-from fdbqueue.service.storage.tables import JobKeys, Kind
+from fdbqueue.service.storage.tables import Kind
 from fdbqueue.service.transactions import (
     MIN_SWEPT_SECONDS,
     VERSIONS_PER_SECOND,
@@ -171,7 +171,7 @@ class Examiner:
         Args:
             forget: Whether to remove these records.
         """
-        begin, stop = JobKeys(self._tables).batches()
+        begin, stop = self._tables.batches
         total = 0
         while True:
             look = functools.partial(self._stale_holds, begin=begin, stop=stop, forget=forget)
@@ -213,7 +213,7 @@ class Examiner:
 
     def _overdue(self, tr: Transaction) -> Overdue:
         now = now_us()
-        begin, _ = self._tables.due_bounds()
+        begin, _ = self._tables.dues
         stop = self._tables.present(now)[1]
         kinds: Counter[Kind] = Counter()
         for row in tr.snapshot.get_range(begin, stop, limit=MAX_OVERDUE):
@@ -237,11 +237,11 @@ class Examiner:
     def _requeue(self, tr: Transaction) -> int:
         """Requeue some of what has expired, and return how many items, batches and keys."""
         state = self._state(tr, now_us())
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         found = expiry.examine(self._store, tr, state.dues, state.expired)
-        rows = expiry.apply(self._store, tr, count_change, found, self._taker.max_attempts)
-        self._store.requeue_rows(tr, count_change, rows)
-        count_change.write(tr)
+        rows = expiry.apply(self._store, count_change, found, self._taker.max_attempts)
+        self._store.requeue_rows(count_change, rows)
+        count_change.write()
         return len(found.items) + len(found.batches) + len(found.stale)
 
     def _stale_holds(
