@@ -14,7 +14,8 @@ The way of a task:
    commit. The item's state is the task's status until it has ended.
 2. ``management/commands/tasks_worker`` starts a ``worker``, or several (``management/processes``).
    It leases items from its ``source``, whose page is the protocol of leases and ends, and has the
-   ``runner`` call each function. What the function may ask for meanwhile is in ``current``.
+   ``runner`` call each function. What the function may ask for meanwhile is in ``current``; what
+   ends one that takes too long is in ``time_limits``.
 3. ``ends`` commits how the attempt ends; the worker then logs it, and calls the receivers of
    ``task_finished``.
 4. ``results`` makes of item and record what ``get_result`` returns.
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from fdbqueue.tasks.backend import FdbQueueBackend
     from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
     from fdbqueue.tasks.ends import abort, abort_requested
-    from fdbqueue.tasks.exceptions import TaskAborted
+    from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
     from fdbqueue.tasks.group_results import GroupResult, group_result
     from fdbqueue.tasks.groups import abort_group, call, chain, group
     from fdbqueue.tasks.options import task
@@ -47,6 +48,7 @@ __all__ = [
     "FdbQueueBackend",
     "GroupResult",
     "TaskAborted",
+    "TaskTimeout",
     "abort",
     "abort_group",
     "abort_requested",
@@ -65,6 +67,7 @@ _LAZY = {
     "FdbQueueBackend": "fdbqueue.tasks.backend",
     "GroupResult": "fdbqueue.tasks.group_results",
     "TaskAborted": "fdbqueue.tasks.exceptions",
+    "TaskTimeout": "fdbqueue.tasks.exceptions",
     "abort": "fdbqueue.tasks.ends",
     "abort_group": "fdbqueue.tasks.groups",
     "abort_requested": "fdbqueue.tasks.ends",

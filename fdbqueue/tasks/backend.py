@@ -30,7 +30,14 @@ from fdbqueue.tasks.compat import (
     task_backends,
     task_enqueued,
 )
-from fdbqueue.tasks.options import RANGES, UNIQUE_WHILE, FdbQueueTask, parse
+from fdbqueue.tasks.options import (
+    BACKENDS,
+    RANGES,
+    UNIQUE_WHILE,
+    FdbQueueTask,
+    parse,
+    timeouts,
+)
 from fdbqueue.tasks.records import (
     Records,
     aware,
@@ -47,6 +54,8 @@ from fdbqueue.tasks.results import Found, change, is_task_at, local, new_result,
 
 #: The longest call: the arguments of a task, as JSON, and what names it.
 MAX_CALL_BYTES = 1_000_000
+#: The aliases of the backends that have tasks with a time limit of their own.
+_limited: set[str] = set()
 
 
 class FdbQueueBackend(BaseTaskBackend):
@@ -67,6 +76,7 @@ class FdbQueueBackend(BaseTaskBackend):
         super().__init__(alias, params)
         self.given = self.options
         self.settings, self.problems = parse(self.given)
+        self.timeouts = timeouts(self.settings.grace_seconds)
         prefix = self.settings.queue_prefix
         if prefix is None:
             is_default = alias == DEFAULT_TASK_BACKEND_ALIAS
@@ -90,6 +100,11 @@ class FdbQueueBackend(BaseTaskBackend):
             raise InvalidTask(f"max_attempts may be None, or {attempts}.")
         if task.unique_while not in UNIQUE_WHILE:
             raise InvalidTask("unique_while may be 'ready' or 'pending'.")
+        if task.timeout is not BACKENDS and task.timeout is not None:
+            if task.timeout not in self.timeouts:
+                text = f"timeout may be {self.timeouts}; the least is the backend's grace_seconds."
+                raise InvalidTask(text)
+            _limited.add(self.alias)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any, Any]:
         """Enqueue a task, or return the result of the one that has its unique key.
@@ -150,6 +165,10 @@ class FdbQueueBackend(BaseTaskBackend):
             yield checks.Error(text, hint=wrong.hint, id=f"fdbqueue.tasks.{wrong.id}")
 
     # What the worker, the pages and the commands need
+
+    def has_time_limits(self) -> bool:
+        """Tell whether an attempt has a time limit, by the setting or a task that is imported."""
+        return self.settings.timeout is not None or self.alias in _limited
 
     @property
     def catalog(self) -> Catalog:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import fields
@@ -21,6 +20,7 @@ from typing import Any
 
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.locks import RLock
 from fdbqueue.service import run
 from fdbqueue.tasks.compat import (
     ImmediateBackend,
@@ -109,7 +109,7 @@ class Running:
         self._at_end: list[Callable[[Transaction], Any]] = []
         self._behind: list[Callable[[], Any]] = []
         self._is_over = False
-        self._mutex = threading.Lock()
+        self._mutex = RLock()  # a time limit may interrupt who has it
         self._looked_at = float("-inf")
         self._is_aborted = False
 

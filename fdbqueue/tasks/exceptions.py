@@ -46,6 +46,27 @@ class MetadataTooLarge(FdbQueueError):
     code = "metadata_too_large"
 
 
+class TaskTimeout(BaseException):
+    """The attempt took longer than the task's time limit.
+
+    A task that runs in a thread has it raised there. It is no ``Exception``, as
+    ``asyncio.CancelledError`` is none: so a task that handles its own errors does not swallow it.
+
+    Args:
+        seconds: The time limit; None until the attempt has ended.
+    """
+
+    code = "task_timeout"
+
+    def __init__(self, seconds: float | None = None) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        text = "The attempt took longer than the task's time limit"
+        return text if self.seconds is None else f"{text}: seconds={self.seconds:g}"
+
+
 class SignalsNotSent(FdbQueueError):
     """Receivers of ``task_finished`` took so long that a worker ended before all were called."""
 

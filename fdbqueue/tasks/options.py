@@ -28,11 +28,17 @@ T = TypeVar("T")
 Backoff = Callable[[BaseException | None, Any], float | None]
 
 _DAY = 86_400.0
+#: The longest time limit of an attempt: a week.
+MAX_TIMEOUT = 604_800
+#: For how many seconds a process may go on with an attempt that is over its time limit.
+GRACE_SECONDS = 5.0
 #: What numbers may be.
 RANGES = {
     "lease_seconds": Range((int, float), 1, 86_400),
     "max_attempts": Range(int, 1, 1_000),
     "max_result_bytes": Range(int, 1, 5_000_000),
+    "grace_seconds": Range((int, float), 0.1, 3_600),
+    "timeout": Range((int, float), 0.1, MAX_TIMEOUT, none_is_valid=True),
 }
 #: Ten years.
 MAX_KEPT_SECONDS = 315_360_000
@@ -94,6 +100,8 @@ class TaskOptions:
             ``tasks-ALIAS-`` if the backend's alias is not ``default``.
         enqueue_on_commit: Whether a task is enqueued when the ORM's transaction commits.
         max_result_bytes: The longest return value, as JSON.
+        timeout: How many seconds an attempt may take; None for any number.
+        grace_seconds: How long a process may go on with an attempt that does not end in time.
         schedules: Tasks that are enqueued at their times, by name.
     """
 
@@ -104,6 +112,8 @@ class TaskOptions:
     queue_prefix: str | None = None
     enqueue_on_commit: bool = False
     max_result_bytes: int = 1_000_000
+    timeout: float | None = None
+    grace_seconds: float = GRACE_SECONDS
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -145,11 +155,27 @@ def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
     for name, allowed in RANGES.items():
         if name in given and given[name] not in allowed:
             yield name, _wrong(name, given[name], str(allowed))
+    yield from _grace_problems(given)
     for name, (kind, kinds) in _KINDS.items():
         if name in given and not isinstance(given[name], kind):
             yield name, _wrong(name, given[name], kinds)
     yield from _backoff_problems(given.get("backoff"))
     yield from _retention_problems(given.get("retention", {}))
+
+
+def timeouts(grace_seconds: float) -> Range:
+    """Return what a time limit may be: shorter than the grace it could not be kept."""
+    return dataclasses.replace(RANGES["timeout"], least=grace_seconds)
+
+
+def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
+    """Yield what is wrong with a sound time limit that is shorter than the grace."""
+    timeout, grace = given.get("timeout"), given.get("grace_seconds", GRACE_SECONDS)
+    if timeout not in RANGES["timeout"] or grace not in RANGES["grace_seconds"]:
+        return
+    if timeout not in timeouts(grace):
+        message = f"OPTIONS has the timeout {timeout!r}, which is below grace_seconds, {grace!r}."
+        yield "timeout", WrongOption(message, "Choose a longer timeout, or a shorter grace.")
 
 
 def _backoff_problems(backoff: Any) -> Iterator[tuple[str, WrongOption]]:
@@ -182,7 +208,7 @@ def _wrong(name: str, value: Any, allowed: str) -> WrongOption:
 
 
 class _Backends:
-    """Stands for the backoff of the backend."""
+    """Stands for what the backend says."""
 
     def __repr__(self) -> str:
         return "BACKENDS"
@@ -191,8 +217,10 @@ class _Backends:
         return "BACKENDS"
 
 
-#: The backoff of a task that has none of its own.
+#: The backoff and the time limit of a task that has none of its own.
 BACKENDS: Any = _Backends()
+#: What a call of a task cannot change.
+_OF_THE_CODE = {"func", "max_attempts", "backoff", "timeout", "takes_context"}
 #: When a task gives up its unique key: when a worker takes it, or when it has ended.
 UNIQUE_WHILE = ("ready", "pending")
 
@@ -204,6 +232,8 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
     Attributes:
         max_attempts: How many times it is run at most; None for what the backend says.
         backoff: When it runs again after a failure; :data:`BACKENDS` for what the backend says.
+        timeout: How many seconds an attempt may take, from when its function begins; None for any
+            number, :data:`BACKENDS` for what the backend says.
         unique_key: A text, or a function of the task's arguments that returns one or None. While
             a task of the same function has the same key, another one is not enqueued.
         unique_while: How long a task has its key: ``"ready"``, until a worker takes it, or
@@ -212,6 +242,7 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
 
     max_attempts: int | None = None
     backoff: Backoff | None = BACKENDS
+    timeout: float | None = BACKENDS
     unique_key: str | Callable[..., str | None] | None = None
     unique_while: str = "pending"
 
@@ -219,9 +250,10 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
         """Return the task with other values for a call, its unique key among them.
 
         Raises:
-            TypeError: ``max_attempts`` and ``backoff`` are the code's to say, not a call's.
+            TypeError: ``max_attempts``, ``backoff`` and ``timeout`` are the code's to say, not a
+                call's.
         """
-        if refused := changes.keys() & {"func", "max_attempts", "backoff", "takes_context"}:
+        if refused := changes.keys() & _OF_THE_CODE:
             raise TypeError(f"using() does not take {', '.join(sorted(refused))}.")
         given = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, **given)

@@ -22,10 +22,17 @@ from django.db import close_old_connections, connections
 
 from fdbqueue.exceptions import message_of
 from fdbqueue.service import MAX_SECONDS, Item, now_us
+from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.ends import AtEndFailed, Attempt
-from fdbqueue.tasks.exceptions import ReturnValueTooLarge, TaskAborted, TaskUnknown, WorkerDied
+from fdbqueue.tasks.exceptions import (
+    ReturnValueTooLarge,
+    TaskAborted,
+    TaskTimeout,
+    TaskUnknown,
+    WorkerDied,
+)
 from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
@@ -33,6 +40,7 @@ from fdbqueue.tasks.records import (
     AttemptFailure,
     Attempts,
     TaskCall,
+    name_of,
     unknown_call,
     unpacked,
 )
@@ -45,6 +53,7 @@ from fdbqueue.tasks.results import (
     task_at,
 )
 from fdbqueue.tasks.source import TaskSource
+from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +61,8 @@ logger = logging.getLogger(__name__)
 _is_async = functools.lru_cache(inspect.iscoroutinefunction)
 #: How long the loop may take to end.
 _CLOSE_SECONDS = 2.0
+#: The files whose frames the traceback of a task begins with.
+_OWN_FILES = {__file__, time_limits.__file__}
 
 
 class Loop:
@@ -156,17 +167,36 @@ class TaskRunner:
         backend: The backend whose tasks they are.
         source: Where they come from.
         worker: The worker's id.
+        threads: How many threads call it at a time.
+        watch: What is shared with a parent that ends this process if an attempt does not end.
     """
 
-    def __init__(self, backend: Any, source: TaskSource, worker: str) -> None:
+    def __init__(
+        self,
+        backend: Any,
+        source: TaskSource,
+        worker: str,
+        threads: int = 1,
+        watch: Watch | None = None,
+    ) -> None:
         self._backend = backend
         self._options: TaskOptions = backend.settings
         self._source = source
         self._worker = worker
+        self._threads = threads
+        self._watch = watch
+        #: What ends attempts that take too long; made, under the lock, for the first time limit.
+        self._limits: TimeLimits | None = None
+        self._mutex = threading.Lock()
         self.loop = Loop()
 
-    def __call__(self, item: Item) -> None:
+    def __call__(self, item: Item, overdue: Overdue | None = None) -> None:
         """Run a task, and note its end at the source.
+
+        Args:
+            item: Its item.
+            overdue: What is known of its attempt, if that was over and its process was ended: then
+                it fails here.
 
         Raises:
             BaseException: The attempt has failed: what the task raised, or why it did not run.
@@ -179,7 +209,11 @@ class TaskRunner:
                 attempt.notes = Notes(metadata)
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
-        attempt.attempts = before.begun(self._worker, now_us())
+        attempt.attempts = (
+            before.begun(self._worker, now_us())
+            if overdue is None
+            else before.begun(name_of(item.worker), overdue.began)
+        )
         queue_name = item.queue.removeprefix(self._backend.queue_prefix)
         result_of = functools.partial(
             running_result, attempt.call, item, queue_name, attempt.attempts
@@ -193,7 +227,9 @@ class TaskRunner:
             task = task_at(call.task) if imports else None
             if task is None or len(before.workers) >= self._max_attempts(task, call):
                 raise WorkerDied(attempts=len(before.workers))
-        except (TaskUnknown, TaskAborted, WorkerDied) as error:
+            if overdue is not None:
+                raise TaskTimeout(overdue.seconds)
+        except (TaskUnknown, TaskAborted, TaskTimeout, WorkerDied) as error:
             attempt.result = result_of(task or found_task(attempt.call, imports=imports))
             if isinstance(error, WorkerDied):
                 attempt.attempts = before
@@ -206,6 +242,24 @@ class TaskRunner:
             self._source.note_begun([attempt])  # else a kill would have it run twice
             self._source.check(attempt)
         self._run(task, attempt)
+
+    def close(self) -> None:
+        """End the loop, and no attempt any more."""
+        if self._limits is not None:
+            self._limits.close()
+        self.loop.close()
+
+    def limits(self) -> TimeLimits:
+        """Return what ends attempts that take too long."""
+        with self._mutex:
+            if self._limits is None:
+                self._limits = TimeLimits(
+                    self._threads,
+                    grace_seconds=self._options.grace_seconds,
+                    lease_seconds=self._options.lease_seconds,
+                    watch=self._watch,
+                )
+            return self._limits
 
     def is_spent(self, item: Item) -> bool:
         """Tell whether the attempts at a task are used up; only if its code is imported."""
@@ -236,7 +290,7 @@ class TaskRunner:
         )
         has_returned = False
         try:
-            value = contextvars.copy_context().run(self._called, task, running)
+            value = contextvars.copy_context().run(self._called, task, running, attempt)
             has_returned = True
             value = self._normalised(value)
         except BaseException as error:
@@ -257,7 +311,7 @@ class TaskRunner:
             self._fail(attempt, problem, self._pause(task, problem, attempt))
             raise problem from None
 
-    def _called(self, task: Task[..., Any], running: Running) -> Any:
+    def _called(self, task: Task[..., Any], running: Running, attempt: Attempt) -> Any:
         """Call the function of a task, and return what it returns."""
         set_running(running)
         result = running.result
@@ -265,11 +319,18 @@ class TaskRunner:
         args = list(result.args)
         if task.takes_context:
             args.insert(0, FdbQueueTaskContext(task_result=result, running=running))
+        seconds = task.timeout if isinstance(task, FdbQueueTask) else BACKENDS
+        seconds = self._options.timeout if seconds is BACKENDS else seconds
+        call = task.func, args, result.kwargs
         close_old_connections()
         try:
             if _is_async(task.func):
-                return self.loop.run(task.func, *args, **result.kwargs)
-            return _called_here(task.func, args, result.kwargs)
+                if seconds is None:
+                    return self.loop.run(task.func, *args, **result.kwargs)
+                return self.loop.run(self.limits().awaited, Limit(attempt, seconds), *call)
+            if seconds is None:
+                return _called_here(*call)
+            return self.limits().call(Limit(attempt, seconds), _called_here, *call)
         finally:
             close_old_connections()
 
@@ -359,9 +420,9 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def _own_part(found: types.TracebackType | None) -> types.TracebackType | None:
-    """Return a traceback without the frames of this module, which it begins with."""
+    """Return a traceback without the frames that are not the task's, which it begins with."""
     part = found
-    while part is not None and part.tb_frame.f_code.co_filename == __file__:
+    while part is not None and part.tb_frame.f_code.co_filename in _OWN_FILES:
         part = part.tb_next
     return part or found
 

@@ -39,6 +39,8 @@ at most one ends it, and there is one result. What is left behind by
   took it;
 - *an engine that does not answer*: the end is tried again for as long as the lease may be held,
   since the task need not run twice because of it;
+- *a task that takes longer than its time limit*: an end like that of any failure, which its
+  process notes, or the one that replaces it (``time_limits.py``);
 - *a signal*: it comes to the main thread, which only waits; other threads lease, run and end;
 - *a pause of the process*: the lease expires, the end fails, the task runs elsewhere.
 """
@@ -69,8 +71,7 @@ from fdbqueue.service import (
 from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal
 from fdbqueue.tasks.notes import NOTED, NotesWriter, as_stored
 from fdbqueue.tasks.records import (
-    NO_ATTEMPTS,
-    Attempts,
+    Before,
     Records,
     ahead,
     attempts_in,
@@ -80,6 +81,7 @@ from fdbqueue.tasks.records import (
     unpacked,
 )
 from fdbqueue.tasks.results import attempts_at, metadata_in
+from fdbqueue.tasks.time_limits import Overdue
 
 logger = logging.getLogger(__name__)
 
@@ -108,20 +110,6 @@ class GivenBack(NamedTuple):
     held: int
     requeued: int
     ended: list[Item]
-
-
-class Before(NamedTuple):
-    """What is known of a task before an attempt.
-
-    Attributes:
-        attempts: The attempts, all of which have failed.
-        is_aborted: Whether it was aborted.
-        metadata: What it has noted.
-    """
-
-    attempts: Attempts = NO_ATTEMPTS
-    is_aborted: bool = False
-    metadata: dict[str, Any] | None = None
 
 
 class TaskSource:
@@ -226,6 +214,19 @@ class TaskSource:
             return before
 
         return run(queue.database, begin)
+
+    def take_over(self, overdue: Overdue) -> Item:
+        """Hold the task of an attempt whose process was ended.
+
+        Raises:
+            LeaseLost: Its lease is not held any more.
+        """
+        queue = self.queue_of(Item(None, None, "", queue=overdue.queue))
+        until = time.monotonic() + self._lease_seconds
+        item = queue.extend(overdue.lease, self._lease_seconds)
+        with self._mutex:
+            self._held[item.lease] = Attempt(item, until)
+        return item
 
     def count_attempts(self, item: Item, result_id: str) -> int:
         """Return how many attempts at a task have begun, as far as that is known.

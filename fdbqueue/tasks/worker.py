@@ -35,10 +35,11 @@ from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker, error_
 from fdbqueue.tasks.backend import backends
 from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.ends import AttemptEnd
-from fdbqueue.tasks.exceptions import SignalsNotSent
+from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
+from fdbqueue.tasks.time_limits import Overdue, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ class TaskWorker:
             None if the lease was lost.
         on_stop: Called when an interrupt ends the work, with the number of running tasks.
         on_beat: Called at least every two seconds while the worker is alive.
+        watch: What is shared with a parent that ends this process if an attempt does not end.
+        overdue: The attempts of the process before, which was ended for that: they fail first.
     """
 
     def __init__(
@@ -98,6 +101,8 @@ class TaskWorker:
         on_end: Callable[[AttemptEnd | None], None] = lambda _: None,
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
+        watch: Watch | None = None,
+        overdue: Sequence[Overdue] = (),
     ) -> None:
         self.backend = backend
         self.worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
@@ -119,7 +124,8 @@ class TaskWorker:
             keeps_successful=options.retention.successful != 0,
             backend=backend,
         )
-        self._runner = TaskRunner(backend, self._source, self.worker)
+        self._overdue = overdue
+        self._runner = TaskRunner(backend, self._source, self.worker, threads, watch)
         self._signals = _FinishedSignals(type(backend))
         self._source.ends_spent = self._ends_spent
         #: One end is counted at a time, whichever thread it comes from.
@@ -145,6 +151,8 @@ class TaskWorker:
         self._signals.start()
         seconds = 0.0
         try:
+            for one in self._overdue:
+                self._end_overdue(one)
             self._keep_house()
             while self._goes_on():
                 if self._work():
@@ -155,7 +163,7 @@ class TaskWorker:
             raise
         finally:
             self._house.stop()
-            self._runner.loop.close()
+            self._runner.close()
             self._send_rest(seconds)
 
     def stop(self) -> None:
@@ -260,17 +268,31 @@ class TaskWorker:
         """
         if not self._runner.is_spent(item):
             return False
-        error: Exception | None = None
+        self._end_without_run(item)
+        return True
+
+    def _end_overdue(self, overdue: Overdue) -> None:
+        """End an attempt whose process was ended; if that fails, its lease expires."""
         try:
-            self._runner(item)
-        except Exception as raised:  # noqa: BLE001  # why it does not run; its end is noted
+            item = self._source.take_over(overdue)
+        except Exception as error:  # noqa: BLE001  # the engine is away, or others have the task
+            facts = {"queue": overdue.queue, "error": type(error).__name__}
+            logger.warning("an attempt over its time limit could not be ended", extra=facts)
+        else:
+            self._end_without_run(item, overdue)
+
+    def _end_without_run(self, item: Item, overdue: Overdue | None = None) -> None:
+        """End an attempt that the runner fails without calling the function."""
+        error: BaseException | None = None
+        try:
+            self._runner(item, overdue)
+        except (Exception, TaskTimeout) as raised:  # noqa: BLE001  # why it does not run; its end is noted
             error = raised
         try:
             self._source.nack(item, reason="")
         except Exception as raised:  # noqa: BLE001  # then its lease expires
             error = raised
         self._ended(item, error)
-        return True
 
     def _ended(self, item: Item, error: BaseException | None) -> None:
         """Count an attempt that has ended, and tell the receivers."""

@@ -21,19 +21,23 @@ _MAX_SLEEP_SECONDS = 0.002
 
 
 @contextlib.contextmanager
-def preempted(seed: object, rate: float, part: str = "service") -> Iterator[None]:
+def preempted(
+    seed: object, rate: float, part: str = "service", *, passes_with: bool = False
+) -> Iterator[None]:
     """Let every thread that starts in here sleep at random lines of a part of the package.
 
     Args:
         seed: Makes the same choices, as far as threads run alike.
         rate: At which part of the lines.
         part: A folder of the package.
+        passes_with: Whether no thread sleeps at the beginning of a ``with`` block, because another
+            may raise something there: see :func:`raising_at`.
     """
     folder = f"{_PACKAGE}/{part}/"
     dice = random.Random(str(seed))
 
     def at_line(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
-        if event == "line" and dice.random() < rate:
+        if event == "line" and dice.random() < rate and not (passes_with and _begins_with(frame)):
             time.sleep(dice.random() * _MAX_SLEEP_SECONDS)
         return at_line
 
@@ -68,8 +72,7 @@ def raising_at(
             count += 1
             if has_raised or not 0 < line <= count:
                 return at_line
-            text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-            if not (passes_with and text.lstrip().startswith("with ")):
+            if not (passes_with and _begins_with(frame)):
                 has_raised = True
                 raise error
         return at_line
@@ -99,3 +102,9 @@ def holding_at(
         return at_line
 
     return at_line, lambda: count
+
+
+def _begins_with(frame: FrameType) -> bool:
+    """Tell whether the line that a frame is at begins a ``with`` block, or has just ended it."""
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return text.lstrip().startswith("with ")

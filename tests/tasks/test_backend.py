@@ -31,6 +31,8 @@ from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.worker import TaskWorker
 from tests.tasks import jobs
 
+#: Zero, negative, below the grace, no numbers, over a week.
+WRONG_TIMEOUTS = [0, -1, 4.9, float("nan"), float("inf"), "60", True, 604_801]
 NOW = datetime.datetime.now(datetime.timezone.utc)
 
 
@@ -124,7 +126,13 @@ def test_a_queue_that_the_setting_does_not_list_is_refused(backend):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_attempts": 0}, {"max_attempts": True}, {"unique_while": "always"}]
+    "wrong",
+    [
+        {"max_attempts": 0},
+        {"max_attempts": True},
+        {"unique_while": "always"},
+        *({"timeout": wrong} for wrong in WRONG_TIMEOUTS),
+    ],
 )
 def test_wrong_options_of_a_task_are_refused(backend, wrong):
     """When it is made."""
@@ -132,7 +140,7 @@ def test_wrong_options_of_a_task_are_refused(backend, wrong):
         task(**wrong)(jobs.note.func)
 
 
-@pytest.mark.parametrize("wrong", ["max_attempts", "backoff", "takes_context"])
+@pytest.mark.parametrize("wrong", ["max_attempts", "backoff", "timeout", "takes_context"])
 def test_what_a_call_cannot_change_is_refused(backend, wrong):
     """The code of the task says it."""
     with pytest.raises(TypeError):
@@ -298,6 +306,10 @@ def ids(**options):
         {"lease_seconds": 0},
         {"max_attempts": "3"},
         {"max_result_bytes": 0},
+        *({"timeout": wrong} for wrong in WRONG_TIMEOUTS),
+        {"grace_seconds": 0},
+        {"grace_seconds": None},
+        {"timeout": 7, "grace_seconds": -1},
         {"enqueue_on_commit": "yes"},
         {"queue_prefix": 7},
         {"backoff": "tests.nope"},
@@ -311,7 +323,8 @@ def test_wrong_options_are_found_by_a_check(configure, options):
     """And the backend works with its defaults."""
     backend = configure(**options)
     assert ids() == ["fdbqueue.tasks.E002"]
-    assert backend.settings == type(backend.settings)()
+    kept = {"timeout": options["timeout"]} if len(options) > 1 else {}
+    assert backend.settings == type(backend.settings)(**kept)
 
 
 @pytest.mark.parametrize(
@@ -338,8 +351,11 @@ def test_right_options_pass_the_checks(configure):
         retention={"successful": None, "failed": datetime.timedelta(days=1)},
         queue_prefix="work.",
         enqueue_on_commit=True,
+        timeout=1,
+        grace_seconds=0.5,
     )
     assert ids() == []
+    assert task(timeout=0.5)(jobs.note.func).timeout == 0.5
     assert backend.settings.backoff is jobs.never
     assert backend.settings.retention == Retention(None, 86_400)
     assert backend.names() == ["work.default", "work.other"]

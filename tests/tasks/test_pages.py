@@ -32,7 +32,7 @@ from fdbqueue.testing import time_ahead
 from tests.pages import rules, watched_engine
 from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person
-from tests.tasks import letters
+from tests.tasks import letters, timed_jobs
 
 QUEUE = "tasks-default"
 PAGE = of(QUEUE)
@@ -526,6 +526,20 @@ def test_the_page_of_a_failed_task_says_why_first(viewer, work):
     behind = ("metadata-caption", "arguments-heading", "command-1")
     places = [rest.index(f'id="{name}"') for name in behind]
     assert places == sorted(places)
+
+
+def test_the_page_of_a_task_over_its_time_limit(viewer, work, settings):
+    """It names the limit, and the list of dead letters the exception."""
+    options = {"timeout": 0.3, "grace_seconds": 0.2}
+    settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
+    task = timed_jobs.turn.enqueue()
+    TaskWorker(task_backends["default"], follow=False).run()
+    shown = text(viewer.get(page_of(task.id)))
+    why, _section, _rest = shown.partition('class="fdbqueue-why ')[2].partition("</section>")
+    assert "longer than the task&#x27;s time limit: seconds=0.3" in why
+    assert "TaskTimeout" in why
+    (group,) = table(viewer.get(PAGE + "?state=dead"), "reasons-caption")
+    assert group["Exception"] == "fdbqueue.tasks.exceptions.TaskTimeout"
 
 
 def steps(response):

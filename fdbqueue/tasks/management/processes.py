@@ -11,6 +11,9 @@ and so does a service manager's SIGTERM. They are one and the same request: a ch
 signals it got and the bytes it read, and goes by the higher number. The first lets running tasks
 end, the second gives them back.
 
+The parent also ends a child that does not end an attempt at its time limit, and tells the next one
+in its place when that was; what both then do is in :mod:`fdbqueue.tasks.time_limits`.
+
 Each process touches a file while it is alive (:class:`Heartbeat`), stops when the code has changed
 (:class:`Reload`), and ends even if tasks have left threads behind (:func:`ended_in_time`).
 """
@@ -35,16 +38,20 @@ from django.utils import autoreload
 
 from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
 from fdbqueue.management.signals import DeferredInterrupts
+from fdbqueue.tasks.time_limits import Overdue, Watch, shared_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
 
-#: What a child finds in its environment: its number, and the file descriptor of its pipe.
+#: What a child finds in its environment: its number, the file descriptors of its pipe and of the
+#: memory that it shares with its parent, and when the one before was ended for a time limit, or 0.
 CHILD = "FDBQUEUE_TASKS_WORKER_CHILD"
 #: The exit code of a child that ends because the code has changed.
 CHANGED = 64
+#: How often the parent looks whether children are over their time limits.
+_LOOK_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 1.0
 #: A child that lived this long has not ended soon.
 _LONG_SECONDS = 60.0
@@ -95,7 +102,7 @@ class Parent:
                     self._look_after(child)
                 if all(child.has_ended for child in self._children):
                     return [child.code for child in self._children]
-                select.select([wake], [], [], self._pause())
+                select.select([wake], [], [], self._pause(time.monotonic()))
                 with contextlib.suppress(BlockingIOError):
                     while os.read(wake, 1_024):
                         pass
@@ -122,6 +129,9 @@ class Parent:
             return
         code = child.process.poll()
         if code is None:
+            if child.is_overdue(time.monotonic()):
+                self._note(f"Worker process {child.number} does not end a task in time: killed.")
+                child.kill()
             return
         pause = child.ended(code, self._max_pause_seconds)
         if self._told or not self._goes_on(code):
@@ -131,14 +141,14 @@ class Parent:
         if code not in (0, CHANGED):
             self._note(f"Worker process {child.number} ended {how}; another starts in {pause:g} s.")
 
-    def _pause(self) -> float | None:
-        """Return how long to wait for a signal: until the next child is to be started."""
-        starts = [
-            child.start_at
+    def _pause(self, now: float) -> float:
+        """Return how long to wait for a signal: until a child is to be started, or looked after."""
+        moments = [
+            now + _LOOK_SECONDS if child.process is not None else child.start_at
             for child in self._children
-            if child.process is None and not child.has_ended
+            if not child.has_ended
         ]
-        return max(0.0, min(starts) - time.monotonic()) if starts else None
+        return max(0.0, min(moments) - now)
 
     @contextlib.contextmanager
     def _woken(self) -> Iterator[int]:
@@ -179,14 +189,20 @@ class _Child:
         self._began = 0.0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._pipe = -1
+        self._memory = shared_memory()
+        self._watch = Watch(os.dup(self._memory))
+        #: The word that was over, since when, and when the process was killed for that; 0 for none.
+        self._word = self._over_since = self._killed_at = 0.0
 
     def start(self, command: Sequence[str]) -> None:
         """Start a process, which reads what it is told."""
         readable, self._pipe = os.pipe()
-        environment = {**os.environ, CHILD: f"{self.number}:{readable}"}
+        self._watch.words[0] = 0.0
+        told = f"{self.number}:{readable}:{self._memory}:{self._killed_at}"
+        self._killed_at = 0.0
         try:
             self.process = subprocess.Popen(  # noqa: S603  # this command itself
-                command, env=environment, pass_fds=(readable,)
+                command, env={**os.environ, CHILD: told}, pass_fds=(readable, self._memory)
             )
         finally:
             os.close(readable)
@@ -198,11 +214,26 @@ class _Child:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._pipe, b"!")
 
+    def is_overdue(self, now: float) -> bool:
+        """Tell whether it is to be ended, by the same word for a while."""
+        word = self._watch.words[0]
+        if not 0 < word <= now:
+            word = 0.0
+        if word != self._word:
+            self._word, self._over_since = word, now
+        return word > 0 and now - self._over_since >= _LOOK_SECONDS and not self._killed_at
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.process is not None:
+            self._killed_at = time.monotonic()
+            self.process.kill()
+
     def ended(self, code: int, max_pause_seconds: float) -> float:
         """Note that it has ended; return how many seconds to pause before the next."""
         os.close(self._pipe)
         self.process, self.code = None, 1 if code < 0 else code
-        if code in (0, CHANGED):
+        if code in (0, CHANGED) or self._killed_at:
             pause = 0.0
         else:
             is_soon = time.monotonic() - self._began < _LONG_SECONDS
@@ -217,15 +248,21 @@ class ParentPipe:
 
     Attributes:
         number: Its number among the children, from 1; None if it is none.
+        watch: What it shares with its parent, if it has one.
+        overdue: The attempts for which the process before was ended.
     """
 
     def __init__(self) -> None:
         found = os.environ.pop(CHILD, None)  # the processes that tasks start are no children
         self.number: int | None = None
+        self.watch: Watch | None = None
+        self.overdue: list[Overdue] = []
         if found is not None:
-            number, pipe = found.split(":")
+            number, pipe, memory, killed_at = found.split(":")
             self.number, self._pipe = int(number), int(pipe)
             os.set_inheritable(self._pipe, False)
+            self.watch = Watch(int(memory))
+            self.overdue = self.watch.taken_over(float(killed_at))
 
     @contextlib.contextmanager
     def heard(self, interrupts: DeferredInterrupts) -> Iterator[None]:

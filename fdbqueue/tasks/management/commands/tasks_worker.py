@@ -38,6 +38,11 @@ _MAX_PROCESSES = 256
 #: The longest pause before a process that failed is replaced; shorter while code is being changed.
 _MAX_PAUSE_SECONDS = 60.0
 _MAX_RELOAD_PAUSE_SECONDS = 2.0
+#: What a worker says that has no parent to end it.
+_CANNOT_END = (
+    "It ends async tasks at their time limits, and others once they run Python code again; what "
+    "does not end holds up its thread. With --processes such a process is replaced."
+)
 
 
 class Command(QueueCommand):
@@ -82,9 +87,9 @@ examples:
         parser.add_argument(
             "--processes",
             type=arguments.whole_number(most=_MAX_PROCESSES),
-            default=1,
             metavar="N",
-            help="Run N processes, and replace those that end (default: 1)",
+            help="Run N processes, and replace those that end, or that do not end a task at its "
+            "time limit (default: this process alone)",
         )
         parser.add_argument(
             "--max-tasks",
@@ -125,7 +130,7 @@ examples:
         if chosen.names == ["*"]:
             chosen.names = []
         parent = ParentPipe()
-        if parent.number is None and (chosen.processes > 1 or chosen.reload):
+        if parent.number is None and (chosen.processes or chosen.reload):
             self._supervise(chosen)
             return
         if warning is not None:
@@ -143,7 +148,7 @@ examples:
             raise usage_error("--reload is for a worker that stays: leave out --batch.")
         parent = Parent(
             autoreload.get_child_arguments(),
-            chosen.processes,
+            chosen.processes or 1,
             goes_on=lambda code: code < 0 or not chosen.batch,
             note=self.console.note,
             max_pause_seconds=_MAX_RELOAD_PAUSE_SECONDS if chosen.reload else _MAX_PAUSE_SECONDS,
@@ -178,10 +183,14 @@ examples:
                 on_end=self._report,
                 on_stop=self._note_waiting,
                 on_beat=heartbeat.beat,
+                watch=parent.watch,
+                overdue=parent.overdue,
             )
             self.console.note(f"Worker {worker.worker} runs the tasks of {worker.queue.name!r}.")
             if settings.DEBUG and not (chosen.reload or chosen.batch):
                 self.console.note("It does not notice changed code; --reload does.")
+            if parent.watch is None and backend.has_time_limits():
+                self.console.note(_CANNOT_END)
             reload.stops(worker.stop)
             self._run(worker, interrupts)
         if reload.has_changed:

@@ -1,0 +1,409 @@
+"""Time limits: end an attempt that takes too long, or have its process replaced.
+
+The time of an attempt is that of its function, by the monotonic clock: it begins when the function
+is called, so no wait for a thread, and no end, is part of it. Who may do what:
+
+- *The runner's thread* (of an async function, the loop's) begins a :class:`Limit`, calls the
+  function, and leaves it. Both are under one lock, :attr:`TimeLimits._mutex`.
+- *The thread of the time limits*, one in each worker that has met a task with a limit, ends what
+  is over its *deadline*, under the same lock, so it never acts on what has been left; once for
+  each attempt. If the attempt goes on behind the *grace*, it says so in the log.
+- *The parent* of a process shares memory with it, a :class:`Watch`. It has one word, the moment at
+  which the parent is to end the process, and a row for each attempt that has a limit. The process
+  alone writes it. The parent reads: it ends a process by SIGKILL if the word is over, and is the
+  same half a second later. Then it starts another in its place, and tells it when.
+- *The replacement* reads the rows before it takes any task. Each attempt whose deadline was over
+  when its process was ended it fails with ``TaskTimeout`` under the lease of that attempt, as if it
+  had run it: it counts, and its task runs again as ``backoff`` says.
+
+How a function is ended:
+
+- *Async*: its coroutine is cancelled by the loop, which looks first whether it was left. The await
+  of the function is the only one of ours, so the cancellation reaches nothing else. A
+  ``CancelledError`` that the function lets out is the ``TaskTimeout`` of its attempt.
+- *In a thread*: ``PyThreadState_SetAsyncExc`` has ``TaskTimeout`` raised there when that thread is
+  to run a line of Python next. What waits in C (a lock, a socket, ``time.sleep``) sees it when it
+  returns, and a regular expression may hold the interpreter until its end.
+
+The exception never reaches the runner's own code, or the next task of that thread: (1) it is set
+at most once for each attempt, under the lock, and not once the attempt is left; (2) whoever has
+left turns round some times, in which Python raises one that is set and was not raised yet. (It
+could be taken back, but until Python 3.12 the interpreter then looks for it for ever, in each
+thread.) (3) Raised in between, the function having ended, it interrupts the leaving. That is why
+:meth:`TimeLimits.call` leaves twice: by (1) the second time is not interrupted, by (2) nothing
+comes behind it. What the function returned is kept then. (4) The lock is one that ``with`` releases
+wherever an exception comes (:mod:`fdbqueue.locks`), and all that is done under it may be done
+twice. The connections of the thread are dropped, because the exception may have come while Django
+changed them.
+
+The word is 0 if no attempt with a limit runs. Otherwise it is the earliest moment at which one of
+them is over its grace, but at most a lease and a grace from now: the process writes it again with
+each third of a lease. So what holds the interpreter for longer than a lease, all leases of its
+process having expired by then, has its process replaced too; its attempt is that of a worker that
+died. What is left behind by
+
+- *the kill*: what any kill leaves (``source.py``): leases expire, what has begun counts, what was
+  leased ahead does not. If nobody replaces the process, the attempt that was too long counts as
+  that of a worker that died; likewise if its lease has expired before, or the replacement cannot
+  reach the engine. If another worker has the task by then, nothing is written;
+- *a kill at the moment in which the attempt ends*: its row is gone, or its lease is. It has one
+  end;
+- *an exception or a kill in the middle of a write*: a row counts once its deadline is written, last
+  of all, and no longer once that is 0. Half a word is not the same half a second later;
+- *a signal*: the first changes nothing, limits hold while the worker waits for its tasks. The
+  second gives back what runs, and the process ends; if it cannot, since the interpreter is held,
+  the parent ends it at the moment of its word. A parent that is told to stop starts no replacement;
+- *the end of the parent*: nothing ends the process any more, which is told to stop by its pipe;
+- *a fork*: the child has no thread of limits, and leaves nothing: it is not the process that began;
+- *a pause of the process alone*: it counts, as for the lease; the parent ends it when it is over.
+  *Of both*: the process has half a second to write a new word, and a whole grace by that;
+- *a clock that jumps*: nothing, the monotonic clock does not;
+- *a function that swallows it all*: a worker that stays alive. With a parent its process is
+  replaced. Without, the thread is lost to other tasks until the function ends, and its lease is
+  extended as long, so that nobody else runs the task. If it returns at last, that is its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import json
+import logging
+import math
+import mmap
+import os
+import queue as queues
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from django.db import connections
+
+from fdbqueue.locks import RLock, start_thread
+from fdbqueue.tasks.exceptions import TaskTimeout
+
+if TYPE_CHECKING:
+    from fdbqueue.tasks.ends import Attempt
+
+logger = logging.getLogger(__name__)
+
+#: How often the word is written in the time of a lease.
+_WRITTEN_PER_LEASE = 3
+#: How many rows there are, one for each thread that a worker may have; their length in bytes.
+_ROWS, _ROW_BYTES = 256, 1_024
+#: The same in words of eight bytes, and where the data of a row begins.
+_ROW_WORDS, _DATA_AT = _ROW_BYTES // 8, 16
+#: After so many turns of a loop an exception that was set in this thread has been raised.
+_TURNS = 10
+
+
+class Overdue(NamedTuple):
+    """An attempt whose process was ended because it was over its time limit.
+
+    Attributes:
+        queue: The name of the queue.
+        lease: The token of its lease.
+        began: When it began, in microseconds since 1970.
+        seconds: The time limit.
+    """
+
+    queue: str
+    lease: str
+    began: int
+    seconds: float
+
+
+class Watch:
+    """What a process shares with its parent: when to end it, and the attempts with a time limit.
+
+    The memory begins with the word. A row, of 1,024 bytes, has its deadline in its second word, and
+    what names the attempt as JSON behind that.
+
+    Args:
+        descriptor: That of the memory, which is closed.
+
+    Attributes:
+        memory: The memory.
+        words: The same as numbers of eight bytes; the first is the moment at which the parent is to
+            end the process, 0 for never.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.memory = mmap.mmap(descriptor, _ROWS * _ROW_BYTES)
+        os.close(descriptor)
+        self.words = memoryview(self.memory).cast("d")
+
+    def taken_over(self, ended_at: float) -> list[Overdue]:
+        """Return the attempts that were over when a process was ended, and clear all rows."""
+        found = []
+        for row in range(_ROWS):
+            begin, end = row * _ROW_BYTES + _DATA_AT, (row + 1) * _ROW_BYTES
+            if 0 < self.words[row * _ROW_WORDS + 1] <= ended_at:
+                data = self.memory[begin:end].partition(b"\0")[0]
+                with contextlib.suppress(TypeError, ValueError):  # what ended it wrote here, too
+                    found.append(Overdue(*json.loads(data)))
+            self.words[row * _ROW_WORDS + 1] = 0.0
+        return found
+
+
+def shared_memory() -> int:
+    """Return the descriptor of memory for a :class:`Watch`, which a process may inherit."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("fdbqueue-tasks")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.truncate(descriptor, _ROWS * _ROW_BYTES)
+    return descriptor
+
+
+class Limit:
+    """The time limit of one attempt that runs in this thread, or has this thread wait for it.
+
+    Args:
+        attempt: The attempt.
+        seconds: Its time limit.
+
+    Attributes:
+        data: What the row in the shared memory says of it.
+        cancel: What cancels its coroutine, if it is one.
+        deadline: When it is to be ended, by the monotonic clock.
+        is_asked: Whether it was to be ended.
+        is_struck: Whether the exception was set in its thread, or its coroutine was cancelled.
+        is_late: Whether it has gone on behind the grace.
+        has_left: Whether it has ended.
+    """
+
+    __slots__ = (
+        "attempt",
+        "cancel",
+        "data",
+        "deadline",
+        "has_left",
+        "is_asked",
+        "is_late",
+        "is_struck",
+        "seconds",
+        "thread",
+    )
+
+    def __init__(self, attempt: Attempt, seconds: float) -> None:
+        item, began = attempt.item, attempt.attempts.latest or 0
+        self.attempt = attempt
+        self.seconds = seconds
+        self.thread = threading.get_ident()
+        self.data = json.dumps(Overdue(item.queue, item.lease or "", began, seconds)).encode()
+        self.cancel: Callable[[], object] | None = None
+        self.deadline = 0.0
+        self.is_asked = self.is_struck = self.is_late = self.has_left = False
+
+
+class TimeLimits:
+    """End the attempts of a worker that are over their time limits.
+
+    Args:
+        threads: How many attempts run at a time.
+        grace_seconds: How long an attempt may take to end.
+        lease_seconds: How long leases are.
+        watch: What is shared with the parent; None if there is none.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        *,
+        grace_seconds: float,
+        lease_seconds: float,
+        watch: Watch | None = None,
+    ) -> None:
+        self._grace = grace_seconds
+        self._lease = lease_seconds
+        self._watch = watch
+        self._process = os.getpid()
+        self._mutex = RLock()
+        #: Under the lock: what runs, by the numbers of the rows, when the process is to be ended
+        #: for each of them, and when the thread is to wake. No function of Python is called there:
+        #: with a tracer, Python 3.11 turns round at the beginning of one, in each thread, until an
+        #: exception that was set is raised, which may wait for the lock.
+        self._running: list[Limit | None] = [None] * threads
+        self._kill_at = [math.inf] * threads
+        self._wakes_at = math.inf
+        self._thread: threading.Thread | None = None
+        self._wakes: queues.SimpleQueue[None] = queues.SimpleQueue()
+        self._is_over = False
+
+    def call(self, limit: Limit, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function in this thread, and return what it returns.
+
+        Raises:
+            TaskTimeout: It took longer than its time limit, and did not handle that.
+        """
+        value, has_returned = None, False
+        try:
+            try:
+                self._begin(limit)
+                value = function(*args)
+                has_returned = True
+            finally:
+                self._leave(limit)
+                for _ in range(_TURNS):  # what is set, and was not raised yet, is raised here
+                    pass
+        except BaseException as error:
+            self._leave(limit)  # again: the exception may have come in the first
+            if not isinstance(error, TaskTimeout):
+                raise
+            error.seconds = limit.seconds
+            if not has_returned:
+                raise
+        finally:
+            if limit.is_struck:
+                _drop_connections()
+        return value
+
+    async def awaited(
+        self, limit: Limit, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Await what an async function returns, and return its result.
+
+        Raises:
+            TaskTimeout: It took longer than its time limit, and did not handle that.
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def cancel() -> None:
+            if not limit.has_left:
+                limit.is_struck = True
+                task.cancel()
+
+        limit.cancel = functools.partial(loop.call_soon_threadsafe, cancel)
+        try:
+            self._begin(limit)
+            return await function(*args, **kwargs)
+        except asyncio.CancelledError as error:
+            if not limit.is_struck:
+                raise
+            raise TaskTimeout(limit.seconds).with_traceback(error.__traceback__) from None
+        finally:
+            self._leave(limit)
+
+    def close(self) -> None:
+        """End no attempt any more."""
+        self._is_over = True
+        self._wakes.put(None)
+
+    # In the threads that run tasks: each of these may be interrupted, and is run again then
+
+    def _begin(self, limit: Limit) -> None:
+        now = time.monotonic()
+        limit.deadline = now + limit.seconds
+        with self._mutex:
+            row = self._running.index(None)
+            self._running[row] = limit
+            self._kill_at[row] = limit.deadline + self._grace
+            if self._watch is not None and row < _ROWS:
+                begin = row * _ROW_BYTES + _DATA_AT
+                data = limit.data[: _ROW_BYTES - _DATA_AT - 1] + b"\0"  # a part of one says nothing
+                self._watch.memory[begin : begin + len(data)] = data
+                self._watch.words[row * _ROW_WORDS + 1] = limit.deadline  # last: now it counts
+                self._watch.words[0] = min(*self._kill_at, now + self._lease + self._grace)
+            is_first = limit.deadline < self._wakes_at
+            if is_first:
+                self._wakes_at = limit.deadline
+        if is_first:
+            self._wake()
+
+    def _leave(self, limit: Limit) -> None:
+        """Let nothing end an attempt any more."""
+        if os.getpid() != self._process:
+            return  # a child that the attempt has forked
+        with self._mutex:
+            limit.has_left = True
+            if limit in self._running:
+                row = self._running.index(limit)
+                self._kill_at[row] = math.inf
+                if self._watch is not None and row < _ROWS:
+                    self._watch.words[row * _ROW_WORDS + 1] = 0.0
+                    kill_at = min(self._kill_at)
+                    latest = time.monotonic() + self._lease + self._grace
+                    self._watch.words[0] = 0.0 if kill_at == math.inf else min(kill_at, latest)
+                self._running[row] = None
+
+    def _wake(self) -> None:
+        """Wake the thread, or start it."""
+        with self._mutex:
+            is_new = self._thread is None
+            if is_new:
+                self._thread = threading.Thread(
+                    target=self._serve, name="fdbqueue-tasks-limits", daemon=True
+                )
+        if is_new and self._thread is not None:
+            start_thread(self._thread)
+        self._wakes.put(None)
+
+    # In the thread of the time limits
+
+    def _serve(self) -> None:
+        while not self._is_over:
+            pause, over, late = self._look(time.monotonic())
+            for limit in over:
+                if (cancel := limit.cancel) is not None:
+                    with contextlib.suppress(RuntimeError):  # the loop is closed
+                        cancel()
+            for limit in late:
+                call, queue = limit.attempt.call, limit.attempt.item.queue
+                facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
+                with contextlib.suppress(Exception):  # what a handler raises ends no limits
+                    logger.warning("a task goes on behind its time limit", extra=facts)
+            with contextlib.suppress(queues.Empty):
+                self._wakes.get(timeout=None if pause == math.inf else max(0.0, pause))
+
+    def _look(self, now: float) -> tuple[float, list[Limit], list[Limit]]:
+        """End what is over in its thread, and write how long the parent lets this process live.
+
+        Returns:
+            In how many seconds there is something to do; what is over; and what has gone on behind
+            the grace, if that was not said yet.
+        """
+        over, late, next_at = [], [], math.inf
+        with self._mutex:
+            for row, limit in enumerate(self._running):
+                if limit is None:
+                    continue
+                if now >= limit.deadline and not limit.is_asked:
+                    limit.is_asked = True
+                    self._kill_at[row] = max(self._kill_at[row], now + self._grace)
+                    over.append(limit)
+                if limit.is_asked and now >= self._kill_at[row] and not limit.is_late:
+                    limit.is_late = True
+                    late.append(limit)
+                if not limit.is_late:
+                    moment = self._kill_at[row] if limit.is_asked else limit.deadline
+                    next_at = min(next_at, moment)
+            kill_at = min(self._kill_at)
+            if self._watch is not None and kill_at < math.inf:
+                self._watch.words[0] = min(kill_at, now + self._lease + self._grace)
+                next_at = min(next_at, now + self._lease / _WRITTEN_PER_LEASE)
+            self._wakes_at = next_at
+            for limit in over:
+                if limit.cancel is None:
+                    limit.is_struck = True
+                    _set_exception(limit.thread, TaskTimeout)
+        return next_at - now, over, late
+
+
+_set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_set_exception.argtypes = (ctypes.c_ulong, ctypes.py_object)
+
+
+def _drop_connections() -> None:
+    """Close the connections of this thread, and forget what is known of them."""
+    for connection in connections.all(initialized_only=True):
+        with contextlib.suppress(Exception):
+            connection.close()
+        with contextlib.suppress(AttributeError):
+            del connections[connection.alias]
