@@ -31,7 +31,7 @@ _DAY = 86_400.0
 #: The longest time limit of an attempt: a week.
 MAX_TIMEOUT = 604_800
 #: For how many seconds a process may go on with an attempt that is over its time limit.
-GRACE_SECONDS = 5.0
+GRACE_SECONDS: float = 5
 #: What numbers may be.
 RANGES = {
     "lease_seconds": Range((int, float), 1, 86_400),
