@@ -46,7 +46,7 @@ from fdbqueue.tasks.trees import (
     rows_of_branch,
 )
 
-#: The most tasks that are enqueued as one, without what follows groups; how deep they may be nested.
+#: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
