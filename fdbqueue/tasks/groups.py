@@ -46,7 +46,7 @@ from fdbqueue.tasks.trees import (
     rows_of_branch,
 )
 
-#: The most tasks that are enqueued as one, and how deep groups and chains may be nested.
+#: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
@@ -229,11 +229,11 @@ class _Plan:
             self.rows.append((self._keys.branch(number), encoded(known)))
             facts: dict[str, Any] = {"branch": number}
         else:
+            self._tasks += at < place[2]  # what follows a group is not counted
             facts = self._add_call(part, branch, at)
         self.rows.append((self._keys.part(branch, at), encoded(facts)))
 
     def _add_call(self, part: Call, branch: int, at: int) -> dict[str, Any]:
-        self._tasks += 1
         if self._tasks > MAX_TASKS:
             raise InvalidTask(f"A group or a chain has at most {MAX_TASKS:,} tasks in all.")
         self._check(part.task)

@@ -30,6 +30,7 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
 )
 from fdbqueue.tasks.exceptions import TaskUnknown
+from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.records import place_in
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
@@ -465,7 +466,7 @@ def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     assert 0 < len(stored_rows(backend)) < count
     assert group_result(kept.id).status is SUCCESSFUL
     clock.advance(40 * 86_400)
-    clear()
+    Housekeeping(backend, backend.catalog)._prune_trees(backend.settings.retention)
     assert stored_rows(backend) == []
 
 
