@@ -62,14 +62,16 @@ def backend(configure):
     return configure(lease_seconds=LEASE_SECONDS)
 
 
-def test_a_process_that_hangs_is_replaced(start, backend, tmp_path):
+def test_a_process_that_hangs_is_replaced(start, configure, tmp_path):
     """A regular expression holds the interpreter: its attempt fails at once, long before its
-    lease expires; the task runs again as its backoff says, and those behind it are unharmed.
+    lease expires; the task runs again as its backoff says. Those behind it are unharmed: what its
+    process had leased ahead runs once its lease has expired.
     """
+    configure(lease_seconds=30)
     before = [timed_jobs.write.enqueue(str(tmp_path), number) for number in range(5)]
     hanging = timed_jobs.match.enqueue(str(tmp_path))
     after = [timed_jobs.write.enqueue(str(tmp_path), number) for number in range(5, 10)]
-    worker = start("--processes", "1", FDBQUEUE_TEST_OPTIONS=options())
+    worker = start("--processes", "1", FDBQUEUE_TEST_OPTIONS=options(lease_seconds=30))
     wait_until(lambda: status(hanging) is SUCCESSFUL, DEADLINE_SECONDS)
     assert "Worker process 1 does not end a task in time: killed." in worker.said
     assert REPLACED in worker.said
