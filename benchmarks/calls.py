@@ -83,7 +83,7 @@ CASES = (
     Case("ack", "FIFO", "frames", 11, 16),
     Case("nack", "FIFO", "frames", 11, 16),
     Case("pop_from", "FIFO", "frames", 18, 19),
-    Case("push", "FIFO", "files", 15, 20),
+    Case("push", "FIFO", "files", 16, 20),
     Case("pop", "FIFO", "files", 17, 27),
     Case("lease", "FIFO", "files", 19, 28),
     Case("ack", "FIFO", "files", 13, 17),
@@ -92,8 +92,8 @@ CASES = (
     Case("enqueue", "task", "calls", 285, 297),
     Case("run", "task", "calls", 450, 708),
     Case("enqueue", "task", "frames", 12, 12),
-    Case("enqueue", "task", "files", 20, 19),
-    Case("life", "task", "files", 39, 36),
+    Case("enqueue", "task", "files", 21, 19),
+    Case("life", "task", "files", 40, 36),
 )
 
 

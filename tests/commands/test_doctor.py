@@ -411,6 +411,29 @@ def test_the_settings_are_shown(examine, mail):
     )
 
 
+def test_items_in_shards_where_nobody_looks(examine, mail):
+    """They are an error, and nothing is taken for undecodable; --adopt-settings rescues them."""
+    there = FifoQueue(mail.database, mail.subspace, shards=16).parts.store.keys
+    here = mail.parts.store.keys
+    places = [here.place_named(item.id) for item in mail.page(limit=4).items]
+    rows = {there.key(place): b"" for place in places}
+
+    def scatter(tr):
+        for key, place in zip(rows, places, strict=True):
+            tr[key] = bytes(tr[here.key(place)])
+            tr.clear(here.key(place))
+
+    run(mail.database, scatter)
+    code, found = examine("mail", "--repair", "--no-input")
+    assert (code, found["format"]["status"]) == (1, "error")
+    assert found["format"]["detail"].startswith("4 items in shards where the setting here does not")
+    assert found["format"]["remedy"] == "queue_doctor mail --adopt-settings"
+    assert not found.keys() & {"items", "counts"}
+    code, found = examine(*found["format"]["remedy"].split()[1:], "--no-input")
+    assert (code, found["format"]["status"]) == (0, "ok")
+    assert [item.value for item in mail.pop_many(20)] == list(range(10))
+
+
 def test_settings_are_adopted_where_that_is_asked_for(examine, mail):
     """With the names of queues, and a question; then no check finds an error in the setting."""
     mail.clear()

@@ -189,6 +189,14 @@ class ItemKeys:
         prefix = self._prefixes[shard]
         return prefix, prefix + EVERY_PLACE[1]
 
+    def elsewhere(self) -> Iterator[Bounds]:
+        """Yield the ranges where items are under other numbers of shards, and none under this."""
+        begin, stop = self._bounds
+        first = self._prefix + bytes((_FIRST_SHARD,))
+        if self.shards:
+            yield begin, first
+        yield self._prefix + bytes((_FIRST_SHARD + self.shards,)), stop
+
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
         elements = (*self._level(priority), index, random)
