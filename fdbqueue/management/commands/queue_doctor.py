@@ -46,6 +46,7 @@ from fdbqueue.management.findings import (
     WARNING,
     Finding,
     check_engine,
+    check_load,
     check_names,
     check_receipts,
     check_settings,
@@ -252,6 +253,8 @@ class _Examination:
         if not self._names:
             self._at = ("names", None)
             yield check_names(readable)
+            self._at = ("load", None)
+            yield from check_load(readable)
         for name in self._all_names(readable):
             self._at = ("queue", name)
             yield from check_queue(catalog.queue(name), readable.queue(name), self._deadline)
