@@ -174,10 +174,10 @@ def _busiest(rows: list[QueueRow]) -> Finding:
     if row is None or not row.pushes + row.pops:
         return Finding("load", None, OK, f"nothing was pushed or popped in 5 minutes; {looked}")
     has_shards = row.queue.options.shards is not None
-    most, place = SHARDS_CARRY, "its counts let"
+    most, place, rate = SHARDS_CARRY, "its counts let", row.pushes + row.pops
     if not has_shards:
-        most, place = HEAD_CARRIES, "its head lets"
-    share = max(row.pushes, row.pops) / 60 / most
+        most, place, rate = HEAD_CARRIES, "its head lets", max(row.pushes, row.pops)
+    share = rate / 60 / most
     text = (
         f"the busiest queue is {row.queue.name}: {row.pushes:,.1f} pushes and {row.pops:,.1f} pops "
         f"a minute over 5 minutes, {share:.0%} of the {most:,} transactions a second that {place} "
