@@ -89,7 +89,7 @@ class Clients(contextlib.AbstractContextManager["Clients"]):
         database = self._plan.open()
         count = _HELD if load.pushes else int(self._plan.seconds * _ITEMS_A_SECOND)
         with self._plan.subspace(database) as subspace:
-            queue = queue_of(database, subspace, load)
+            queue = queue_of(database, subspace, load, self._plan.folder)
             queue.fill(count)
             arguments = (self._plan, subspace.key(), load)
             tasks = [
@@ -165,7 +165,7 @@ _barrier: Any = None
 def _work_together(plan: Plan, prefix: bytes, load: Load, numbers: list[range]) -> _Worked:
     """Push or take with a thread for each of the numbers, when all processes are ready to."""
     database = plan.open()
-    queue = queue_of(database, Subspace(rawPrefix=prefix), load)
+    queue = queue_of(database, Subspace(rawPrefix=prefix), load, plan.folder)
     transact(database, lambda tr: tr.get_read_version().wait())
     if isinstance(queue, Ours) and load.is_worker:
         _barrier.wait(_START_TIMEOUT_SECONDS)

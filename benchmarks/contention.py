@@ -24,6 +24,7 @@ PROCESSES = 4, 16
 RECIPE = Load(method="recipe")
 PRIORITY_RECIPE = Load(method="recipe", kind="priority")
 LAYER = Load(method="layer")
+HUEY = Load(method="huey")
 
 POP = Load()
 PRIORITY_POP = Load(kind="priority")
@@ -80,10 +81,13 @@ def shapes(plan: Plan) -> Iterator[Line]:
     alone = (Case("FIFO pop", POP, RECIPE, "recipe", ("no bar", "at least 0.9")),)
     many = (Case("FIFO pop", POP, RECIPE, "recipe", _NO_LOSS),)
     apart = (Case("FIFO pop", POP, RECIPE, "recipe", ("at least 0.6", "at least 1")),)
-    yield from measured(plan, 1, 1, alone)
+    # In a file of its own, whatever the engine: measured beside the embedded one.
+    huey = () if plan.cluster_file else (Case("FIFO pop", POP, HUEY, "huey, SQLite", NO_BAR),)
+    yield from measured(plan, 1, 1, (*alone, *huey))
     yield from measured(plan, 1, 16, many)
     for processes in PROCESSES:
-        yield from measured(plan, processes, 1, apart)
+        of_huey = huey if processes == PROCESSES[-1] else ()
+        yield from measured(plan, processes, 1, (*apart, *of_huey))
     yield from _beside_one(plan)
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import multiprocessing
 import queue as queues
-import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -19,20 +17,17 @@ from typing import Any, NamedTuple, Protocol
 
 import persistqueue
 import persistqueue.serializers.json
-from huey.storage import SqliteStorage
 
 from benchmarks import tasks
 from benchmarks.catalog import Benchmark
 from benchmarks.measure import Done, Line, in_threads, in_turn, line_of
 from benchmarks.plan import Plan
-from benchmarks.queues import value_of
+from benchmarks.queues import SQLITE_TIMEOUT_SECONDS, HueyQueue, check_full, value_of
 from benchmarks.sqlite import DURABILITY
 from fdbqueue.service import FifoQueue
 
 ROUNDS = 5
 THREADS = (1, 8)
-_FULL = 2
-_TIMEOUT_SECONDS = 60
 
 
 class Library(Protocol):
@@ -81,25 +76,23 @@ class InThreads:
 
 
 class Huey(InThreads):
-    """The storage of huey's SQLite backend; it stores bytes, so its caller encodes them."""
+    """The storage of huey's SQLite backend."""
 
     name = "huey"
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        file = str(folder / "huey.sqlite3")
-        self._storage = SqliteStorage("bench", file, fsync=True, timeout=_TIMEOUT_SECONDS)
-        _check_full(self._storage.conn)
+        self._queue = HueyQueue(folder / "huey.sqlite3", "bench")
 
     def put(self, value: dict[str, Any]) -> None:
         """Push one item with this value."""
-        self._storage.enqueue(json.dumps(value).encode())
+        self._queue.put(value)
 
     def take(self) -> int:
         """Take one item and return its number."""
-        if (data := self._storage.dequeue()) is None:
+        if (number := self._queue.take()) is None:
             raise queues.Empty
-        return int(json.loads(data)["number"])
+        return number
 
 
 class PersistQueue(InThreads):
@@ -114,10 +107,10 @@ class PersistQueue(InThreads):
             str(folder / self.name),
             multithreading=True,
             auto_commit=True,
-            timeout=_TIMEOUT_SECONDS,
+            timeout=SQLITE_TIMEOUT_SECONDS,
             serializer=persistqueue.serializers.json,
         )
-        _check_full(self._queue._putter)  # noqa: SLF001  # there is no other way to ask it
+        check_full(self._queue._putter)  # noqa: SLF001  # there is no other way to ask it
 
     def put(self, value: dict[str, Any]) -> None:
         """Push one item with this value."""
@@ -270,14 +263,6 @@ def _round(
         lambda: peer.take_all(pushes[1].count, threads),
     )
     return pushes, takes
-
-
-def _check_full(connection: sqlite3.Connection) -> None:
-    """Refuse to measure what is less durable than ours."""
-    for pragma, expected in (("synchronous", _FULL), ("journal_mode", "wal")):
-        (found,) = connection.execute(f"PRAGMA {pragma}").fetchone()
-        if found != expected:
-            raise ValueError(f"{pragma} is {found}, not {expected}")
 
 
 BENCHMARKS = (Benchmark("libraries", libraries, engines=("embedded",)),)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
+from huey.storage import SqliteStorage
 
 from benchmarks.peers import (
     EagerFifoRecipe,
@@ -25,6 +29,9 @@ from fdbqueue.service.storage.tables import TableKeys
 SMALL = {"id": "us1000cdjq", "kind": "work", "attempt": 1, "place": "33km W of Raton"}
 PRIORITIES = 10
 _MANY_ITEMS = 1_000_000_000
+#: What SQLite calls ``synchronous=FULL``, and how long a peer waits for its locks.
+_FULL = 2
+SQLITE_TIMEOUT_SECONDS = 60
 
 PEERS: dict[str, dict[str, type[FifoRecipe]]] = {
     "recipe": {"fifo": FifoRecipe, "priority": PriorityRecipe},
@@ -47,10 +54,10 @@ class Client(NamedTuple):
 class Load:
     """Whose queue is worked on, and how.
 
-    ``method`` is ``"recipe"``, ``"eager recipe"``, ``"layer"``, or one of ours: ``"pop"``,
-    ``"wait"``, ``"lease"``, ``"lease+ack"``, ``"lease_many(ack=)"``, which acknowledges an item
-    in the transaction that leases the next, ``"worker"``; ``"unique"``, pushes under keys of
-    their own; ``"pop_from"``, a pop from ``empty`` queues that hold nothing and this one; or
+    ``method`` is ``"recipe"``, ``"eager recipe"``, ``"layer"``, ``"huey"``, or one of ours:
+    ``"pop"``, ``"wait"``, ``"lease"``, ``"lease+ack"``, ``"lease_many(ack=)"``, which acknowledges
+    an item in the transaction that leases the next, ``"worker"``; ``"unique"``, pushes under keys
+    of their own; ``"pop_from"``, a pop from ``empty`` queues that hold nothing and this one; or
     ``"uncounted"``, a pop that writes no counts. ``options`` are ours too. ``pushes`` says that it
     is pushed to, instead of popped.
     """
@@ -101,6 +108,49 @@ class Peer:
         return Client(self.take)
 
 
+class HueyQueue:
+    """The storage of huey's SQLite backend; it stores bytes, so its caller encodes them."""
+
+    def __init__(self, file: Path, name: str) -> None:
+        self._storage = SqliteStorage(name, str(file), fsync=True, timeout=SQLITE_TIMEOUT_SECONDS)
+        check_full(self._storage.conn)
+
+    def fill(self, count: int) -> None:
+        """Put ``count`` numbered items in, in one commit, which huey has no verb for."""
+        rows = ((self._storage.name, json.dumps(value_of(n)).encode()) for n in range(count))
+        with self._storage.db(commit=True) as cursor:
+            cursor.executemany("INSERT INTO task (queue, data) VALUES (?, ?)", rows)
+
+    def put(self, value: dict[str, Any]) -> None:
+        """Push one item with this value."""
+        self._storage.enqueue(json.dumps(value).encode())
+
+    def push(self, number: int) -> None:
+        """Push one item."""
+        self.put(value_of(number))
+
+    def take(self) -> int | None:
+        """Take one item and return its number, None when there is none."""
+        value = self._storage.dequeue()
+        return None if value is None else int(json.loads(value)["number"])
+
+    def client(self) -> Client:
+        """Return what one thread takes items with."""
+        return Client(self.take)
+
+
+def check_full(connection: sqlite3.Connection) -> None:
+    """Refuse to measure what is less durable than ours.
+
+    Raises:
+        ValueError: It is.
+    """
+    for pragma, expected in (("synchronous", _FULL), ("journal_mode", "wal")):
+        (found,) = connection.execute(f"PRAGMA {pragma}").fetchone()
+        if found != expected:
+            raise ValueError(f"{pragma} is {found}, not {expected}")
+
+
 class Ours:
     """Our queue of the same JSON values."""
 
@@ -117,7 +167,7 @@ class Ours:
             self.several = SeveralQueues(several, (*several.queues,), Turns(fair=False))
         if load.method == "uncounted":
             store = self.queue.parts.store  # there is no such option
-            store.count_change = lambda: _NoCountChange(store.tables)
+            store.count_change = functools.partial(_NoCountChange, store.tables)
 
     def fill(self, count: int) -> None:
         """Put ``count`` numbered items in."""
@@ -233,12 +283,17 @@ class _NoCountChange(CountChange):
     def leave(self, *_: Any) -> None:
         """Leave out the age of an item that is ready no more."""
 
-    def write(self, tr: Any) -> None:
+    def write(self) -> None:
         """Write nothing."""
 
 
-def queue_of(database: Any, subspace: Subspace, load: Load) -> Peer | Ours:
-    """Return the queue that a load pops."""
+def queue_of(
+    database: Any, subspace: Subspace, load: Load, folder: Path | None = None
+) -> Peer | HueyQueue | Ours:
+    """Return the queue that a load works on; huey's is in a file of its own in a folder."""
+    if load.method == "huey":
+        assert folder is not None
+        return HueyQueue(folder / "huey.sqlite3", subspace.key().hex())
     return (Peer if load.method in PEERS else Ours)(database, subspace, load)
 
 

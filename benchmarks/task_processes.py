@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -150,8 +151,8 @@ def work(backend: Backend, name: str, options: dict[str, Any]) -> None:
     call_command(backend.command, stdout=silent, stderr=silent, **given)
 
 
-def span(_: Backend, ids: list[str]) -> Done:
-    """Return how long tasks took, from the first start to the last end.
+def span(_: Backend, ids: list[str]) -> tuple[Done, list[int]]:
+    """Return how long tasks took, from the first start to the last end; and each worker's number.
 
     Raises:
         ValueError: One of them was not done once.
@@ -163,7 +164,8 @@ def span(_: Backend, ids: list[str]) -> Done:
     if wrong:
         raise ValueError(f"{len(wrong)} tasks of {len(ids)} were not done once")
     first = min(one.started_at for one in results)
-    return Done(len(ids), (max(one.finished_at for one in results) - first).total_seconds())
+    seconds = (max(one.finished_at for one in results) - first).total_seconds()
+    return Done(len(ids), seconds), [*Counter(one.worker_ids[0] for one in results).values()]
 
 
 def latencies(_: Backend, count: int, pause: float) -> list[float]:

@@ -18,7 +18,7 @@ import fdb.tuple
 
 from benchmarks import postgres
 from benchmarks.catalog import Benchmark
-from benchmarks.measure import Done, Latency, Line, in_turn, line_of
+from benchmarks.measure import Latency, Line, in_turn, line_of
 from benchmarks.plan import Plan, clear
 from benchmarks.task_processes import (
     Backend,
@@ -32,13 +32,16 @@ from benchmarks.task_processes import (
 )
 
 WORKERS = 4
+#: More than there are processors, by far.
+MANY_WORKERS = 16
 TASKS = 1_000
 ROUNDS = 5
 #: How many tasks a worker leases for each thread where it is asked to lease ahead.
 PREFETCH = 8
 #: How many tasks are enqueued for an idle worker, and for one that looks but once a second.
 STARTS, SLOW_STARTS = 40, 12
-START_BAR_MS = 20
+#: The longest an idle worker of ours may take to start a task, on our two engines.
+START_BARS_MS = 5, 15
 #: How often an idle worker of the peer looks: what it does by default, and much oftener.
 INTERVALS = (1.0, 0.05)
 #: Moments at which tasks are enqueued are spread over this time where a worker has no interval.
@@ -49,7 +52,10 @@ _NO_BAR = "no bar"
 
 
 class Peer(NamedTuple):
-    """A peer's database, what it is called, and the bars beside it on our two engines."""
+    """A peer's database, what it is called, and the bars beside it on our two engines.
+
+    ``starts`` says that idle workers are measured too, and ``many`` that many are.
+    """
 
     name: str
     database: dict[str, Any]
@@ -58,11 +64,13 @@ class Peer(NamedTuple):
     enqueue: tuple[str, str] = (_NO_BAR, _NO_BAR)
     one: tuple[str, str] = (_NO_BAR, _NO_BAR)
     four: tuple[str, str] = (_NO_BAR, _NO_BAR)
+    threads: tuple[str, str] = (_NO_BAR, _NO_BAR)
     starts: bool = False
+    many: bool = False
 
 
 def tasks(plan: Plan) -> Iterator[Line]:
-    """Django Tasks enqueued, done by one worker and four, and started, beside django-tasks-db."""
+    """Tasks enqueued, done by 1, 4 and 16 workers, and started, beside django-tasks-db."""
     prefix = "fdbqueue-benchmarks", os.urandom(8).hex()
     try:
         for peer in _sqlite_peers(plan):
@@ -89,10 +97,12 @@ def _sqlite_peers(plan: Plan) -> Iterator[Peer]:
         {**database, "OPTIONS": {**options, **logged}},
         "wal",
         "WAL, synchronous=FULL: one fsync a commit on both sides. CONN_MAX_AGE is None.",
-        enqueue=("at least 2", _NO_BAR),
-        one=("at least 5", _NO_BAR),
-        four=("at least 5", _NO_BAR),
+        enqueue=("at least 1", _NO_BAR),
+        one=("at least 3", _NO_BAR),
+        four=("at least 4", _NO_BAR),
+        threads=("at least 5", _NO_BAR),
         starts=True,
+        many=True,
     )
     if plan.scale != "tiny" and not plan.cluster_file:
         name = str(plan.folder / "journal.sqlite3")
@@ -111,6 +121,7 @@ def _postgres_peer(database: dict[str, Any]) -> Peer:
         None,
         "PostgreSQL's own settings, over a Unix socket: one fsync a commit. CONN_MAX_AGE is None.",
         enqueue=(_NO_BAR, "at least 1"),
+        one=(_NO_BAR, "at least 2"),
         four=(_NO_BAR, "at least 3"),
     )
 
@@ -147,6 +158,13 @@ def _theirs(peer: Peer) -> Backend:
     return Backend(peer.name, settings, "db_worker", options)
 
 
+class Worked(NamedTuple):
+    """How many tasks workers did a second, and what the one did that did least, beside the mean."""
+
+    rate: float
+    least_share: float
+
+
 class _Side(contextlib.AbstractContextManager["_Side"]):
     """The processes of one backend; the first enqueues, and works too unless it is timed."""
 
@@ -158,15 +176,16 @@ class _Side(contextlib.AbstractContextManager["_Side"]):
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def done(self, ids: list[str], workers: int, **options: Any) -> Done:
-        """Have workers do all tasks; return how long those with the ids took."""
+    def done(self, ids: list[str], workers: int, **options: Any) -> Worked:
+        """Have workers do all tasks; return how long those with the ids took, and the shares."""
         working = self._processes[:workers]
         for number, process in enumerate(working):
             process.begin(work, f"worker-{number}", {**_WORKER, **options})
         for process in working:
             process.result()
-        done: Done = self.call(span, ids)
-        return done
+        done, counts = self.call(span, ids)
+        least = min(counts) if len(counts) == workers else 0
+        return Worked(done.rate, least * workers / len(ids))
 
     def starts(self, count: int, pause: float, **options: Any) -> list[float]:
         """Return the seconds from enqueueing tasks to their start by a worker that waits."""
@@ -184,6 +203,7 @@ class _Measured:
         self._prefix = prefix
         self._peer = peer
         self._workers = plan.sized(WORKERS, WORKERS, 2)
+        self._many = plan.sized(MANY_WORKERS, MANY_WORKERS, 3) if peer.many else 0
         self._tasks = plan.sized(TASKS, TASKS // 2, 5)
 
     def lines(self) -> Iterator[Line]:
@@ -191,7 +211,8 @@ class _Measured:
         backends = our_backend(self._plan, self._prefix), _theirs(self._peer)
         with contextlib.ExitStack() as stack:
             ours, theirs = (
-                stack.enter_context(_Side(backend, self._workers)) for backend in backends
+                stack.enter_context(_Side(backend, max(self._workers, self._many)))
+                for backend in backends
             )
             theirs.call(migrate)
             self._check_durable(theirs)
@@ -210,15 +231,13 @@ class _Measured:
 
     def _throughput(self, ours: _Side, theirs: _Side) -> Iterator[Line]:
         workers = self._workers
+        counts = [1, workers, *([self._many] if self._many else [])]
         enqueued: list[tuple[float, float]] = []
-        done: dict[str, list[tuple[float, float]]] = {
-            "one": [],
-            "ahead": [],
-            "four": [],
-            "threads": [],
-        }
+        done: dict[int, list[tuple[Worked, Worked]]] = {count: [] for count in counts}
+        ahead: list[float] = []
+        threads: list[float] = []
         for number in range(self._plan.rounds(ROUNDS)):
-            for case, count in (("one", 1), ("four", workers)):
+            for count in counts:
                 added = self._enqueued(number, ours, theirs)
                 enqueued.append((added[0][0].rate, added[1][0].rate))
                 ends = in_turn(
@@ -226,23 +245,58 @@ class _Measured:
                     lambda added=added, count=count: ours.done(added[0][1], count),
                     lambda added=added, count=count: theirs.done(added[1][1], count),
                 )
-                done[case].append((ends[0].rate, ends[1].rate))
-            beside_one = done["one"][-1][1]
+                done[count].append(ends)
             ids = ours.call(enqueue, self._tasks)[1]
-            done["ahead"].append((ours.done(ids, 1, prefetch=PREFETCH).rate, beside_one))
+            ahead.append(ours.done(ids, 1, prefetch=PREFETCH).rate)
             ids = ours.call(enqueue, self._tasks)[1]
-            done["threads"].append((ours.done(ids, 1, threads=workers).rate, ends[1].rate))
+            threads.append(ours.done(ids, 1, threads=workers).rate)
+        rates = {
+            count: [(one.rate, other.rate) for one, other in pairs] for count, pairs in done.items()
+        }
+        beside = {
+            count: [(mine, other) for mine, (_, other) in zip(found, rates[count], strict=True)]
+            for count, found in ((1, ahead), (workers, threads))
+        }
         peer = self._peer
         yield self._line("task enqueued, 1 thread", enqueued, peer.enqueue)
-        yield self._line("tasks done, 1 worker", done["one"], peer.one)
+        yield self._line("tasks done, 1 worker", rates[1], peer.one)
         # The peer has no such option: beside its worker as it is.
-        ahead = f"tasks done, 1 worker with --prefetch {PREFETCH}"
-        yield self._line(ahead, done["ahead"], (_NO_BAR, _NO_BAR))
-        yield self._line(f"tasks done, {WORKERS} workers", done["four"], peer.four)
+        yield self._line(f"tasks done, 1 worker with --prefetch {PREFETCH}", beside[1])
+        yield self._line(f"tasks done, {WORKERS} workers", rates[workers], peer.four)
         # One process of ours with threads, beside the peer's processes, which have none.
-        threads = f"tasks done, 1 worker of {WORKERS} threads"
-        beside = f"{peer.name}, {WORKERS} workers"
-        yield self._line(threads, done["threads"], (_NO_BAR, _NO_BAR), peer_name=beside)
+        yield self._line(
+            f"tasks done, 1 worker of {WORKERS} threads",
+            beside[workers],
+            peer.threads,
+            peer_name=f"{peer.name}, {WORKERS} workers",
+        )
+        if self._many:
+            yield self._line(f"tasks done, {MANY_WORKERS} workers", rates[self._many])
+            yield from self._among_ours(done, rates)
+
+    def _among_ours(
+        self,
+        done: dict[int, list[tuple[Worked, Worked]]],
+        rates: dict[int, list[tuple[float, float]]],
+    ) -> Iterator[Line]:
+        """Yield the lines of several workers of ours beside one, and of the least share."""
+        for name, count, bar in (
+            (WORKERS, self._workers, "at least 1.6"),
+            (MANY_WORKERS, self._many, _NO_BAR),
+        ):
+            yield self._line(
+                f"tasks done, {name} workers",
+                [(more, one) for (more, _), (one, _) in zip(rates[count], rates[1], strict=True)],
+                (bar, _NO_BAR),
+                peer_name="1 worker of ours",
+            )
+            yield self._line(
+                f"tasks done, {name} workers, the one that did least",
+                # In a run of very few tasks one may do none, which has no ratio to anything.
+                [(max(ours.least_share, 0.001), 1.0) for ours, _ in done[count]],
+                peer_name="the mean",
+                unit="share",
+            )
 
     def _enqueued(self, number: int, ours: _Side, theirs: _Side) -> tuple[Any, Any]:
         return in_turn(
@@ -252,7 +306,11 @@ class _Measured:
         )
 
     def _line(
-        self, name: str, pairs: list[tuple[float, float]], bars: tuple[str, str], **changes: Any
+        self,
+        name: str,
+        pairs: list[tuple[float, float]],
+        bars: tuple[str, str] = (_NO_BAR, _NO_BAR),
+        **changes: Any,
     ) -> Line:
         described = {
             "peer_name": self._peer.name,
@@ -276,7 +334,7 @@ class _Measured:
                 times.append(theirs.starts(slow, max(interval, pause), interval=interval))
         medians = [_ms(times, 50) for times in found]
         name = "enqueue to start, idle worker"
-        barred = [(one, float(START_BAR_MS)) for one in medians]
+        barred = [(one, float(START_BARS_MS[bool(self._plan.cluster_file)])) for one in medians]
         bar = {"peer_name": "bar", "unit": "ms", "bar": "at most 1.0"}
         yield line_of(f"{name}, p50", barred, **bar)
         for interval, times in beside.items():

@@ -7,46 +7,27 @@ Each function does what the method of the same verb does on the object that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from fdbqueue.conf import several
-from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service import Duration, End, IdempotencyKey, Item
+from fdbqueue.service import Item
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-
-class _Pop(TypedDict, total=False):
-    end: End
-    wait: float | None
-    once: IdempotencyKey | str | None
-
-
-class _PopIn(_Pop, total=False):
-    tr: Transaction | None
-
-
-class _PopManyIn(_PopIn, total=False):
-    waits_while: Callable[[], bool] | None
-
-
-class _Lease(_Pop, total=False):
-    seconds: Duration
-    worker: str | None
-
-
-class _LeaseIn(_Lease, total=False):
-    tr: Transaction | None
-
-
-class _LeaseManyIn(_LeaseIn, total=False):
-    waits_while: Callable[[], bool] | None
+    from fdbqueue.service.several import (
+        LeaseInKeywords,
+        LeaseKeywords,
+        LeaseManyInKeywords,
+        PopInKeywords,
+        PopKeywords,
+        PopManyInKeywords,
+    )
 
 
 def pop_from(
-    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[_PopIn]
+    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[PopInKeywords]
 ) -> Item | None:
     """Take an item from the first of several queues that has one, None if none has.
 
@@ -60,14 +41,18 @@ def pop_from(
 
 
 def pop_many_from(
-    names: Iterable[str], count: int, *, fair: bool | None = None, **options: Unpack[_PopManyIn]
+    names: Iterable[str],
+    count: int,
+    *,
+    fair: bool | None = None,
+    **options: Unpack[PopManyInKeywords],
 ) -> list[Item]:
     """Take up to ``count`` items, all from the first of several queues that has any."""
     return several(names, fair=fair).pop_many(count, **options)
 
 
 def lease_from(
-    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[_LeaseIn]
+    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[LeaseInKeywords]
 ) -> Item | None:
     """Lease an item of the first of several queues that has one, None if none has.
 
@@ -81,35 +66,39 @@ def lease_from(
 
 
 def lease_many_from(
-    names: Iterable[str], count: int, *, fair: bool | None = None, **options: Unpack[_LeaseManyIn]
+    names: Iterable[str],
+    count: int,
+    *,
+    fair: bool | None = None,
+    **options: Unpack[LeaseManyInKeywords],
 ) -> list[Item]:
     """Lease up to ``count`` items, all of the first of several queues that has any."""
     return several(names, fair=fair).lease_many(count, **options)
 
 
 async def apop_from(
-    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[_Pop]
+    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[PopKeywords]
 ) -> Item | None:
     """Take an item, as :func:`pop_from` does."""
     return await several(names, fair=fair).apop(**options)
 
 
 async def apop_many_from(
-    names: Iterable[str], count: int, *, fair: bool | None = None, **options: Unpack[_Pop]
+    names: Iterable[str], count: int, *, fair: bool | None = None, **options: Unpack[PopKeywords]
 ) -> list[Item]:
     """Take items, as :func:`pop_many_from` does."""
     return await several(names, fair=fair).apop_many(count, **options)
 
 
 async def alease_from(
-    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[_Lease]
+    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[LeaseKeywords]
 ) -> Item | None:
     """Lease an item, as :func:`lease_from` does."""
     return await several(names, fair=fair).alease(**options)
 
 
 async def alease_many_from(
-    names: Iterable[str], count: int, *, fair: bool | None = None, **options: Unpack[_Lease]
+    names: Iterable[str], count: int, *, fair: bool | None = None, **options: Unpack[LeaseKeywords]
 ) -> list[Item]:
     """Lease items, as :func:`lease_many_from` does."""
     return await several(names, fair=fair).alease_many(count, **options)

@@ -34,8 +34,8 @@ def assert_indexed(catalog: Catalog) -> None:
             store = catalog.queue(name).parts.store
             if store.tables.member is None:
                 continue
-            moments = [0] if any(True for _ in tr.get_range(*store.keys.bounds(), limit=1)) else []
-            dues = tr.get_range(*store.tables.due_bounds())
+            moments = [0] if any(True for _ in tr.get_range(*store.keys.bounds, limit=1)) else []
+            dues = tr.get_range(*store.tables.dues)
             moments += [store.tables.parse_due(bytes(row.key)).moment for row in dues]
             if tr[store.tables.paused].present():
                 continue

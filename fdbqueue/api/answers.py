@@ -80,7 +80,9 @@ class Answers(APIView):
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
         """Return DRF's request, without its references to the view and to itself."""
-        return _cut_request(super().initialize_request(request, *args, **kwargs))
+        made = super().initialize_request(request, *args, **kwargs)
+        made.parser_context.clear()
+        return made
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""
@@ -107,7 +109,8 @@ class Answers(APIView):
         for name, value in own.items():
             final.headers[name] = value
         patch_vary_headers(final, _VARY)
-        return _cut_response(final)
+        final.add_post_render_callback(lambda rendered: rendered.renderer_context.clear())
+        return final
 
 
 @contextlib.contextmanager
@@ -119,12 +122,6 @@ def _forgotten(view: APIView) -> Iterator[None]:
         vars(view).clear()
 
 
-def _cut_request(request: Request) -> Request:
-    """Return a request whose parser context refers to neither the view nor the request."""
-    request.parser_context.clear()
-    return request
-
-
 def _render_page(request: Request, response: Response) -> None:
     """Render a page without the body, which it does not show: its template leaves cycles behind."""
     for name in vars(request).keys() & {"_data", "_full_data"}:
@@ -132,16 +129,6 @@ def _render_page(request: Request, response: Response) -> None:
     response.render()
     request.parser_context.clear()
     response.data = None
-
-
-def _cut_response(response: Response) -> Response:
-    """Return a response that clears its context, a cycle, once it is rendered."""
-    response.add_post_render_callback(_forget_context)
-    return response
-
-
-def _forget_context(response: Any) -> None:
-    response.renderer_context.clear()
 
 
 def _may_have_tag(request: HttpRequest, response: HttpResponse) -> bool:

@@ -370,12 +370,6 @@ class QueuePageOutput(serializers.Serializer[Any]):
     )
 
 
-def _option_fields() -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-    """Return a field for each option that a list of queues does not show."""
-    names = ALLOWED.keys() - QueueOutput._declared_fields.keys()  # noqa: SLF001  # as DRF keeps them
-    return {name: _option_field(name) for name in ALLOWED if name in names}
-
-
 def _option_field(name: str) -> serializers.Field[Any, Any, Any, Any]:
     allowed, source = ALLOWED[name], f"queue.options.{name}"
     if isinstance(allowed, Choice):
@@ -397,7 +391,8 @@ class QueueDetailOutput(QueueOutput):
         "last": ItemOutput.example,
     }
 
-    vars().update(_option_fields())  # as if each were declared here
+    # each option that a list of queues does not show, as if it were declared here
+    vars().update((n, _option_field(n)) for n in ALLOWED if n not in QueueOutput._declared_fields)  # noqa: SLF001
     oldest = TimeField(
         allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
     )

@@ -150,7 +150,8 @@ def client_is_connected(request: Request) -> bool:
 
     Gunicorn and Werkzeug can, on Linux.
     """
-    connection = _socket(request)
+    found = (request.META.get(name) for name in _SOCKETS)
+    connection: Any = next((one for one in found if one is not None), None)
     if connection is None or not hasattr(select, "poll"):
         return True
     poll = select.poll()
@@ -159,8 +160,3 @@ def client_is_connected(request: Request) -> bool:
     except (OSError, ValueError):  # closed on this side
         return False
     return not any(events & _GONE for _, events in poll.poll(0))
-
-
-def _socket(request: Request) -> Any:
-    found = (request.META.get(name) for name in _SOCKETS)
-    return next((one for one in found if one is not None), None)

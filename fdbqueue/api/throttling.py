@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
@@ -27,6 +27,8 @@ from fdbqueue.api.actions import Action
 
 #: What a string of structured fields (RFC 9651) may have without an escape.
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
+#: How many requests are allowed, in how many seconds, and when the last one came.
+_KEPT = ("num_requests", "duration", "now")
 
 
 class QueueThrottle(SimpleRateThrottle):
@@ -50,24 +52,6 @@ class QueueThrottle(SimpleRateThrottle):
         return self.cache_format % {"scope": self.scope, "ident": identity(request.user)}
 
 
-class Limit(NamedTuple):
-    """A rate limit, and how much of it is left.
-
-    Attributes:
-        name: The throttle's scope.
-        quota: How many requests are allowed in a window.
-        window_seconds: How long a window lasts.
-        remaining: How many more requests are allowed now.
-        reset_seconds: When at least one more is allowed again.
-    """
-
-    name: str
-    quota: int
-    window_seconds: int
-    remaining: int
-    reset_seconds: int
-
-
 def _scope_of(action: Action | None) -> str:
     """Return the scope of an action's permission, such as ``fdbqueue_push``."""
     return "" if action is None else action.permission.replace(".", "_").removesuffix("_queue")
@@ -75,35 +59,28 @@ def _scope_of(action: Action | None) -> str:
 
 def headers(throttles: Iterable[BaseThrottle]) -> dict[str, str]:
     """Return the headers about the limits of throttles that were asked; none if there is none."""
-    limits = list(_limits(throttles))
-    if not limits:
+    found = [limit for one in throttles for limit in _limit(one)]
+    if not found:
         return {}
-    policies = (f'"{one.name}";q={one.quota};w={one.window_seconds}' for one in limits)
-    states = (f'"{one.name}";r={one.remaining};t={one.reset_seconds}' for one in limits)
+    policies, states = zip(*found, strict=True)
     return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(states)}
 
 
-def _limits(throttles: Iterable[BaseThrottle]) -> Iterator[Limit]:
-    """Yield the limits of DRF's own kind of throttle, which keeps the times of past requests."""
-    for throttle in throttles:
-        history = getattr(throttle, "history", None)
-        if isinstance(throttle, SimpleRateThrottle) and isinstance(history, list):
-            yield from _limit(throttle, history)
+def _limit(throttle: BaseThrottle) -> Iterator[tuple[str, str]]:
+    """Yield the limit of a throttle, and how much of it is left, as the headers have them.
 
-
-def _limit(throttle: SimpleRateThrottle, history: list[Any]) -> Iterator[Limit]:
-    """Yield the limit of a throttle, unless a project's class has changed what it keeps."""
-    name = str(getattr(throttle, "scope", None) or "default")
-    quota, window = getattr(throttle, "num_requests", None), getattr(throttle, "duration", None)
-    now = getattr(throttle, "now", None)
-    oldest = history[-1] if history else now
-    is_usual = all(isinstance(one, int | float) for one in (quota, window, now, oldest))
-    if not is_usual or not _NAME.fullmatch(name):
+    Only DRF's own kind of throttle has them: it keeps the times of past requests, unless a
+    project's class has changed that.
+    """
+    history = getattr(throttle, "history", None)
+    if not isinstance(throttle, SimpleRateThrottle) or not isinstance(history, list):
         return
-    yield Limit(
-        name=name,
-        quota=int(quota),  # type: ignore[arg-type]  # it was looked at above
-        window_seconds=math.ceil(window),  # type: ignore[arg-type]  # as above
-        remaining=max(int(quota) - len(history), 0),  # type: ignore[arg-type]  # as above
-        reset_seconds=max(math.ceil(window - (now - oldest)), 0),  # type: ignore[operator]  # as above
-    )
+    name = str(getattr(throttle, "scope", None) or "default")
+    kept: list[Any] = [getattr(throttle, one, None) for one in _KEPT]
+    quota, window, now = kept
+    oldest = history[-1] if history else now
+    if _NAME.fullmatch(name) and all(isinstance(one, int | float) for one in (*kept, oldest)):
+        remaining = max(int(quota) - len(history), 0)
+        reset_seconds = max(math.ceil(window - (now - oldest)), 0)
+        policy = f'"{name}";q={int(quota)};w={math.ceil(window)}'
+        yield policy, f'"{name}";r={remaining};t={reset_seconds}'

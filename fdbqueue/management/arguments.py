@@ -61,6 +61,17 @@ def add_limit(parser: argparse.ArgumentParser, *, default: int | None = None) ->
     )
 
 
+def add_reason(parser: argparse.ArgumentParser, about: str, *, default: str | None = None) -> None:
+    """Add ``--reason``; ``about`` is its help."""
+    parser.add_argument("--reason", default=default, metavar="TEXT", help=about)
+
+
+def add_reason_of_dead(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Add the ``--reason`` that chooses dead letters."""
+    what = f"{verb} of this reason: its first line, as queue_stats --by-reason prints it"
+    add_reason(parser, what)
+
+
 def add_batches(parser: argparse.ArgumentParser) -> None:
     """Add what commands have that take items batch by batch, ``--json`` included."""
     add_end(parser)

@@ -17,7 +17,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
@@ -46,8 +46,6 @@ from fdbqueue.service import (
     Worker,
 )
 
-T_co = TypeVar("T_co", covariant=True)
-
 RETRY_DELAY_SECONDS = 60
 #: How long one wait for items lasts, so that Ctrl-C is noticed. Pushed items end it at once.
 _WAIT_SECONDS = 2.0
@@ -57,15 +55,6 @@ _UNFINISHED = (
     inspect.isasyncgenfunction,
     inspect.isgeneratorfunction,
 )
-
-
-class Batches(Protocol[T_co]):
-    """What gives batches: a Batcher or a Mover."""
-
-    remaining: float
-
-    def next(self) -> T_co:
-        """Return the next batch, or its number of items; empty or 0 when there is none."""
 
 
 class Sink:
@@ -420,8 +409,8 @@ def _progress(
 
 def _take_all(
     queue: Queue,
-    batches: Batches[T_co],
-    take: Callable[[T_co], None],
+    batches: Batcher | Mover,
+    take: Callable[[Any], None],
     interrupts: DeferredInterrupts,
     *,
     follow: bool,

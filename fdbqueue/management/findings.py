@@ -6,6 +6,7 @@ but are not in the setting, which queue is the busiest, and which are at a limit
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -159,11 +160,8 @@ def check_load(catalog: Catalog) -> Iterator[Finding]:
     reads = (begin_rates, begin_counts, begin_held, begin_pauses)
     for start in range(0, len(rows), _LOADS_AT_ONCE):
         some = rows[start : start + _LOADS_AT_ONCE]
-        run(
-            catalog.database,
-            lambda tr, some=some: fill(tr, [(read, some) for read in reads]),
-            read_only=True,
-        )
+        read = functools.partial(fill, reads=[(one, some) for one in reads])
+        run(catalog.database, read, read_only=True)
     yield _busiest(rows)
     yield _held(rows)
 

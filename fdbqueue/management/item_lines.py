@@ -32,7 +32,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from fdbqueue.columns import Kind, record
 from fdbqueue.columns.items import DETAILS, TABLE, ItemColumn, ItemRow, shown
@@ -206,27 +206,24 @@ def _time(record: dict[str, Any], field: str) -> datetime.datetime | None:
 
 
 class FileFailed(FdbQueueError):
-    """The file cannot be written."""
+    """The file {file!r} cannot be written: {reason}."""
 
     code = "file_failed"
-    text: ClassVar[str] = "The file {file!r} cannot be written: {reason}"
 
     def __str__(self) -> str:
-        return self.text.format_map(self.context)
+        return (self.__doc__ or "").rstrip(".").format_map(self.context)
 
 
 class FileExists(FileFailed):
-    """The file already exists: --resume continues it, --force overwrites it."""
+    """The file {file!r} already exists: --resume continues it, --force overwrites it."""
 
     code = "file_exists"
-    text = "The file {file!r} already exists: --resume continues it, --force overwrites it"
 
 
 class NotADrain(FileFailed):
-    """The file was not written by queue_drain from such a queue; it was not changed."""
+    """The file {file!r} was not written by queue_drain from such a queue; it was not changed."""
 
     code = "not_a_drain"
-    text = "The file {file!r} was not written by queue_drain from such a queue; it was not changed"
 
 
 class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):

@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import io
 import select
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from fdbqueue.exceptions import (
     FdbQueueError,
@@ -73,16 +74,6 @@ class NotOneValue(InvalidInput):
     code = "not_one_value"
 
 
-class Stream(Protocol):
-    """A stream of bytes with a buffer, as ``open(path, "rb")`` returns it."""
-
-    def read1(self, size: int, /) -> bytes:
-        """Return what there is, at most some bytes; wait only if there is nothing."""
-
-    def fileno(self) -> int:
-        """Return the number of its file."""
-
-
 class Lines:
     """The lines of an NDJSON stream, read one by one.
 
@@ -95,7 +86,9 @@ class Lines:
         interrupts: Allow Ctrl-C while waiting for a line.
     """
 
-    def __init__(self, queue: Queue, stream: Stream, interrupts: DeferredInterrupts) -> None:
+    def __init__(
+        self, queue: Queue, stream: io.BufferedReader, interrupts: DeferredInterrupts
+    ) -> None:
         self._stream = stream
         self._interrupts = interrupts
         longest_value = max(MAX_VALUE_BYTES, queue.options.max_value_bytes)
@@ -321,7 +314,7 @@ class Items:
         return f"{place}: {_invalid_reason(error)}"
 
 
-def _readiness(stream: Stream) -> Callable[[float], bool]:
+def _readiness(stream: io.BufferedReader) -> Callable[[float], bool]:
     """Return a function that waits for input of a stream, and tells whether there is some."""
     poll = select.poll()
     try:

@@ -8,7 +8,7 @@ import functools
 import itertools
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -103,55 +103,56 @@ class _Sizes:
 
     def metrics(self) -> Iterator[Metric]:
         """Yield the metrics, one family after the other."""
-        items = GaugeMetricFamily(
-            "fdbqueue_items", "How many items are in a queue.", labels=["queue", "state"]
+        yield _gauge(
+            "fdbqueue_items",
+            "How many items are in a queue.",
+            {(one, state): n for one, counts in self._items.items() for state, n in counts.items()},
+            "state",
         )
-        for label, counts in self._items.items():
-            for state, count in counts.items():
-                items.add_metric([label, state], count)
-        yield items
-        age = GaugeMetricFamily(
+        yield _gauge(
             "fdbqueue_oldest_item_age_seconds",
             "How long the oldest ready item has been in a queue; 0 if the queue is empty, and "
             "absent if not known.",
-            labels=["queue"],
+            dict(self._ages()),
         )
-        now = now_us()
-        for label in self._items:
-            oldest = self._oldest.get(label)
-            if oldest is None and label in self._has_items:
-                continue
-            since = now if oldest is None else microseconds(oldest)
-            age.add_metric([label], max(0, now - since) / 1_000_000)
-        yield age
-        undecodable = GaugeMetricFamily(
+        yield _gauge(
             "fdbqueue_undecodable_heads",
             "How many queues have an undecodable item at an end, which makes pops fail.",
-            labels=["queue", "end"],
+            {(one, end): self._undecodable[one][end] for one in self._items for end in ENDS},
+            "end",
         )
-        for label in self._items:
-            for end in ENDS:
-                undecodable.add_metric([label, end], self._undecodable[label][end])
-        yield undecodable
-        queues = GaugeMetricFamily(
-            "fdbqueue_queues", "How many queues there are under a name.", labels=["queue"]
+        yield _gauge(
+            "fdbqueue_queues",
+            "How many queues there are under a name.",
+            {(one,): number for one, number in self._queues.items()},
         )
-        for label, count in self._queues.items():
-            queues.add_metric([label], count)
-        yield queues
-        paused = GaugeMetricFamily(
+        yield _gauge(
             "fdbqueue_paused",
             "1 if a queue is paused, else 0; how many queues of a pattern are.",
-            labels=["queue"],
+            {(one,): number for one, number in self._paused.items()},
         )
-        for label, count in self._paused.items():
-            paused.add_metric([label], count)
-        yield paused
         yield GaugeMetricFamily(
             "fdbqueue_sizes_complete",
             "1 if all queues were read; 0 if patterns have too many queues.",
             value=float(self._is_complete),
         )
+
+    def _ages(self) -> Iterator[tuple[tuple[str], float]]:
+        """Yield how many seconds the oldest ready item of a name has been there."""
+        now = now_us()
+        for label in self._items:
+            oldest = self._oldest.get(label)
+            if oldest is not None or label not in self._has_items:
+                since = now if oldest is None else microseconds(oldest)
+                yield (label,), max(0, now - since) / 1_000_000
+
+
+def _gauge(name: str, text: str, values: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+    """Return a gauge with a value for each name of a queue, and for each of its other labels."""
+    family = GaugeMetricFamily(name, text, labels=["queue", *labels])
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
 
 
 def _engine_up(is_so: bool) -> Metric:

@@ -10,9 +10,9 @@ For applications
     (``Worker``, ``Batcher``, ``Mover``, ``Load``, ``scan``); what codecs and observers of your own
     inherit from (``Codec``, ``Observer``).
 For REST, the pages, the commands and the metrics
-    The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``histories_of``,
-    ``oldest_of``, ``pauses_of``, ``depths``), limits and defaults, and the code of an engine's
-    error (``error_code``). What the setting needs is in :mod:`fdbqueue.service.options`.
+    The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``mismatches_of``,
+    ``pauses_of``), ``depths``, limits and defaults, and the code of an engine's error
+    (``error_code``). What the setting needs is in :mod:`fdbqueue.service.options`.
 
 Where to find, and to change:
 
@@ -43,9 +43,7 @@ from fdbqueue.service.browse import (
     counts_of,
     depths,
     ends_of,
-    histories_of,
     mismatches_of,
-    oldest_of,
     pauses_of,
 )
 from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
@@ -78,6 +76,7 @@ from fdbqueue.service.items import (
     Push,
     Undecodable,
     microseconds,
+    moment,
 )
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
 from fdbqueue.service.moments import ORDERS, Order
@@ -165,12 +164,11 @@ __all__ = [
     "ends_of",
     "error_code",
     "group_named",
-    "histories_of",
     "long_values_unparsed",
     "microseconds",
     "mismatches_of",
+    "moment",
     "now_us",
-    "oldest_of",
     "pauses_of",
     "run",
     "scan",

@@ -160,16 +160,14 @@ class AsyncVerbs:
 
     # Pop
 
-    async def apop(self, *, wait: float | None = None) -> Item | None:
-        """Take the item at the min end, as :meth:`apop_min` does."""
-        return first(await self.apop_many(1, end="min", wait=wait))
-
     async def apop_min(self, *, wait: float | None = None) -> Item | None:
         """Take the first item, as :meth:`pop_min` does.
 
         Cancelled, it takes nothing; see :meth:`apop_many`.
         """
         return first(await self.apop_many(1, end="min", wait=wait))
+
+    apop = apop_min
 
     async def apop_max(self, *, wait: float | None = None) -> Item | None:
         """Take the last item, as :meth:`pop_max` does.
@@ -199,14 +197,6 @@ class AsyncVerbs:
 
     # Lease
 
-    async def alease(
-        self, *, seconds: Duration = 60, wait: float | None = None, worker: str | None = None
-    ) -> Item | None:
-        """Lease the item at the min end, as :meth:`alease_min` does."""
-        return first(
-            await self.alease_many(1, end="min", seconds=seconds, wait=wait, worker=worker)
-        )
-
     async def alease_min(
         self, *, seconds: Duration = 60, wait: float | None = None, worker: str | None = None
     ) -> Item | None:
@@ -217,6 +207,8 @@ class AsyncVerbs:
         return first(
             await self.alease_many(1, end="min", seconds=seconds, wait=wait, worker=worker)
         )
+
+    alease = alease_min
 
     async def alease_max(
         self, *, seconds: Duration = 60, wait: float | None = None, worker: str | None = None
@@ -343,13 +335,11 @@ class AsyncVerbs:
 
     # Look
 
-    async def apeek(self) -> Item | None:
-        """Return the item at the min end, as :meth:`peek` does."""
-        return first(await self.apeek_many(1))
-
     async def apeek_min(self) -> Item | None:
         """Return the first item, as :meth:`peek_min` does."""
         return first(await self.apeek_many(1))
+
+    apeek = apeek_min
 
     async def apeek_max(self) -> Item | None:
         """Return the last item, as :meth:`peek_max` does."""

@@ -134,5 +134,5 @@ def assemble(
         consumer=Consumer(runner, taker, group),
         acks=Acks(runner, store, leases, responses),
         dead_letters=DeadLetters(runner, store),
-        pausing=Pausing(runner, tables.paused, keys.bounds(), member=member),
+        pausing=Pausing(runner, tables.paused, keys.bounds, member=member),
     )

@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fdb import fdboptions
 
@@ -33,23 +33,14 @@ from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END
 from fdbqueue.service.uniques import kept_while
 
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Overseen(Protocol):
-        """A queue that has an overview."""
-
-        @property
-        def overview(self) -> Overview:
-            """Begins to read its figures."""
-
-
 #: The names of the states that items may be in.
 ITEM_STATES = ("ready", *STATES)
 
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 
 Moment = datetime.datetime | None
+
+T = TypeVar("T")
 
 #: In search of the oldest item no more rows are passed by: of items that are gone, and of items
 #: that do not say when they were pushed.
@@ -309,7 +300,7 @@ class Overview:
         if not self._store.codec.keeps_metadata:
             return lambda: lambda: None
         if self._keys.has_priorities:
-            bounds = self._tables.ages()
+            bounds = self._tables.ages
             ages = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
             return lambda: self._begin_present(tr, ages)
         head = self._store.reader.ready(tr.snapshot, *EVERY_PLACE, 1, "min")
@@ -317,14 +308,14 @@ class Overview:
 
     def _begin_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
         for row in ages:
-            pushed_at, place = self._tables.parse_age(row.key)
+            pushed_at, place = self._tables.parse_dated(row.key)
             found = tr.snapshot[self._keys.key(place)]
             return lambda: moment(pushed_at) if found.present() else self._first_present(tr)
         return lambda: None
 
     def _first_present(self, tr: Transaction) -> Moment:
-        for row in tr.snapshot.get_range(*self._tables.ages(), limit=_MAX_GHOSTS):
-            pushed_at, place = self._tables.parse_age(row.key)
+        for row in tr.snapshot.get_range(*self._tables.ages, limit=_MAX_GHOSTS):
+            pushed_at, place = self._tables.parse_dated(row.key)
             if tr.snapshot[self._keys.key(place)].present():
                 return moment(pushed_at)
         return None
@@ -376,44 +367,38 @@ def _is_undecodable(items: Sequence[Item]) -> bool:
     return any(isinstance(item.value, Undecodable) for item in items)
 
 
-def counts_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Counts]:
-    """Return the counts of queues, in one round trip."""
-    reads = [queue.overview.begin_counts(tr) for queue in queues]
-    return [result() for result in reads]
+def figures(
+    tr: Transaction, queues: Iterable[Any], begin: Callable[..., Callable[[], T]]
+) -> list[T]:
+    """Return a figure of each queue, all begun to be read before the first is awaited.
 
-
-def pauses_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Pause | None]:
-    """Return since when and why queues are paused, None for the others, in one round trip."""
-    reads = [queue.overview.begin_pause(tr) for queue in queues]
-    return [result() for result in reads]
-
-
-def histories_of(tr: Transaction, queues: Sequence[Overseen], minutes: int) -> list[list[Minute]]:
-    """Return the last minutes of queues, in one round trip."""
-    reads = [queue.overview.begin_history(tr, minutes) for queue in queues]
-    return [result() for result in reads]
-
-
-def oldest_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Moment]:
-    """Return when the oldest ready item of queues was pushed, in two round trips.
-
-    None for a queue without any, or whose codec keeps no such record.
+    Args:
+        tr: The transaction.
+        queues: The queues.
+        begin: A method of :class:`Overview` that begins to read it.
     """
-    reads = [queue.overview.begin_oldest(tr) for queue in queues]
-    found = [second() for second in reads]
-    return [result() for result in found]
+    reads = [begin(queue.overview, tr) for queue in queues]
+    return [result() for result in reads]
 
 
-def ends_of(tr: Transaction, queues: Sequence[Overseen]) -> list[Ends]:
+def counts_of(tr: Transaction, queues: Iterable[Any]) -> list[Counts]:
+    """Return the counts of queues, in one round trip."""
+    return figures(tr, queues, Overview.begin_counts)
+
+
+def pauses_of(tr: Transaction, queues: Iterable[Any]) -> list[Pause | None]:
+    """Return since when and why queues are paused, None for the others, in one round trip."""
+    return figures(tr, queues, Overview.begin_pause)
+
+
+def ends_of(tr: Transaction, queues: Iterable[Any]) -> list[Ends]:
     """Return what is at the ends of queues, in one round trip if no value has chunks."""
-    reads = [queue.overview.begin_ends(tr) for queue in queues]
-    return [result() for result in reads]
+    return figures(tr, queues, Overview.begin_ends)
 
 
-def mismatches_of(tr: Transaction, queues: Sequence[Overseen]) -> list[FormatMismatch | None]:
+def mismatches_of(tr: Transaction, queues: Iterable[Any]) -> list[FormatMismatch | None]:
     """Return what says that queues were written under other settings, in one round trip."""
-    reads = [queue.overview.begin_mismatch(tr) for queue in queues]
-    return [result() for result in reads]
+    return figures(tr, queues, Overview.begin_mismatch)
 
 
 def depths(counts: Counts, minutes: Sequence[Minute]) -> list[Depth]:

@@ -552,7 +552,7 @@ class Catalog:
         except ValueError:
             return key, key + b"\x00"
         tables = TableKeys(first)
-        for alone in (tables.formats(), tables.all_responses):
+        for alone in (tables.formats, tables.responses):
             if alone[0] <= key < alone[1]:
                 return alone
         return first, first + b"\xff\xff"

@@ -180,9 +180,9 @@ class Moments:
     def _index(self, state: State) -> _Index:
         if state is State.DEAD:
             return _Index(
-                self._tables.death_bounds(),
+                self._tables.deaths,
                 self._tables.death,
-                lambda key: (*self._tables.parse_death(key), True),
+                lambda key: (*self._tables.parse_dated(key), True),
             )
         wanted = _KINDS[state]
 
@@ -193,7 +193,7 @@ class Moments:
             return due.moment, due.rest, due.kind is wanted
 
         return _Index(
-            self._tables.due_bounds(),
+            self._tables.dues,
             lambda moment, place: self._tables.due(moment, wanted, place),
             parse,
         )
@@ -260,7 +260,7 @@ class Moments:
             yield Portion([], is_last=True, is_full=False)
             return
         begin, stop = self._tables.state_bounds(State.DEAD)
-        prefix = self._tables.state_prefix(State.DEAD)
+        prefix = self._tables.states[State.DEAD]
         end: End = "max" if is_backward else "min"
         while True:
             if after is not None and is_backward:

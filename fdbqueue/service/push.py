@@ -28,7 +28,7 @@ from fdbqueue.service.idempotency import (
     packed_places,
     unpacked_places,
 )
-from fdbqueue.service.items import Duration, Item, Push, moment
+from fdbqueue.service.items import Duration, Item, Priority, Push, moment
 from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, high_of
 from fdbqueue.service.storage.hidden import Hidden
@@ -87,23 +87,21 @@ class PushWrite(Write):
         conflict but for those of one unique key. A queue with shards needs the read version
         instead.
         """
-        snapshot = shared.tr.snapshot
-        high = None
+        pusher, tails = self._pusher, shared.tails
         for entry in self._entries:
             if entry.tag:
-                self._pusher.uniques.begin(shared, entry.tag)
-            priority = entry.priority
-            if self._pusher.in_commit_order:
+                pusher.uniques.begin(shared, entry.tag)
+            if entry.priority in tails or pusher.in_commit_order:
                 continue
-            if self._pusher.has_shards:
+            if pusher.has_shards:
                 if shared.version is None:
                     shared.version = shared.tr.get_read_version()
-            elif priority not in shared.tails:
-                if high is None:
-                    high = snapshot[self.store.tables.high]
-                begin, stop = self.store.keys.level(priority)
-                tail = snapshot.get_range(begin, stop, limit=1, reverse=True)
-                shared.tails[priority] = high, tail
+                continue
+            snapshot = shared.tr.snapshot
+            if shared.high is None:
+                shared.high = snapshot[self.store.tables.high]
+            begin, stop = self.store.keys.level(entry.priority)
+            tails[entry.priority] = snapshot.get_range(begin, stop, limit=1, reverse=True)
         shared.begin_format()
 
     def apply(self, shared: SharedTransaction) -> None:
@@ -144,7 +142,7 @@ class PushWrite(Write):
         else:
             index = shared.following.get(entry.priority)
             if index is None:
-                index = self._behind(*shared.tails[entry.priority])
+                index = self._behind(shared, entry.priority)
             shared.following[entry.priority] = index + 1
             place = keys.place(entry.priority, index, entry.random, chunks)
         if len(place.data) > self._pusher.max_place_bytes:
@@ -152,13 +150,16 @@ class PushWrite(Write):
             raise KeyTooLarge(queue=self.store.queue, size_bytes=size, limit_bytes=MAX_KEY_BYTES)
         return place
 
-    def _behind(self, high: Any, tail: Iterable[Any]) -> int:
+    def _behind(self, shared: SharedTransaction, priority: Priority | None) -> int:
         """Return the next index above all that are ready or hidden."""
-        following: int | None = self.store.keys.first_index
-        for row in tail:  # first, because it comes last: then only one wait blocks
-            sequence = self.store.reader.sequence(self.store.keys.place_of(row.key))
+        keys = self.store.keys
+        following: int | None = keys.first_index
+        for row in shared.tails[priority]:  # first, because it comes last: then one wait blocks
+            sequence = keys.usual_sequence(row.key, priority)
+            if sequence is None:
+                sequence = self.store.reader.sequence(keys.place_of(row.key))
             following = sequence + 1 if isinstance(sequence, int) else None
-        above = high_of(high) + 1
+        above = high_of(shared.high) + 1
         if following is None or above > HIGHEST:
             reason = "it has held items in commit order: push with order='commit', or clear it"
             raise InvalidInput(queue=self.store.queue, reason=reason)
@@ -166,18 +167,20 @@ class PushWrite(Write):
 
     def _write(self, shared: SharedTransaction, entry: Entry, place: Place) -> None:
         store, tr = self.store, shared.tr
-        value = store.write_chunks(tr, place, entry.value)
+        value = entry.value
+        if len(value) > MAX_VALUE_BYTES:
+            value = store.write_chunks(tr, place, value)
         keeps_metadata = store.codec.keeps_metadata
         pushed_at = entry.pushed_at if keeps_metadata else None
         if entry.until is None:
             place.set(tr, store.keys.prefix_of(place.data), value)
             if entry.attempts and not keeps_metadata:
                 store.write_attempts(tr, place, entry.attempts)
-            shared.count_change.enter(tr, place, entry.priority, pushed_at)
+            shared.count_change.enter(place, entry.priority, pushed_at)
         else:
             row = Row(place.data, value)
             hidden = Hidden(State.DELAYED, row, entry.until, entry.attempts, pushed_at)
-            store.hide(tr, shared.count_change, hidden, place=place)
+            store.hide(shared.count_change, hidden, place=place)
 
     def result_from(self, stamp: bytes) -> list[Item]:
         """Return the items that were pushed or found."""

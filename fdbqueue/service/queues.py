@@ -97,6 +97,7 @@ class Queue(AsyncVerbs):
     """
 
     kind: str
+    _keys: type[ItemKeys]
     #: Whether :meth:`lease_many` can acknowledge other items in its transaction.
     acks_with_leases = True
 
@@ -104,23 +105,24 @@ class Queue(AsyncVerbs):
         self,
         database: Database,
         subspace: Subspace,
-        keys: type[ItemKeys],
-        priorities: Callable[[str, QueueOptions], Priorities],
-        name: str | None,
-        options: dict[str, Any],
-        member: Member | None,
+        *,
+        name: str | None = None,
+        member: Member | None = None,
+        **options: Unpack[QueueKeywords],
     ) -> None:
         self.database = database
         self.subspace = subspace
         self.name = name if name is not None else repr(subspace.key())
         self.options = checked = QueueOptions.checked(self.name, options)
-        codec = self.options.codec
+        codec = checked.codec
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
-        self._priorities = priorities(self.name, self.options)
+        keys = self._keys(subspace, checked.shards or 0)
+        self._priorities: Priorities = NoPriorities(self.name)
+        if keys.has_priorities:
+            self._priorities = PriorityType(checked.priority_type, self.name)
         self.priority_type = self._priorities.name
-        of_items = keys(subspace, checked.shards or 0)
         self.parts: QueueParts = assemble(
-            database, of_items, self.name, self.kind, self.codec, self._priorities, checked, member
+            database, keys, self.name, self.kind, self.codec, self._priorities, checked, member
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -254,11 +256,6 @@ class Queue(AsyncVerbs):
 
     # Pop
 
-    def pop(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
-        """Take the item at the min end, as :meth:`pop_min` does."""
-        request = self._consumer.pop_request("min", 1, None)
-        return first(self._consumer.take(request, wait, tr))
-
     def pop_min(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the first item, None when the queue is empty.
 
@@ -268,6 +265,8 @@ class Queue(AsyncVerbs):
         """
         request = self._consumer.pop_request("min", 1, None)
         return first(self._consumer.take(request, wait, tr))
+
+    pop = pop_min
 
     def pop_max(self, *, wait: float | None = None, tr: Transaction | None = None) -> Item | None:
         """Take the last item: the latest pushed of the highest priority.
@@ -302,18 +301,6 @@ class Queue(AsyncVerbs):
 
     # Lease
 
-    def lease(
-        self,
-        *,
-        seconds: Duration = 60,
-        wait: float | None = None,
-        worker: str | None = None,
-        tr: Transaction | None = None,
-    ) -> Item | None:
-        """Lease the item at the min end, as :meth:`lease_min` does."""
-        request = self._consumer.lease_request("min", 1, seconds, None, worker=worker)
-        return first(self._consumer.take(request, wait, tr))
-
     def lease_min(
         self,
         *,
@@ -333,6 +320,8 @@ class Queue(AsyncVerbs):
         """
         request = self._consumer.lease_request("min", 1, seconds, None, worker=worker)
         return first(self._consumer.take(request, wait, tr))
+
+    lease = lease_min
 
     def lease_max(
         self,
@@ -629,16 +618,14 @@ class Queue(AsyncVerbs):
 
     # Look at items
 
-    def peek(self, *, tr: Transaction | None = None) -> Item | None:
-        """Return the item at the min end, as :meth:`peek_min` does."""
-        return first(self.peek_many(1, end="min", tr=tr))
-
     def peek_min(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the first item, None when the queue is empty.
 
         It is what ``pop_min`` would take; with shards a pop takes one near it.
         """
         return first(self.peek_many(1, end="min", tr=tr))
+
+    peek = peek_min
 
     def peek_max(self, *, tr: Transaction | None = None) -> Item | None:
         """Return the last item, as :meth:`peek_min` returns the first."""
@@ -1041,25 +1028,7 @@ class FifoQueue(Queue):
     """
 
     kind = "fifo"
-
-    def __init__(
-        self,
-        database: Database,
-        subspace: Subspace,
-        *,
-        name: str | None = None,
-        member: Member | None = None,
-        **options: Unpack[QueueKeywords],
-    ) -> None:
-        super().__init__(
-            database,
-            subspace,
-            FifoKeys,
-            lambda queue, _: NoPriorities(queue),
-            name,
-            {**options},
-            member,
-        )
+    _keys = FifoKeys
 
 
 class PriorityQueue(Queue):
@@ -1079,6 +1048,7 @@ class PriorityQueue(Queue):
     """
 
     kind = "priority"
+    _keys = PriorityKeys
 
     def __init__(
         self,
@@ -1090,12 +1060,5 @@ class PriorityQueue(Queue):
         member: Member | None = None,
         **options: Unpack[QueueKeywords],
     ) -> None:
-        super().__init__(
-            database,
-            subspace,
-            PriorityKeys,
-            lambda queue, given: PriorityType(given.priority_type, queue),
-            name,
-            {**options, "priority_type": priority_type},
-            member,
-        )
+        given: Any = {**options, "priority_type": priority_type}
+        super().__init__(database, subspace, name=name, member=member, **given)

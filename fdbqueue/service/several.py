@@ -11,7 +11,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput
@@ -38,6 +38,9 @@ from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import run
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -51,6 +54,45 @@ _SHOWN_NAMES = 5
 
 #: Names, each with the patterns that it fits.
 Fitting = Iterator[tuple[str, list[str]]]
+
+
+class PopKeywords(TypedDict, total=False):
+    """The keywords of a pop: ``end`` is "min" by default."""
+
+    end: End
+    wait: float | None
+    once: IdempotencyKey | str | None
+
+
+class PopInKeywords(PopKeywords, total=False):
+    """Those of one that may take part in a transaction."""
+
+    tr: Transaction | None
+
+
+class PopManyInKeywords(PopInKeywords, total=False):
+    """Those of one of many items."""
+
+    waits_while: Callable[[], bool] | None
+
+
+class LeaseKeywords(PopKeywords, total=False):
+    """The keywords of a lease: ``seconds`` are 60 by default."""
+
+    seconds: Duration
+    worker: str | None
+
+
+class LeaseInKeywords(LeaseKeywords, total=False):
+    """Those of one that may take part in a transaction."""
+
+    tr: Transaction | None
+
+
+class LeaseManyInKeywords(LeaseInKeywords, total=False):
+    """Those of one of many items."""
+
+    waits_while: Callable[[], bool] | None
 
 
 class Directory(Protocol):
@@ -146,16 +188,9 @@ class SeveralQueues:
 
     # Pop
 
-    def pop(
-        self,
-        *,
-        end: End = "min",
-        wait: float | None = None,
-        once: IdempotencyKey | str | None = None,
-        tr: Transaction | None = None,
-    ) -> Item | None:
+    def pop(self, **options: Unpack[PopInKeywords]) -> Item | None:
         """Take an item from the first queue that has one, None if none has."""
-        return first(self.pop_many(1, end=end, wait=wait, once=once, tr=tr))
+        return first(self.pop_many(1, **options))
 
     def pop_many(
         self,
@@ -174,15 +209,9 @@ class SeveralQueues:
         """
         return self._pop(count, end, once).take(wait, tr, waits_while)
 
-    async def apop(
-        self,
-        *,
-        end: End = "min",
-        wait: float | None = None,
-        once: IdempotencyKey | str | None = None,
-    ) -> Item | None:
+    async def apop(self, **options: Unpack[PopKeywords]) -> Item | None:
         """Take an item, as :meth:`pop` does."""
-        return first(await self.apop_many(1, end=end, wait=wait, once=once))
+        return first(await self.apop_many(1, **options))
 
     async def apop_many(
         self,
@@ -197,20 +226,9 @@ class SeveralQueues:
 
     # Lease
 
-    def lease(
-        self,
-        *,
-        end: End = "min",
-        seconds: Duration = 60,
-        wait: float | None = None,
-        worker: str | None = None,
-        once: IdempotencyKey | str | None = None,
-        tr: Transaction | None = None,
-    ) -> Item | None:
+    def lease(self, **options: Unpack[LeaseInKeywords]) -> Item | None:
         """Lease an item of the first queue that has one, None if none has."""
-        return first(
-            self.lease_many(1, end=end, seconds=seconds, wait=wait, worker=worker, once=once, tr=tr)
-        )
+        return first(self.lease_many(1, **options))
 
     def lease_many(
         self,
@@ -231,19 +249,9 @@ class SeveralQueues:
         """
         return self._lease(count, end, seconds, worker, once).take(wait, tr, waits_while)
 
-    async def alease(
-        self,
-        *,
-        end: End = "min",
-        seconds: Duration = 60,
-        wait: float | None = None,
-        worker: str | None = None,
-        once: IdempotencyKey | str | None = None,
-    ) -> Item | None:
+    async def alease(self, **options: Unpack[LeaseKeywords]) -> Item | None:
         """Lease an item, as :meth:`lease` does."""
-        return first(
-            await self.alease_many(1, end=end, seconds=seconds, wait=wait, worker=worker, once=once)
-        )
+        return first(await self.alease_many(1, **options))
 
     async def alease_many(
         self,

@@ -173,17 +173,18 @@ class Receipt:
 
     Attributes:
         slots: Those of its process, which a process that was forked from it does not use.
+        slot: Which of them it is.
     """
 
-    __slots__ = ("_key", "_slot", "slots")
+    __slots__ = ("_key", "slot", "slots")
 
     def __init__(self, database: Database) -> None:
         self.slots = _slots
         try:
-            self._slot = self.slots.free.pop()
+            self.slot = self.slots.free.pop()
         except IndexError:
-            self._slot = self.slots.new()
-        self._key: bytes = receipts_of(database).key() + self._slot
+            self.slot = self.slots.new()
+        self._key: bytes = receipts_of(database).key() + self.slot
 
     def write(self, tr: Transaction) -> int:
         """Let a transaction leave a receipt, and return its number."""
@@ -198,10 +199,6 @@ class Receipt:
         """Return what the slot holds; the transaction then depends on it."""
         value = tr[self._key]
         return _found(bytes(value)) if value.present() else None
-
-    def release(self) -> None:
-        """Let another call have the slot."""
-        self.slots.free.append(self._slot)
 
 
 def _found(value: bytes) -> StoredReceipt | None:
@@ -381,7 +378,7 @@ class _Call(Generic[T]):
         """Let another call have the slot; an interrupt may leave it to nobody, never to two."""
         receipt, self._receipt = self._receipt, None
         if receipt is not None:
-            receipt.release()
+            receipt.slots.free.append(receipt.slot)
 
     def _commit(self, tr: Transaction, result: T) -> bytes:
         """Commit what the function did, with a receipt if it wrote; return the stamp."""

@@ -62,6 +62,7 @@ class SharedTransaction:
         tr: The transaction.
         count_change: What they change in the counts; written once, behind all of them.
         tails: The reads that find where the queue ends, by priority.
+        high: The read of the highest count or index ever hidden; None if nothing needs it.
         following: The next index by priority, once that is known.
         version: The read of the transaction's version, which is the index of what is pushed to a
             queue with shards; None if nothing is.
@@ -80,6 +81,7 @@ class SharedTransaction:
         "count_change",
         "following",
         "handed",
+        "high",
         "lacks_format",
         "read_bytes",
         "tails",
@@ -90,8 +92,9 @@ class SharedTransaction:
 
     def __init__(self, tr: Transaction, store: ItemStore) -> None:
         self.tr = tr
-        self.count_change: CountChange = store.count_change()
+        self.count_change: CountChange = store.count_change(tr)
         self.tails: dict[Priority | None, Any] = {}
+        self.high: Any = None
         self.following: dict[Priority | None, int] = {}
         self.version: Any = None
         self.uniques: dict[bytes, Any] = {}
@@ -173,7 +176,7 @@ class Write(SharedOperation):
         self.begin_reads(shared)
         shared.check_format()
         self.apply(shared)
-        shared.count_change.write(tr)
+        shared.count_change.write()
 
     def do_in(self, tr: Transaction) -> Any:
         """Do it in the caller's transaction, and return its result."""
@@ -250,7 +253,7 @@ class SharedWrites:
             results.append((write, _applied(write, shared)))
             if shared.read_bytes >= MAX_RETURNED_BYTES:
                 break
-        shared.count_change.write(tr)
+        shared.count_change.write()
         return results
 
     def _do_by_itself(self, batch: CombinedBatch, write: Write) -> None:

@@ -7,9 +7,9 @@ tasks.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -19,13 +19,14 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue import service
 from fdbqueue.columns import CODE, DURATION, FUTURE, NUMBER, PAST, TEXT, Column
 from fdbqueue.columns.text import grouped, lasting, number, seconds_since, visible
 from fdbqueue.service import Item, Queue
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.options import FdbQueueTask
-from fdbqueue.tasks.records import AttemptFailure
-from fdbqueue.tasks.results import Found, Known, known_of
+from fdbqueue.tasks.records import AttemptFailure, TaskCall
+from fdbqueue.tasks.results import Found, Known, imported, known_of
 
 #: The tab of the tasks that have succeeded.
 DONE = "done"
@@ -40,7 +41,6 @@ _MAX_WORKER = 200
 _MAX_MESSAGE = 1_000
 #: What is at the end of an attempt that has not failed.
 _OUTCOMES = {TaskResultStatus.RUNNING: _("Running"), TaskResultStatus.SUCCESSFUL: _("Successful")}
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,8 @@ class TaskRow:
 
 
 def most_attempts(backend: Any, path: str) -> int | None:
-    """Return how many attempts a task may have, None if its module is not imported here.
-
-    A path may be any text, so nothing is imported for it.
-    """
-    module, _dot, name = path.rpartition(".")
-    task = getattr(sys.modules.get(module), name, None)
+    """Return how many attempts a task may have, None if its module is not imported here."""
+    task = imported(path)
     if task is None:
         return None
     own = task.max_attempts if isinstance(task, FdbQueueTask) else None
@@ -133,9 +129,18 @@ def attempts_text(begun: int, most: int | None) -> str:
 
 def moment(microseconds: int | None) -> datetime.datetime | None:
     """Return a moment in UTC, None for None."""
-    if microseconds is None:
-        return None
-    return _EPOCH + datetime.timedelta(microseconds=microseconds)
+    return None if microseconds is None else service.moment(microseconds)
+
+
+def run_after(call: TaskCall) -> datetime.datetime | None:
+    """Return the time before which a call is not to run, in UTC; None if it has none.
+
+    One without a zone is of the project's. Values of items come from anyone who may push, so it may
+    be one that UTC cannot have, which is None, too.
+    """
+    with contextlib.suppress(OverflowError, ValueError):
+        return call.run_after and call.run_after.astimezone(datetime.timezone.utc)
+    return None
 
 
 def last_duration(known: Known) -> float | None:
@@ -317,15 +322,10 @@ def _attempts(task: TaskRow) -> str:
     return attempts_text(len(task.known.attempts.workers), most)
 
 
-def _run_after(task: TaskRow) -> datetime.datetime | None:
-    at: datetime.datetime | None = task.known.call.run_after
-    return None if at is None or at.tzinfo is None else at
-
-
 _RUN_AFTER = TaskColumn(
     name="run_after",
     heading=_("Asked to run after"),
-    value=_run_after,
+    value=lambda task: run_after(task.known.call),
     kind=FUTURE,
     is_shown=lambda task: task.known.call.run_after is not None and task.tab == "delayed",
 )

@@ -40,7 +40,14 @@ from fdbqueue.tasks.records import (
     unknown_call,
     unpacked,
 )
-from fdbqueue.tasks.results import attempts_at, change, microseconds, moment, path_of, set_attempts
+from fdbqueue.tasks.results import (
+    attempts_at,
+    change,
+    microseconds,
+    path_of,
+    result_time,
+    set_attempts,
+)
 
 #: What an attempt fails with whose function the worker does not know.
 UNKNOWN = path_of(TaskUnknown)
@@ -137,7 +144,7 @@ class Attempt:
             is_over = end.retry_seconds is None
             status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
             set_attempts(self.result, self.attempts)  # those of a success are as when it began
-        finished = moment(end.moment) if is_over else None
+        finished = result_time(end.moment) if is_over else None
         change(self.result, status=status, finished_at=finished, _return_value=end.value)
         self.is_unnoted, self.end = False, end
 

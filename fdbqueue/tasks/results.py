@@ -14,6 +14,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from fdbqueue import service
 from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import (
     Task,
@@ -37,7 +38,6 @@ from fdbqueue.tasks.records import (
 
 _SCALARS = {str, int, float, bool, type(None)}
 _TEXT = {str}
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class Found(NamedTuple):
@@ -131,24 +131,35 @@ def change(result: TaskResult[..., Any], **values: Any) -> None:
         object.__setattr__(result, name, value)
 
 
-def moment(microseconds: int | None) -> datetime.datetime | None:
-    """Return a moment as the project's settings have it, None for None."""
-    if microseconds is None:
-        return None
-    return local(_EPOCH + datetime.timedelta(microseconds=microseconds))
+def result_time(microseconds: int | None) -> datetime.datetime | None:
+    """Return a time of a result, with or without its zone as ``USE_TZ`` says; None for None.
+
+    Only results and their signals have such times. What compares or shows times needs
+    :func:`fdbqueue.service.moment`, which is UTC in all projects.
+    """
+    return None if microseconds is None else local(service.moment(microseconds))
 
 
 def local(at: datetime.datetime | None) -> datetime.datetime | None:
-    """Return a moment with its zone as the project's settings have it, None for None."""
+    """Return a time that has its zone as a result has it, see :func:`result_time`."""
     return at if at is None or settings.USE_TZ else timezone.make_naive(at)
 
 
 def microseconds(at: datetime.datetime | None) -> int | None:
     """Return a moment with its zone in microseconds since the Unix epoch, None for None."""
-    return None if at is None else (at - _EPOCH) // datetime.timedelta(microseconds=1)
+    return None if at is None else service.microseconds(at)
 
 
 # Tasks
+
+
+def imported(path: str) -> Any:
+    """Return what has a dotted path, None if nothing has, or if its module is not imported yet.
+
+    A path may be any text, so nothing is imported for it.
+    """
+    module, _, name = path.rpartition(".")
+    return getattr(sys.modules.get(module), name, None)
 
 
 def is_imported(path: str) -> bool:
@@ -174,8 +185,7 @@ def task_at(path: str) -> Task[..., Any]:
 
 def is_task_at(path: str, task: Task[..., Any]) -> bool:
     """Tell whether a worker finds a task under its path."""
-    module, _, name = path.rpartition(".")
-    found = getattr(sys.modules.get(module), name, None)
+    found = imported(path)
     if isinstance(found, Task) and found.func is task.func:
         return True
     try:
@@ -331,11 +341,11 @@ def running_result(
 def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
     """Set what attempts say in a result."""
     started, latest = attempts[2:4] if attempts.workers else (None, None)
-    started_at = moment(started)
+    started_at = result_time(started)
     change(
         result,
         started_at=started_at,
-        last_attempted_at=started_at if latest == started else moment(latest),
+        last_attempted_at=started_at if latest == started else result_time(latest),
         errors=[TaskError(exception_class_path=e, traceback=text) for e, text in attempts.errors],
         worker_ids=list(attempts.workers),
     )
@@ -398,9 +408,9 @@ def _result(
         task=restored_task(call, queue_name, task),
         id=result_id,
         status=known.status,
-        enqueued_at=moment(known.enqueued),
+        enqueued_at=result_time(known.enqueued),
         started_at=None,
-        finished_at=moment(known.finished),
+        finished_at=result_time(known.finished),
         last_attempted_at=None,
         args=[],
         kwargs={},

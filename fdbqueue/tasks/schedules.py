@@ -64,11 +64,11 @@ from django.utils import timezone
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
-from fdbqueue.service import Catalog, error_code, now_us, run
+from fdbqueue.service import Catalog, error_code, moment, now_us, run
 from fdbqueue.service.options import Range, did_you_mean
 from fdbqueue.tasks.compat import Task, task_enqueued
 from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
-from fdbqueue.tasks.results import change, local, moment, new_result, task_at
+from fdbqueue.tasks.results import change, local, new_result, task_at
 
 logger = logging.getLogger(__name__)
 

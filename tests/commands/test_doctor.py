@@ -173,7 +173,7 @@ def test_dead_letters_of_an_earlier_version(examine):
     for item in list(queue):
         queue.bury(item.id)
     tables = queue.parts.store.tables
-    run(queue.database, lambda tr: [tr.clear_range(*tables.death_bounds()), tr.clear(tables.dated)])
+    run(queue.database, lambda tr: [tr.clear_range(*tables.deaths), tr.clear(tables.dated)])
     code, found = examine("mail")
     assert (code, found["counts"]["status"]) == (0, "warning")
     assert "order of time" in found["counts"]["detail"]

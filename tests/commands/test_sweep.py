@@ -64,7 +64,7 @@ def test_json(call, leave, a_day_later):
     assert json.loads(call("queue_sweep", "--json").out) == {
         "removed": 2,
         "pushes": 0,
-        "answers": 0,
+        "responses": 0,
     }
 
 
@@ -88,7 +88,7 @@ def test_the_least_age(call):
     assert caught.value.returncode == 1
     out = io.StringIO()
     call_command("queue_sweep", older_than=600, as_json=True, stdout=out)
-    assert json.loads(out.getvalue()) == {"removed": 0, "pushes": 0, "answers": 0}
+    assert json.loads(out.getvalue()) == {"removed": 0, "pushes": 0, "responses": 0}
 
 
 @needs_full_device
@@ -108,8 +108,8 @@ def test_answers_that_have_run_out(call, clock):
         queue.pop_many(1, once=IdempotencyKey("short", kept_seconds=10))
         queue.push("kept", once=IdempotencyKey("long", kept_seconds=3_620))
     clock.advance(3_615)
-    assert json.loads(call("queue_sweep", "--json").out)["answers"] == 2
-    assert json.loads(call("queue_sweep", "--json").out)["answers"] == 0
+    assert json.loads(call("queue_sweep", "--json").out)["responses"] == 2
+    assert json.loads(call("queue_sweep", "--json").out)["responses"] == 0
     assert fdbqueue.queue("mail").push("kept", once="long") == fdbqueue.queue("mail").peek()
 
 
@@ -119,5 +119,5 @@ def test_answers_where_nothing_was_ever_pushed(call, clock):
     fdbqueue.queue(name).pop_many(1, once=IdempotencyKey("short", kept_seconds=10))
     assert name not in conf.catalog().names()
     clock.advance(3_615)
-    assert json.loads(call("queue_sweep", "--json").out)["answers"] == 1
+    assert json.loads(call("queue_sweep", "--json").out)["responses"] == 1
     assert conf.catalog().names(with_responses=True) == conf.catalog().names()

@@ -66,7 +66,7 @@ def assert_counted(queue: Queue) -> dict[str, list[Item]]:
 def assert_dated(queue: Queue, dead: list[Item]) -> None:
     """Check that the index of deaths has each dead letter once, and that its rows are counted."""
     tables, keys = queue.parts.store.tables, queue.parts.store.keys
-    found = run(queue.database, lambda tr: list(tr.get_range(*tables.death_bounds())))
+    found = run(queue.database, lambda tr: list(tr.get_range(*tables.deaths)))
     deaths = {
         tables.death(microseconds(item.died_at), keys.place_named(item.id))
         for item in dead
@@ -78,7 +78,7 @@ def assert_dated(queue: Queue, dead: list[Item]) -> None:
 
 def unique_keys(queue: Queue) -> dict[bytes, bytes]:
     """Return the place of the item that has each unique key."""
-    bounds = queue.parts.store.tables.uniques()
+    bounds = queue.parts.store.tables.uniques
     found = run(queue.database, lambda tr: list(tr.get_range(*bounds)), read_only=True)
     return {bytes(row.key): bytes(row.value) for row in found}
 

@@ -8,7 +8,7 @@ import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Batcher, Counts, FifoQueue, PriorityQueue
-from fdbqueue.service.storage.tables import JobKeys, TableKeys
+from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.upkeep import Examiner
 from tests.concurrency.census import assert_counted
 from tests.contract.unsure import unsure_database
@@ -275,11 +275,10 @@ def test_removing_what_was_taken_for_a_popper(kind, queue, ask_and_die, let_expi
 def test_every_name_is_in_its_range(fifo, byte):
     """Names are random bytes: ranges of them hold those of the highest, too."""
     tables = TableKeys(fifo.subspace.key())
-    jobs = JobKeys(tables)
     for bounds, key in (
-        (tables.handoffs(), tables.handoff(byte * 8, 0)),
-        (jobs.batches(), jobs.batch(byte * 16)),
-        (jobs.progresses(), jobs.progress(byte * 16)),
+        (tables.handoffs, tables.handoff(byte * 8, 0)),
+        (tables.batches, tables.batch(byte * 16)),
+        (tables.progresses, tables.progress(byte * 16)),
     ):
         assert bounds[0] < key < bounds[1]
         assert tables.bounds[0] < key < tables.bounds[1]

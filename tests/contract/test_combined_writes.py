@@ -48,6 +48,37 @@ class Held(Meddled):
         self.gate.release(100)
 
 
+class Reads:
+    """A database that notes what is read by snapshots: keys, and where ranges begin."""
+
+    def __init__(self, database):
+        self.keys, self.ranges = [], []
+        self._database = database
+
+    def create_transaction(self):
+        reads, transaction = self, self._database.create_transaction()
+
+        class Snapshot:
+            def __getitem__(self, key):
+                reads.keys.append(key)
+                return transaction.snapshot[key]
+
+            def get_range(self, begin, *arguments, **options):
+                reads.ranges.append(begin)
+                return transaction.snapshot.get_range(begin, *arguments, **options)
+
+        class Wrapped:
+            snapshot = Snapshot()
+
+            def __getattr__(self, name):
+                return getattr(transaction, name)
+
+            def __setitem__(self, key, value):
+                transaction[key] = value
+
+        return Wrapped()
+
+
 @pytest.fixture
 def pool():
     """Some threads."""
@@ -127,6 +158,22 @@ def test_pushes_in_line_are_committed_together(held, subspace, pool, kind, order
     stored = list(queue)
     assert [item for item in stored if item.value.startswith("later")] == items
     assert not any(counted(queue)[state] for state in ("leased", "delayed", "dead"))
+
+
+def test_what_pushes_under_many_priorities_read(held, subspace, pool):
+    """Each priority's tail once, and once the highest place of hidden items."""
+    reads = Reads(held)
+    queue = PriorityQueue(reads, subspace)
+    first = fill(pool, held, queue)
+    later = in_line(pool, queue, *[(queue.push, "later", n % 5) for n in range(20)])
+    reads.keys.clear()
+    reads.ranges.clear()
+    held.open()
+    results([*first, *later])
+    tails = [queue.parts.store.keys.level(n)[0] for n in range(5)]
+    assert [begin for begin in reads.ranges if begin in tails] == tails
+    assert reads.keys == [queue.parts.store.tables.high]
+    assert held.commits == _IN_FLIGHT + 1
 
 
 def test_batches_and_delayed_items_are_committed_with_others(held, subspace, pool):

@@ -166,7 +166,7 @@ def test_of_one_reason_many_die_without_conflicts(fifo, database):
 
 def forget_reasons(queue):
     """Remove the counts, as a queue has none that an earlier version wrote."""
-    bounds = queue.parts.store.tables.reasons()
+    bounds = queue.parts.store.tables.reasons
     run(queue.database, lambda tr: tr.clear_range(*bounds))
 
 

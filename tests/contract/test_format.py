@@ -241,7 +241,7 @@ def test_a_row_that_cannot_be_read_is_another(right, database):
     key = right.parts.store.tables.format
 
     def write(tr, text):
-        tr.clear_range(*right.parts.store.tables.formats())
+        tr.clear_range(*right.parts.store.tables.formats)
         tr[key + text] = b""
 
     for text in (b"\xff\xfe", b"[]", b'{"layout":2}', b'{"kind":"fifo","shards":16}'):

@@ -326,9 +326,9 @@ def test_a_wrong_count_is_mended_by_a_recount(open_queue, database):
     assert len(held) == 2
 
     def miscount(tr, by):
-        change = CountChange(queue.parts.store.tables)
+        change = CountChange(queue.parts.store.tables, tr)
         change.hide(State.LEASED, by)
-        change.write(tr)
+        change.write()
 
     run(database, lambda tr: miscount(tr, 1), wrote=lambda _: True)
     queue.ack(held[0])

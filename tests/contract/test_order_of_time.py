@@ -43,10 +43,10 @@ def forget(queue, *item_ids):
     def remove(tr):
         for item_id in item_ids:
             moment = int(dead[item_id].died_at.timestamp() * 1_000_000)
-            rows = tr.get_range(*tables.death_bounds())
+            rows = tr.get_range(*tables.deaths)
             place = keys.place_named(item_id)
-            (key,) = [row.key for row in rows if tables.parse_death(bytes(row.key))[1] == place]
-            assert abs(tables.parse_death(bytes(key))[0] - moment) <= 1
+            (key,) = [row.key for row in rows if tables.parse_dated(bytes(row.key))[1] == place]
+            assert abs(tables.parse_dated(bytes(key))[0] - moment) <= 1
             tr.clear(key)
             tr.add(tables.dated, (-1).to_bytes(8, "little", signed=True))
 

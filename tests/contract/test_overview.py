@@ -8,7 +8,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable, run
-from fdbqueue.service.browse import Ends, counts_of, depths, ends_of, histories_of, oldest_of
+from fdbqueue.service.browse import Ends, Overview, counts_of, depths, ends_of, figures
 from fdbqueue.service.items import moment
 from fdbqueue.service.storage.counts import Counts, Minute
 
@@ -36,6 +36,16 @@ def fill(queues, clock):
     raw.push(b"x")
     fifo.pop()
     fifo.lease()
+
+
+def histories_of(tr, queues, minutes):
+    """Return the last minutes of queues."""
+    return figures(tr, queues, lambda overview, tr: overview.begin_history(tr, minutes))
+
+
+def oldest_of(tr, queues):
+    """Return when the oldest ready item of queues was pushed."""
+    return [result() for result in figures(tr, queues, Overview.begin_oldest)]
 
 
 def test_many_queues_say_together_what_each_says_alone(several, observed, clock):
@@ -103,8 +113,8 @@ def test_the_oldest_may_be_one_that_cannot_be_decoded(several, observed, clock):
 
 def ghosts(tr, queue):
     """Return the ages of items that are not ready."""
-    begin, end = queue.parts.store.tables.ages()
-    places = [queue.parts.store.tables.parse_age(row.key)[1] for row in tr.get_range(begin, end)]
+    begin, end = queue.parts.store.tables.ages
+    places = [queue.parts.store.tables.parse_dated(row.key)[1] for row in tr.get_range(begin, end)]
     return [place for place in places if not tr[queue.parts.store.keys.key(place)].present()]
 
 

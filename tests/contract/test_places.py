@@ -67,6 +67,13 @@ def test_an_element_is_packed_as_the_tuple_layer_does(element):
     assert tuples.packed(element) == fdb.tuple.pack((element,))
 
 
+@pytest.mark.parametrize("number", [0, 0.0, -0.0, 1, 1.0, -1, True, 2**70])
+def test_numbers_that_are_equal_are_packed_each_by_its_type(number):
+    """Also those that were packed before, and the two zeros."""
+    for one in (number, -number, number):
+        assert tuples.packed_number(one) == fdb.tuple.pack((one,))
+
+
 @pytest.mark.slow
 @given(INTEGERS | FLOATS, st.integers(0, 2**64 - 1), BYTES, st.integers(1, 100))
 def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
@@ -80,6 +87,8 @@ def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
     assert (found.priority, found.sequence, found.chunks) == (priority, index, chunks)
     assert type(found.priority) is type(priority)
     assert math.copysign(1, found.priority) == math.copysign(1, priority)
+    usual = index if chunks == 1 else None
+    assert ranked.usual_sequence(ranked.key(place), priority) == usual
 
 
 @pytest.mark.slow

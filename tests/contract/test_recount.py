@@ -259,7 +259,7 @@ def test_the_oldest_is_found_past_what_others_took(database, subspace, clock, or
     queue.recount()
     assert queue.oldest() == left.pushed_at
     tables = TableKeys(subspace.key())
-    assert len(list(database.create_transaction().get_range(*tables.ages()))) == 1
+    assert len(list(database.create_transaction().get_range(*tables.ages))) == 1
 
 
 def test_a_recount_forgets_no_age_that_is_needed(

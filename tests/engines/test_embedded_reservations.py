@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -13,13 +14,17 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import reservations
 from fdbqueue.engines.embedded.reservations import Reservations
-from tests.engines.children import run, wait_until
+from tests.engines.children import Child, run, wait_until
 from tests.engines.interrupts import Preemption
 
 #: A holder that is gone or stands still may cost this much, on a busy machine too.
 _WITHIN_SECONDS = 1.0
+#: How long 64 processes may take to start and to work, and one of them to have its turn.
+_MANY_SECONDS, _TURN_OF_MANY_SECONDS = 240, 20
 
 _RETRY = """
+import time
+
 from fdbqueue.engines.embedded import reservations
 
 def retried():
@@ -352,6 +357,187 @@ def test_processes_that_increment_lose_nothing(database, start):
         child.expect("done")
     assert database[b"count"] == b"320"
     os.kill(victim.pid, signal.SIGKILL)
+
+
+_TAKE_PART = (
+    _RETRY
+    + """
+def pop(transaction):
+    for key, value in transaction.get_range(b"item/", b"item0", limit=1):
+        del transaction[key]
+        return taken.append(value)
+
+taken, longest = [], 0.0
+say("ready")
+sys.stdin.readline()
+for _ in range(int(sys.argv[2])):
+    for work in (increment, pop):
+        began = time.monotonic()
+        attempt = database.create_transaction()
+        while True:
+            found = len(taken)
+            try:
+                work(attempt)
+                attempt.commit().wait()
+                break
+            except embedded.FDBError as error:
+                del taken[found:]
+                attempt.on_error(error).wait()
+        longest = max(longest, time.monotonic() - began)
+say(longest)
+for value in taken:
+    say(bytes(value).decode())
+"""
+)
+
+
+@pytest.mark.slow
+def test_sixty_four_processes(database, path, put):
+    """Nothing is lost or taken twice, and nobody waits longer than all need for a few turns."""
+    processes, turns = 64, 10
+    put({b"item/%04d" % number: b"%d" % number for number in range(processes * turns)})
+    with contextlib.ExitStack() as stack:
+        children = [
+            stack.enter_context(Child(path, _TAKE_PART, turns, deadline_seconds=_MANY_SECONDS))
+            for _ in range(processes)
+        ]
+        for child in children:
+            child.expect("ready")
+        for child in children:
+            child.tell()
+        said = [child.end() for child in children]
+    assert database[b"count"] == b"%d" % (processes * turns)
+    assert sorted(int(value) for _, *taken in said for value in taken) == list(
+        range(processes * turns)
+    )
+    assert {len(taken) for _, *taken in said} == {turns}
+    assert max(float(longest) for longest, *_ in said) < _TURN_OF_MANY_SECONDS
+
+
+_FULL = (
+    _RETRY
+    + """
+import resource
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+database[b"before"]
+say("ready")
+sys.stdin.readline()
+transaction = retried()
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), most))
+while True:
+    increment(transaction)
+    for number in range(40):
+        transaction[b"full/%d" % number] = os.urandom(50_000)
+    error = transaction.commit().exception()
+    if error.code != 1020:
+        break
+    transaction.on_error(error).wait()
+say(error.code)
+sys.stdin.readline()
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+run(database, increment)
+say("done")
+"""
+)
+
+_GO_ON = (
+    _RETRY
+    + """
+stop = threading.Event()
+
+def work():
+    done = 0
+    while not stop.is_set():
+        run(database, increment)
+        done += 1
+    say(done)
+
+thread = threading.Thread(target=work)
+say("ready")
+sys.stdin.readline()
+thread.start()
+sys.stdin.readline()
+stop.set()
+thread.join()
+"""
+)
+
+
+@pytest.mark.parametrize("allowed", [0, 300_000], ids=["none of it", "some of it"])
+def test_a_disk_that_is_full_for_one_while_others_wait(database, start, allowed):
+    """Its commit fails with io_error and writes nothing; others go on within a second."""
+    victim = start(_FULL, allowed)
+    victim.expect("ready")
+    others = [start(_GO_ON) for _ in range(4)]
+    for other in others:
+        other.expect("ready")
+    for other in others:
+        other.tell()
+    wait_until(lambda: database[b"count"] is not None)
+    victim.tell()
+    victim.expect("1510")
+    before = int(database[b"count"])
+    wait_until(lambda: int(database[b"count"]) > before, _WITHIN_SECONDS)
+    victim.tell()
+    victim.expect("done")
+    for other in others:
+        other.tell()
+    done = [int(other.end()[0]) for other in others]
+    assert all(done)
+    assert database[b"count"] == b"%d" % (sum(done) + 1)
+    assert not database[b"full/":b"full0"]
+
+
+_NO_ROOM = (
+    _RETRY
+    + """
+import resource
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+database[b"count"]
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+say("ready")
+sys.stdin.readline()
+codes, longest = set(), 0.0
+for _ in range(20):
+    began = time.monotonic()
+    try:
+        run(database, increment)
+        codes.add(0)
+    except embedded.FDBError as error:
+        codes.add(error.code)
+    longest = max(longest, time.monotonic() - began)
+say(longest)
+say(codes)
+sys.stdin.readline()
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+for _ in range(20):
+    run(database, increment)
+say("done")
+"""
+)
+
+
+def test_a_disk_that_is_full_for_all(database, start, put):
+    """Each attempt fails with io_error at once; with room again all go on, and nothing is lost."""
+    put({b"count": b"5"})
+    children = [start(_NO_ROOM) for _ in range(4)]
+    for child in children:
+        child.expect("ready")
+    for child in children:
+        child.tell()
+    for child in children:
+        assert float(child.line()) < _WITHIN_SECONDS
+        child.expect("{1510}")
+    assert database[b"count"] == b"5"
+    for child in children:
+        child.tell()
+    for child in children:
+        child.expect("done")
+    assert database[b"count"] == b"%d" % (5 + 4 * 20)
 
 
 _CONTEND = """

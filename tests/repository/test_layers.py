@@ -160,6 +160,7 @@ BELOW_THE_FACE = {
     "entries": {"management"},
     "instrumentation": {"metrics"},
     "options": {"api", "conf", "pages", "tasks"},
+    "several": {"taking"},
     "storage.item_keys": {"api"},
     "tools.load": {"management"},
     "tools.upkeep": {"management"},

@@ -280,7 +280,9 @@ class Value(Future["Value"]):
         return self.value
 
     def __bytes__(self) -> bytes:
-        value = self.value
+        value: Any = self._result
+        if value is None or self.asked_at is not None:
+            value = self.value
         if value is None:
             raise TypeError("the key has no value")
         return value

@@ -133,7 +133,10 @@ def encoded(ranges: list[Range]) -> bytes:
     A range has the lengths of its begin and of its end. One of a single key has only its begin, and
     a mark in place of the second length.
     """
-    keys = [begin for begin, end in ranges if end == begin + b"\x00"]
+    keys = []
+    for begin, end in ranges:  # a comprehension would be one more call of each commit
+        if end == begin + b"\x00":
+            keys.append(begin)
     if len(keys) == len(ranges):  # as in nearly all commits
         keys = sorted(set(keys))
         lengths = [_POINT] * (2 * len(keys))

@@ -320,7 +320,7 @@ class Reservations:
             deadline: When to stop waiting, on the monotonic clock; None for no limit.
         """
         memory = self._memory or self.shared_memory()
-        with contextlib.suppress(ValueError):
+        try:
             while memory is not None:
                 process, number, until, _, strict = _NOTE.unpack_from(memory, 0)
                 if not (strict and number):
@@ -333,6 +333,8 @@ class Reservations:
                 if deadline is not None and now > deadline * 1e9:
                     return
                 time.sleep(_LOOK / 1e9)
+        except ValueError:  # the memory was closed; suppress() would be three calls a commit
+            return
 
     def hold(self, number: int) -> None:
         """Hold the reservation of an attempt for its commit, unless it is lost.

@@ -7,7 +7,6 @@ answer opens the snapshot. Writes change the transaction's state
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -46,7 +45,6 @@ from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.exceptions import EngineUnavailable
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[[Any, Any, Any], None])
 
 
 class SnapshotTransaction:
@@ -318,11 +316,9 @@ class SnapshotTransaction:
                 return Future(error=error)
 
 
-def _mutation(method: F) -> F:
-    """Decorate a method that stands for the mutation of its name."""
-    name = method.__name__
+def _mutation(name: str, description: str) -> Callable[[Transaction, Any, Any], None]:
+    """Return the method that makes the mutation of a name."""
 
-    @functools.wraps(method)
     def mutate(self: Transaction, key: Any, param: Any) -> None:
         if type(key) is not bytes:
             key = as_key(key)
@@ -330,7 +326,8 @@ def _mutation(method: F) -> F:
             param = as_value(param)
         self._state.write(name, key, param)
 
-    return mutate  # type: ignore[return-value]  # of the same parameters
+    mutate.__name__, mutate.__doc__ = name, description
+    return mutate
 
 
 class Transaction(SnapshotTransaction):
@@ -399,61 +396,36 @@ class Transaction(SnapshotTransaction):
 
     # Atomic operations: the binding has each of them a second time, with "bit_" before its name
 
-    @_mutation
-    def add(self, key: Any, param: Any) -> None:
-        """Add a little-endian integer to the value when the commit is applied."""
-
-    @_mutation
-    def bit_and(self, key: Any, param: Any) -> None:
-        """Keep the value's bits that are set in ``param``."""
-
-    @_mutation
-    def bit_or(self, key: Any, param: Any) -> None:
-        """Set the value's bits that are set in ``param``."""
-
-    @_mutation
-    def bit_xor(self, key: Any, param: Any) -> None:
-        """Flip the value's bits that are set in ``param``."""
-
-    @_mutation
-    def max(self, key: Any, param: Any) -> None:
-        """Keep the larger little-endian integer."""
-
-    @_mutation
-    def min(self, key: Any, param: Any) -> None:
-        """Keep the smaller little-endian integer."""
-
-    @_mutation
-    def byte_max(self, key: Any, param: Any) -> None:
-        """Keep the string that sorts last."""
-
-    @_mutation
-    def byte_min(self, key: Any, param: Any) -> None:
-        """Keep the string that sorts first."""
-
-    @_mutation
-    def append_if_fits(self, key: Any, param: Any) -> None:
-        """Append to the value, unless it would grow over the limit."""
-
-    @_mutation
-    def compare_and_clear(self, key: Any, param: Any) -> None:
-        """Clear the key if it holds ``param`` when the commit is applied."""
+    add = _mutation("add", "Add a little-endian integer to the value when the commit is applied.")
+    bit_and = _mutation("bit_and", "Keep the value's bits that are set in ``param``.")
+    bit_or = _mutation("bit_or", "Set the value's bits that are set in ``param``.")
+    bit_xor = _mutation("bit_xor", "Flip the value's bits that are set in ``param``.")
+    max = _mutation("max", "Keep the larger little-endian integer.")
+    min = _mutation("min", "Keep the smaller little-endian integer.")
+    byte_max = _mutation("byte_max", "Keep the string that sorts last.")
+    byte_min = _mutation("byte_min", "Keep the string that sorts first.")
+    append_if_fits = _mutation(
+        "append_if_fits", "Append to the value, unless it would grow over the limit."
+    )
+    compare_and_clear = _mutation(
+        "compare_and_clear", "Clear the key if it holds ``param`` when the commit is applied."
+    )
 
     def set_versionstamped_key(self, key: Any, param: Any) -> None:
         """Set a key that contains the commit's stamp, at the offset in its last four bytes."""
         self._state.set_versionstamped_key(as_key(key), as_value(param))
 
-    @_mutation
-    def set_versionstamped_value(self, key: Any, param: Any) -> None:
-        """Set a value that contains the commit's stamp, at the offset in its last four bytes."""
-
+    set_versionstamped_value = _mutation(
+        "set_versionstamped_value",
+        "Set a value that contains the commit's stamp, at the offset in its last four bytes.",
+    )
     xor = bit_xor
     bit_add = add
     bit_bit_and = bit_and
     bit_bit_or = bit_or
     bit_bit_xor = bit_xor
-    bit_max = max  # noqa: A003  # the method above is meant
-    bit_min = min  # noqa: A003  # the method above is meant
+    bit_max = max  # noqa: A003  # the attribute above is meant
+    bit_min = min  # noqa: A003  # the attribute above is meant
     bit_byte_max = byte_max
     bit_byte_min = byte_min
     bit_append_if_fits = append_if_fits

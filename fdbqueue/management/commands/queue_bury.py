@@ -25,12 +25,8 @@ examples:
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queue(parser)
         arguments.add_ids(parser)
-        parser.add_argument(
-            "--reason",
-            default="buried",
-            metavar="TEXT",
-            help="Why, as the dead letters show it (default: buried)",
-        )
+        why = "Why, as the dead letters show it (default: buried)"
+        arguments.add_reason(parser, why, default="buried")
         arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -60,7 +60,6 @@ from fdbqueue.management.formats import (
     json_line,
 )
 from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue
-from fdbqueue.service.bulk.reshape import MAX_STRAYS
 from fdbqueue.service.tools import load, upkeep
 from fdbqueue.service.tools.upkeep import Examiner
 
@@ -330,7 +329,7 @@ def _check_format(queue: Queue, readable: Queue) -> Finding:
             f"run queue_doctor {shlex.quote(queue.name)} --adopt-settings",
         )
     if strays := examiner.strays():
-        least = "at least " if strays >= MAX_STRAYS else ""
+        least = "at least " if strays >= upkeep.MAX_STRAYS else ""
         text = (
             f"{least}{item_count(strays)} in shards where the setting here does not look: no pop "
             "finds them there, or one finds them again and again"

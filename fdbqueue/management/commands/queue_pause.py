@@ -30,12 +30,8 @@ examples:
 
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queues(parser, required=True)
-        parser.add_argument(
-            "--reason",
-            default="",
-            metavar="TEXT",
-            help="Why, for those who look at the queue; at most 1,000 characters are kept",
-        )
+        why = "Why, for those who look at the queue; at most 1,000 characters are kept"
+        arguments.add_reason(parser, why, default="")
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:

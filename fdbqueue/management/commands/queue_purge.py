@@ -32,12 +32,7 @@ examples:
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queue(parser)
         parser.add_argument("--state", choices=ITEM_STATES, help="Remove only items in this state")
-        parser.add_argument(
-            "--reason",
-            metavar="TEXT",
-            help="Remove only dead letters of this reason: its first line, as queue_stats "
-            "--by-reason prints it",
-        )
+        arguments.add_reason_of_dead(parser, "Remove only dead letters")
         arguments.add_no_input(parser)
         arguments.add_json(parser)
 

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from io import BufferedReader
 from typing import Any, cast
 
 from django.core.management.base import CommandError, CommandParser
@@ -18,7 +19,6 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.console import Progress
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import item_count
-from fdbqueue.management.ndjson import Stream
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import UNIQUE_WHILE, Load, Queue
 
@@ -134,7 +134,9 @@ examples:
         if self._skipped:
             raise failure(f"Skipped {counted(self._skipped, 'bad line')}.")
 
-    def _push(self, queue: Queue, load: Load, stream: Stream, given: argparse.Namespace) -> int:
+    def _push(
+        self, queue: Queue, load: Load, stream: BufferedReader, given: argparse.Namespace
+    ) -> int:
         begun = load.begun if given.resume else None
         draws = given.file != "-" or not sys.stdin.isatty()  # else lines are typed there
         with (
@@ -190,7 +192,7 @@ examples:
         if self._skipped == _SHOWN_BAD_LINES:
             self.console.note("Further bad lines are counted, but not shown.")
 
-    def _opened(self, file: str) -> contextlib.AbstractContextManager[Stream]:
+    def _opened(self, file: str) -> contextlib.AbstractContextManager[BufferedReader]:
         if file != "-":
             try:
                 return open(file, "rb")
@@ -204,10 +206,12 @@ examples:
             raise CommandError("Standard input is closed.")
         if sys.stdin.isatty():
             self.console.note("Reading JSON lines from standard input; press Ctrl-D to end.")
-        return contextlib.nullcontext(cast("Stream", sys.stdin.buffer))
+        return contextlib.nullcontext(cast("BufferedReader", sys.stdin.buffer))
 
 
-def _reporter(progress: Progress, lines: ndjson.Lines, stream: Stream) -> Callable[[int], None]:
+def _reporter(
+    progress: Progress, lines: ndjson.Lines, stream: BufferedReader
+) -> Callable[[int], None]:
     """Return a function that counts pushed items; a file's total follows from its size."""
     begun_bytes = lines.size_bytes
     left_bytes = _size_of(stream) - begun_bytes
@@ -221,7 +225,7 @@ def _reporter(progress: Progress, lines: ndjson.Lines, stream: Stream) -> Callab
     return report
 
 
-def _size_of(stream: Stream) -> int:
+def _size_of(stream: BufferedReader) -> int:
     """Return the size of a file, 0 for what is not a file."""
     try:
         found = os.fstat(stream.fileno())

@@ -35,12 +35,7 @@ examples:
             metavar="ID",
             help="Requeue only the item with this id; may be repeated",
         )
-        parser.add_argument(
-            "--reason",
-            metavar="TEXT",
-            help="Requeue only items that died of this reason: its first line, as queue_stats "
-            "--by-reason prints it",
-        )
+        arguments.add_reason_of_dead(parser, "Requeue only items that died")
         arguments.add_limit(parser)
         arguments.add_no_input(parser)
         arguments.add_json(parser)

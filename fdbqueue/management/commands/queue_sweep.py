@@ -47,7 +47,7 @@ examples:
         pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
         responses = sum(queue.sweep() for queue in queues) + self.catalog.sweep()
         self.console.report(
-            {"removed": removed, "pushes": pushes, "answers": responses},
+            {"removed": removed, "pushes": pushes, "responses": responses},
             f"Removed {counted(removed, 'receipt')}, {counted(pushes, 'push record')} and "
             f"{counted(responses, 'saved response')}.",
             as_json=options["as_json"],

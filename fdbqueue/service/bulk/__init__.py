@@ -3,6 +3,7 @@
 - :mod:`batches`: lease many items under one token, for a drain, or move them to another queue.
 - :mod:`remove`: remove items by their ids, or by their state.
 - :mod:`recount`: correct the counts of a queue that other programs write to.
+- :mod:`reshape`: move the ready items to the keys that another number of shards gives them.
 
 Elsewhere: one batch after the other in :mod:`fdbqueue.service.tools.streams`; many acks, nacks
 and extensions of one caller in :mod:`fdbqueue.service.consume.acks`; operations of several

@@ -40,7 +40,7 @@ from fdbqueue.service.storage.handoffs import (
     write_pieces,
 )
 from fdbqueue.service.storage.reader import End, Loaded
-from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, JobKeys, Kind
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Kind
 from fdbqueue.service.transactions import run, unlimited
 
 OWNER_BYTES = 16
@@ -78,7 +78,6 @@ class Batches:
         self._runner = parts.runner
         self._store = parts.store
         self._group = parts.group
-        self._jobs = JobKeys(parts.store.tables)
 
     def lease(self, count: int, end: End, seconds: Duration, owner: bytes | None) -> Batch:
         """Lease items from one end under one token; return an empty batch when there are none."""
@@ -133,14 +132,13 @@ class Batches:
         """Return the effect of a take request that leases the taken items as one batch."""
         hold = Hold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
 
-        def lease(
-            tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]
-        ) -> list[Item]:
+        def lease(count_change: CountChange, loaded: Sequence[Loaded]) -> list[Item]:
+            tr = count_change.tr
             retried = any(one.has_attempts for one in loaded)
             held = Handoff([one.row for one in loaded], False, retried)
             write_pieces(tr, self._store.tables, hold.name, held)
             tr[self._store.tables.due(hold.deadline, Kind.BATCH, hold.name)] = b""
-            tr[self._jobs.batch(owner)] = hold.packed()
+            tr[self._store.tables.batch(owner)] = hold.packed()
             for one in loaded:
                 self._store.note_hidden(count_change, one.position)
             return Batch([one.item for one in loaded if isinstance(one.item, Item)], loaded, hold)
@@ -149,23 +147,23 @@ class Batches:
 
     def _ack(self, tr: Transaction, batch: Batch) -> int:
         self._release(tr, batch.hold)
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         for loaded in batch.loaded:
-            self._store.remove_taken(tr, count_change, loaded)
-        count_change.write(tr)
+            self._store.remove_taken(count_change, loaded)
+        count_change.write()
         return len(batch)
 
     def _requeue(self, tr: Transaction, batch: Batch) -> int:
         self._store.format.check(tr)
         self._release(tr, batch.hold)
-        count_change = self._store.count_change()
-        self._store.requeue_rows(tr, count_change, [loaded.row for loaded in batch.loaded])
-        count_change.write(tr)
+        count_change = self._store.count_change(tr)
+        self._store.requeue_rows(count_change, [loaded.row for loaded in batch.loaded])
+        count_change.write()
         return len(batch)
 
     def _finish(self, tr: Transaction, owner: bytes, done: Collection[bytes]) -> int:
         """Remove the items of an owner's batch at some places, requeue the others; count those."""
-        stored = tr[self._jobs.batch(owner)]
+        stored = tr[self._store.tables.batch(owner)]
         hold = read_hold(owner, bytes(stored)) if stored.present() else None
         if hold is None:
             return 0
@@ -174,16 +172,16 @@ class Batches:
         self._remove_hold(tr, hold)
         rows = [] if held is None else held.rows
         removed = [row for row in rows if row.place in done]
-        count_change = self._store.count_change()
-        self._store.requeue_rows(tr, count_change, [row for row in rows if row.place not in done])
+        count_change = self._store.count_change(tr)
+        self._store.requeue_rows(count_change, [row for row in rows if row.place not in done])
         for loaded in self._store.reader.load(tr, removed, retried=True):
-            self._store.remove_taken(tr, count_change, loaded)
-        count_change.write(tr)
+            self._store.remove_taken(count_change, loaded)
+        count_change.write()
         return len(removed)
 
     def _release(self, tr: Transaction, hold: Hold) -> None:
         """Remove the batch's rows, if its owner still holds it."""
-        stored = tr[self._jobs.batch(hold.owner)]
+        stored = tr[self._store.tables.batch(hold.owner)]
         piece = tr[self._store.tables.handoff(hold.name, 0)]
         if not piece.present() or not stored.present() or bytes(stored) != hold.packed():
             raise LeaseLost(queue=self._store.queue)
@@ -192,7 +190,7 @@ class Batches:
     def _remove_hold(self, tr: Transaction, hold: Hold) -> None:
         remove_pieces(tr, self._store.tables, hold.name)
         tr.clear(self._store.tables.due(hold.deadline, Kind.BATCH, hold.name))
-        tr.clear(self._jobs.batch(hold.owner))
+        tr.clear(self._store.tables.batch(hold.owner))
 
 
 def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> None:

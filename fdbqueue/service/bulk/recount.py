@@ -97,7 +97,7 @@ def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
         difference = number - Counters(store.tables).hidden(tr)[state]
         count_change = _guarded(tr, store, difference)
         count_change.hide(state, difference)
-        count_change.write(tr)
+        count_change.write()
 
     def is_value(row: Any) -> bool:
         return store.tables.hidden_place(state, row.key)[1]
@@ -144,9 +144,9 @@ def _date_deaths(database: Database, store: ItemStore) -> None:
         return places[-1] if len(places) == _DEATHS_AT_ONCE else None
 
     def remove(tr: Transaction, begin: bytes) -> bytes | None:
-        stop = store.tables.death_bounds()[1]
+        stop = store.tables.deaths[1]
         keys = [bytes(row.key) for row in tr.snapshot.get_range(begin, stop, limit=_DEATHS_AT_ONCE)]
-        deaths = [store.tables.parse_death(key) for key in keys]
+        deaths = [store.tables.parse_dated(key) for key in keys]
         found = store.facts(tr, State.DEAD, [place for _moment, place in deaths])
         for key, (moment, _place), dead in zip(keys, deaths, found, strict=True):
             if dead is None or dead.until != moment:
@@ -156,16 +156,16 @@ def _date_deaths(database: Database, store: ItemStore) -> None:
     def correct(tr: Transaction, number: int) -> None:
         count_change = _guarded(tr, store, difference := number - Counters(store.tables).dated(tr))
         count_change.dated = difference
-        count_change.write(tr)
+        count_change.write()
 
     is_done = False
     while not is_done:
         after = run(database, functools.partial(write, after=after))
         is_done = after is None
-    begin: bytes | None = store.tables.death_bounds()[0]
+    begin: bytes | None = store.tables.deaths[0]
     while begin is not None:
         begin = run(database, functools.partial(remove, begin=begin))
-    _count_rows(database, store.tables.death_bounds(), lambda _row: True, correct)
+    _count_rows(database, store.tables.deaths, lambda _row: True, correct)
 
 
 def _recount_reasons(database: Database, store: ItemStore) -> bool:
@@ -192,7 +192,7 @@ def _recount_reasons(database: Database, store: ItemStore) -> bool:
         count_change = _guarded(tr, store, wrong)
         for group, change in wrong[:_REASONS_AT_ONCE]:
             count_change.die(group, change)
-        count_change.write(tr)
+        count_change.write()
         return key, groups, len(wrong) <= _REASONS_AT_ONCE
 
     is_right = None
@@ -272,14 +272,14 @@ def _correct(
         difference = found[None] + foreign - Counters(store.tables).size(tr)
         count_change = _guarded(tr, store, difference)
         count_change.ready = difference
-        count_change.write(tr)
+        count_change.write()
         return
     found.subtract(Counters(store.tables).levels(tr, low, high))
     count_change = _guarded(tr, store, any(found.values()))
     for level, difference in found.items():
         if level is not None and difference:
             count_change.correct(level, difference)
-    count_change.write(tr)
+    count_change.write()
 
 
 def _add_up(tr: Transaction, store: ItemStore, foreign: int) -> None:
@@ -290,7 +290,7 @@ def _add_up(tr: Transaction, store: ItemStore, foreign: int) -> None:
     difference = total + foreign - counters.size(tr)
     count_change = _guarded(tr, store, difference)
     count_change.ready = difference
-    count_change.write(tr)
+    count_change.write()
 
 
 def _guarded(tr: Transaction, store: ItemStore, changes: Any) -> Any:
@@ -302,17 +302,17 @@ def _guarded(tr: Transaction, store: ItemStore, changes: Any) -> Any:
     tr.add_read_conflict_key(store.tables.recounted)
     if changes:
         tr[store.tables.recounted] = b""
-    return store.count_change()
+    return store.count_change(tr)
 
 
 def _remove_ghosts(database: Database, store: ItemStore) -> None:
     """Remove the ages of items that foreign poppers have taken."""
-    begin: bytes | None = store.tables.ages()[0]
+    begin: bytes | None = store.tables.ages[0]
 
     def remove(tr: Transaction, begin: bytes) -> bytes | None:
-        rows = list(tr.snapshot.get_range(begin, store.tables.ages()[1], limit=_AGES_AT_ONCE))
+        rows = list(tr.snapshot.get_range(begin, store.tables.ages[1], limit=_AGES_AT_ONCE))
         handed = set(_handed(tr, store))
-        places = [store.tables.parse_age(row.key)[1] for row in rows]
+        places = [store.tables.parse_dated(row.key)[1] for row in rows]
         reads = [tr[store.keys.key(place)] for place in places]
         for row, place, value in zip(rows, places, reads, strict=True):
             if not value.present() and place not in handed:
@@ -326,7 +326,7 @@ def _remove_ghosts(database: Database, store: ItemStore) -> None:
 def _forget_attempts(tr: Transaction, store: ItemStore) -> None:
     """Clear the row that says that attempts have rows of their own, if they have none."""
     noted = tr.snapshot[store.tables.retried]
-    if noted.present() and not any(True for _ in tr.get_range(*store.tables.all_attempts())):
+    if noted.present() and not any(True for _ in tr.get_range(*store.tables.all_attempts)):
         tr.clear(store.tables.retried)
 
 

@@ -17,7 +17,7 @@ from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import JobKeys, State
+from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
 #: The most items that one transaction removes.
@@ -38,7 +38,7 @@ def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
         places: Their places.
     """
     store.format.check(tr)
-    count_change = store.count_change()
+    count_change = store.count_change(tr)
     places = list(dict.fromkeys(places))
     ready = [tr[store.keys.key(place)] for place in places]
     hidden = [store.facts(tr, state, places) for state in State]
@@ -51,15 +51,15 @@ def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
             rows.append(Row(place, bytes(value)))
             tr.clear(store.keys.key(place))
         elif items:
-            store.remove_hidden(tr, count_change, items[0])
+            store.remove_hidden(count_change, items[0])
             count += 1
         else:
             missing.append(place)
-    count += _removed(tr, store, count_change, rows)
+    count += _removed(store, count_change, rows)
     if missing:
-        count += _remove_handed(tr, store, count_change, frozenset(missing))
+        count += _remove_handed(store, count_change, frozenset(missing))
     count_change.pops = count
-    count_change.write(tr)
+    count_change.write()
     return count
 
 
@@ -129,34 +129,31 @@ def remove_all(
 
 def clear(tr: Transaction, store: ItemStore) -> None:
     """Remove all items and all else that the queue stores, but for its pause and its format."""
-    paused, formats = tr[store.tables.paused], store.tables.formats()
+    paused, formats = tr[store.tables.paused], store.tables.formats
     begin, stop = store.tables.bounds
-    tr.clear_range(*store.keys.bounds())
+    tr.clear_range(*store.keys.bounds)
     for part in (begin, formats[0]), (formats[1], stop):  # pushes depend on the format
         tr.clear_range(*part)
     if paused.present():
         tr[store.tables.paused] = bytes(paused)
 
 
-def _removed(
-    tr: Transaction, store: ItemStore, count_change: CountChange, rows: Sequence[Row]
-) -> int:
-    for loaded in store.reader.load(tr, rows, retried=True):
-        store.remove_taken(tr, count_change, loaded)
+def _removed(store: ItemStore, count_change: CountChange, rows: Sequence[Row]) -> int:
+    for loaded in store.reader.load(count_change.tr, rows, retried=True):
+        store.remove_taken(count_change, loaded)
     return len(rows)
 
 
-def _remove_handed(
-    tr: Transaction, store: ItemStore, count_change: CountChange, places: Collection[bytes]
-) -> int:
+def _remove_handed(store: ItemStore, count_change: CountChange, places: Collection[bytes]) -> int:
     """Remove items from the handoffs and batches that hold them."""
+    tr = count_change.tr
     held = None
     count = 0
     for name, handoff in all_handoffs(tr, store.tables):
         if not any(row.place in places for row in handoff.rows):
             continue
         held = _holds(tr, store) if held is None else held
-        count += _take_out(tr, store, count_change, _Handed(name, handoff, held.get(name)), places)
+        count += _take_out(store, count_change, _Handed(name, handoff, held.get(name)), places)
     return count
 
 
@@ -169,12 +166,9 @@ class _Handed(NamedTuple):
 
 
 def _take_out(
-    tr: Transaction,
-    store: ItemStore,
-    count_change: CountChange,
-    found: _Handed,
-    places: Collection[bytes],
+    store: ItemStore, count_change: CountChange, found: _Handed, places: Collection[bytes]
 ) -> int:
+    tr = count_change.tr
     bounds = store.tables.handoff_bounds(found.name)
     tr.add_read_conflict_range(*bounds)
     tr.clear_range(*bounds)
@@ -184,14 +178,14 @@ def _take_out(
         write_pieces(tr, store.tables, found.name, found.handoff._replace(rows=rest))
     else:
         tr.clear(found.holder)
-        store.requeue_rows(tr, count_change, rest)
-    return _removed(tr, store, count_change, taken)
+        store.requeue_rows(count_change, rest)
+    return _removed(store, count_change, taken)
 
 
 def _holds(tr: Transaction, store: ItemStore) -> dict[bytes, bytes]:
     """Return the keys of the owners of batches, by the batches' names."""
     found = {}
-    for row in tr.get_range(*JobKeys(store.tables).batches()):
+    for row in tr.get_range(*store.tables.batches):
         hold = read_hold(b"", bytes(row.value))
         if hold is not None:
             found[hold.name] = bytes(row.key)
@@ -226,7 +220,7 @@ class _Ready:
 
     def remove(self, tr: Transaction, places: Sequence[bytes], most: int | None) -> int:
         """Remove the items at these places that are still ready, the first ``most`` of them."""
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         reads = [tr[self._store.keys.key(place)] for place in places]
         rows = [
             Row(place, bytes(value))
@@ -235,9 +229,9 @@ class _Ready:
         ][:most]
         for row in rows:
             tr.clear(self._store.keys.key(row.place))
-        count = _removed(tr, self._store, count_change, rows)
+        count = _removed(self._store, count_change, rows)
         count_change.pops = 0
-        count_change.write(tr)
+        count_change.write()
         return count
 
 
@@ -264,12 +258,12 @@ class _Hidden:
     def remove(self, tr: Transaction, places: Sequence[bytes], most: int | None) -> int:
         """Remove the items at these places that are still in the state, the first ``most``."""
         self._store.format.check(tr)
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         facts = self._store.facts(tr, self._state, places)
         found = [hidden for hidden in facts if hidden and self._is_chosen(hidden)][:most]
         for hidden in found:
-            self._store.remove_hidden(tr, count_change, hidden)
-        count_change.write(tr)
+            self._store.remove_hidden(count_change, hidden)
+        count_change.write()
         return len(found)
 
     def _is_chosen(self, hidden: Hidden) -> bool:

@@ -30,21 +30,19 @@ from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import run
 
-#: Strays are counted up to this number.
-MAX_STRAYS = 100
 _ROWS_AT_ONCE = 500
 #: So many rows at both ends of each shard are looked at for strays.
 _LOOKED_AT = 10
 
 
-def count_strays(tr: Transaction, store: ItemStore) -> int:
-    """Count the rows that lie where this setting does not look, up to 100 in each such range.
+def count_strays(tr: Transaction, store: ItemStore, most: int) -> int:
+    """Count the rows that lie where this setting does not look, up to so many in each such range.
 
     And of the first and last ten of each shard those that belong to another: a pop would return
     them, and clear another key.
     """
     keys, snapshot = store.keys, tr.snapshot
-    reads = [snapshot.get_range(*part, limit=MAX_STRAYS) for part in keys.elsewhere()]
+    reads = [snapshot.get_range(*part, limit=most) for part in keys.elsewhere()]
     for shard in range(keys.shards):
         for reverse in (False, True):
             part = keys.shard_range(shard)
@@ -62,7 +60,7 @@ def reshape(database: Database, store: ItemStore) -> int:
     """
     moved = 0
     closed = run(database, store.format.begin_move)
-    begin: bytes | None = store.keys.bounds()[0]
+    begin: bytes | None = store.keys.bounds[0]
     while begin is not None:
         move = functools.partial(_move, store=store, begin=begin, closed=closed)
         begin, count = run(database, move, wrote=lambda result: result[1] > 0)
@@ -84,7 +82,7 @@ def _move(
     store.format.check_move(tr, closed)
     seen = read = moved = sent = 0
     key = begin
-    for row in tr.snapshot.get_range(begin, keys.bounds()[1], limit=_ROWS_AT_ONCE):
+    for row in tr.snapshot.get_range(begin, keys.bounds[1], limit=_ROWS_AT_ONCE):
         key, seen = bytes(row.key), seen + 1
         read += len(row.value)
         where = keys.key(keys.place_in_any(key))

@@ -32,7 +32,7 @@ _MAX_REWRITTEN = 1_000
 _READ_AT_ONCE = 25
 
 #: Changes a lease that is held, in a transaction, and returns what it has become.
-Change = Callable[[Transaction, CountChange, Hidden], "Hidden | None"]
+Change = Callable[[CountChange, Hidden], "Hidden | None"]
 
 
 class _AckWrite(Write):
@@ -51,7 +51,7 @@ class _AckWrite(Write):
 
     def apply(self, shared: SharedTransaction) -> None:
         held = self._leases.held(self._token, self._read)
-        self._leases.end(shared.tr, shared.count_change, held)
+        self._leases.end(shared.count_change, held)
         if self.beside is not None:
             self.beside(shared.tr)
 
@@ -84,7 +84,7 @@ class _ChangeWrite(Write):
 
     def apply(self, shared: SharedTransaction) -> None:
         held = self._leases.held(self._token, self._read)
-        changed = self._change(shared.tr, shared.count_change, held)
+        changed = self._change(shared.count_change, held)
         if changed is not None:
             self._item = self._leases.shown(shared.tr, self._token, changed)
             shared.read_bytes += self._item.size_bytes
@@ -304,12 +304,12 @@ class Acks:
         """
         lost = []
         places: set[bytes] = set()
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         parsed = [self._leases.parse(token) for token in tokens]
         self._store.format.check(tr)
         for start in range(0, len(parsed), _READ_AT_ONCE):
             some = parsed[start : start + _READ_AT_ONCE]
-            reads = [self._leases.begin_read(tr, token) for token in some]
+            reads = [self._store.begin_read(tr, State.LEASED, token.place) for token in some]
             for token, found in zip(some, reads, strict=True):
                 try:
                     held = self._leases.held(token, found)
@@ -318,11 +318,11 @@ class Acks:
                     continue
                 if token.place not in places:
                     places.add(token.place)
-                    change(tr, count_change, held)
+                    change(count_change, held)
             size = tr.get_approximate_size().wait()
             if size > MAX_SENT_BYTES:
                 raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_SENT_BYTES)
-        count_change.write(tr)
+        count_change.write()
         return lost
 
 

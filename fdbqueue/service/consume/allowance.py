@@ -211,7 +211,7 @@ class Allowance:
 
     def _next_end(self) -> int:
         """Return when the next lease expires, or an earlier moment; soon if there is none."""
-        begin, stop = self._tables.due_bounds()
+        begin, stop = self._tables.dues
         moment = self._now + _SOON_US
         for row in self._tr.snapshot.get_range(begin, stop, limit=_NEXT_MOMENTS):
             due = self._tables.parse_due(row.key)

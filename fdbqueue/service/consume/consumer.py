@@ -108,7 +108,7 @@ class Consumer:
         lasting_us = duration(self._store.queue, "seconds", seconds)
         name = b"" if worker is None else worker_of(self._store.queue, worker)
         effect = functools.partial(self._leases.lease_items, lasting_us=lasting_us, worker=name)
-        tokens = [token_of(lease) for lease in ack]
+        tokens = [*map(token_of, ack)]
         if len(tokens) > MAX_ENDED:
             raise InvalidInput(
                 queue=self._store.queue, ack=len(tokens), allowed=f"0 to {MAX_ENDED}"
@@ -232,7 +232,7 @@ class Consumer:
         now, tables = now_us(), self._store.tables
         allowance = self.taker.limits.begin(tr, tables, now)
         paused = tables.begin_paused(tr)
-        head = tr.snapshot.get_range(*self._store.keys.bounds(), limit=1)
+        head = tr.snapshot.get_range(*self._store.keys.bounds, limit=1)
         if paused() is not None or not any(True for _ in head):
             return None
         until = allowance.settle().held_until(to_lease=to_lease)
@@ -251,7 +251,7 @@ class Consumer:
 
     # The effect of a pop, and what undoes takes
 
-    def pop(self, tr: Transaction, count_change: CountChange, loaded: Sequence[Loaded]) -> Popped:
+    def pop(self, count_change: CountChange, loaded: Sequence[Loaded]) -> Popped:
         """Remove items for good: the effect of a take request.
 
         Whoever pops may be interrupted or cancelled before it has them, and then they are requeued.
@@ -261,7 +261,7 @@ class Consumer:
         for one in loaded:
             if isinstance(one.position.sequence, int):  # in commit order they are first anyway
                 self._store.note_hidden(count_change, one.position)
-            self._store.remove_taken(tr, count_change, one)
+            self._store.remove_taken(count_change, one)
             assert isinstance(one.item, Item)
             items.append(one.item)
         return Popped(items, loaded)
@@ -292,10 +292,10 @@ class Consumer:
             self._store.format.check(tr)
         except FormatMismatch:
             until = now_us()
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         for one in loaded:
-            self._store.requeue_taken(tr, count_change, one, until)
-        count_change.write(tr)
+            self._store.requeue_taken(count_change, one, until)
+        count_change.write()
 
     def _requeue(self, function: Callable[[Transaction], None]) -> None:
         """Call what requeues, in a transaction without a time limit."""

@@ -109,12 +109,12 @@ class DeadLetters:
         value = tr[key]
         if not value.present():
             raise ItemNotFound(queue=self._store.queue, id=item_id)
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         (loaded,) = self._store.reader.load(tr, [Row(place, bytes(value))], retried=True)
         tr.clear(key)
-        self._store.bury(tr, count_change, loaded, now_us(), reason)
+        self._store.bury(count_change, loaded, now_us(), reason)
         count_change.taken += 1
-        count_change.write(tr)
+        count_change.write()
 
     def _redrive(
         self, tr: Transaction, places: Sequence[bytes], most: float, group: bytes | None
@@ -128,7 +128,7 @@ class DeadLetters:
             How many were requeued, and how many of the places were looked at.
         """
         self._store.format.check(tr)
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         count = looked = size = 0
         for place, is_chosen in zip(places, self._chosen(tr, places, group), strict=True):
             if count >= most or size >= BATCH_BYTES:
@@ -137,10 +137,10 @@ class DeadLetters:
             hidden = self._store.find(tr, State.DEAD, place) if is_chosen else None
             if hidden is None or not self._store.take_key_again(tr, place):
                 continue
-            self._requeue(tr, count_change, hidden)
+            self._requeue(count_change, hidden)
             count += 1
             size += len(hidden.row.value)
-        count_change.write(tr)
+        count_change.write()
         return count, looked
 
     def _chosen(
@@ -152,9 +152,10 @@ class DeadLetters:
         found = self._store.facts(tr, State.DEAD, places)
         return [facts is not None and group_of(facts.reason) == group for facts in found]
 
-    def _requeue(self, tr: Transaction, count_change: CountChange, dead: Hidden) -> None:
+    def _requeue(self, count_change: CountChange, dead: Hidden) -> None:
         """Requeue a dead letter at its place, as if it had never been tried."""
-        self._store.reveal(tr, count_change, dead)
+        tr = count_change.tr
+        self._store.reveal(count_change, dead)
         row = self._store.requeued_row(tr, dead, 0)
-        self._store.requeue_hidden(tr, count_change, dead, row)
+        self._store.requeue_hidden(count_change, dead, row)
         self._store.failures.remove(tr, dead.row.place)

@@ -162,20 +162,17 @@ def _examine_items(
 
 
 def apply(
-    store: ItemStore,
-    tr: Transaction,
-    count_change: CountChange,
-    found: AllExpired,
-    max_attempts: int | None,
+    store: ItemStore, count_change: CountChange, found: AllExpired, max_attempts: int | None
 ) -> list[Row]:
     """Remove what has expired from its tables, and return the rows to requeue."""
+    tr = count_change.tr
     rows = []
     for key in found.stale:
         tr.clear(key)
     for hidden, attempts in found.items:
         if hidden.state is State.LEASED:
             note_failure(store, tr, hidden, attempts, LEASE_EXPIRED)
-        row = release(store, tr, count_change, hidden, attempts, max_attempts, LEASE_EXPIRED)
+        row = release(store, count_change, hidden, attempts, max_attempts, LEASE_EXPIRED)
         if row is not None:
             rows.append(row)
     for batch in found.batches:
@@ -221,7 +218,6 @@ def note_failure(
 
 def release(
     store: ItemStore,
-    tr: Transaction,
     count_change: CountChange,
     hidden: Hidden,
     attempts: int,
@@ -233,7 +229,7 @@ def release(
     Returns:
         The row to requeue, None when the item is dead.
     """
-    store.reveal(tr, count_change, hidden)
+    store.reveal(count_change, hidden)
     if dies(hidden, attempts, max_attempts):
         dead = hidden._replace(
             state=State.DEAD,
@@ -244,10 +240,10 @@ def release(
             worker=b"",
             reason=reason.encode(errors="replace"),
         )
-        store.hide(tr, count_change, dead)
+        store.hide(count_change, dead)
         return None
-    row = store.requeued_row(tr, hidden, attempts)
-    store.count_ready(tr, count_change, hidden)
+    row = store.requeued_row(count_change.tr, hidden, attempts)
+    store.count_ready(count_change, hidden)
     return row
 
 

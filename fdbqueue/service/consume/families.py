@@ -92,7 +92,7 @@ from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import ROUND_ITEMS
-from fdbqueue.service.consume.poppers import forget_at_fork
+from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
 from fdbqueue.service.consume.ring import PAGE_ROWS, Ring, Source, Walking
 from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
 from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
@@ -155,13 +155,8 @@ class FamilyPoppers:
     def undo(self, operation: MemberRequest) -> None:
         """Requeue the items of a thread that has gone."""
         items = operation.result
-        if not isinstance(items, list) or operation.requeue is None:
-            return
-        facts = {"queue": items[0].queue, "items": [item.id for item in items]}
-        try:
-            operation.requeue(items)
-        except Exception:
-            logger.exception("items of an interrupted thread were not requeued", extra=facts)
+        if isinstance(items, list) and operation.requeue is not None:
+            requeue_or_log(items[0].queue, operation.requeue, items)
 
     def _take(
         self,

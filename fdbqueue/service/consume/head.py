@@ -69,7 +69,8 @@ class TransactionBudget:
         self._key_bytes = key_bytes
         self._size = 0
         self._written = 0
-        #: Whether the transaction has taken all that it should: 5,000,000 stored bytes.
+        #: Whether the transaction has taken all that it should: 5,000,000 stored bytes, or what it
+        #: requeues leaves no room. Then nobody is told that the queue is empty.
         self.is_full = False
 
     def add(
@@ -109,6 +110,7 @@ class TransactionBudget:
         for row in rows:
             self._size += len(row.value)
             self._written += len(row.value) + ROW_KEYS_SENT * self._key_bytes
+        self.is_full = self.is_full or self._written > MAX_SENT_BYTES
 
 
 class Head:
@@ -148,7 +150,7 @@ class Head:
         #: Whether the transaction depends on everything before the rows it takes.
         self._in_order = not choices and (order is Order.STRICT or end == "min")
         #: What it depends on if there are no more rows.
-        self._bounds = keys.bounds()
+        self._bounds = keys.bounds
         #: The places that were not read yet, and the read of the next rows that is under way.
         self._rest = EVERY_PLACE
         #: Whether the next rows are of some shards, not of all that was not read yet.

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
-from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds, Leases
+from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds, Leases, Token
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
@@ -44,8 +43,7 @@ class Help:
     Args:
         store: The queue's items.
         leases: Its leases.
-        tr: The transaction.
-        count_change: What it changes in the counts.
+        count_change: What the transaction changes in the counts.
 
     Attributes:
         asked: How many items the served requests wanted.
@@ -53,13 +51,11 @@ class Help:
         wrote: Whether anything was written.
     """
 
-    def __init__(
-        self, store: ItemStore, leases: Leases, tr: Transaction, count_change: CountChange
-    ) -> None:
+    def __init__(self, store: ItemStore, leases: Leases, count_change: CountChange) -> None:
         self._store = store
         self._leases = leases
         self._tables = store.tables
-        self._tr = tr
+        self._tr = count_change.tr
         self._count_change = count_change
         self._helped: list[_Helped] = []
         self.asked = self.took = 0
@@ -85,7 +81,7 @@ class Help:
                 break
             ends = None
             if keys:
-                ends = self._leases.ends(keys)
+                ends = LeaseEnds(self._leases, [Token(*key, "") for key in keys])
                 if ends.places & taken:
                     continue
                 taken |= ends.places
@@ -158,13 +154,13 @@ class Help:
         """
         short = len(rows) < request.wanted
         if is_cut and (not rows or (short and ends is not None)):
-            self._store.requeue_rows(self._tr, None, rows)
+            self._store.write_rows(self._tr, rows)
             return False  # the next round serves it
         sound = self._sound(rows, retried=retried)
         is_sound = len(sound) == len(rows)
         is_refused = ends is not None and not is_sound
         if is_refused or (rows and not sound) or _is_long(request, rows):
-            self._store.requeue_rows(self._tr, None, [one.row for one in sound])
+            self._store.write_rows(self._tr, [one.row for one in sound])
             self._refuse(request)
             return False
         self.wrote = True
@@ -184,7 +180,7 @@ class Help:
         loaded = self._store.reader.load(self._tr, rows, retried=retried)
         for index, one in enumerate(loaded):
             if isinstance(one.item, CorruptItem):
-                self._store.requeue_rows(self._tr, None, rows[index:])
+                self._store.write_rows(self._tr, rows[index:])
                 return loaded[:index]
         return loaded
 
@@ -192,11 +188,9 @@ class Help:
         self, request: HelpRequest, ends: LeaseEnds | None, loaded: Sequence[Loaded]
     ) -> None:
         """Lease items for a request, and end the leases that it names."""
-        held = self._leases.lease(
-            self._tr, self._count_change, loaded, request.lease_us, request.worker
-        )
+        held = self._leases.lease(self._count_change, loaded, request.lease_us, request.worker)
         if ends is not None:
-            ends.apply(self._tr, self._count_change)
+            ends.apply(self._count_change)
         keys = packed_lease_keys([(lease.row.place, lease.secret) for lease in held])
         answer(self._tr, self._tables, request._replace(lease_keys=keys))
 

@@ -14,7 +14,6 @@ read and clear them by ``hidden_keys``; ``Browser.page`` continues behind one (`
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -36,7 +35,7 @@ from fdbqueue.service.limits import (
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import LeaseKey
 from fdbqueue.service.storage.hidden import SECRET_BYTES, Hidden
-from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES
+from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES, data_of, text_of
 from fdbqueue.service.storage.reader import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
@@ -76,10 +75,11 @@ class Leases:
     def __init__(self, store: ItemStore, max_attempts: int | None) -> None:
         self.store = store
         self._max_attempts = max_attempts
+        #: About how much one ack sends.
+        self.ack_bytes = _ACK_KEYS_SENT * store.keys.size_bytes
 
     def lease(
         self,
-        tr: Transaction,
         count_change: CountChange,
         loaded: Sequence[Loaded],
         lasting_us: int,
@@ -91,14 +91,13 @@ class Leases:
         secrets = os.urandom(size * len(loaded))
         return [
             self.store.lease(
-                tr, count_change, one, until, secrets[i * size : (i + 1) * size], worker, began
+                count_change, one, until, secrets[i * size : (i + 1) * size], worker, began
             )
             for i, one in enumerate(loaded)
         ]
 
     def lease_items(
         self,
-        tr: Transaction,
         count_change: CountChange,
         loaded: Sequence[Loaded],
         *,
@@ -106,8 +105,8 @@ class Leases:
         worker: bytes,
     ) -> list[Item]:
         """Lease items as :meth:`lease` does, and return them: the effect of a take request."""
-        leases = self.lease(tr, count_change, loaded, lasting_us, worker)
-        return [_leased(one.item, lease) for one, lease in zip(loaded, leases, strict=True)]
+        leases = self.lease(count_change, loaded, lasting_us, worker)
+        return [*map(_leased, loaded, leases)]
 
     def items_of(
         self, tr: Transaction, keys: Sequence[LeaseKey]
@@ -131,7 +130,7 @@ class Leases:
         if corrupt:
             self.requeue_keys(tr, corrupt)
         return {
-            key: _leased(one.item, lease) if isinstance(one.item, Item) else one.item
+            key: _leased(one, lease) if isinstance(one.item, Item) else one.item
             for one, (key, lease) in zip(loaded, held.items(), strict=True)
         }
 
@@ -141,10 +140,6 @@ class Leases:
         pairs = zip(found, keys, strict=True)
         return any(_is_held(lease, secret) for lease, (_, secret) in pairs)
 
-    def ends(self, keys: Iterable[LeaseKey]) -> LeaseEnds:
-        """Return the ends of leases, given the place and the secret of each."""
-        return LeaseEnds(self, [Token(place, secret, "") for place, secret in keys])
-
     def ack(self, tr: Transaction, tokens: Sequence[str]) -> list[str]:
         """Remove leased items for good, and return the tokens of leases that were lost.
 
@@ -153,7 +148,7 @@ class Leases:
         """
         lost = []
         ended: set[bytes] = set()  # once, however a token is spelled
-        count_change = self.store.count_change()
+        count_change = self.store.count_change(tr)
         parsed = [self.parse(token) for token in tokens]
         self.check_size([token.place for token in parsed])
         found = self.store.facts(tr, State.LEASED, [token.place for token in parsed])
@@ -164,8 +159,8 @@ class Leases:
                 lost.append(token.text)
             elif token.place not in ended:
                 ended.add(token.place)
-                self.end(tr, count_change, hidden)
-        count_change.write(tr)
+                self.end(count_change, hidden)
+        count_change.write()
         return lost
 
     def check_size(
@@ -196,23 +191,10 @@ class Leases:
     def _failures_bytes(self, tried: int) -> int:
         return tried * _FAILURES_SENT * self.store.keys.size_bytes
 
-    @property
-    def ack_bytes(self) -> int:
-        """About how much one ack sends."""
-        return _ACK_KEYS_SENT * self.store.keys.size_bytes
-
     # One lease; what changes it takes what held() returned
 
-    def begin_facts(self, tr: Transaction, token: Token) -> Any:
-        """Begin to read a lease without its item's value."""
-        return self.store.begin_facts(tr, State.LEASED, token.place)
-
-    def begin_read(self, tr: Transaction, token: Token) -> Any:
-        """Begin to read a lease and its item."""
-        return self.store.begin_read(tr, State.LEASED, token.place)
-
     def held(self, token: Token, read: Any) -> Hidden:
-        """Return the lease that :meth:`begin_read` or :meth:`begin_facts` began to read.
+        """Return the lease that was begun to be read, with its item or without.
 
         Raises:
             LeaseLost: It is not held any more.
@@ -222,14 +204,13 @@ class Leases:
             raise LeaseLost(queue=self.store.queue, lease=token.text)
         return hidden
 
-    def end(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
+    def end(self, count_change: CountChange, held: Hidden) -> None:
         """Remove a leased item for good."""
-        self.store.remove_hidden(tr, count_change, held)
+        self.store.remove_hidden(count_change, held)
         count_change.pops += 1
 
     def give_up(
         self,
-        tr: Transaction,
         count_change: CountChange,
         held: Hidden,
         delay_us: int,
@@ -241,11 +222,12 @@ class Leases:
 
         After its last attempt, or if ``retry`` is false, it is a dead letter.
         """
+        tr = count_change.tr
         attempts = held.attempts + 1
         max_attempts = self._max_attempts if retry else attempts
         expiry.note_failure(self.store, tr, held, attempts, reason)
         if delay_us and not expiry.dies(held, attempts, max_attempts):
-            self.store.reveal(tr, count_change, held)
+            self.store.reveal(count_change, held)
             delayed = held._replace(
                 state=State.DELAYED,
                 row=self.store.with_attempts(held.row, attempts) or held.row,
@@ -254,30 +236,29 @@ class Leases:
                 secret=b"",
                 worker=b"",
             )
-            self.store.hide(tr, count_change, delayed)
+            self.store.hide(count_change, delayed)
             return
-        row = expiry.release(self.store, tr, count_change, held, attempts, max_attempts, reason)
+        row = expiry.release(self.store, count_change, held, attempts, max_attempts, reason)
         if row is not None:
             tr[self.store.keys.key(row.place)] = row.value
 
-    def extend(
-        self, tr: Transaction, count_change: CountChange, held: Hidden, lasting_us: int
-    ) -> Hidden:
+    def extend(self, count_change: CountChange, held: Hidden, lasting_us: int) -> Hidden:
         """Let a lease end that many microseconds from now, and return it."""
-        self.store.reveal(tr, count_change, held)
+        self.store.reveal(count_change, held)
         extended = held._replace(until=now_us() + lasting_us)
-        self.store.hide(tr, count_change, extended)
+        self.store.hide(count_change, extended)
         count_change.wakes += 1  # waiting poppers may have to look sooner
         if extended.until < held.until:
             count_change.come_at(extended.until)
         return extended
 
-    def put_back(self, tr: Transaction, count_change: CountChange, held: Hidden) -> None:
+    def put_back(self, count_change: CountChange, held: Hidden) -> None:
         """Requeue a leased item as it was."""
-        self.store.reveal(tr, count_change, held)
+        tr = count_change.tr
+        self.store.reveal(count_change, held)
         self.store.take_key_again(tr, held.row.place)
         row = self.store.requeued_row(tr, held, held.attempts)
-        self.store.requeue_hidden(tr, count_change, held, row)
+        self.store.requeue_hidden(count_change, held, row)
 
     def shown(self, tr: Transaction, token: Token, held: Hidden) -> Item:
         """Return the item of a lease."""
@@ -290,15 +271,15 @@ class Leases:
 
     def requeue_keys(self, tr: Transaction, keys: Sequence[LeaseKey]) -> None:
         """Do as :meth:`requeue` does, given the place and the secret of each lease."""
-        count_change = self.store.count_change()
+        count_change = self.store.count_change(tr)
         stored = self.store.format.begin_read(tr)
         read = [self.store.begin_read(tr, State.LEASED, place) for place, _ in keys]
         stored()
         for (place, secret), rows in zip(keys, read, strict=True):
             hidden = self.store.parse(State.LEASED, place, rows)
             if _is_held(hidden, secret):
-                self.put_back(tr, count_change, hidden)
-        count_change.write(tr)
+                self.put_back(count_change, hidden)
+        count_change.write()
 
     def parse(self, token: str) -> Token:
         """Return what a token says.
@@ -308,7 +289,7 @@ class Leases:
         """
         item_id, _, text = token.rpartition(".")
         try:
-            secret = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+            secret = data_of(text)
         except ValueError as error:
             raise InvalidInput(lease=token, reason="it is not the token of a lease") from error
         return Token(self.store.keys.place_named(item_id), secret, token)
@@ -337,7 +318,8 @@ class LeaseEnds:
 
     def begin_reads(self, tr: Transaction) -> None:
         """Begin to read the leases."""
-        self._reads = [self._leases.begin_facts(tr, token) for token in self._tokens.values()]
+        begin, tokens = self._leases.store.begin_facts, self._tokens.values()
+        self._reads = [begin(tr, State.LEASED, token.place) for token in tokens]
 
     def check(self) -> LeaseLost | BatchTooLarge | None:
         """Take what was read; return the error if a lease is not held any more.
@@ -361,12 +343,12 @@ class LeaseEnds:
         """About how much it sends to end them, once :meth:`check` has found them held."""
         return self._leases.sent_by_acks(self.places, self._tried())
 
-    def apply(self, tr: Transaction, count_change: CountChange) -> None:
+    def apply(self, count_change: CountChange) -> None:
         """Remove the items of the leases that :meth:`check` has found held."""
         for held in self._held:
-            self._leases.end(tr, count_change, held)
+            self._leases.end(count_change, held)
         if self._beside is not None:
-            self._beside(tr)
+            self._beside(count_change.tr)
 
 
 def reason_of(queue: str, reason: Any) -> str:
@@ -414,8 +396,9 @@ def _is_held(lease: Hidden | None, secret: bytes) -> TypeGuard[Hidden]:
     return lease is not None and lease.secret == secret
 
 
-def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
+def _leased(loaded: Loaded, lease: Hidden) -> Item:
     """Return an item that was taken as the item of its lease."""
+    item = loaded.item
     assert isinstance(item, Item)
     return Item(  # several times as fast as replace()
         item.value,
@@ -425,12 +408,8 @@ def _leased(item: Item | CorruptItem, lease: Hidden) -> Item:
         lease.attempts,
         item.size_bytes,
         "leased",
-        f"{item.id}.{_text(lease.secret)}",
+        f"{item.id}.{text_of(lease.secret)}",
         moment(lease.until),
         queue=item.queue,
         worker=lease.worker.decode() or None,
     )
-
-
-def _text(secret: bytes) -> str:
-    return base64.b64encode(secret, b"-_").rstrip(b"=").decode()

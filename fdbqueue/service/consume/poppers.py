@@ -16,16 +16,17 @@ import random
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import RLock
 from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
+from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.waiting import ItemWatch, begin_look
+from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
@@ -73,7 +74,6 @@ class EndPoppers:
         self.combiner.forget()
         self._staging.forget()
         self._slot = 0  # how many runs of rows of each shard it leaves to others
-        self._wanted = 1  # how many items the last round was to take
         self._extra = 0  # how many items to read for late requests and other processes
         self._staged_until = self._reserved_until = 0.0
 
@@ -118,14 +118,8 @@ class EndPoppers:
 
         Not under an idempotency key: there the same call returns them.
         """
-        if operation.call is not None:
-            return
-        try:
-            operation.requeue(operation.result)
-        except Exception:
-            ids = [item.id for item in operation.result]
-            facts = {"queue": self._taker.store.queue, "items": ids}
-            logger.exception("items of an interrupted thread were not requeued", extra=facts)
+        if operation.call is None:
+            requeue_or_log(self._taker.store.queue, operation.requeue, operation.result)
 
     # Rounds
 
@@ -157,7 +151,6 @@ class EndPoppers:
                 self._reserve(tr)
             is_strict = own is None and conflicts < _CONFLICTS and not self._taker.choices
             order = Order.STRICT if is_strict else Order.AS_SEEN
-            self._wanted = sum([request.count for request in early]) + self._extra
             one = Round(self._taker, tr, self._end, early, order, self._extra, self._slot)
             result = one.serve(batch, own=own)
             seen.append(one.taken)
@@ -172,7 +165,9 @@ class EndPoppers:
             except Conflict:
                 if own is not None:
                     return None
-                conflicts = self._count(conflicts + 1, others_take=len(set(seen[-2:])) > 1)
+                wanted = sum([request.count for request in early]) + self._extra
+                others_take = len(set(seen[-2:])) > 1
+                conflicts = self._count(conflicts + 1, wanted, others_take=others_take)
                 if self._staged_until > time.monotonic():
                     return None
         if result.wrote:
@@ -183,7 +178,7 @@ class EndPoppers:
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
 
-    def _count(self, conflicts: int, *, others_take: bool) -> int:
+    def _count(self, conflicts: int, wanted: int, *, others_take: bool) -> int:
         """Decide what follows a conflict: a reservation, help from other processes, or a pause.
 
         In a queue with shards another slot, among twice as many as up to that one: processes that
@@ -197,7 +192,7 @@ class EndPoppers:
             self._reserved_until = until
             return 0 if others_take else conflicts
         if self._taker.choices:
-            most = max(3, min(_SLOTS, _SKIPPED_ITEMS // self._wanted))
+            most = max(3, min(_SLOTS, _SKIPPED_ITEMS // wanted))
             self._slot = random.randrange(min(most, 2 * self._slot + 2))
         elif conflicts >= _CONFLICTS and others_take:
             self._staged_until = until
@@ -210,6 +205,15 @@ class EndPoppers:
         """Reserve the engine's file, as long as others do: then rounds need no help."""
         if tr.reserve():
             self._reserved_until = time.monotonic() + _STAGED_SECONDS
+
+
+def requeue_or_log(queue: str, requeue: Requeue, items: list[Item]) -> None:
+    """Requeue the items of a thread that has gone; if that fails, log those that are left."""
+    try:
+        requeue(items)
+    except Exception:
+        facts = {"queue": queue, "items": [item.id for item in items]}
+        logger.exception("items of an interrupted thread were not requeued", extra=facts)
 
 
 class ProcessGroup:
@@ -255,14 +259,8 @@ class ProcessGroup:
         self.lease_watch.forget()
 
 
-class _Forgetful(Protocol):
-    """What threads of a process share, and a forked child has none of them."""
-
-    def forget(self) -> None:
-        """Start again in a forked process."""
-
-
-_forgetful: weakref.WeakSet[_Forgetful] = weakref.WeakSet()
+#: What threads of a process share, and a forked child has none of them: each has a ``forget()``.
+_forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
 _shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, ProcessGroup]] = (
     weakref.WeakKeyDictionary()
 )
@@ -289,7 +287,7 @@ def shared_group(
         return found
 
 
-def forget_at_fork(shared: _Forgetful) -> None:
+def forget_at_fork(shared: Any) -> None:
     """Let an object start again in each forked process: threads that held its locks are gone."""
     _forgetful.add(shared)
 

@@ -39,9 +39,9 @@ from fdbqueue.service.storage.store import ItemStore
 #: The most leases that a help request asks for, and the most bytes of the names of those that it
 #: ends: the names must fit into its row.
 MAX_LEASES, MAX_NAMES_BYTES = 500, 30_000
-#: Pops or leases items that were taken, and returns them. Called with the transaction, its
+#: Pops or leases items that were taken, and returns them. Called with the transaction's
 #: ``CountChange``, and the items, none of them corrupt.
-Effect = Callable[[Transaction, CountChange, Sequence[Loaded]], list[Item]]
+Effect = Callable[[CountChange, Sequence[Loaded]], list[Item]]
 #: Requeues the items that an effect returned, in transactions of its own.
 Requeue = Callable[[Any], None]
 
@@ -280,22 +280,17 @@ class Taker:
         concluded: Container[TakeRequest],
     ) -> list[TakeRequest]:
         """Return the other requests, but for those whose reads were not begun."""
-        return [
-            one
-            for one in batch
-            if (one in reads or (one.call is None and one.acknowledges is None))
-            and one not in concluded
-        ]
+        found = []
+        for one in batch:  # a comprehension would be one more call of each pop
+            is_ready = one in reads or (one.call is None and one.acknowledges is None)
+            if is_ready and one not in concluded:
+                found.append(one)
+        return found
 
     # What becomes of rows
 
     def deliver(
-        self,
-        tr: Transaction,
-        count_change: CountChange,
-        portions: Sequence[Portion],
-        *,
-        retried: bool,
+        self, count_change: CountChange, portions: Sequence[Portion], *, retried: bool
     ) -> tuple[list[Result], bool]:
         """Apply the effect of each request to its rows, up to the first row that is corrupt.
 
@@ -308,7 +303,7 @@ class Taker:
         corrupt: CorruptItem | None = None
         results: list[Result] = []
         for request, rows in portions:
-            result = self._outcome(tr, count_change, request, rows, corrupt, retried)
+            result = self._outcome(count_change, request, rows, corrupt, retried)
             if isinstance(result, CorruptItem):
                 corrupt = result
             results.append((request, result))
@@ -316,32 +311,34 @@ class Taker:
             results = [(request, result or copy.copy(corrupt)) for request, result in results]
         for request, outcome in results:
             if request.acknowledges is not None and not isinstance(outcome, Exception):
-                request.acknowledges.apply(tr, count_change)
+                request.acknowledges.apply(count_change)
                 if request.call is not None and not outcome:
-                    self.responses.save_acknowledged(tr, request.call)
+                    self.responses.save_acknowledged(count_change.tr, request.call)
         return results, corrupt is not None
 
     def _outcome(
         self,
-        tr: Transaction,
         count_change: CountChange,
         request: TakeRequest,
         rows: Sequence[Row],
         corrupt: CorruptItem | None,
         retried: bool,
     ) -> list[Item] | CorruptItem:
+        tr = count_change.tr
         if not rows:
             return []
         if corrupt is None:
             loaded = self.store.reader.load(tr, rows, retried=retried)
-            errors = [one.item for one in loaded if isinstance(one.item, CorruptItem)]
-            if not errors:
-                items = request.effect(tr, count_change, loaded)
+            for one in loaded:
+                if isinstance(one.item, CorruptItem):
+                    corrupt = one.item
+                    break
+            else:
+                items = request.effect(count_change, loaded)
                 if request.call is not None:
                     self.responses.save_items(tr, request.call, loaded, items)
                 return items
-            corrupt = errors[0]
-        self.store.requeue_rows(tr, None, rows)
+        self.store.write_rows(tr, rows)
         return copy.copy(corrupt)
 
 
@@ -380,7 +377,7 @@ class Round:
         self._end: End = end
         self._early = early
         self._order = order
-        self._count_change = store.count_change()
+        self._count_change = store.count_change(tr)
         self._budget = TransactionBudget(store.keys.size_bytes)
         self._returned: list[Row] = []
         self._retried = False
@@ -469,11 +466,18 @@ class Round:
             result.asked = given.asked
             result.wrote = result.wrote or given.wrote
             self._took += given.took
-        for row in self._returned:
-            if row.place not in self._budget.places:
-                self._store.requeue_rows(self._tr, self._count_change, [row])
-        self._write_counts()
+        self._finish()
         return result
+
+    def _finish(self) -> None:
+        """Requeue what has expired and was not taken, and write the counts."""
+        if self._returned:
+            rest = [row for row in self._returned if row.place not in self._budget.places]
+            self._store.requeue_rows(self._count_change, rest)
+        self._count_change.take(self._end, self._took)
+        self._count_change.write()
+        if self._allowance is not None:
+            self._allowance.write(self._took)
 
     def _paused_by(self, state: QueueState) -> bytes | None:
         """Return the key that says that nothing is to be taken, None if none does; and note it."""
@@ -484,12 +488,6 @@ class Round:
             if result.is_with_family and not state.is_paused:
                 return member.paused
         return self._store.tables.paused if state.is_paused else None
-
-    def _write_counts(self) -> None:
-        self._count_change.take(self._end, self._took)
-        self._count_change.write(self._tr)
-        if self._allowance is not None:
-            self._allowance.write(self._took)
 
     def held_until(self, *, to_lease: bool) -> int | None:
         """Return from when the queue's limits may let it give again, once the round has served.
@@ -504,7 +502,7 @@ class Round:
 
     def _begin_help(self, requests: Sequence[HelpRequest], own: HelpRequest | None) -> Help:
         """Begin to read what the help requests of other processes need."""
-        given = Help(self._store, self._taker.leases, self._tr, self._count_change)
+        given = Help(self._store, self._taker.leases, self._count_change)
         ending = [place for one in self._ending() for place in one.places]
         others = [one for one in requests if own is None or one.name != own.name]
         given.begin([one for one in others if one.end == self._end], ending)
@@ -519,7 +517,7 @@ class Round:
         store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
         store.format.depend(tr)
         found = expiry.examine(store, tr, state.dues, state.expired)
-        self._returned = expiry.apply(store, tr, self._count_change, found, max_attempts)
+        self._returned = expiry.apply(store, self._count_change, found, max_attempts)
         self._result.expired = expiry.counted(found, max_attempts)
         self._retried = self._result.wrote = True
         self._more_due = state.more_due or found.is_cut
@@ -556,9 +554,10 @@ class Round:
 
         A request that a limit keeps from taking anything (``held``) is told so if it is early.
         """
-        # Those that end more leases than fit beside what was requeued wait for the next round.
-        batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
-        early = min(early, len(batch))
+        if self._reads:
+            # Those that end more leases than fit beside what was requeued wait for the next round.
+            batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
+            early = min(early, len(batch))
         allowance, wanted, held = self._allowance, [], set()
         if allowance is not None:
             allowance.settle(self._count_change.leased)
@@ -578,17 +577,18 @@ class Round:
         wrote = self._result.wrote or any(wanted) or bool(ends_leases)
         self._result.wrote = wrote
         told_empty = not (self._budget.is_full or self._more_due)
-        portions = [
-            (one, rows)
-            for index, (one, rows) in enumerate(zip(batch, wanted, strict=True))
-            if rows or (index < early if one in held else told_empty and (index < early or wrote))
-        ]
+        portions = []
+        for index, (one, rows) in enumerate(zip(batch, wanted, strict=True)):
+            is_early = index < early
+            self._result.late += 0 if is_early else one.count
+            if rows or (is_early if one in held else told_empty and (is_early or wrote)):
+                portions.append((one, rows))
         results, is_corrupt = self._taker.deliver(
-            self._tr, self._count_change, portions, retried=self._retried
+            self._count_change, portions, retried=self._retried
         )
         self._result.results += results
-        self._took += sum([len(items) for _, items in results if isinstance(items, list)])
-        self._result.late = sum([one.count for one in batch[early:]])
+        for _, items in results:
+            self._took += len(items) if isinstance(items, list) else 0
         return not is_corrupt
 
 

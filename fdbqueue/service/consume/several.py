@@ -205,10 +205,10 @@ class SeveralResponses:
         take, name = request.effect, consumer.name.encode()
         request.is_copied = True
 
-        def effect(tr: Transaction, count_change: Any, loaded: Sequence[Loaded]) -> list[Item]:
-            items = take(tr, count_change, loaded)
+        def effect(count_change: Any, loaded: Sequence[Loaded]) -> list[Item]:
+            items = take(count_change, loaded)
             packed = SavedResponses.packed_items(loaded, items)
-            self._responses.save(tr, call, bytes((len(name),)) + name + packed)
+            self._responses.save(count_change.tr, call, bytes((len(name),)) + name + packed)
             return items
 
         request.effect = effect
@@ -545,7 +545,7 @@ def begin_look(tr: Transaction, taker: Taker, *, to_lease: bool) -> Callable[[],
     member = store.tables.member
     family_pause = None if member is None else tr.snapshot[member.paused]
     allowance = None if taker.limits is None else taker.limits.begin(tr, store.tables, now)
-    head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
+    head = tr.snapshot.get_range(*store.keys.bounds, limit=1)
 
     def look() -> bool:
         is_empty = not any(True for _ in head)

@@ -279,7 +279,7 @@ class Staging:
         next request; the rest is requeued. So are those that may not be leased now.
         """
         taker = self._taker
-        count_change = taker.store.count_change()
+        count_change = taker.store.count_change(tr)
         stored = taker.store.format.begin_read(tr)
         reads = taker.begin_reads(tr, batch)
         stored()
@@ -299,12 +299,12 @@ class Staging:
             if allowance is not None:
                 count = allowance.grant(count, leases=leases, ends=len(one.ends))
                 allowance.note(count, leases=leases)
-                taker.store.requeue_rows(tr, count_change, rows[count:])
+                taker.store.requeue_rows(count_change, rows[count:])
             if rows or handoff.empty:
                 portions.append((one, rows[:count]))
-        taker.store.requeue_rows(tr, count_change, handoff.rows[start:])
-        results, _ = taker.deliver(tr, count_change, portions, retried=handoff.retried)
-        count_change.write(tr)
+        taker.store.requeue_rows(count_change, handoff.rows[start:])
+        results, _ = taker.deliver(count_change, portions, retried=handoff.retried)
+        count_change.write()
         if allowance is not None:
             allowance.write(took=0)
         return RoundResult([*concluded.items(), *results], wrote=True, is_helped=True)
@@ -408,9 +408,9 @@ class Staging:
         remove_request(tr, self._tables, name)
         remove_pieces(tr, self._tables, name)
         store = self._taker.store
-        count_change = store.count_change()
-        store.requeue_rows(tr, count_change, [] if handoff is None else handoff.rows)
-        count_change.write(tr)
+        count_change = store.count_change(tr)
+        store.requeue_rows(count_change, [] if handoff is None else handoff.rows)
+        count_change.write()
         if found is not None and found.is_handed:
             self._taker.leases.requeue_keys(tr, unpacked_lease_keys(found.lease_keys) or [])
 

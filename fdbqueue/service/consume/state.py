@@ -118,7 +118,7 @@ def parse_state(
     dues = [*filter(None, map(tables.parse_due, others))]
     is_cut = count == _STATE_ROWS
     if is_cut and not dues:  # the help requests left no room for it
-        dues = list(_due(store, tr, now, expiry.MAX_EXPIRED))
+        dues = list(all_due(store, tr, now, expiry.MAX_EXPIRED))
     chosen = expiry.chosen(dues, at_random=at_random) if dues else dues
     more_due = is_cut or len(dues) > len(chosen)
     is_open, expired, awaits = _by_age(tr, requests) if requests else ([], [], False)
@@ -141,13 +141,9 @@ def _by_age(
     return is_open, expired, awaits
 
 
-def all_due(store: ItemStore, tr: Transaction, now: int) -> Iterator[Due]:
-    """Yield everything that has expired by the clock, the oldest first."""
-    return _due(store, tr, now, 0)
-
-
-def _due(store: ItemStore, tr: Transaction, now: int, limit: int) -> Iterator[Due]:
-    begin, stop = store.tables.due_bounds()[0], store.tables.present(now)[1]
+def all_due(store: ItemStore, tr: Transaction, now: int, limit: int = 0) -> Iterator[Due]:
+    """Yield what has expired by the clock, the oldest first; 0 for no limit."""
+    begin, stop = store.tables.dues[0], store.tables.present(now)[1]
     for row in tr.snapshot.get_range(begin, stop, limit=limit):
         entry = store.tables.parse_due(row.key)
         if entry is not None:

@@ -252,7 +252,7 @@ class Visit:
         for look, result in self._empty:
             tables = look.consumer.taker.store.tables
             if tables.member is not None:
-                first = self._tr.snapshot.get_range(*tables.due_bounds(), limit=1)
+                first = self._tr.snapshot.get_range(*tables.dues, limit=1)
                 reads.append((look, result, tables.member, first))
         now = now_us()
         for look, result, member, first in reads:

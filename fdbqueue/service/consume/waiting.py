@@ -247,9 +247,9 @@ def begin_look(
     """
     tables = store.tables
     paused = tables.begin_paused(tr)
-    head = tr.snapshot.get_range(*store.keys.bounds(), limit=1)
-    first = tr.snapshot.get_range(*tables.due_bounds(), limit=1)
-    requests = tr.snapshot.get_range(*tables.requests(), limit=_REQUESTS)
+    head = tr.snapshot.get_range(*store.keys.bounds, limit=1)
+    first = tr.snapshot.get_range(*tables.dues, limit=1)
+    requests = tr.snapshot.get_range(*tables.requests, limit=_REQUESTS)
     allowance = None if limits is None else limits.begin(tr, tables, now_us())
 
     def end_look() -> Look:

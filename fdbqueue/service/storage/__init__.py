@@ -1,4 +1,4 @@
-"""The stored bytes of a queue: keys and tables, items in their states, counts.
+"""The stored bytes of queues: keys and tables, items in their states, counts, indexes.
 
 - :mod:`item_keys`: the keys of the ready items, in the recipes' layouts; ids and places.
 - :mod:`tables`: the keys of everything else that a queue stores, table by table: of leases,
@@ -11,6 +11,8 @@
 - :mod:`format`: what decides how the bytes are read, and the row that all processes compare with.
 - :mod:`counts`: the counts and the history that go with each move.
 - :mod:`handoffs`: help requests of processes, and the items handed over to them.
+- :mod:`families`: the index of a family: which members may have something to take, and when.
+- :mod:`ranges`: finds what there is under a prefix, such as the names of queues, by few reads.
 
 An item has a *place*: the bytes of its key after the queue's prefix. It keeps its place in every
 state, so it returns to where it was. Every function here takes part in the transaction it is

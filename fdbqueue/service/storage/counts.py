@@ -85,7 +85,12 @@ _MINUTE_FIELDS = len(dataclasses.fields(Minute)) - 1
 class CountChange:
     """What a transaction changes in the counts of a queue; written at its end.
 
+    Args:
+        tables: The keys of the queue's tables.
+        tr: The transaction.
+
     Attributes:
+        tr: As given.
         ready: How many more items are ready.
         taken: One 64-bit number: its low half counts items taken at the min end, its high half
             those taken at the max end. Poppers compare it to see whether others pop.
@@ -103,10 +108,10 @@ class CountChange:
     #: Of the class, because most transactions that take have none.
     news_at: int | None = None
 
-    def __init__(self, tables: TableKeys) -> None:
+    def __init__(self, tables: TableKeys, tr: Transaction) -> None:
         self._tables = tables
+        self.tr = tr
         self._levels: defaultdict[bytes, int] = defaultdict(int)  # by key: 2 and 2.0 are two
-        self._keys: dict[tuple[type, Priority], bytes] = {}
         self._hidden = 0  # all states in one number, as it is stored
         self.ready = 0
         self.taken = 0
@@ -121,26 +126,22 @@ class CountChange:
     #: How many more rows the table of the moments of deaths has.
     dated: int = 0
 
-    def enter(
-        self, tr: Transaction, place: Place, priority: Priority | None, pushed_at: Any
-    ) -> None:
+    def enter(self, place: Place, priority: Priority | None, pushed_at: Any) -> None:
         """Count an item that becomes ready."""
         self.ready += 1
         self.news_at = 0
         if priority is not None:
-            self._levels[self._level(priority)] += 1
+            self._levels[self._tables.level(priority)] += 1
             if pushed_at is not None:
-                place.set(tr, self._tables.age_prefix(pushed_at), b"")
+                place.set(self.tr, self._tables.age_prefix(pushed_at), b"")
 
-    def leave(
-        self, tr: Transaction, place: bytes, priority: Priority | None, pushed_at: Any
-    ) -> None:
+    def leave(self, place: bytes, priority: Priority | None, pushed_at: Any) -> None:
         """Count an item that is no longer ready."""
         self.ready -= 1
         if priority is not None:
-            self._levels[self._level(priority)] -= 1
+            self._levels[self._tables.level(priority)] -= 1
             if pushed_at is not None:
-                tr.clear(self._tables.age_prefix(pushed_at) + place)
+                self.tr.clear(self._tables.age_prefix(pushed_at) + place)
 
     def take(self, end: End, count: int) -> None:
         """Note that items were taken at an end."""
@@ -171,59 +172,47 @@ class CountChange:
         known = self.news_at
         self.news_at = moment if known is None else min(known, moment)
 
-    def _write_news(self, tr: Transaction, member: Member) -> None:
-        if member.gives_at_end and self.leased < 0:
-            self.news_at = 0
-        if self.news_at is not None:
-            member.write(tr, self.news_at)
-
-    def write(self, tr: Transaction) -> None:
+    def write(self) -> None:
         """Add the changes to the queue's counts, and the news to the index of its family."""
-        if self._tables.member is not None:
-            self._write_news(tr, self._tables.member)
-        total = self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD)
-        if total:
-            tr.add(self._tables.ready, _packed(total, 3))
-        if self._hidden:
-            tr.add(self._tables.hidden, _packed(self._hidden, len(_STATES)))
-        if self.high >= 0:
-            tr.max(self._tables.high, _packed(self.high, 1))
-        for level, change in self._levels.items():
-            self._write_level(tr, level, change)
-        if self._deaths is not None:
-            self._write_deaths(tr, self._deaths)
-        if self.dated:
-            tr.add(self._tables.dated, _packed(self.dated, 1))
+        tr, tables = self.tr, self._tables
+        if tables.member is not None:
+            self._write_news(tables.member)
+        added = [
+            (tables.ready, self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD), 3),
+            (tables.hidden, self._hidden, len(_STATES)),
+            (tables.dated, self.dated, 1),
+        ]
         events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
         if events:
             minute = now_us() // _MINUTE_US
-            tr.add(self._tables.minute(minute), _packed(events, _MINUTE_FIELDS))
+            added.append((tables.minute(minute), events, _MINUTE_FIELDS))
             if random.random() < _TRIMMED_SHARE:
                 oldest = max(0, minute - HISTORY_MINUTES)
-                tr.clear_range(self._tables.minute(0), self._tables.minute(oldest))
+                tr.clear_range(tables.minute(0), tables.minute(oldest))
+        for key, number, fields in added:
+            if number:  # one little-endian integer, so that one atomic add changes all fields
+                stored = number & ((1 << _FIELD * fields) - 1)
+                tr.add(key, stored.to_bytes(8 * fields, "little"))
+        if self.high >= 0:
+            tr.max(tables.high, (self.high & _MASK).to_bytes(8, "little"))
+        for level, change in self._levels.items():
+            self._write_one(level, change, clears=change < 0 or self._corrects)
+        for group, change in self._deaths.items() if self._deaths else ():
+            # Also from below zero to zero: older versions did not count deaths.
+            self._write_one(tables.reason(group), change, clears=change != 0)
 
-    def _level(self, priority: Priority) -> bytes:
-        """Return the key of a priority's count, cached because many items share few priorities."""
-        kind = (type(priority), priority)
-        found = self._keys.get(kind)
-        if found is None:
-            found = self._tables.level(priority)
-            if priority:  # 0.0 equals -0.0, and is another key
-                self._keys[kind] = found
-        return found
+    def _write_news(self, member: Member) -> None:
+        if member.gives_at_end and self.leased < 0:
+            self.news_at = 0
+        if self.news_at is not None:
+            member.write(self.tr, self.news_at)
 
-    def _write_level(self, tr: Transaction, key: bytes, change: int) -> None:
+    def _write_one(self, key: bytes, change: int, *, clears: bool) -> None:
+        """Add to a count that has a key of its own, which is cleared once it is zero."""
         if change:
-            tr.add(key, _packed(change, 1))
-        if change < 0 or self._corrects:
-            tr.compare_and_clear(key, bytes(8))
-
-    def _write_deaths(self, tr: Transaction, deaths: Counter[bytes]) -> None:
-        for group, change in deaths.items():
-            key = self._tables.reason(group)
-            if change:  # also from below zero to zero: older versions did not count deaths
-                tr.add(key, _packed(change, 1))
-                tr.compare_and_clear(key, bytes(8))
+            self.tr.add(key, (change & _MASK).to_bytes(8, "little"))
+        if clears:
+            self.tr.compare_and_clear(key, bytes(8))
 
 
 class Counters:
@@ -269,7 +258,7 @@ class Counters:
         self, tr: Transaction, after: Priority | None, limit: int
     ) -> tuple[list[tuple[Priority, int]], bool]:
         """Return what :meth:`by_priority` does, and whether there may be more priorities."""
-        begin, end = self._tables.levels()
+        begin, end = self._tables.levels
         if after is not None:
             begin = self._tables.level(after) + b"\x00"
         rows = list(tr.snapshot.get_range(begin, end, limit=limit))
@@ -278,18 +267,18 @@ class Counters:
 
     def levels(self, tr: Transaction, low: bytes | None, high: bytes | None) -> Counter[bytes]:
         """Return the counts by priority, by their keys, from ``low`` to below ``high``."""
-        begin, end = self._tables.levels()
+        begin, end = self._tables.levels
         rows = tr.snapshot.get_range(low or begin, high or end)
         return Counter({bytes(row.key): _fields(row.value, 1)[0] for row in rows})
 
     def by_reason(self, tr: Transaction) -> Counter[bytes]:
         """Return the stored counts of dead letters by group, those below zero included."""
-        rows = tr.snapshot.get_range(*self._tables.reasons(), streaming_mode=_WANT_ALL)
+        rows = tr.snapshot.get_range(*self._tables.reasons, streaming_mode=_WANT_ALL)
         return Counter({self._tables.group_of(row.key): _fields(row.value, 1)[0] for row in rows})
 
     def dead_by_reason(self, tr: Transaction, limit: int) -> list[DeadReason]:
         """Return the most frequent of the first 10,000 reasons of dead letters, the most first."""
-        bounds = self._tables.reasons()
+        bounds = self._tables.reasons
         rows = tr.snapshot.get_range(*bounds, limit=MAX_ITEMS, streaming_mode=_WANT_ALL)
         found = [(_fields(row.value, 1)[0], self._tables.group_of(row.key)) for row in rows]
         most = heapq.nsmallest(limit, ((-count, group) for count, group in found if count > 0))
@@ -344,17 +333,12 @@ def ready_and_taken(data: bytes) -> tuple[int, int]:
     return ready, taken
 
 
-def _packed(number: int, fields: int) -> bytes:
-    """Return fields as one little-endian integer, so that one atomic add changes them all."""
-    return (number & ((1 << _FIELD * fields) - 1)).to_bytes(8 * fields, "little")
-
-
 def _bytes(value: Any) -> bytes:
     return bytes(value) if value.present() else b""
 
 
 def _fields(data: bytes, count: int) -> tuple[int, ...]:
-    """Return the signed fields of a number that :func:`_packed` and atomic adds made."""
+    """Return the signed fields of a number that atomic adds made."""
     number = int.from_bytes(data, "little")
     found = []
     for _ in range(count):

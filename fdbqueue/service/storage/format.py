@@ -112,7 +112,7 @@ class Format:
 
     def depend(self, tr: Transaction) -> None:
         """Conflict with whoever stores a format: for those that have read the row by a snapshot."""
-        tr.add_read_conflict_range(*self._tables.formats())
+        tr.add_read_conflict_range(*self._tables.formats)
 
     def check_key(self, tr: Transaction, key: bytes) -> None:
         """Compare the key of the row that a transaction has read.
@@ -148,7 +148,7 @@ class Format:
 
     def replace(self, tr: Transaction) -> None:
         """Write this format's row in place of the one that is there."""
-        tr.clear_range(*self._tables.formats())
+        tr.clear_range(*self._tables.formats)
         self._write(tr)
 
     def begin_move(self, tr: Transaction) -> bytes | None:
@@ -159,12 +159,12 @@ class Format:
         Returns:
             The key of the row that is there now, None if there is none.
         """
-        rows = [bytes(row.key) for row in tr.get_range(*self._tables.formats())]
+        rows = [bytes(row.key) for row in tr.get_range(*self._tables.formats)]
         written = self._parsed(rows[0]).get("shards") if rows else None
         shards = self._facts.get("shards")
         if written == shards:
             return rows[0] if rows else None
-        tr.clear_range(*self._tables.formats())
+        tr.clear_range(*self._tables.formats)
         text = json.dumps({**self._facts, "shards": f"{MOVING} to {shards}"}, separators=(",", ":"))
         key = self._tables.format + text.encode()
         tr[key] = b""
@@ -188,14 +188,14 @@ class Format:
         return str(self) if self._is_stored(tr, self._read(tr)) else None
 
     def _read(self, tr: Transaction) -> Any:
-        return tr.snapshot.get_range(*self._tables.formats(), limit=1)
+        return tr.snapshot.get_range(*self._tables.formats, limit=1)
 
     def _is_stored(self, tr: Transaction, rows: Iterable[Any]) -> bool:
         for row in rows:
             self.check_key(tr, row.key)
             tr.add_read_conflict_key(self.key)
             return True
-        begin, end = self._tables.formats()
+        begin, end = self._tables.formats
         tr.add_read_conflict_range(begin, self.key)
         tr.add_read_conflict_range(self.key + b"\x00", end)
         return False

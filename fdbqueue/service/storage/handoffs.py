@@ -192,7 +192,7 @@ def parse_handoff(pieces: Any) -> Handoff | None:
 
 def all_handoffs(tr: Transaction, tables: TableKeys) -> Iterator[tuple[bytes, Handoff]]:
     """Yield all handoffs and batches with their names, by snapshot reads."""
-    pieces = iter(tr.snapshot.get_range(*tables.handoffs()))
+    pieces = iter(tr.snapshot.get_range(*tables.handoffs))
     for name, rows in itertools.groupby(pieces, lambda row: tables.handoff_name(row.key)):
         handoff = parse_handoff(rows)
         if handoff is not None:

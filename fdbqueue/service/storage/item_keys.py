@@ -31,12 +31,12 @@ place in this queue, meaningless in any other.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import itertools
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import fdb.tuple
@@ -130,6 +130,23 @@ _HASHED_BYTES = 4
 #: All places.
 EVERY_PLACE: Bounds = (b"\x00", b"\xff")
 
+_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
+
+
+def text_of(data: bytes) -> str:
+    """Return bytes in URL-safe base64 without padding, by fewer calls than ``base64`` makes."""
+    return binascii.b2a_base64(data, newline=False).translate(_TO_URL).rstrip(b"=").decode()
+
+
+def data_of(text: str) -> bytes:
+    """Return the bytes that :func:`text_of` made a text of.
+
+    Raises:
+        ValueError: It has made no such text.
+    """
+    data = text.encode("ascii").translate(_FROM_URL)
+    return binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True)
+
 
 def random_suffix() -> bytes:
     """Return random bytes, which distinguish items pushed at the same moment."""
@@ -151,6 +168,7 @@ class ItemKeys:
     Attributes:
         subspace, shards: As given.
         size_bytes: About how long a key is.
+        bounds: The range of all items.
     """
 
     #: The index of the first item of an empty queue, or of an unused priority.
@@ -164,12 +182,8 @@ class ItemKeys:
         self._prefix: bytes = subspace.key()
         self._prefixes = [self._prefix + bytes((_FIRST_SHARD + one,)) for one in range(shards)]
         self._place_at = len(self._prefix) + bool(shards)
-        self._bounds = bounds(subspace)
+        self.bounds = bounds(subspace)
         self.size_bytes = self._place_at + _SUFFIX_BYTES
-
-    def bounds(self) -> Bounds:
-        """Return the range of all items."""
-        return self._bounds
 
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of the items that a push of this priority goes behind."""
@@ -179,35 +193,33 @@ class ItemKeys:
         """Return the range of the places with priorities from ``low`` to ``high``."""
         raise NotImplementedError
 
-    def ranges(self, begin: bytes, stop: bytes) -> Iterator[Bounds]:
-        """Yield the ranges of the keys of ready items between two places: one for each shard."""
-        for prefix in self._prefixes or (self._prefix,):
-            yield prefix + begin, prefix + stop
+    def ranges(self, begin: bytes, stop: bytes) -> list[Bounds]:
+        """Return the ranges of the keys of ready items between two places: one for each shard."""
+        if not self.shards:
+            return [(self._prefix + begin, self._prefix + stop)]
+        return [(prefix + begin, prefix + stop) for prefix in self._prefixes]
 
     def shard_range(self, shard: int) -> Bounds:
         """Return the range of the ready items of a shard."""
         prefix = self._prefixes[shard]
         return prefix, prefix + EVERY_PLACE[1]
 
-    def elsewhere(self) -> Iterator[Bounds]:
-        """Yield the ranges where items are under other numbers of shards, and none under this."""
-        begin, stop = self._bounds
-        first = self._prefix + bytes((_FIRST_SHARD,))
-        if self.shards:
-            yield begin, first
-        yield self._prefix + bytes((_FIRST_SHARD + self.shards,)), stop
+    def elsewhere(self) -> list[Bounds]:
+        """Return the ranges where items are under other numbers of shards, and none under this."""
+        begin, stop = self.bounds
+        first, behind = (self._prefix + bytes((_FIRST_SHARD + n,)) for n in (0, self.shards))
+        return [(begin, first), (behind, stop)] if self.shards else [(behind, stop)]
 
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
-        elements = (*self._level(priority), index, random)
-        data = b"".join(map(tuples.packed, elements))
+        data = self._packed_level(priority) + tuples.packed(index) + tuples.packed(random)
         return Place(data if chunks == 1 else data + tuples.packed(chunks))
 
     def place_in_commit_order(
         self, priority: Priority | None, chunks: int = 1, tag: bytes = b""
     ) -> Place:
         """Return the place of an item behind all that is committed before it."""
-        before = fdb.tuple.pack(self._level(priority)) + _STAMP_CODE
+        before = self._packed_level(priority) + _STAMP_CODE
         number = next(_pushes)
         if tag:
             behind = fdb.tuple.pack((number, chunks, tag))
@@ -244,7 +256,7 @@ class ItemKeys:
         if found := self._usual_position(place):
             return found
         elements: Sequence[Any] = tuples.unpack(place)
-        skipped = len(self._level(0))
+        skipped = int(self.has_priorities)
         tag = b""
         if len(elements) == skipped + 4 and isinstance(elements[skipped], fdb.tuple.Versionstamp):
             tag = _checked(elements[-1])
@@ -264,6 +276,15 @@ class ItemKeys:
             tag = random[RANDOM_BYTES:]
         return Position(cast("Priority | None", priority), sequence, chunks, _checked(tag))
 
+    def usual_sequence(self, key: bytes, priority: Priority | None) -> int | None:
+        """Return the sequence of a ready item with a priority, given its key in the usual format.
+
+        None for any other key. Takes half the time of :meth:`position`, which counts because a
+        push parses the last item of each priority.
+        """
+        sequence, at = tuples.number_at(key, self._place_at + len(self._packed_level(priority)))
+        return sequence if type(sequence) is int and tuples.ends_with_bytes(key, at) else None
+
     def _usual_position(self, place: bytes) -> Position | None:
         """Return the parts of a place in the usual format, None for any other.
 
@@ -280,9 +301,9 @@ class ItemKeys:
             return Position(priority, sequence, 1, _checked(random[RANDOM_BYTES:]))
         return Position(priority, sequence, 1)
 
-    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
-        """Return the elements that come before an item's order among its equals."""
-        raise NotImplementedError
+    def _packed_level(self, priority: Priority | None) -> bytes:
+        """Return what comes before an item's order among its equals."""
+        return tuples.packed_number(priority) if priority is not None else b""
 
     def id_of(self, place: bytes) -> str:
         """Return the id of the item at a place; that of a foreign key starts with ``~``."""
@@ -292,9 +313,8 @@ class ItemKeys:
             return FOREIGN + self.item_id(place)
         return self.item_id(place)
 
-    def item_id(self, place: bytes) -> str:
-        """Return the id of the item at a place that is known to be valid."""
-        return base64.b64encode(place, b"-_").rstrip(b"=").decode()
+    #: Returns the id of the item at a place that is known to be valid.
+    item_id = staticmethod(text_of)
 
     def place_named(self, item_id: str) -> bytes:
         """Return the place of the item with an id, which need not exist.
@@ -306,8 +326,7 @@ class ItemKeys:
             raise InvalidInput(id=item_id, reason="an item's id is a string")
         foreign = item_id.startswith(FOREIGN)
         try:
-            text = item_id.removeprefix(FOREIGN).encode("ascii")
-            place = base64.b64decode(text + b"=" * (-len(text) % 4), b"-_", validate=True)
+            place = data_of(item_id.removeprefix(FOREIGN))
             if not foreign:
                 self.position(place)
         except (ValueError, TypeError) as error:
@@ -326,7 +345,7 @@ class PriorityKeys(ItemKeys):
 
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of one priority."""
-        prefix = self._prefix + tuples.packed(priority)
+        prefix = self._prefix + self._packed_level(priority)
         return prefix + b"\x00", prefix + b"\xff"
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
@@ -338,10 +357,6 @@ class PriorityKeys(ItemKeys):
             stop = tuples.packed(high) + b"\xff"
         return begin, stop
 
-    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:
-        assert priority is not None
-        return (priority,)
-
 
 class FifoKeys(ItemKeys):
     """``subspace[index][random]``."""
@@ -352,16 +367,13 @@ class FifoKeys(ItemKeys):
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of all items: there are no priorities."""
         assert priority is None
-        return self.bounds()
+        return self.bounds
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
         """Return the range of all places: there are no priorities."""
         assert low is None
         assert high is None
         return EVERY_PLACE
-
-    def _level(self, priority: Priority | None) -> tuple[Priority, ...]:  # noqa: ARG002  # none here
-        return ()
 
 
 def bounds(subspace: Subspace) -> Bounds:

@@ -92,8 +92,8 @@ class ItemReader:
         The rows of all shards are in one order. Of each shard about its part is read at first.
         """
         if not self._keys.shards:
-            prefix = self._keys.key(b"")
-            return self.rows(tr, prefix + begin, prefix + stop, limit, end)
+            (bounds,) = self._keys.ranges(begin, stop)
+            return self.rows(tr, *bounds, limit, end)
         at_once = min(limit, 1 + 2 * limit // self._keys.shards)
         reads = [
             (part, self.rows(tr, *part, at_once, end)) for part in self._keys.ranges(begin, stop)
@@ -174,15 +174,16 @@ class ItemReader:
         """
         if rows and not self._format.known_key:
             self._format.check(tr)
-        positions = [self._position(row.place) for row in rows]
-        chunks = [
-            None
-            if isinstance(position, CorruptItem) or position.chunks == 1
-            else tr.get_range(*self._tables.chunks(row.place), streaming_mode=_WANT_ALL)
-            for row, position in zip(rows, positions, strict=True)
-        ]
-        attempts = [tr[self._tables.attempts(row.place)] if retried else None for row in rows]
-        return [self._load(*parts) for parts in zip(rows, positions, chunks, attempts, strict=True)]
+        begun = []
+        for row in rows:
+            position = self._position(row.place)
+            chunks = None
+            if not isinstance(position, CorruptItem) and position.chunks > 1:
+                bounds = self._tables.chunks(row.place)
+                chunks = tr.get_range(*bounds, streaming_mode=_WANT_ALL)
+            attempts = tr[self._tables.attempts(row.place)] if retried else None
+            begun.append((row, position, chunks, attempts))
+        return [self._load(*parts) for parts in begun]
 
     def _load(
         self, row: Row, position: Position | CorruptItem, chunks: Any, attempts: Any

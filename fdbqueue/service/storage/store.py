@@ -6,6 +6,7 @@ keeps its place in every state, so it is requeued where it was.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -72,16 +73,15 @@ class ItemStore:
         self.queue = queue
         self.reader = ItemReader(keys, tables, codec, format, queue)
         self.failures = Failures(tables)
-
-    def count_change(self) -> CountChange:
-        """Return an empty change of the queue's counts, for one transaction."""
-        return CountChange(self.tables)
+        #: Returns an empty change of the queue's counts, for a transaction.
+        self.count_change = functools.partial(CountChange, tables)
 
     # Ready items that are taken: the caller clears their rows
 
-    def remove_taken(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
+    def remove_taken(self, count_change: CountChange, loaded: Loaded) -> None:
         """Remove an item that was taken; the caller has cleared its row, or its handoff."""
-        self._leave(tr, count_change, loaded)
+        tr = count_change.tr
+        self._leave(count_change, loaded)
         if loaded.position.tag:
             self._free_key(tr, loaded.row.place, loaded.position.tag)
         if loaded.position.chunks > 1:
@@ -91,42 +91,41 @@ class ItemStore:
         count_change.pops += 1
 
     def requeue_taken(
-        self, tr: Transaction, count_change: CountChange, loaded: Loaded, until: int | None = None
+        self, count_change: CountChange, loaded: Loaded, until: int | None = None
     ) -> None:
         """Write a popped item again, as it was; the history still counts it as popped.
 
         Args:
-            tr: The transaction.
-            count_change: What it changes in the counts.
+            count_change: What the transaction changes in the counts.
             loaded: The item.
             until: When its delay ends; None to make it ready.
         """
         assert isinstance(loaded.item, Item)
+        tr = count_change.tr
         place = Place(loaded.row.place)
         first = self.write_chunks(tr, place, loaded.data)
         if until is not None:
             row, attempts = Row(place.data, first), loaded.item.attempts
             delayed = Hidden(State.DELAYED, row, until, attempts, loaded.pushed_at)
-            self.hide(tr, count_change, delayed)
+            self.hide(count_change, delayed)
             self.take_key_again(tr, place.data)
             return
         place.set(tr, self.keys.prefix_of(place.data), first)
         if loaded.has_attempts:
             self.write_attempts(tr, place, loaded.item.attempts)
         self.take_key_again(tr, place.data)
-        count_change.enter(tr, place, loaded.position.priority, loaded.pushed_at)
+        count_change.enter(place, loaded.position.priority, loaded.pushed_at)
 
     def write_chunks(self, tr: Transaction, place: Place, data: bytes) -> bytes:
         """Write the chunks of a value except the first, and return the first."""
         rest = data[MAX_VALUE_BYTES:]
         for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
             piece = rest[start : start + MAX_VALUE_BYTES]
-            place.set(tr, self.tables.chunk_prefix(), piece, chunk_tail(number))
+            place.set(tr, self.tables.chunk_prefix, piece, chunk_tail(number))
         return data[:MAX_VALUE_BYTES]
 
     def lease(
         self,
-        tr: Transaction,
         count_change: CountChange,
         loaded: Loaded,
         until: int,
@@ -136,25 +135,22 @@ class ItemStore:
     ) -> Hidden:
         """Write a taken item to the table of leases; the caller clears its row."""
         assert isinstance(loaded.item, Item)
-        self._leave(tr, count_change, loaded)
+        self._leave(count_change, loaded)
         attempts = loaded.item.attempts
         lease = Hidden(
             State.LEASED, loaded.row, until, attempts, loaded.pushed_at, secret, worker, b"", began
         )
-        self.hide(tr, count_change, lease, position=loaded.position)
+        self.hide(count_change, lease, position=loaded.position)
         return lease
 
-    def bury(
-        self, tr: Transaction, count_change: CountChange, loaded: Loaded, now: int, reason: str
-    ) -> None:
+    def bury(self, count_change: CountChange, loaded: Loaded, now: int, reason: str) -> None:
         """Write a ready item, or a row that is not an item, to the dead letters.
 
         The caller clears its row.
         """
         attempts = loaded.item.attempts if isinstance(loaded.item, Item) else 0
-        self._leave(tr, count_change, loaded)
+        self._leave(count_change, loaded)
         self.hide(
-            tr,
             count_change,
             Hidden(
                 State.DEAD,
@@ -166,16 +162,15 @@ class ItemStore:
             ),
         )
 
-    def _leave(self, tr: Transaction, count_change: CountChange, loaded: Loaded) -> None:
-        count_change.leave(tr, loaded.row.place, loaded.position.priority, loaded.pushed_at)
+    def _leave(self, count_change: CountChange, loaded: Loaded) -> None:
+        count_change.leave(loaded.row.place, loaded.position.priority, loaded.pushed_at)
         if loaded.has_attempts:
-            tr.clear(self.tables.attempts(loaded.row.place))
+            count_change.tr.clear(self.tables.attempts(loaded.row.place))
 
     # Into the hidden items and out of them
 
     def hide(
         self,
-        tr: Transaction,
         count_change: CountChange,
         hidden: Hidden,
         *,
@@ -185,14 +180,14 @@ class ItemStore:
         """Write a hidden item.
 
         Args:
-            tr: The transaction.
             count_change: What the transaction changes in the counts.
             hidden: The item.
             place: Its place, when the commit decides it.
             position: The parts of its place, when they are known.
         """
+        tr = count_change.tr
         place = place or Place(hidden.row.place)
-        prefix = self.tables.state_prefix(hidden.state)
+        prefix = self.tables.states[hidden.state]
         place.set(tr, prefix, packed_facts(hidden), META_TAIL)
         place.set(tr, prefix, hidden.row.value, VALUE_TAIL)
         kind = _KINDS.get(hidden.state)
@@ -225,8 +220,9 @@ class ItemStore:
                 count_change.high, HIGHEST if in_commit_order else position.sequence
             )
 
-    def reveal(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
+    def reveal(self, count_change: CountChange, hidden: Hidden) -> None:
         """Remove a hidden item from its table; the caller writes it elsewhere, or not."""
+        tr = count_change.tr
         for key in self.tables.hidden_keys(hidden.state, hidden.row.place):
             tr.clear(key)
         kind = _KINDS.get(hidden.state)
@@ -268,39 +264,33 @@ class ItemStore:
             return None
         return Row(row.place, changed) if len(changed) <= MAX_VALUE_BYTES else None
 
-    def requeue_rows(
-        self, tr: Transaction, count_change: CountChange | None, rows: Iterable[Row]
-    ) -> None:
-        """Write rows that still count as ready again: those of handoffs and batches.
-
-        Args:
-            tr: The transaction.
-            count_change: What wakes those who wait for items; None if this transaction itself
-                has taken the rows.
-            rows: The rows.
-        """
+    def write_rows(self, tr: Transaction, rows: Iterable[Row]) -> None:
+        """Write rows again that this transaction itself has taken."""
         for row in rows:
             tr[self.keys.key(row.place)] = row.value
-            if count_change is not None:
-                count_change.wakes += 1
-                count_change.news_at = 0
 
-    def requeue_hidden(
-        self, tr: Transaction, count_change: CountChange, hidden: Hidden, row: Row
-    ) -> None:
+    def requeue_rows(self, count_change: CountChange, rows: Sequence[Row]) -> None:
+        """Write rows that still count as ready again: those of handoffs and batches."""
+        if rows:
+            self.write_rows(count_change.tr, rows)
+            count_change.wakes += len(rows)  # those who wait for items look for them
+            count_change.news_at = 0
+
+    def requeue_hidden(self, count_change: CountChange, hidden: Hidden, row: Row) -> None:
         """Write the row of an item that :meth:`reveal` has removed, and count it as ready."""
-        tr[self.keys.key(row.place)] = row.value
-        self.count_ready(tr, count_change, hidden)
+        count_change.tr[self.keys.key(row.place)] = row.value
+        self.count_ready(count_change, hidden)
 
-    def count_ready(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
+    def count_ready(self, count_change: CountChange, hidden: Hidden) -> None:
         """Count an item that is ready again."""
         position = self.position(hidden.row.place)
         priority = None if position is None else position.priority
-        count_change.enter(tr, Place(hidden.row.place), priority, hidden.pushed_at)
+        count_change.enter(Place(hidden.row.place), priority, hidden.pushed_at)
 
-    def remove_hidden(self, tr: Transaction, count_change: CountChange, hidden: Hidden) -> None:
+    def remove_hidden(self, count_change: CountChange, hidden: Hidden) -> None:
         """Remove a hidden item for good."""
-        self.reveal(tr, count_change, hidden)
+        tr = count_change.tr
+        self.reveal(count_change, hidden)
         if hidden.attempts or hidden.state is State.DEAD:
             self.failures.remove(tr, hidden.row.place)
         position = self.position(hidden.row.place)
@@ -355,7 +345,7 @@ class ItemStore:
 
     def begin_facts(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, None]:
         """Begin to read a hidden item without its value."""
-        return tr[self.tables.hidden_keys(state, place)[0]], None
+        return tr[self.tables.states[state] + place + META_TAIL], None
 
     def facts(self, tr: Transaction, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
         """Return hidden items without their values, None if there is none."""
@@ -383,7 +373,7 @@ class ItemStore:
         self, tr: Transaction, state: State, places: tuple[bytes, bytes], limit: int, end: End
     ) -> Page:
         """Return the hidden items in a state between two places, in their order."""
-        prefix = self.tables.state_prefix(state)
+        prefix = self.tables.states[state]
         begin, stop = (prefix + place for place in places)
         found: list[Hidden] = []
         rows = size = 0
@@ -418,7 +408,7 @@ class ItemStore:
 
     def ends(self, tr: Transaction) -> list[Position | None]:
         """Return the parts of the places of the first and the last ready item, if there are any."""
-        reads = [self.reader.rows(tr.snapshot, *self.keys.bounds(), 1, end) for end in ENDS]
+        reads = [self.reader.rows(tr.snapshot, *self.keys.bounds, 1, end) for end in ENDS]
         return [self.position(self.keys.place_of(row.key)) for rows in reads for row in rows]
 
     def next_moment(self, tr: Transaction) -> int | None:
@@ -428,9 +418,9 @@ class ItemStore:
         is paused.
         """
         paused = tr.snapshot[self.tables.paused]
-        head = tr.snapshot.get_range(*self.keys.bounds(), limit=1)
-        asked = tr.snapshot.get_range(*self.tables.requests(), limit=1)
-        first = tr.snapshot.get_range(*self.tables.due_bounds(), limit=1)
+        head = tr.snapshot.get_range(*self.keys.bounds, limit=1)
+        asked = tr.snapshot.get_range(*self.tables.requests, limit=1)
+        first = tr.snapshot.get_range(*self.tables.dues, limit=1)
         if paused.present():
             return None
         if any(True for rows in (head, asked) for _ in rows):

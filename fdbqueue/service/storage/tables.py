@@ -58,7 +58,6 @@ from fdbqueue.service.storage.item_keys import Bounds
 
 _META = b"\xff"
 _PART_META, _PART_VALUE = b"\x00", b"\x01"
-_BATCH, _PROGRESS, _END = b"\x20", b"\x21", b"\x22"
 _LATEST = 2**63
 
 #: How many failures of an item are kept.
@@ -123,7 +122,8 @@ class TableKeys:
         self._minutes = tables + b"\x07"
         self._ages = tables + b"\x08"
         self._attempts = tables + b"\x09"
-        self._chunks = tables + b"\x0d"
+        #: The prefix of the keys of the later chunks of values.
+        self.chunk_prefix = tables + b"\x0d"
         self._handoffs = tables + b"\x10"
         self._responses = tables + b"\x11"
         self._forgets = tables + b"\x12"
@@ -131,8 +131,27 @@ class TableKeys:
         self._failures = tables + b"\x14"
         self._reasons = tables + b"\x15"
         self._deaths = tables + b"\x16"
-        self._states = {state: tables + state.value for state in State}
+        #: The prefixes of the keys of hidden items, by their states.
+        self.states = {state: tables + state.value for state in State}
+        self._batches = tables + b"\x20"
+        self._progress = tables + b"\x21"
+        # The ranges of whole tables.
         self.bounds: Bounds = (tables, tables + b"\xff")
+        self.formats: Bounds = (self.format, tables + b"\x02\x03")
+        self.requests: Bounds = (self._requests, self._due)
+        self.dues: Bounds = (self._due, self._due + b"\xff")
+        self.levels: Bounds = (self._levels, self._minutes)
+        self.ages: Bounds = (self._ages, self._attempts)
+        self.all_attempts: Bounds = (self._attempts, self._attempts + b"\xff")
+        #: All handoffs and batches, whatever bytes their names are.
+        self.handoffs: Bounds = (self._handoffs, self._responses)
+        #: All responses, and the moments at which they expire.
+        self.responses: Bounds = (self._responses, self._uniques)
+        self.uniques: Bounds = (self._uniques, self._failures)
+        self.reasons: Bounds = (self._reasons, self._deaths)
+        self.deaths: Bounds = (self._deaths, tables + b"\x17")
+        self.batches: Bounds = (self._batches, self._progress)
+        self.progresses: Bounds = (self._progress, tables + b"\x22")
 
     # The queue's state, read by poppers
 
@@ -164,31 +183,19 @@ class TableKeys:
         """Return the name of a help request."""
         return key[len(self._requests) :]
 
-    def requests(self) -> Bounds:
-        """Return the range of the help requests."""
-        return self._requests, self._due
-
     def is_request(self, key: bytes) -> bool:
         """Tell whether a key in the range of :meth:`present` is that of a request."""
         return key.startswith(self._requests)
-
-    def formats(self) -> Bounds:
-        """Return the range of the queue's format."""
-        return self.format, self.format[:-1] + b"\x03"
 
     # What expires
 
     def due(self, moment: int, kind: Kind, rest: bytes) -> bytes:
         """Return the key that says that a place or a batch expires at a moment."""
-        return self.due_prefix(moment, kind) + rest
+        return self._due + _moment(moment) + bytes((kind,)) + rest
 
     def due_prefix(self, moment: int, kind: Kind) -> bytes:
         """Return the part of such a key before the place."""
         return self._due + _moment(moment) + bytes((kind,))
-
-    def due_bounds(self) -> Bounds:
-        """Return the range of everything that expires."""
-        return self._due, self._due + b"\xff"
 
     def parse_due(self, key: bytes) -> Due | None:
         """Return the parts of a key of the table DUE, None for a key of another table."""
@@ -206,10 +213,6 @@ class TableKeys:
         """Return the range of a handoff's pieces."""
         return _numbered(self._handoffs + name)
 
-    def handoffs(self) -> Bounds:
-        """Return the range of all handoffs and batches, whatever bytes their names are."""
-        return self._handoffs, self._handoffs[:-1] + b"\x11"
-
     def handoff_name(self, key: bytes) -> bytes:
         """Return the name of the handoff that a piece belongs to."""
         start = len(self._handoffs)
@@ -224,11 +227,6 @@ class TableKeys:
     def response_bounds(self, name: bytes) -> Bounds:
         """Return the range of a response's pieces."""
         return _numbered(self._responses + name)
-
-    @property
-    def all_responses(self) -> Bounds:
-        """The range of all responses, and of the moments at which they expire."""
-        return self._responses, self._forgets[:-1] + b"\x13"
 
     def forget(self, moment: int, name: bytes) -> bytes:
         """Return the key that says when a response expires."""
@@ -248,19 +246,11 @@ class TableKeys:
         """Return the key that says which item has a unique key, given the key's tag."""
         return self._uniques + tag[1:]
 
-    def uniques(self) -> Bounds:
-        """Return the range of all unique keys that items have."""
-        return self._uniques, self._uniques[:-1] + b"\x14"
-
     # Counts and history
 
     def level(self, priority: Priority) -> bytes:
         """Return the key of the count of a priority."""
-        return self._levels + tuples.packed(priority)
-
-    def levels(self) -> Bounds:
-        """Return the range of the counts by priority."""
-        return self._levels, self._minutes
+        return self._levels + tuples.packed_number(priority)
 
     def priority_of(self, key: bytes) -> Priority:
         """Return the priority of a count's key."""
@@ -280,22 +270,14 @@ class TableKeys:
         """Return the part of a key in the table of ages before the place."""
         return self._ages + _moment(pushed_at)
 
-    def ages(self) -> Bounds:
-        """Return the range of the ages."""
-        return self._ages, self._attempts
-
-    def parse_age(self, key: bytes) -> tuple[int, bytes]:
-        """Return when an item was pushed, and its place."""
-        start = len(self._ages)
+    def parse_dated(self, key: bytes) -> tuple[int, bytes]:
+        """Return when an item was pushed, or a dead letter died, and its place."""
+        start = len(self._ages)  # as long as the prefix of the other table
         return struct.unpack_from(">Q", key, start)[0], key[start + 8 :]
 
     def reason(self, group: bytes) -> bytes:
         """Return the key of the count of a group of dead letters."""
         return (self._reasons + group)[:MAX_KEY_BYTES]  # a death must not fail by a long prefix
-
-    def reasons(self) -> Bounds:
-        """Return the range of the counts of dead letters by reason."""
-        return self._reasons, self._reasons[:-1] + b"\x16"
 
     def group_of(self, key: bytes) -> bytes:
         """Return the group of a count's key."""
@@ -308,15 +290,6 @@ class TableKeys:
         """
         key = self._deaths + _moment(died_at) + place
         return key if len(key) <= MAX_KEY_BYTES else None
-
-    def death_bounds(self) -> Bounds:
-        """Return the range of the dead letters by when they died."""
-        return self._deaths, self._deaths[:-1] + b"\x17"
-
-    def parse_death(self, key: bytes) -> tuple[int, bytes]:
-        """Return when a dead letter died, and its place."""
-        start = len(self._deaths)
-        return struct.unpack_from(">Q", key, start)[0], key[start + 8 :]
 
     # What became of an item's attempts
 
@@ -333,19 +306,11 @@ class TableKeys:
         """Return the key of the attempts of a ready item whose value cannot hold them."""
         return self._attempts + place
 
-    def all_attempts(self) -> Bounds:
-        """Return the range of all such attempts."""
-        return self._attempts, self._attempts + b"\xff"
-
     # Hidden items
-
-    def state_prefix(self, state: State) -> bytes:
-        """Return the prefix of the keys of hidden items in a state."""
-        return self._states[state]
 
     def state_bounds(self, state: State) -> Bounds:
         """Return the range of the hidden items in a state."""
-        prefix = self._states[state]
+        prefix = self.states[state]
         return prefix, prefix + b"\xff"
 
     def hidden_keys(self, state: State, place: bytes) -> tuple[bytes, bytes]:
@@ -353,52 +318,28 @@ class TableKeys:
 
         For the state LEASED these are the keys of a lease.
         """
-        prefix = self._states[state] + place
+        prefix = self.states[state] + place
         return prefix + _PART_META, prefix + _PART_VALUE
 
     def hidden_place(self, state: State, key: bytes) -> tuple[bytes, bool]:
         """Return the place of a hidden item's key, and whether the key holds its value."""
-        return key[len(self._states[state]) : -1], key.endswith(_PART_VALUE)
+        return key[len(self.states[state]) : -1], key.endswith(_PART_VALUE)
 
-    # Long values
-
-    def chunk_prefix(self) -> bytes:
-        """Return the prefix of the keys of chunks."""
-        return self._chunks
-
-    def chunks(self, place: bytes) -> Bounds:
-        """Return the range of the later chunks of a value."""
-        return _numbered(self._chunks + place)
-
-
-class JobKeys:
-    """The keys of one queue's drains and pushes.
-
-    Args:
-        tables: The keys of its other tables.
-    """
-
-    def __init__(self, tables: TableKeys) -> None:
-        begin, _ = tables.bounds
-        self._batches = begin + _BATCH
-        self._progress = begin + _PROGRESS
-        self._end = begin + _END
+    # Drains and pushes
 
     def batch(self, owner: bytes) -> bytes:
         """Return the key that names the batch of a drain."""
         return self._batches + owner
 
-    def batches(self) -> Bounds:
-        """Return the range of the batches of all drains."""
-        return self._batches, self._progress
-
     def progress(self, name: bytes) -> bytes:
         """Return the key that says how far a push has come."""
         return self._progress + name
 
-    def progresses(self) -> Bounds:
-        """Return the range of the progress of all pushes."""
-        return self._progress, self._end
+    # Long values
+
+    def chunks(self, place: bytes) -> Bounds:
+        """Return the range of the later chunks of a value."""
+        return _numbered(self.chunk_prefix + place)
 
 
 #: The ends of a hidden item's keys.

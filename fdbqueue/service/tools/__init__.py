@@ -1,11 +1,17 @@
-"""Tools for workers, commands and pages, built from the public methods of a queue.
+"""Objects over a queue, for workers, commands and pages: what is no verb, but made of several.
 
-Objects over several queues belong here, too, such as a sharded queue.
+They call a queue's public methods. What those do not have, they take from its parts
+(``queue.parts``), as its methods do: a push with the mark of its source beside it, a search that
+reads rows before it decodes them, an examination of the stored bytes.
 
-- :mod:`worker`: call a function for each item, and acknowledge it.
+- :mod:`worker`: call a function for each item, and acknowledge it; :mod:`line`: the items that a
+  worker has leased, before they run and until they have ended.
 - :mod:`streams`: lease one batch after the other, or move them to another queue.
 - :mod:`load`: push from a source, and resume after an interruption.
 - :mod:`scan`: search the items of a queue, up to a number of items and bytes.
+- :mod:`members`: a family as one object: its members, what they have, and the pause of all.
 - :mod:`upkeep`: count a queue item by item, requeue what has expired, and remove what clients that
   died have left, their receipts among it.
+
+Several queues as one are :mod:`fdbqueue.service.several`; shards are an option of a queue.
 """

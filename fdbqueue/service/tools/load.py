@@ -25,7 +25,6 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.entries import Entry
 from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
-from fdbqueue.service.storage.tables import JobKeys
 from fdbqueue.service.transactions import run
 
 _NAME_BYTES = 16
@@ -85,7 +84,7 @@ class Load:
         self._queue = queue
         self._name = name
         self._run = os.urandom(_RUN_BYTES)
-        self._key = b"" if name is None else _keys(queue).progress(_digest(name))
+        self._key = b"" if name is None else queue.parts.store.tables.progress(_digest(name))
         self._stored = run(queue.database, self._read, read_only=True)
         #: The last two entries that were read: one of them ends the current batch.
         self._latest: deque[tuple[Entry, Callable[[], SourceMark]]] = deque(maxlen=2)
@@ -180,7 +179,7 @@ def sweep(queue: Queue, *, older_than_seconds: float) -> int:
 
 def _pages(queue: Queue, latest: float, *, clear: bool) -> Iterator[list[Stopped]]:
     """Yield the records last written before a moment, in order; clear them if asked to."""
-    begin, stop = _keys(queue).progresses()
+    begin, stop = queue.parts.store.tables.progresses
     while True:
         read = functools.partial(_page, begin=begin, stop=stop, latest=latest, clear=clear)
         found, last = run(queue.database, read, wrote=lambda page: clear and bool(page[0]))
@@ -218,10 +217,6 @@ def _stopped(key: bytes, stored: bytes) -> Stopped | None:
 
 def _mark(stored: bytes) -> SourceMark:
     return SourceMark(*tuples.unpack(stored)[3:])
-
-
-def _keys(queue: Queue) -> JobKeys:
-    return JobKeys(queue.parts.store.tables)
 
 
 def _digest(name: str) -> bytes:

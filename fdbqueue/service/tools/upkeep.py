@@ -27,7 +27,7 @@ from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.handoffs import all_handoffs, read_hold
 from fdbqueue.service.storage.item_keys import bounds
 from fdbqueue.service.storage.store import STATES
-from fdbqueue.service.storage.tables import JobKeys, Kind
+from fdbqueue.service.storage.tables import Kind
 from fdbqueue.service.transactions import (
     MIN_SWEPT_SECONDS,
     VERSIONS_PER_SECOND,
@@ -38,6 +38,8 @@ from fdbqueue.service.transactions import (
 
 #: Overdue items are counted up to this number.
 MAX_OVERDUE = 10_000
+#: And items in other shards up to this.
+MAX_STRAYS = 100
 _KEPT_IDS = 1_000
 _HOLDS_AT_ONCE = 1_000
 _SWEPT_AT_ONCE = 1_000
@@ -153,7 +155,8 @@ class Examiner:
 
     def strays(self) -> int:
         """Count ready items that lie where the settings here do not look, up to 100 or so."""
-        return self._runner.read(None, functools.partial(count_strays, store=self._store))
+        count = functools.partial(count_strays, store=self._store, most=MAX_STRAYS)
+        return self._runner.read(None, count)
 
     def overdue(self) -> Overdue:
         """Count what is overdue, up to 10,000."""
@@ -176,7 +179,7 @@ class Examiner:
         Args:
             forget: Whether to remove these records.
         """
-        begin, stop = JobKeys(self._tables).batches()
+        begin, stop = self._tables.batches
         total = 0
         while True:
             look = functools.partial(self._stale_holds, begin=begin, stop=stop, forget=forget)
@@ -218,7 +221,7 @@ class Examiner:
 
     def _overdue(self, tr: Transaction) -> Overdue:
         now = now_us()
-        begin, _ = self._tables.due_bounds()
+        begin, _ = self._tables.dues
         stop = self._tables.present(now)[1]
         kinds: Counter[Kind] = Counter()
         for row in tr.snapshot.get_range(begin, stop, limit=MAX_OVERDUE):
@@ -242,12 +245,12 @@ class Examiner:
     def _requeue(self, tr: Transaction) -> int:
         """Requeue some of what has expired, and return how many items, batches and keys."""
         state = self._state(tr, now_us())
-        count_change = self._store.count_change()
+        count_change = self._store.count_change(tr)
         self._store.format.depend(tr)
         found = expiry.examine(self._store, tr, state.dues, state.expired)
-        rows = expiry.apply(self._store, tr, count_change, found, self._taker.max_attempts)
-        self._store.requeue_rows(tr, count_change, rows)
-        count_change.write(tr)
+        rows = expiry.apply(self._store, count_change, found, self._taker.max_attempts)
+        self._store.requeue_rows(count_change, rows)
+        count_change.write()
         return len(found.items) + len(found.batches) + len(found.stale)
 
     def _stale_holds(

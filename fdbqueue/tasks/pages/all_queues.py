@@ -12,7 +12,6 @@ those who may view all queues of its backend.
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -35,10 +34,10 @@ from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import now_us, run
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
-from fdbqueue.tasks.columns import DONE, shown_path, state_of
+from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
-from fdbqueue.tasks.results import Found, known_of, moment
+from fdbqueue.tasks.results import Found, imported, known_of
 from fdbqueue.tasks.schedules import Schedule, ScheduleState, schedules_of, state_in
 from fdbqueue.views import PageView
 
@@ -308,9 +307,7 @@ def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[
             due = schedule.times.following(now)
             found = backend.found(state.last, tr) if state.last else None
             queue = _queue_of(backend, schedule, found)
-            row = ScheduleRow(
-                backend, schedule, state, None if due is None else moment(due), queue, found
-            )
+            row = ScheduleRow(backend, schedule, state, moment(due), queue, found)
             if all(map(may_view, backend.names() if queue is None else [queue])):
                 rows.append(row)
         return rows
@@ -323,8 +320,7 @@ def _queue_of(backend: FdbQueueBackend, schedule: Schedule, found: Found | None)
     """Return the name of a schedule's queue, None if it is not known without the task's code."""
     name = schedule.changes.get("queue_name")
     if name is None:
-        module, _dot, attribute = schedule.task.rpartition(".")
-        task = getattr(sys.modules.get(module), attribute, None)
+        task = imported(schedule.task)
         name = task.queue_name if isinstance(task, Task) else None
     if name is not None:
         return backend.queue_prefix + name

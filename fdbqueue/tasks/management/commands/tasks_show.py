@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import facts, value_text
-from fdbqueue.tasks.columns import TaskRow, moment, shown_attempts, shown_facts
+from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, shown_facts
 from fdbqueue.tasks.management import given
 
 
@@ -48,9 +47,8 @@ examples:
 def _record(task: TaskRow) -> dict[str, Any]:
     """Return what JSON says of a task."""
     known, call, attempts = task.known, task.known.call, task.known.attempts
-    run_after = call.run_after and call.run_after.astimezone(datetime.timezone.utc)
     times = {
-        "run_after": run_after,
+        "run_after": run_after(call),
         "enqueued_at": moment(known.enqueued),
         "started_at": moment(attempts.started) if task.has_begun else None,
         "last_attempted_at": moment(attempts.latest) if task.has_begun else None,
