@@ -7,7 +7,7 @@ import itertools
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
@@ -19,6 +19,7 @@ from benchmarks.measure import Latency, Line, compare_by_turns, in_turn, line_of
 from benchmarks.peers import transact
 from benchmarks.plan import Plan
 from fdbqueue.service import Catalog, Item, QueueSpec, SeveralQueues
+from fdbqueue.service.tools.upkeep import Examiner
 
 ROUNDS, TURNS = 5, 100
 MEMBERS, MILLION, WITH_ITEMS = 100_000, 1_000_000, 10
@@ -27,7 +28,10 @@ _FILLED_AT_ONCE = 200
 PROCESSES, THREADS = 4, 16
 FULL_MEMBERS = 10_000
 #: Tenants beside one that has as many items as all of them, and how many items each has.
-TENANTS, OF_EACH = 2_000, 2
+TENANTS, OF_EACH = 10_000, 2
+_NOISY = "user-noisy"
+#: How many members are copied in one transaction, and how many of them are examined.
+_COPIED_AT_ONCE, _EXAMINED = 1_000, 5
 _START_TIMEOUT_SECONDS = 120
 #: How many items each client of a second takes at the most.
 _ITEMS_A_SECOND = 4_000
@@ -93,12 +97,57 @@ def _fill(catalog: Catalog, names: Iterable[str], values: Callable[[str], Iterab
         transact(catalog.database, push)
 
 
-def _drain(several: SeveralQueues) -> int:
-    """Take all there is; return how many items."""
-    count = 0
-    while items := several.pop_many(1_000):
-        count += len(items)
-    return count
+def _multiply(catalog: Catalog, names: Sequence[str]) -> None:
+    """Make members that have had an item and are empty now, by copies of the keys of one.
+
+    A million pushes and pops would take hours.
+
+    Raises:
+        ItemsWentWrong: A copy is not what pushes and pops would have left.
+    """
+    if not names:
+        return
+    model = catalog.queue(names[0])
+    model.push(0)
+    model.pop()
+    begin = model.subspace.key()
+    base = begin.removesuffix(fdb.tuple.pack((names[0],)))
+    rows: list[tuple[bytes, bytes]] = []
+
+    def read(tr: Any) -> None:
+        found = tr.get_range(begin, begin + b"\xff\xff")
+        rows[:] = [(bytes(row.key)[len(begin) :], bytes(row.value)) for row in found]
+
+    transact(catalog.database, read)
+    rest = iter(names[1:])
+    while some := list(itertools.islice(rest, _COPIED_AT_ONCE)):
+
+        def copy(tr: Any, some: list[str] = some) -> None:
+            for name in some:
+                prefix = base + fdb.tuple.pack((name,))
+                for key, value in rows:
+                    tr[prefix + key] = value
+
+        transact(catalog.database, copy)
+    for name in names[:: max(1, len(names) // _EXAMINED)]:
+        _examine(catalog, name)
+
+
+def _examine(catalog: Catalog, name: str) -> None:
+    """Check a member as ``queue_doctor`` does."""
+    queue = catalog.queue(name)
+    examiner = Examiner(queue)
+    census = examiner.census(time.monotonic() + _START_TIMEOUT_SECONDS)
+    is_sound = (
+        sum(minute.pops for minute in queue.history(60)) == 1
+        and examiner.stored_format() is not None
+        and examiner.is_indexed()
+        and not examiner.strays()
+        and census.is_exact
+        and census.counts == queue.counts()
+    )
+    if not is_sound:
+        raise ItemsWentWrong(f"{name} is not what a push and a pop leave")
 
 
 def among_members(plan: Plan) -> Iterator[Line]:
@@ -131,11 +180,9 @@ def _among(plan: Plan, members: int) -> Iterator[Line]:
         sides = []
         for prefix, count, seen in ((large, members, reads[0]), (small, 0, reads[1])):
             catalog = _catalog(counted, prefix)
-            # Members that have had items, and are empty now; the rows that say so are corrected.
-            rest = [f"user-{number}" for number in range(WITH_ITEMS, count)]
-            _fill(catalog, rest, lambda _: (0,))
+            _multiply(catalog, [f"user-{number}" for number in range(WITH_ITEMS, count)])
             users = catalog.several(["user-*"])
-            if _drain(users) != len(rest) or users.pop() is not None:
+            if users.pop() is not None:
                 raise ItemsWentWrong("not all members were emptied")
             _fill(catalog, [f"user-{n}" for n in range(WITH_ITEMS)], lambda _: range(5))
             sides.append(_side(counted, catalog, users, seen))
@@ -256,41 +303,45 @@ def _pop_for(
 
 
 def tenants(plan: Plan) -> Iterator[Line]:
-    """How long items of 2,000 tenants wait, with one that has as many as all, and without it."""
+    """How long items of 10,000 tenants wait, with one that has as many as all, and without it.
+
+    And which share of the takes that one has while the others have items.
+    """
     count = plan.sized(TENANTS, TENANTS // 4, 20)
+    processes, threads = plan.sized((PROCESSES, THREADS), (PROCESSES, THREADS), (2, 2))
     names = [f"user-{number}" for number in range(count)]
     waited: dict[bool, list[float]] = {True: [], False: []}
+    shares: list[tuple[float, float]] = []
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(processes)
     database = plan.open()
+    with ProcessPoolExecutor(processes, context, initializer=_keep, initargs=(barrier,)) as pool:
 
-    def run(*, is_noisy: bool) -> float:
-        with _opened(plan, database) as prefix:
-            catalog = _catalog(database, prefix)
-            _fill(catalog, names, lambda _: range(OF_EACH))
+        def run(*, is_noisy: bool) -> float:
+            with _opened(plan, database) as prefix:
+                catalog = _catalog(database, prefix)
+                _fill(catalog, names, lambda _: range(OF_EACH))
+                if is_noisy:
+                    catalog.queue(_NOISY).push_many(range(count * OF_EACH))
+                tasks = [pool.submit(_empty, plan, prefix, threads) for _ in range(processes)]
+                found = [one for task in tasks for one in task.result()]
+            seconds = [at for name, at in found if name != _NOISY]
+            if len(seconds) != count * OF_EACH:
+                raise ItemsWentWrong("not all items of the tenants were taken")
+            waited[is_noisy] += seconds
             if is_noisy:
-                catalog.queue("user-noisy").push_many(range(count * OF_EACH))
-            users = catalog.several(["user-*"])
-            begun = time.monotonic()
+                last = max(seconds)
+                until = [name for name, at in found if at <= last]
+                own = max(until.count(_NOISY), 0.1) / len(until)
+                shares.append((10_000 * own, 10_000 / (count + 1)))
+            return Latency.of(seconds).p99
 
-            def work(_: int) -> list[float]:
-                found = []
-                while (item := users.pop()) is not None:
-                    if item.queue != "user-noisy":
-                        found.append(time.monotonic() - begun)
-                return found
-
-            with ThreadPoolExecutor(THREADS) as pool:
-                seconds = [one for own in pool.map(work, range(THREADS)) for one in own]
-        if len(seconds) != count * OF_EACH:
-            raise ItemsWentWrong("not all items of the tenants were taken")
-        waited[is_noisy] += seconds
-        return Latency.of(seconds).p99
-
-    pairs = [
-        in_turn(number, lambda: run(is_noisy=True), lambda: run(is_noisy=False))
-        for number in range(plan.rounds(3))
-    ]
+        pairs = [
+            in_turn(number, lambda: run(is_noisy=True), lambda: run(is_noisy=False))
+            for number in range(plan.rounds(3))
+        ]
     yield line_of(
-        f"p99 of {count:,} tenants, 1 x {THREADS}",
+        f"p99 of {count:,} tenants, {processes} x {threads}",
         pairs,
         peer_name="without the one with half",
         unit="ms",
@@ -298,6 +349,33 @@ def tenants(plan: Plan) -> Iterator[Line]:
         our_latency=Latency.of(waited[True]),
         peer_latency=Latency.of(waited[False]),
     )
+    yield line_of(
+        f"takes of the one with half, {processes} x {threads}",
+        shares,
+        peer_name="an equal share",
+        unit="of 10,000",
+        bar="no bar",
+        note=f"while the {count:,} others have items",
+    )
+
+
+def _empty(plan: Plan, prefix: bytes, threads: int) -> list[tuple[str, float]]:
+    """Take in some threads until there is nothing; return of which member each item was, and when.
+
+    In seconds since all processes began.
+    """
+    users = _catalog(plan.open(), prefix).several(["user-*"])
+    _barrier.wait(_START_TIMEOUT_SECONDS)
+    begun = time.monotonic()
+
+    def work(_: int) -> list[tuple[str, float]]:
+        found = []
+        while (item := users.pop()) is not None:
+            found.append((item.queue, time.monotonic() - begun))
+        return found
+
+    with ThreadPoolExecutor(threads) as pool:
+        return [one for own in pool.map(work, range(threads)) for one in own]
 
 
 BENCHMARKS = (

@@ -43,8 +43,8 @@ def shards(plan: Plan) -> Iterator[Line]:
                     peer_latency=Run.latency([other for _, other in runs]),
                 )
                 yield from _conflicts(name, [one for one, _ in runs])
+                yield _ranks(name, ours, [one for one, _ in runs])
                 if kind == "fifo":
-                    yield _ranks(name, [one for one, _ in runs])
                     beside = _runs(plan, clients, ours, recipe)
                     yield line_of(
                         name,
@@ -73,13 +73,13 @@ def _conflicts(name: str, runs: Sequence[Run]) -> Iterator[Line]:
     )
 
 
-def _ranks(name: str, runs: Sequence[Run]) -> Line:
+def _ranks(name: str, load: Load, runs: Sequence[Run]) -> Line:
     """Return how many items were before the one that was taken, beside what is expected.
 
     By when the pops ended, so those of other processes that were under way count, too. A few pops
     may all be in order; that is shown as 0.01.
     """
-    found = [ranks(run.numbers) for run in runs]
+    found = [ranks([load.place(number) for number in run.numbers]) for run in runs]
     every = sorted(rank for one in found for rank in one)
     note = f"p99 {every[len(every) * 99 // 100]}, max {every[-1]}"
     return line_of(

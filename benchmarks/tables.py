@@ -92,6 +92,8 @@ def _cell(line: Record) -> str:
         f"{line['ratio']:.2f}" + (spread if line["rounds"] > 1 else ""),
         f"{_number(line['ours'])} / {_number(line['peer'])} {unit}",
     ]
+    if line["unit"] == "items" and line["note"]:  # how far out of order: the mean is not all
+        parts.append(line["note"])
     if line["is_met"] is not None:
         parts.append(line["bar"] + ("" if line["is_met"] else ", **missed**"))
     return "<br>".join(parts)

@@ -1,11 +1,12 @@
 """What ``queue_doctor`` finds, and its checks of what is no single queue's.
 
-These are the setting, the engine, receipts of processes that have ended, and queues that are stored
-but are not in the setting.
+These are the setting, the engine, receipts of processes that have ended, queues that are stored
+but are not in the setting, which queue is the busiest, and which are at a limit of their own.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
+from fdbqueue.columns.queues import (
+    QueueRow,
+    begin_counts,
+    begin_held,
+    begin_pauses,
+    begin_rates,
+    fill,
+)
 from fdbqueue.columns.text import counted
 from fdbqueue.service import Catalog, error_code, run, strict_json
 from fdbqueue.service.tools.upkeep import count_stale, sweep
@@ -26,6 +35,12 @@ _STATUS_KEY = b"\xff\xff/status/json"
 #: A read or a commit that takes longer is a warning.
 _SLOW_SECONDS = 1.0
 _SHOWN_NAMES = 10
+#: The load of at most so many queues is read, so many in one transaction.
+MAX_LOADS, _LOADS_AT_ONCE = 500, 50
+#: How many transactions a second one queue carries on a cluster, with one head and with shards, as
+#: docs/scaling.md counts; a queue that does three quarters of that is near it.
+HEAD_CARRIES, SHARDS_CARRY = 400, 5_000
+_NEAR = 0.75
 
 
 @dataclass(frozen=True)
@@ -133,6 +148,59 @@ def check_names(catalog: Catalog) -> Finding:
         "name or a pattern that fits; then queue_recount indexes them and queue_move moves them"
     )
     return Finding("names", None, WARNING, text)
+
+
+def check_load(catalog: Catalog) -> Iterator[Finding]:
+    """Name the busiest queue, and what limits it; and the queues that their own limits hold.
+
+    Reads the history of the last minutes, the counts and the limits of at most 500 queues.
+    """
+    names = catalog.names(limit=MAX_LOADS)
+    rows = [QueueRow(catalog.queue(name)) for name in names]
+    reads = (begin_rates, begin_counts, begin_held, begin_pauses)
+    for start in range(0, len(rows), _LOADS_AT_ONCE):
+        some = rows[start : start + _LOADS_AT_ONCE]
+        read = functools.partial(fill, reads=[(one, some) for one in reads])
+        run(catalog.database, read, read_only=True)
+    yield _busiest(rows)
+    yield _held(rows)
+
+
+def _busiest(rows: list[QueueRow]) -> Finding:
+    row = max(rows, key=lambda one: one.pushes + one.pops, default=None)
+    looked = counted(len(rows), "queue") + " looked at"
+    if row is None or not row.pushes + row.pops:
+        return Finding("load", None, OK, f"nothing was pushed or popped in 5 minutes; {looked}")
+    has_shards = row.queue.options.shards is not None
+    most, place, rate = SHARDS_CARRY, "its counts let", row.pushes + row.pops
+    if not has_shards:
+        most, place, rate = HEAD_CARRIES, "its head lets", max(row.pushes, row.pops)
+    share = rate / 60 / most
+    text = (
+        f"the busiest queue is {row.queue.name}: {row.pushes:,.1f} pushes and {row.pops:,.1f} pops "
+        f"a minute over 5 minutes, {share:.0%} of the {most:,} transactions a second that {place} "
+        f"through on a cluster, if each has one item; {looked}"
+    )
+    if share < _NEAR or row.counts.ready <= row.pops or row.pushes <= row.pops:
+        return Finding("load", None, OK, text)
+    more = (
+        "more threads in a process, or pop_many" if has_shards else "pop_many, threads, or shards"
+    )
+    text = f"{text}. Its ready items grow: take more at a time ({more})"
+    return Finding("load", row.queue.name, WARNING, text)
+
+
+def _held(rows: list[QueueRow]) -> Finding:
+    held = [one for one in rows if one.held and one.counts.ready > 0 and one.pause is None]
+    if not held:
+        return Finding("limits", None, OK, "no queue is held by its max_leased or its rate")
+    shown = [
+        f"{one.queue.name} ({one.held} {getattr(one.queue.options, one.held)})"
+        for one in held[:_SHOWN_NAMES]
+    ]
+    more = ", and others" if held[_SHOWN_NAMES:] else ""
+    text = f"items wait because of the limit of their queue: {', '.join(shown)}{more}"
+    return Finding("limits", None, WARNING, text)
 
 
 def _version(database: Any) -> str:

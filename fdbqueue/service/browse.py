@@ -257,12 +257,17 @@ class Overview:
         return self._counters.some_by_priority(tr, None, limit)
 
     def begin_mismatch(self, tr: Transaction) -> Callable[[], FormatMismatch | None]:
-        """Begin to read whether the queue was written under other settings than these."""
-        row = self._store.format.begin_read(tr)
+        """Begin to read whether the queue was written under other settings than these.
+
+        Once this process has seen that it was not, nothing is read.
+        """
+        if self._store.format.known_key:
+            return _no_mismatch
+        stored = self._store.format.begin_read(tr)
 
         def result() -> FormatMismatch | None:
             try:
-                self._store.format.is_stored(tr, row)
+                stored()
             except FormatMismatch as error:
                 return error
             return None
@@ -352,6 +357,10 @@ class Overview:
         found = tr.snapshot[self._tables.unique(position.tag)]
         has_it = found.present() and bytes(found) == place
         return kept_while(position.tag) if has_it else None
+
+
+def _no_mismatch() -> None:
+    """Return that the queue was not written under other settings."""
 
 
 def _is_undecodable(items: Sequence[Item]) -> bool:

@@ -139,7 +139,7 @@ class QueueOptions:
         priority_type: ``"int"`` or ``"float"``; all priorities of a priority queue are kept
             in this type.
         order: ``"count"``, as in the recipes; or ``"commit"``: strictly in the order of the
-            pushes' commits, with no read before a push. Then an item's id is known only after
+            pushes' commits, with no look for the end. Then an item's id is known only after
             the commit, and a transaction cannot read what it has pushed.
         shards: Into how many parts its ready items are spread, each with a head of its own, so that
             poppers of many processes seldom conflict; items are then taken nearly in order. None

@@ -81,10 +81,11 @@ class PushWrite(Write):
         self.placed: list[Placed] = []
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        """Ask which items have the unique keys, and where the queue ends for each priority.
+        """Ask which items have the unique keys, where each priority ends, and for the format.
 
-        The latter in the recipes' order only, and by snapshot reads, so that pushes never conflict
-        but for those of one unique key. A queue with shards needs the read version instead.
+        For the ends in the recipes' order only, and by snapshot reads, so that pushes never
+        conflict but for those of one unique key. A queue with shards needs the read version
+        instead.
         """
         pusher, tails = self._pusher, shared.tails
         for entry in self._entries:
@@ -101,6 +102,7 @@ class PushWrite(Write):
                 shared.high = snapshot[self.store.tables.high]
             begin, stop = self.store.keys.level(entry.priority)
             tails[entry.priority] = snapshot.get_range(begin, stop, limit=1, reverse=True)
+        shared.begin_format()
 
     def apply(self, shared: SharedTransaction) -> None:
         """Write the items behind what is there.
@@ -115,7 +117,7 @@ class PushWrite(Write):
         placed = [  # all of them, before anything is written
             Placed(self._place(shared, entry), entry.pushed_at, entry.until) for entry in new
         ]
-        if new and shared.format_rows is not None:
+        if new and shared.lacks_format:
             shared.adopt()
         for entry, (place, *_) in zip(new, placed, strict=True):
             self._write(shared, entry, place)

@@ -980,15 +980,18 @@ class Queue(AsyncVerbs):
         recount(self.database, self._store)
         return self.counts()
 
-    def adopt_settings(self) -> None:
+    def adopt_settings(self) -> int:
         """Store that the items are written under the settings that this queue object has.
 
-        Then :class:`FormatMismatch` is raised no more here, but wherever the former settings are.
-        Items move to their shards, in bounded transactions: if that is interrupted, call it again.
-        They are not changed else. Stop all processes with other settings first: one that has
-        pushed before goes on under them.
+        Then :class:`FormatMismatch` is raised no more here, but wherever the former settings are,
+        also by writes that were under way. Ready items move to their shards, in bounded
+        transactions: if that is interrupted, call it again. They are not changed else. If the
+        settings are stored already, it moves items that lie in other shards all the same.
+
+        Returns:
+            How many items have moved.
         """
-        reshape(self.database, self._store)
+        return reshape(self.database, self._store)
 
     def sweep(self) -> int:
         """Remove the saved responses of calls under a key that expired an hour ago; count them.

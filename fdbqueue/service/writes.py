@@ -8,7 +8,7 @@ result or its own error.
 
 A transaction that does not know its read version yet takes every stamped key for one of its own:
 after a push in commit order it could read no item at all (error 1036). So it waits for the version
-before it writes: in a batch in commit order if something is read, and in a caller's transaction.
+before it writes: by the read of the format that a push waits for, and in a caller's transaction.
 Items of the very last commit may be hidden even so: then each write is committed by itself.
 
 A new kind of write is a subclass of :class:`Write` in its own module; the combiner does not
@@ -71,16 +71,18 @@ class SharedTransaction:
         handed: The items of handoffs and batches that may have unique keys, by their places; None
             until they are read.
         read_bytes: How long the values are that it has read for results.
-        format_rows: The read of the queue's format; None once that is known.
+        lacks_format: Whether the queue has no format yet; known once :meth:`check_format` has
+            returned.
     """
 
     __slots__ = (
+        "_format",
         "_store",
         "count_change",
         "following",
-        "format_rows",
         "handed",
         "high",
+        "lacks_format",
         "read_bytes",
         "tails",
         "tr",
@@ -99,16 +101,23 @@ class SharedTransaction:
         self.handed: dict[bytes, Row] | None = None
         self.read_bytes = 0
         self._store = store
-        self.format_rows = None if store.format.known_key else store.format.begin_read(tr)
+        self._format: Callable[[], bool] | None = None
+        self.lacks_format = False
+        if not store.format.known_key:
+            self.begin_format()
+
+    def begin_format(self) -> None:
+        """Begin to read the queue's format, on which whatever writes ready items depends."""
+        if self._format is None:
+            self._format = self._store.format.begin_read(self.tr)
 
     def check_format(self) -> None:
-        """Check that the queue has the format of this process, or none yet.
+        """Check that the queue has the format of this process, or none yet, if that was read.
 
         Raises:
             FormatMismatch: It was written under other settings.
         """
-        if self._store.format.is_stored(self.tr, self.format_rows):
-            self.format_rows = None
+        self.lacks_format = self._format is not None and not self._format()
 
     def adopt(self) -> None:
         """Write the format of this process; called by a push that found none.
@@ -117,7 +126,7 @@ class SharedTransaction:
             FormatMismatch: Items that are there already are of another kind.
         """
         self._store.format.adopt(self.tr, self._store.ends(self.tr))
-        self.format_rows = None
+        self.lacks_format = False
 
 
 class Write(SharedOperation):
@@ -147,7 +156,10 @@ class Write(SharedOperation):
         self.beside = beside
 
     def begin_reads(self, shared: SharedTransaction) -> None:
-        """Begin the reads of this write, without waiting for their results."""
+        """Begin the reads of this write, without waiting for their results.
+
+        A write that may write ready items begins to read the format, too.
+        """
         raise NotImplementedError
 
     def apply(self, shared: SharedTransaction) -> None:
@@ -162,8 +174,7 @@ class Write(SharedOperation):
         """Do all of it in a transaction, which no other write shares."""
         shared = SharedTransaction(tr, self.store)
         self.begin_reads(shared)
-        if shared.format_rows is not None:
-            shared.check_format()
+        shared.check_format()
         self.apply(shared)
         shared.count_change.write()
 
@@ -236,10 +247,7 @@ class SharedWrites:
         shared = SharedTransaction(tr, self._store)
         for write in writes:
             write.begin_reads(shared)
-        if shared.format_rows is not None:
-            shared.check_format()
-        if self._stamped and (shared.uniques or any(write.place for write in writes)):
-            tr.get_read_version().wait()
+        shared.check_format()
         results: _Results = []
         for write in writes:
             results.append((write, _applied(write, shared)))

@@ -151,6 +151,8 @@ def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
     for name in given:
         if name not in names:
             hint = f"{did_you_mean(name, names)}The options are {', '.join(names)}."
+            if name == "shards":
+                hint = f"Tasks have no shards: several are leased at a time already. {hint}"
             yield name, WrongOption(f"OPTIONS has an unknown key, {name!r}.", hint)
     for name, allowed in RANGES.items():
         if name in given and given[name] not in allowed:

@@ -110,9 +110,9 @@ def test_the_table(manage, mail):
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
-    assert len(rows) == 4 + len(CHECKS)
+    assert len(rows) == 6 + len(CHECKS)
     assert all(row.startswith("OK ") for row in rows)
-    assert re.split("  +", rows[5]) == ["OK", "pause", "6 queues", "the queue is not paused", "-"]
+    assert re.split("  +", rows[7]) == ["OK", "pause", "6 queues", "the queue is not paused", "-"]
     engine = rows[1]
     assert ("FoundationDB 7." if os.environ.get("FDB_CLUSTER_FILE") else "SQLite") in engine
 
@@ -411,6 +411,29 @@ def test_the_settings_are_shown(examine, mail):
     )
 
 
+def test_items_in_shards_where_nobody_looks(examine, mail):
+    """They are an error, and nothing is taken for undecodable; --adopt-settings rescues them."""
+    there = FifoQueue(mail.database, mail.subspace, shards=16).parts.store.keys
+    here = mail.parts.store.keys
+    places = [here.place_named(item.id) for item in mail.page(limit=4).items]
+    rows = {there.key(place): b"" for place in places}
+
+    def scatter(tr):
+        for key, place in zip(rows, places, strict=True):
+            tr[key] = bytes(tr[here.key(place)])
+            tr.clear(here.key(place))
+
+    run(mail.database, scatter)
+    code, found = examine("mail", "--repair", "--no-input")
+    assert (code, found["format"]["status"]) == (1, "error")
+    assert found["format"]["detail"].startswith("4 items in shards where the setting here does not")
+    assert found["format"]["remedy"] == "queue_doctor mail --adopt-settings"
+    assert not found.keys() & {"items", "counts"}
+    code, found = examine(*found["format"]["remedy"].split()[1:], "--no-input")
+    assert (code, found["format"]["status"]) == (0, "ok")
+    assert [item.value for item in mail.pop_many(20)] == list(range(10))
+
+
 def test_settings_are_adopted_where_that_is_asked_for(examine, mail):
     """With the names of queues, and a question; then no check finds an error in the setting."""
     mail.clear()
@@ -439,6 +462,68 @@ def test_nothing_is_buried_if_no_item_can_be_decoded(examine, mail):
     code, found = examine("mail", "--repair", "--no-input")
     assert (code, found["items"]["is_repaired"]) == (0, True)
     assert (mail.counts().ready, mail.counts().dead) == (1, 6)
+
+
+def test_the_busiest_queue_is_named(examine, mail):
+    """With its rate, and what that is of what one queue carries."""
+    fdbqueue.queue("quakes").push_many([("a", 1.5)])
+    _, found = examine()
+    assert found["load"]["status"] == "ok"
+    said = re.fullmatch(
+        r"the busiest queue is mail: ([\d.,]+) pushes and 0.0 pops a minute over 5 minutes, \d+% "
+        r"of the 400 transactions a second that its head lets through on a cluster, if each has "
+        r"one item; (\d+) queues looked at",
+        found["load"]["detail"],
+    )
+    assert float(said[1]) > 0
+    assert int(said[2]) >= 2
+
+
+def test_a_queue_that_gets_more_than_its_head_lets_through(examine, mail, monkeypatch):
+    """It is a warning if its ready items grow; shards have another limit."""
+    monkeypatch.setattr("fdbqueue.management.findings.HEAD_CARRIES", 0.001)
+    code, found = examine()
+    assert (code, found["load"]["status"], found["load"]["queue"]) == (0, "warning", "mail")
+    assert "Its ready items grow: take more at a time" in found["load"]["detail"]
+    with override_settings(FDBQUEUE=other_setting(mail={"kind": "fifo", "shards": 4})):
+        fdbqueue.queue("mail").adopt_settings()
+        _, found = examine()
+    assert found["load"]["status"] == "ok"
+    assert "of the 5,000 transactions a second that its counts let" in found["load"]["detail"]
+
+
+def test_nothing_to_do_is_said(examine):
+    """No queue was used."""
+    _, found = examine()
+    assert found["load"]["detail"].startswith("nothing was pushed or popped in 5 minutes; ")
+    assert found["limits"]["detail"] == "no queue is held by its max_leased or its rate"
+
+
+@pytest.mark.parametrize("limit", [{"max_leased": 2}, {"rate": "2/h", "burst": 2}])
+def test_queues_that_their_own_limits_hold(examine, mail, limit):
+    """They are named with the limit, if items wait; not one that is paused, or empty."""
+    (name, value), *_ = limit.items()
+    with override_settings(FDBQUEUE=other_setting(mail={"kind": "fifo", **limit})):
+        queue = fdbqueue.queue("mail")
+        assert examine()[1]["limits"]["status"] == "ok"
+        queue.lease_many(2, seconds=600)
+        code, found = examine()
+        assert (code, found["limits"]["status"]) == (0, "warning")
+        assert found["limits"]["detail"].endswith(f"limit of their queue: mail ({name} {value})")
+        queue.pause()
+        assert examine()[1]["limits"]["status"] == "ok"
+        queue.resume()
+        queue.clear_state("ready")
+        assert examine()[1]["limits"]["status"] == "ok"
+
+
+def test_the_load_of_some_queues_is_read(examine, mail, monkeypatch):
+    """However many there are."""
+    monkeypatch.setattr("fdbqueue.management.findings.MAX_LOADS", 3)
+    monkeypatch.setattr("fdbqueue.management.findings._LOADS_AT_ONCE", 2)
+    for number in range(5):
+        fdbqueue.queue(f"user-{number}").push(1)
+    assert examine()[1]["load"]["detail"].endswith("; 3 queues looked at")
 
 
 @pytest.fixture

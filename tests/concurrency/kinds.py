@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fdbqueue.service import FifoQueue, PriorityQueue, Queue
+import fdb.tuple
+
+from fdbqueue.service import Catalog, FifoQueue, PriorityQueue, Queue, QueueSpec
 
 
 @dataclass(frozen=True)
@@ -17,11 +19,13 @@ class Kind:
         name: What tests call it.
         priorities: Some that it takes; a FIFO queue takes none.
         options: Its options, besides the database and the subspace.
+        is_member: Whether it is a member of a family.
     """
 
     name: str
     priorities: Sequence[Any] = (None,)
     options: dict[str, Any] = field(default_factory=dict)
+    is_member: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -40,6 +44,12 @@ class Kind:
         """Return a queue of this kind."""
         queue = FifoQueue if self.is_fifo else PriorityQueue
         return queue(database, subspace, name=self.name, **{**self.options, **options})
+
+    def family(self, database: Any, subspace: Any, **options: Any) -> Catalog:
+        """Return a catalog with the family ``user-*``, whose members are of this kind."""
+        kind = "fifo" if self.is_fifo else "priority"
+        spec = QueueSpec("user-*", kind, **{**self.options, **options})
+        return Catalog(database, fdb.tuple.unpack(subspace.key()), [spec])
 
     def value(self, text: str) -> Any:
         """Return a value that it takes, different for each text."""
@@ -72,3 +82,7 @@ KINDS = [
     Kind("ints-shards", _INTS, _SHARDS),
 ]
 STRICT = [kind for kind in KINDS if kind.is_strict]
+MEMBERS = [
+    Kind("fifo-member", is_member=True),
+    Kind("ints-commit-member", _INTS, _COMMIT, is_member=True),
+]

@@ -63,7 +63,7 @@ class QueueMachine(RuleBasedStateMachine):
     """A queue and its model.
 
     Args:
-        kind: The queue's kind, a strict one.
+        kind: The queue's kind, a strict one. A member is also taken from through its family.
         database: Where it is.
         subspace: Its own place there.
         clock: What the queue takes for the time.
@@ -74,10 +74,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.kind = kind
         self.database = database
         self.clock = clock
-        self.queue = kind.open(database, subspace, max_attempts=MAX_ATTEMPTS)
-        self.several = SeveralQueues(
-            Directory(kind, database, subspace, self.queue), ("before", "main"), Turns(fair=False)
-        )
+        if kind.is_member:
+            catalog = kind.family(database, subspace, max_attempts=MAX_ATTEMPTS)
+            self.queue = catalog.queue("user-1")
+            self.several = catalog.several(["user-*"])
+        else:
+            self.queue = kind.open(database, subspace, max_attempts=MAX_ATTEMPTS)
+            directory = Directory(kind, database, subspace, self.queue)
+            self.several = SeveralQueues(directory, ("before", "main"), Turns(fair=False))
         self.model = Model(MAX_ATTEMPTS)
         self.tokens: list[str] = []
         self.ids: dict[str, str] = {}

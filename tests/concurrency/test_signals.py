@@ -11,7 +11,7 @@ from tests.concurrency.census import assert_counted
 from tests.concurrency.kinds import KINDS
 from tests.engines.children import wait_until
 
-CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "ints"}]
+CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "fifo-shards", "ints"}]
 ITEMS = 30_000
 #: A process spends its seconds on one kind and one pace of signals each; ``make soak`` on all.
 
@@ -45,7 +45,7 @@ def check_storm(kind, database, subspace, start, *, seconds, longest_seconds, th
 
 
 @pytest.mark.parametrize(
-    ("kind", "longest_seconds"), list(zip(CHOSEN, [0.02, 0.002], strict=True)), ids=str
+    ("kind", "longest_seconds"), list(zip(CHOSEN, [0.02, 0.007, 0.002], strict=True)), ids=str
 )
 def test_a_storm_of_signals(database, subspace, start, kind, longest_seconds):
     """Others lose nothing and get no error; no pop hangs; the interrupted thread is told."""
@@ -53,7 +53,7 @@ def test_a_storm_of_signals(database, subspace, start, kind, longest_seconds):
 
 
 @pytest.mark.parametrize(
-    ("kind", "longest_seconds"), list(zip(CHOSEN, [0.02, 0.001], strict=True)), ids=str
+    ("kind", "longest_seconds"), list(zip(CHOSEN, [0.02, 0.005, 0.001], strict=True)), ids=str
 )
 def test_pushes_in_a_storm_of_signals(database, subspace, start, kind, longest_seconds):
     """What returned is there once; what is known not to have happened is not there."""

@@ -894,3 +894,24 @@ def test_a_member_that_spent_its_rate_comes_again_with_a_token(open_catalog, dat
     clock.advance(61)
     assert {users.pop().queue for _ in range(2)} == {*MEMBERS[:2]}
     assert users.pop() is None
+
+
+@pytest.mark.parametrize("kind", ["fifo", "priority"])
+def test_members_may_have_shards(open_catalog, database, clock, kind):
+    """Each member in turn, from whichever of its shards; its row stays until all are empty."""
+    catalog = open_catalog(database, kind, shards=4, choices=4)
+    users = catalog.several(["user-*"])
+    for name in ("user-1", "user-2", "user-3"):
+        catalog.queue(name).push_many(range(6) if kind == "fifo" else [(n, n) for n in range(6)])
+    taken = [users.pop() for _ in range(18)]
+    for turn in range(6):
+        circle = taken[3 * turn : 3 * turn + 3]
+        assert {item.queue for item in circle} == {"user-1", "user-2", "user-3"}
+        assert {item.value for item in circle} == {turn}  # with as many choices as shards
+    assert users.pop() is None
+    catalog.queue("user-2").push("leased")
+    held = users.lease(seconds=10)
+    assert users.lease() is None
+    clock.advance(11)
+    assert users.pop().id == held.id
+    assert_indexed(catalog)

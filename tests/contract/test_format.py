@@ -135,19 +135,18 @@ def test_several_queues_are_refused_for_one(database, subspace):
     assert here.queue("news").pop().value == "a"
 
 
-def test_the_same_settings_read_the_row_twice_at_most(observed, subspace):
-    """The first push finds none, the second sees it, and no later one looks for it."""
+def test_a_push_reads_the_row_along_with_its_tail(observed, subspace):
+    """The first finds none, and the second finds which there is; then it is one known key."""
+    tail, look, known = ["get", "get_range"], "get_range", "get"
     queue = FifoQueue(observed, subspace)
-    numbers = []
-    for text in "abcd":
+    queue.push("a")
+    for reads in ([look, *tail], [*tail, known], [*tail, known]):
         observed.reads.clear()
-        queue.push(text)
-        numbers.append(len(observed.reads))
-    assert numbers[1] == numbers[2] + 1
-    assert numbers[2] == numbers[3]
+        queue.push("a")
+        assert observed.reads == reads
     observed.reads.clear()
-    FifoQueue(observed, subspace).push("e")  # another object of the queue, in the same process
-    assert len(observed.reads) == numbers[3]
+    FifoQueue(observed, subspace).push("b")  # another object of the queue, in the same process
+    assert observed.reads == [*tail, known]
 
 
 def test_first_pushes_at_once_conflict_only_if_their_settings_differ(engine, database, subspace):
@@ -217,7 +216,7 @@ def test_priorities_of_another_type_are_not_adopted(database, subspace, there):
 
 
 def test_settings_stay_while_a_queue_is_cleared(right, wrong):
-    """A process that has seen them does not look again, so nobody else may replace them."""
+    """Nothing but adopt_settings() replaces them."""
     right.clear()
     with pytest.raises(FormatMismatch):
         wrong.push(value(wrong))
@@ -226,14 +225,14 @@ def test_settings_stay_while_a_queue_is_cleared(right, wrong):
 
 
 def test_settings_are_replaced_where_that_is_asked_for(right, wrong, differs):
-    """Then those who have the former ones are told so at their next pop."""
+    """Then those who have the former ones are told so, whatever they do next."""
     right.clear()
     wrong.adopt_settings()
     wrong.push(value(wrong))
     assert wrong.peek().value == value(wrong)
-    for take in (right.pop, right.lease, right.peek):
+    for call in (right.pop, right.lease, right.peek, lambda: right.push(value(right))):
         with pytest.raises(FormatMismatch):
-            take()
+            call()
     assert wrong.size() == 1
 
 

@@ -314,13 +314,13 @@ def test_removing_all_items_leaves_a_queue_paused(fifo):
 
 
 def test_a_queue_that_is_not_paused_reads_nothing_more(observed, subspace):
-    """A pop reads a range of state and a range of items; a push its tail."""
+    """A pop reads a range of state and a range of items; a push its tail and its format."""
     queue = PriorityQueue(observed, subspace)
     for _ in range(2):
         queue.push("a", 1)
     observed.reads.clear()
     queue.push("a", 1)
-    assert len(observed.reads) == 2
+    assert len(observed.reads) == 3
     observed.reads.clear()
     queue.pop()
     assert observed.reads == ["get_range", "get_range"]

@@ -53,6 +53,9 @@ class CountingTransaction:
     def __getattr__(self, name):
         return getattr(self._transaction, name)
 
+    def __getitem__(self, key):
+        return self._transaction[key]
+
     def __setitem__(self, key, value):
         self._transaction[key] = value
 

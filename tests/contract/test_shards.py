@@ -203,10 +203,10 @@ def test_items_move_to_other_shards(database, subspace, kind, shape):
     old = kind(database, subspace, shards=before, max_attempts=1)
     for number in range(30):
         old.push(number, **({} if kind is FifoQueue else {"priority": number % 3}))
-    old.push("keyed", unique="k")
     old.push("later", delay=3_600)
     dead, held = old.lease(), old.lease()
     old.nack(dead)
+    old.push("keyed", unique="k")
     ids = [item.id for item in old.peek_many(100)]
     new = kind(another(database), subspace, shards=after, max_attempts=1)
     new.adopt_settings()

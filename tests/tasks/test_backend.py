@@ -342,6 +342,14 @@ def test_a_wrong_key_is_answered_with_the_one_most_like_it(configure, options, m
     assert found.hint.startswith(f"Did you mean {meant!r}? ")
 
 
+def test_shards_are_refused_with_the_reason(configure):
+    """They are an option of queues, and not of those of tasks."""
+    configure(shards=16)
+    (found,) = [one for one in checks.run_checks() if "tasks" in one.id]
+    assert found.id == "fdbqueue.tasks.E002"
+    assert found.hint.startswith("Tasks have no shards: several are leased at a time already.")
+
+
 def test_right_options_pass_the_checks(configure):
     """In all the forms that they may have."""
     backend = configure(

@@ -46,6 +46,7 @@ from fdbqueue.management.findings import (
     WARNING,
     Finding,
     check_engine,
+    check_load,
     check_names,
     check_receipts,
     check_settings,
@@ -108,7 +109,8 @@ examples:
             "--adopt-settings",
             action="store_true",
             help="Store that the items of the named queues are written under the settings here, "
-            "whatever was stored. No item is changed",
+            "whatever was stored. Ready items move to the shards that these say, also those that a "
+            "process with another number of them has left elsewhere; no item is changed else",
         )
         parser.add_argument(
             "--timeout",
@@ -250,6 +252,8 @@ class _Examination:
         if not self._names:
             self._at = ("names", None)
             yield check_names(readable)
+            self._at = ("load", None)
+            yield from check_load(readable)
         for name in self._all_names(readable):
             self._at = ("queue", name)
             yield from check_queue(catalog.queue(name), readable.queue(name), self._deadline)
@@ -324,6 +328,14 @@ def _check_format(queue: Queue, readable: Queue) -> Finding:
             f"If it was changed on purpose, stop all processes that have the former one, then "
             f"run queue_doctor {shlex.quote(queue.name)} --adopt-settings",
         )
+    if strays := examiner.strays():
+        least = "at least " if strays >= upkeep.MAX_STRAYS else ""
+        text = (
+            f"{least}{item_count(strays)} in shards where the setting here does not look: no pop "
+            "finds them there, or one finds them again and again"
+        )
+        remedy = _command(queue, "--adopt-settings")
+        return Finding("format", queue.name, ERROR, text, remedy=remedy)
     if stored is None:
         text = f"nothing is stored; the first push will store: {examiner.format_here()}"
         return Finding("format", queue.name, OK, text)

@@ -154,6 +154,7 @@ class Batches:
         return len(batch)
 
     def _requeue(self, tr: Transaction, batch: Batch) -> int:
+        self._store.format.check(tr)
         self._release(tr, batch.hold)
         count_change = self._store.count_change(tr)
         self._store.requeue_rows(count_change, [loaded.row for loaded in batch.loaded])
@@ -166,6 +167,7 @@ class Batches:
         hold = read_hold(owner, bytes(stored)) if stored.present() else None
         if hold is None:
             return 0
+        self._store.format.check(tr)
         held = parse_handoff(begin_handoff(tr, self._store.tables, hold.name))
         self._remove_hold(tr, hold)
         rows = [] if held is None else held.rows

@@ -294,7 +294,11 @@ def _add_up(tr: Transaction, store: ItemStore, foreign: int) -> None:
 
 
 def _guarded(tr: Transaction, store: ItemStore, changes: Any) -> Any:
-    """Return a change of the counts; two recounts that write one at once conflict."""
+    """Return a change of the counts; two recounts that write one at once conflict.
+
+    So does one with a change of the format, and then it finds another one.
+    """
+    store.format.check(tr)
     tr.add_read_conflict_key(store.tables.recounted)
     if changes:
         tr[store.tables.recounted] = b""

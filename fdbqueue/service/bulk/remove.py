@@ -129,13 +129,13 @@ def remove_all(
 
 def clear(tr: Transaction, store: ItemStore) -> None:
     """Remove all items and all else that the queue stores, but for its pause and its format."""
-    paused, formats = tr[store.tables.paused], list(tr.get_range(*store.tables.formats))
+    paused, formats = tr[store.tables.paused], store.tables.formats
+    begin, stop = store.tables.bounds
     tr.clear_range(*store.keys.bounds)
-    tr.clear_range(*store.tables.bounds)
+    for part in (begin, formats[0]), (formats[1], stop):  # pushes depend on the format
+        tr.clear_range(*part)
     if paused.present():
         tr[store.tables.paused] = bytes(paused)
-    for row in formats:
-        tr[row.key] = row.value
 
 
 def _removed(store: ItemStore, count_change: CountChange, rows: Sequence[Row]) -> int:

@@ -62,21 +62,25 @@ class _AckWrite(Write):
 class _ChangeWrite(Write):
     """The nack, the extend or the requeue of one lease: its item is read, and written again.
 
-    Its result is the lease's item, if it is still leased.
+    Its result is the lease's item, if it is still leased. Only an extend is sure to write no ready
+    item (``ends`` is false).
     """
 
-    __slots__ = ("_change", "_item", "_leases", "_read", "_token")
+    __slots__ = ("_change", "_ends", "_item", "_leases", "_read", "_token")
 
-    def __init__(self, leases: Leases, token: Token, change: Change) -> None:
+    def __init__(self, leases: Leases, token: Token, change: Change, *, ends: bool = True) -> None:
         super().__init__(leases.store, MAX_VALUE_BYTES + leases.ack_bytes, token.place)
         self._leases = leases
         self._token = token
         self._change = change
+        self._ends = ends
         self._read: Any = None
         self._item: Item | None = None
 
     def begin_reads(self, shared: SharedTransaction) -> None:
         self._read = self.store.begin_read(shared.tr, State.LEASED, self._token.place)
+        if self._ends:
+            shared.begin_format()
 
     def apply(self, shared: SharedTransaction) -> None:
         held = self._leases.held(self._token, self._read)
@@ -199,7 +203,7 @@ class Acks:
         lasting = duration(self._queue, "seconds", seconds)
         change = functools.partial(self._leases.extend, lasting_us=lasting)
         token = self._leases.parse(text)
-        write = _ChangeWrite(self._leases, token, change)
+        write = _ChangeWrite(self._leases, token, change, ends=False)
         if once is None:
             extended: Item = self._runner.share("extend", write, tr)
             return extended
@@ -302,6 +306,7 @@ class Acks:
         places: set[bytes] = set()
         count_change = self._store.count_change(tr)
         parsed = [self._leases.parse(token) for token in tokens]
+        self._store.format.check(tr)
         for start in range(0, len(parsed), _READ_AT_ONCE):
             some = parsed[start : start + _READ_AT_ONCE]
             reads = [self._store.begin_read(tr, State.LEASED, token.place) for token in some]

@@ -18,7 +18,13 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import FdbQueueError, InvalidInput, OutcomeUnknown, text_of_error
+from fdbqueue.exceptions import (
+    FdbQueueError,
+    FormatMismatch,
+    InvalidInput,
+    OutcomeUnknown,
+    text_of_error,
+)
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds, now_us
 from fdbqueue.service.consume.leases import BesideEnds, LeaseEnds, token_of, worker_of
@@ -277,9 +283,18 @@ class Consumer:
             del items[:count]
 
     def _requeue_rows(self, tr: Transaction, loaded: Sequence[Loaded]) -> None:
+        """Requeue popped items: if the queue has other settings by now, as delayed ones.
+
+        Those are where they are under any settings, and nobody else has the items any more.
+        """
+        until = None
+        try:
+            self._store.format.check(tr)
+        except FormatMismatch:
+            until = now_us()
         count_change = self._store.count_change(tr)
         for one in loaded:
-            self._store.requeue_taken(count_change, one)
+            self._store.requeue_taken(count_change, one, until)
         count_change.write()
 
     def _requeue(self, function: Callable[[Transaction], None]) -> None:

@@ -272,7 +272,9 @@ class Leases:
     def requeue_keys(self, tr: Transaction, keys: Sequence[LeaseKey]) -> None:
         """Do as :meth:`requeue` does, given the place and the secret of each lease."""
         count_change = self.store.count_change(tr)
+        stored = self.store.format.begin_read(tr)
         read = [self.store.begin_read(tr, State.LEASED, place) for place, _ in keys]
+        stored()
         for (place, secret), rows in zip(keys, read, strict=True):
             hidden = self.store.parse(State.LEASED, place, rows)
             if _is_held(hidden, secret):

@@ -515,6 +515,7 @@ class Round:
         if not state.dues and not state.expired:
             return
         store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
+        store.format.depend(tr)
         found = expiry.examine(store, tr, state.dues, state.expired)
         self._returned = expiry.apply(store, self._count_change, found, max_attempts)
         self._result.expired = expiry.counted(found, max_attempts)

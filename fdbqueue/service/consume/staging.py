@@ -280,7 +280,9 @@ class Staging:
         """
         taker = self._taker
         count_change = taker.store.count_change(tr)
+        stored = taker.store.format.begin_read(tr)
         reads = taker.begin_reads(tr, batch)
+        stored()
         remove_request(tr, self._tables, request.name)
         remove_pieces(tr, self._tables, request.name)
         concluded = taker.concluded(reads)
@@ -400,6 +402,7 @@ class Staging:
         """Remove a help request, and requeue what was taken for it; doing it again does no harm."""
         key = self._tables.request(name)
         row = tr[key]
+        self._taker.store.format.check(tr)
         handoff = parse_handoff(begin_handoff(tr, self._tables, name))
         found = read_request(self._tables, key, bytes(row)) if row.present() else None
         remove_request(tr, self._tables, name)

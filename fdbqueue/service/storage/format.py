@@ -4,29 +4,42 @@ Kind, codec, priority type and order come from the settings of each process. One
 FORMAT, names those that its items are written under, so that processes with different settings find
 out before they harm each other's items. The row's key has the format, and its value is empty.
 
-- A push that finds no row writes its own, in the transaction that pushes, which then conflicts with
+- *Whoever writes a ready row has read the format in that transaction, and depends on it*
+  (:meth:`Format.begin_read`, :meth:`Format.check`): pushes, nacks, requeues, redrives, batches that
+  are broken up. So of a write and a change of the format that are under way at once, one commits
+  first: if it is the write, the change finds what it wrote; if it is the change, the write runs
+  again, finds another row, and fails. A process that has seen its own row gets that one key, along
+  with its other reads; the key is almost never written, so this conflicts with nothing else.
+- Rounds (pops, leases, help) see the row in the range that they read anyway
+  (:meth:`~fdbqueue.service.storage.tables.TableKeys.present`), by a snapshot read. Those that write
+  ready rows, because something has expired or cannot be taken, add the conflict
+  (:meth:`Format.depend`).
+- A push that finds no row writes its own, in the transaction that pushes, which conflicts with
   every other format's key: of two first pushes under different settings one runs again, finds the
   row, and fails; two under the same settings do not conflict. So the first push adopts a queue that
   a recipe, or an earlier version, has written, unless an item at an end has a key of another kind
   or priority type.
-- Pops, leases and peeks see the row in the range that they read anyway
-  (:meth:`~fdbqueue.service.storage.tables.TableKeys.present`), each time. All others that write or
-  decode items read it until this process has seen its own row there, and never again.
 - Another row is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written.
 - The row stays while the queue is cleared. Only :meth:`Format.replace` changes it, for
-  ``queue_doctor --adopt-settings``, which asks first whether other processes are stopped. While
-  items move to the keys that another number of shards gives them, it is a row that no process has.
+  ``queue_doctor --adopt-settings``. While items move to the keys that another number of shards
+  gives them, it is a row that no process has.
+
+The rest may do without, once this process has seen its own row. A take depends on the rows that it
+takes: if a move has rewritten one of them, the take runs again, and then it sees the new format. An
+ack, an extend, and the removal of hidden items know their item by its place, which no change of
+shards changes, and write no ready row. What only reads shows what lies where its setting looks.
 
 What a process keeps is which rows it has seen in the database: a row that the reading transaction
-has written itself does not count, because its commit may fail. That a row was seen stays true
-whatever ends a thread or a transaction, and in a forked child.
+has written itself does not count, because its commit may fail. It decides only which read is sent,
+so nothing depends on what ends a thread or a transaction, or on a forked child.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
@@ -34,7 +47,7 @@ from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.storage.item_keys import Position
 from fdbqueue.service.storage.tables import TableKeys
 
-#: In place of a number of shards while items move.
+#: Begins what stands in place of a number of shards while items move.
 MOVING = "moving"
 #: The version of the layout of keys and tables.
 LAYOUT = 1
@@ -77,30 +90,29 @@ class Format:
     def __str__(self) -> str:
         return _in_words(self._facts)
 
-    def begin_read(self, tr: Transaction) -> Any:
-        """Begin to read the row; None if it is known."""
-        return None if self.known_key else self._read(tr)
+    def begin_read(self, tr: Transaction) -> Callable[[], bool]:
+        """Begin to read the row; call the returned function for whether there is one.
 
-    def is_stored(self, tr: Transaction, rows: Any) -> bool:
-        """Tell whether the queue has a format, given what :meth:`begin_read` returned.
-
-        Raises:
-            FormatMismatch: It is another one.
+        The transaction depends on the answer: it conflicts with whoever stores another format. The
+        function raises FormatMismatch if another one is stored.
         """
-        if rows is None:
-            return True
-        for row in rows:
-            self.check_key(tr, row.key)
-            return True
-        return False
+        if not self.known_key:
+            return functools.partial(self._is_stored, tr, self._read(tr))
+        row = tr[self.known_key]
+        # If it is gone, another may be there.
+        return lambda: bool(row.present()) or self._is_stored(tr, self._read(tr))
 
-    def check(self, tr: Transaction) -> None:
-        """Read the row if it is not known; its absence is no error.
+    def check(self, tr: Transaction) -> bool:
+        """Read the row, and depend on it; tell whether there is one.
 
         Raises:
             FormatMismatch: The queue has another format.
         """
-        self.is_stored(tr, self.begin_read(tr))
+        return self.begin_read(tr)()
+
+    def depend(self, tr: Transaction) -> None:
+        """Conflict with whoever stores a format: for those that have read the row by a snapshot."""
+        tr.add_read_conflict_range(*self._tables.formats)
 
     def check_key(self, tr: Transaction, key: bytes) -> None:
         """Compare the key of the row that a transaction has read.
@@ -117,10 +129,10 @@ class Format:
             self.known_key = self.key
 
     def adopt(self, tr: Transaction, positions: Iterable[Position | None]) -> None:
-        """Write the row of a queue that has none; conflict with whoever writes another.
+        """Write the row of a queue that has none.
 
         Args:
-            tr: The transaction.
+            tr: The transaction, which has read that there is none.
             positions: The parts of the places of the first and the last item; None for one whose
                 key is not an item's.
 
@@ -132,9 +144,6 @@ class Format:
             raise FormatMismatch(
                 queue=self._queue, written="a key of another kind or priority type", here=str(self)
             )
-        begin, end = self._tables.formats
-        tr.add_read_conflict_range(begin, self.key)
-        tr.add_read_conflict_range(self.key + b"\x00", end)
         self._write(tr)
 
     def replace(self, tr: Transaction) -> None:
@@ -142,19 +151,33 @@ class Format:
         tr.clear_range(*self._tables.formats)
         self._write(tr)
 
-    def begin_move(self, tr: Transaction) -> bool:
-        """Tell whether the items are in other shards, or may be; then no process has the row.
+    def begin_move(self, tr: Transaction) -> bytes | None:
+        """Store a format that no process has, if the one there has another number of shards.
 
         :meth:`replace` ends it. Until then whatever reads or writes items raises FormatMismatch.
+
+        Returns:
+            The key of the row that is there now, None if there is none.
         """
         rows = [bytes(row.key) for row in tr.get_range(*self._tables.formats)]
         written = self._parsed(rows[0]).get("shards") if rows else None
-        if written == self._facts.get("shards"):
-            return False
+        shards = self._facts.get("shards")
+        if written == shards:
+            return rows[0] if rows else None
         tr.clear_range(*self._tables.formats)
-        text = json.dumps({**self._facts, "shards": MOVING}, separators=(",", ":"))
-        tr[self._tables.format + text.encode()] = b""
-        return True
+        text = json.dumps({**self._facts, "shards": f"{MOVING} to {shards}"}, separators=(",", ":"))
+        key = self._tables.format + text.encode()
+        tr[key] = b""
+        return key
+
+    def check_move(self, tr: Transaction, key: bytes | None) -> None:
+        """Check that nobody has stored another format since :meth:`begin_move` returned the key.
+
+        Raises:
+            FormatMismatch: Somebody has, and moves the items to other shards, or has done so.
+        """
+        if key is not None and not tr[key].present():
+            self.check(tr)
 
     def stored(self, tr: Transaction) -> str | None:
         """Read the format that the queue has, known or not; in words, None if it has none.
@@ -162,10 +185,20 @@ class Format:
         Raises:
             FormatMismatch: It is another one.
         """
-        return str(self) if self.is_stored(tr, self._read(tr)) else None
+        return str(self) if self._is_stored(tr, self._read(tr)) else None
 
     def _read(self, tr: Transaction) -> Any:
         return tr.snapshot.get_range(*self._tables.formats, limit=1)
+
+    def _is_stored(self, tr: Transaction, rows: Iterable[Any]) -> bool:
+        for row in rows:
+            self.check_key(tr, row.key)
+            tr.add_read_conflict_key(self.key)
+            return True
+        begin, end = self._tables.formats
+        tr.add_read_conflict_range(begin, self.key)
+        tr.add_read_conflict_range(self.key + b"\x00", end)
+        return False
 
     def _write(self, tr: Transaction) -> None:
         tr[self.key] = b""

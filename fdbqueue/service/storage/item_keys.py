@@ -204,6 +204,12 @@ class ItemKeys:
         prefix = self._prefixes[shard]
         return prefix, prefix + EVERY_PLACE[1]
 
+    def elsewhere(self) -> list[Bounds]:
+        """Return the ranges where items are under other numbers of shards, and none under this."""
+        begin, stop = self.bounds
+        first, behind = (self._prefix + bytes((_FIRST_SHARD + n,)) for n in (0, self.shards))
+        return [(begin, first), (behind, stop)] if self.shards else [(behind, stop)]
+
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
         data = self._packed_level(priority) + tuples.packed(index) + tuples.packed(random)

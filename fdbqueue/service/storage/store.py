@@ -90,13 +90,28 @@ class ItemStore:
             self.failures.remove(tr, loaded.row.place)
         count_change.pops += 1
 
-    def requeue_taken(self, count_change: CountChange, loaded: Loaded) -> None:
-        """Write a popped item again, as it was; the history still counts it as popped."""
+    def requeue_taken(
+        self, count_change: CountChange, loaded: Loaded, until: int | None = None
+    ) -> None:
+        """Write a popped item again, as it was; the history still counts it as popped.
+
+        Args:
+            count_change: What the transaction changes in the counts.
+            loaded: The item.
+            until: When its delay ends; None to make it ready.
+        """
+        assert isinstance(loaded.item, Item)
         tr = count_change.tr
         place = Place(loaded.row.place)
-        place.set(tr, self.keys.prefix_of(place.data), self.write_chunks(tr, place, loaded.data))
+        first = self.write_chunks(tr, place, loaded.data)
+        if until is not None:
+            row, attempts = Row(place.data, first), loaded.item.attempts
+            delayed = Hidden(State.DELAYED, row, until, attempts, loaded.pushed_at)
+            self.hide(count_change, delayed)
+            self.take_key_again(tr, place.data)
+            return
+        place.set(tr, self.keys.prefix_of(place.data), first)
         if loaded.has_attempts:
-            assert isinstance(loaded.item, Item)
             self.write_attempts(tr, place, loaded.item.attempts)
         self.take_key_again(tr, place.data)
         count_change.enter(place, loaded.position.priority, loaded.pushed_at)

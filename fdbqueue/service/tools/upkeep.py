@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.bulk.recount import write_row
+from fdbqueue.service.bulk.reshape import count_strays
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
@@ -37,6 +38,8 @@ from fdbqueue.service.transactions import (
 
 #: Overdue items are counted up to this number.
 MAX_OVERDUE = 10_000
+#: And items in other shards up to this.
+MAX_STRAYS = 100
 _KEPT_IDS = 1_000
 _HOLDS_AT_ONCE = 1_000
 _SWEPT_AT_ONCE = 1_000
@@ -150,6 +153,11 @@ class Examiner:
         """
         return self._runner.read(None, self._store.format.stored)
 
+    def strays(self) -> int:
+        """Count ready items that lie where the settings here do not look, up to 100 or so."""
+        count = functools.partial(count_strays, store=self._store, most=MAX_STRAYS)
+        return self._runner.read(None, count)
+
     def overdue(self) -> Overdue:
         """Count what is overdue, up to 10,000."""
         return self._runner.read(None, self._overdue)
@@ -238,6 +246,7 @@ class Examiner:
         """Requeue some of what has expired, and return how many items, batches and keys."""
         state = self._state(tr, now_us())
         count_change = self._store.count_change(tr)
+        self._store.format.depend(tr)
         found = expiry.examine(self._store, tr, state.dues, state.expired)
         rows = expiry.apply(self._store, count_change, found, self._taker.max_attempts)
         self._store.requeue_rows(count_change, rows)
