@@ -878,6 +878,24 @@ def test_functions_of_queues_that_a_user_may_not_view(viewer, work, settings, mo
     assert "other" not in text(response)
 
 
+def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
+    """By queue; each has its share, and neither is missing."""
+    for name in ("default", "other"):
+        for letter in (letters.send, letters.refuse, letters.lose):
+            letter.using(queue_name=name).enqueue("ada")
+    work()
+    assert "All attempts that ended in 2 queues" in text(viewer.get(FUNCTIONS))
+    monkeypatch.setattr(all_queues, "MOST_COUNTERS", 4)
+    response = viewer.get(FUNCTIONS)
+    assert {row[9] for row in rows_in(response)} == {"tasks-default , tasks-other"}
+    said = plain(re.search(r'id="left-out">(.*?)</p>', text(response), re.DOTALL)[1])
+    words = "of the last hour, only the functions that are last by name; "
+    assert f"tasks-default : {words}" in said
+    assert f"tasks-other : {words}" in said
+    monkeypatch.setattr(all_queues, "MOST_NAMED", 2)
+    assert "and 2 more." in text(viewer.get(FUNCTIONS))
+
+
 def test_a_function_with_markup_in_its_name(viewer, queue, work):
     """Is unknown to the workers: all such are one row, without their names."""
     for number in range(3):

@@ -193,7 +193,9 @@ def functions(
     failures = sum(row.hour.failures for row in rows)
     return {
         **paged(form, (*FUNCTIONS, queues), rows),
-        "left": Left(grouped(len(rows)), "", grouped(len(names)), found.is_all),
+        "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
+        "left_out": found.left_out[:MOST_NAMED],
+        "more_left_out": grouped(more) if (more := len(found.left_out) - MOST_NAMED) > 0 else "",
         "following": form.address(after=following) if following else None,
         "is_late": following == "",
         "hour_since": found.hour_since,
