@@ -109,6 +109,7 @@ def facts(response):
 
 def plain(markup):
     """Return the text of some markup."""
+    markup = markup.replace("<wbr>", "")
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup))).strip()
 
 
@@ -825,7 +826,7 @@ def rows_in(response):
 
 
 def test_functions_are_listed_with_their_figures(viewer, work):
-    """Those with the most failures first; with links to their tasks that are done."""
+    """Those with the most failures first; with links to their tasks that have ended."""
     for name in ("ada", "bob", "eve"):
         letters.send.enqueue(name)
     letters.refuse.enqueue("ada")
@@ -844,6 +845,23 @@ def test_functions_are_listed_with_their_figures(viewer, work):
     assert [row[0] for row in rows_in(viewer.get(FUNCTIONS + "?function=SEND"))] == [found[1][0]]
     assert rows_in(viewer.get(FUNCTIONS + "?sort=runs"))[0] == found[1]
     assert "None of the functions" in text(viewer.get(FUNCTIONS + "?function=nobody"))
+
+
+def test_counts_of_a_function_lead_to_its_tasks(viewer, work):
+    """Runs to those that are done, failures to those that failed; never to an empty list."""
+    for name in ("ada", "bob"):
+        letters.send.enqueue(name)
+    letters.refuse.enqueue("ada")
+    work()
+    markup = text(viewer.get(FUNCTIONS))
+    links = [html.unescape(one) for one in re.findall(r'<td[^>]*><a href="([^"]*)"', markup)]
+    found = {}
+    for address in links:
+        state, function = re.search(r"state=(\w+)&function=.*\.(\w+)$", address).groups()
+        found.setdefault((state, function), []).append(len(table(viewer.get(address))))
+    assert found == {("dead", "refuse"): [1] * 5, ("done", "send"): [2] * 3}  # one of the queue
+    named = re.findall(rf'href="({PAGE}[^"]*refuse)">{QUEUE}<', markup)
+    assert ["state=dead" in one for one in named] == [True]
 
 
 @pytest.mark.parametrize("address", [FUNCTIONS, SCHEDULES])
