@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 import subprocess
@@ -76,6 +77,15 @@ def closure(names: Iterable[str]) -> set[str]:
                 if one.marker is None or one.marker.evaluate({"extra": ""})
             ]
     return found
+
+
+SOAK = sorted((ROOT / "tests" / "soak").glob("test_*.py"))
+
+
+@pytest.mark.parametrize("path", SOAK, ids=lambda path: path.stem)
+def test_the_long_tests_can_be_imported(path):
+    """Most runs leave them out, so a name that they use may go unnoticed."""
+    importlib.import_module(f"tests.soak.{path.stem}")
 
 
 @pytest.mark.parametrize("target", ["install", "run", "test", "lint", "soak", "bench"])

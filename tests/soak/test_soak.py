@@ -12,7 +12,7 @@ from tests.concurrency.kinds import KINDS, STRICT
 from tests.concurrency.linearizable import broken_rules, linearization
 from tests.concurrency.machine import explore
 from tests.concurrency.test_forks import VERBS, check_forks
-from tests.concurrency.test_killed import RELAXED, check_killed
+from tests.concurrency.test_killed import SHARDED, check_killed
 from tests.concurrency.test_linearizable import CALLS, IN_COMMIT_ORDER, SINGLE, record
 from tests.concurrency.test_preempted import pop_all, work
 from tests.concurrency.test_signals import check_storm
@@ -70,7 +70,7 @@ def test_long_histories(engine, subspace, kind):
     assert broken_rules(calls) == []
 
 
-@pytest.mark.parametrize("kind", STRICT + RELAXED, ids=str)
+@pytest.mark.parametrize("kind", STRICT + SHARDED, ids=str)
 def test_kills(engine, subspace, start, kind):
     """Again and again processes are killed, and what they had reported holds."""
     for number in range(1 + OPERATIONS // 20_000):

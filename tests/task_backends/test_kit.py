@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
@@ -45,9 +46,14 @@ def path_of(backend):
 
 
 def run(case, names):
-    """Run tests of a test case as unittest does, and return what came of it."""
+    """Run tests of a test case as unittest does, and return what came of it.
+
+    They have a thread of their own, in which no exception is being handled: its traceback would be
+    part of that of each exception that a task raises, and grow with each call of an event loop.
+    """
     result = unittest.TestResult()
-    unittest.TestSuite(map(case, names)).run(result)
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(unittest.TestSuite(map(case, names)).run, result).result()
     return result
 
 
