@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import PREFIX
 from tests.browser.machinery import LIST, pushed_out, rows_in_view, served
-from tests.browser.test_accessibility import WAYS, violations
+from tests.browser.test_accessibility import WAYS, unfold, violations
 
 QUEUE, ERRANDS = "tasks-default/", "tasks-errands/"
 WIDTHS = (390, 768, 1280, 1440)
@@ -96,7 +96,7 @@ def test_axe_finds_nothing(visit, ids, mount, width, scheme):
     visitor = visit(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True)
     for path in paths(ids):
         visitor.go(mount + path)
-        visitor.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        unfold(visitor.page)
         assert violations(visitor.page) == [], path
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
