@@ -120,11 +120,13 @@ def _of_items(plan: Plan, client: Any, names: list[str], few: int, many: int) ->
 
 
 def _of_tasks(plan: Plan, client: Any) -> Iterator[Line]:
-    count = plan.sized(1_000, 1_000, 20)
-    with _ran_and_scheduled(plan, count):
-        for page in OF_TASKS:
+    queues, count, of_each = plan.sized((100, 10, 10_000), (100, 10, 10_000), (10, 2, 100))
+    names = [f"q{number:03}" for number in range(queues)]
+
+    def lines(pages: tuple[str, ...], what: str) -> Iterator[Line]:
+        for page in pages:
             yield compare(
-                f"{page}, {count:,} functions, 500 schedules",
+                f"{page}, {what}",
                 _timed(client, f"{LIST}{page}", plan.turns(TURNS)),
                 lambda: float(ACROSS_BAR_MS),
                 peer_name="bar",
@@ -133,34 +135,51 @@ def _of_tasks(plan: Plan, client: Any) -> Iterator[Line]:
                 rounds=plan.rounds(5),
             )
 
+    with _ran_and_scheduled(plan, names, count):
+        yield from lines(OF_TASKS, f"{queues} queues, {queues * count:,} functions, 500 schedules")
+    with _ran_and_scheduled(plan, names[:2], of_each, hours=5):
+        yield from lines(OF_TASKS[:1], f"2 queues of {of_each:,} functions each")
+
 
 @contextlib.contextmanager
-def _ran_and_scheduled(plan: Plan, count: int) -> Iterator[None]:
-    """Let so many functions have run in each slot of the last hour and day; and 500 schedules."""
+def _ran_and_scheduled(
+    plan: Plan, names: list[str], count: int, *, hours: int = 25
+) -> Iterator[None]:
+    """Let so many functions of each queue have run in each slot of some hours; and schedules."""
     from django.test import utils
 
     from fdbqueue.service import now_us, run
     from fdbqueue.tasks.compat import task_backends
 
-    call = {"task": "fdbqueue.nothing", "every": 60, "queue_name": "default"}
+    call = {"task": "fdbqueue.nothing", "every": 60, "queue_name": names[0]}
     options = {"schedules": {f"schedule {number}": call for number in range(500)}}
-    backend = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "OPTIONS": options}
+    backend = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "QUEUES": names, "OPTIONS": options}
     with utils.override_settings(TASKS={"default": backend}), _queues(plan, ["q"]):
         ours: Any = task_backends["default"]
-        ours.queue("default").push({})  # a queue of tasks is listed once it has had one
         counters, now = ours.records.functions, now_us()
-        for hours in range(25):
-            ended = now - hours * 3_600_000_000
-
-            def add(tr: Any, ended: int = ended) -> None:
-                for number in range(count):
-                    path = f"project.module{number % 40}.function{number}"
-                    for minutes in (0, 20, 40):
-                        at = ended - minutes * 60_000_000
-                        counters.count(tr, "tasks-default", path, at, at - number, failed=False)
-
-            run(ours.catalog.database, add)
+        for name in names:
+            queue = ours.queue(name)
+            queue.push({})  # a queue of tasks is listed once it has had one
+            for back in range(hours):
+                ended = now - back * 3_600_000_000
+                moments = [ended - minutes * 60_000_000 for minutes in (0, 20, 40)]
+                for begin in range(0, count, 1_000):
+                    numbers = range(begin, min(count, begin + 1_000))
+                    run(
+                        ours.catalog.database,
+                        functools.partial(
+                            _count, counters, queue.name, numbers, moments[: 3 if back < 2 else 1]
+                        ),
+                    )
         yield
+
+
+def _count(counters: Any, queue: str, numbers: range, moments: list[int], tr: Any) -> None:
+    """Count an attempt of each of some functions at each of some moments."""
+    for number in numbers:
+        path = f"project.{queue}.module{number % 40}.function{number}"
+        for ended in moments:
+            counters.count(tr, queue, path, ended, ended - number, failed=False)
 
 
 def _lease_and_bury(names: list[str]) -> None:

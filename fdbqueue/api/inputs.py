@@ -415,6 +415,23 @@ class ItemsQuery(Input):
     max_priority = QueryNumberField(
         required=False, help_text="The highest priority to return, inclusive."
     )
+    worker = TextField(
+        required=False,
+        max_length=MAX_WORKER_CHARACTERS,
+        help_text="Only items that the worker with this name has leased: needs `state=leased`. Of "
+        "each page the others are left out, so that it may have fewer items than `limit`, even "
+        "none, and not be the last.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the checked data.
+
+        Raises:
+            ValidationError: It names a worker of items that have none.
+        """
+        if "worker" in attrs and attrs["state"] != "leased":
+            raise serializers.ValidationError({"worker": ["Only leased items have a worker."]})
+        return attrs
 
 
 def from_json(value: Any, queue: Queue) -> Any:

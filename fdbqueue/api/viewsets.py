@@ -318,9 +318,11 @@ class QueueViewSet(ViewSetMixin, Answers):
         queue = self._read_queue(name)
         place = queue, asked["end"], asked["state"], asked["order"]
         after = pagination.item_position(*place, asked.pop("cursor", None))
+        worker = asked.pop("worker", None)
         page = queue.page(after=after, **asked)
         cursor = pagination.item_cursor(*place, page.cursor)
-        return {"items": outputs.items(queue, page.items), "cursor": cursor}
+        found = [item for item in page.items if worker is None or item.worker == worker]
+        return {"items": outputs.items(queue, found), "cursor": cursor}
 
     @Action("GET", "Show an item", VIEW, answer=outputs.ItemOutput, path="items/(?P<id>[^/]+)")
     def item(self, _asked: Asked, name: str, id: str) -> Any:

@@ -37,7 +37,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.template.loader import render_to_string
 from django.utils.functional import Promise
-from django.utils.html import conditional_escape, format_html
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
@@ -73,6 +73,12 @@ STATES = (
 #: What is shown of nothing, on a page and at a terminal.
 DASH = "\N{EN DASH}"
 NOTHING = "-"
+
+
+def breakable(path: str) -> SafeString:
+    """Return a dotted path as markup, which a narrow column breaks behind its dots."""
+    parts = path.replace("_", "_\0").replace(".", ".\0").split("\0")
+    return format_html("<bdi>{}</bdi>", format_html_join(SafeString("<wbr>"), "{}", zip(parts)))
 
 
 def link(element_id: str, address: str, text: str) -> SafeString:
@@ -191,6 +197,7 @@ class Column(Generic[Row]):
         is_minor: Whether a page leaves it out on a narrow screen.
         css: Returns more CSS classes for a value's cell.
         alarm: Tells whether a value is ``bad`` or a ``warning``, which colours it.
+        why_nothing: Says why there is nothing to say of a row, empty if that needs no reason.
     """
 
     name: str
@@ -204,6 +211,7 @@ class Column(Generic[Row]):
     is_minor: bool = False
     css: Callable[[Any], str] = _never
     alarm: Callable[[Any], str] = _never
+    why_nothing: Callable[[Row], str | Promise] = _never
 
     # At a terminal, and for programs
 
@@ -256,7 +264,12 @@ class Column(Generic[Row]):
         value = self.value(row)
         css = f"{self.header_css} {self.css(value)}".strip()
         begin, end = _tags(css, label, is_header=is_header)
-        return SafeString("".join((begin, self.shown(value), end)))  # markup, all three
+        shown = self.shown(value)
+        if value is None and (why := self.why_nothing(row)):
+            shown = format_html(
+                '<abbr title="{}">{}</abbr><span class="visually-hidden"> {}</span>', why, DASH, why
+            )
+        return SafeString("".join((begin, shown, end)))  # markup, all three
 
 
 def record(columns: Iterable[Column[Row]], row: Row) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from django.utils.translation import gettext_lazy as _
@@ -107,7 +107,7 @@ LEASES: tuple[Column[ItemRow], ...] = (
     WORKER,
     LEASED_AT,
     LEASED_UNTIL,
-    replace(ATTEMPTS, is_minor=False),
+    ATTEMPTS,
 )
 #: The reasons of dead letters.
 REASONS: tuple[Column[ReasonRow], ...] = (

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -52,6 +52,20 @@ _MAX_REASON_CHARACTERS = 1_000
 _CELL_REASON_CHARACTERS = 200
 
 
+class ReasonGroup(NamedTuple):
+    """A reason that stands above a list of dead letters, so that rows need not repeat it.
+
+    Attributes:
+        text: The reason, as pages show it.
+        number: Its number above the list; empty if all rows have the reason, and name none.
+        address: What lists only the dead letters of the reason; empty if nothing does.
+    """
+
+    text: str
+    number: str = ""
+    address: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ItemRow:
     """An item of a queue, and what is known of it besides.
@@ -59,8 +73,8 @@ class ItemRow:
     ``key`` is what it is stored under; ``unique_while`` says how long it has its unique key. The
     rest is for the pages: ``position`` is where it is in its list, ``addresses`` are those of the
     pages, ``notes`` what the queue's reading has read besides, and ``wanted`` is the text that a
-    search has looked for in its value. ``shared`` are the members of its value, and ``group`` the
-    beginning of its reason, that all rows of its list have, and that are not said in each.
+    search has looked for in its value. ``shared`` are the members of its value that all rows of its
+    list have, and ``group`` is the beginning of its reason, which stands above the list.
     """
 
     item: Item
@@ -72,7 +86,7 @@ class ItemRow:
     notes: Any = None
     wanted: str = ""
     shared: frozenset[str] = frozenset()
-    group: str | None = None
+    group: ReasonGroup | None = None
 
 
 def read_row(queue: Queue, item_id: str, tr: Any) -> ItemRow:

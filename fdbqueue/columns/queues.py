@@ -434,6 +434,11 @@ OLDEST = QueueColumn(
         "age_seconds": at and seconds_since(at),
     },
     alarm=lambda at: "warning" if is_overdue(at) else "",
+    why_nothing=lambda row: (
+        _("the codec keeps no times")
+        if row.counts.ready > 0 and not keeps_push_times(row.queue)
+        else ""
+    ),
     # by the age: what has waited longest is the largest
     sort_key=lambda at: -at.timestamp(),
     reads=(begin_oldest,),

@@ -8,7 +8,6 @@ those of what was read. Only queues that the user may view are counted, read or 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import access, deadlines
-from fdbqueue.columns import WORD, Column, Kind, Tile, cells, link
+from fdbqueue.columns import Column, Kind, Tile, cells, link
 from fdbqueue.columns.across import (
     LEASES,
     REASONS,
@@ -224,27 +223,41 @@ class _Linked:
         address = f"{self._addresses.queue(row.queue.name)}?{urlencode({'state': 'leased'})}"
         return link(f"of-{row.position}", address, row.queue.name)
 
+    def letters(self, reason: ReasonRow) -> SafeString | str:
+        """Return the link to the dead letters of a reason, if all of these are in one queue."""
+        (row, _count), *others = reason.by_queue()
+        number = grouped(len(reason.rows))
+        if others:
+            return number
+        return link(f"letters-{reason.position}", self._of_reason(reason, row), number)
+
+    def _of_reason(self, reason: ReasonRow, row: ItemRow) -> str:
+        query = {"state": "dead"}
+        if reason.reason:
+            query[self.reading(row.queue).reason_field] = reason.reason
+        return f"{self._addresses.queue(row.queue.name)}?{urlencode(query)}"
+
     def queues(self, reason: ReasonRow) -> SafeString:
         """Return links to the dead letters of a reason in its queues."""
         by_queue = reason.by_queue()
         links = []
         for number, (row, count) in enumerate(by_queue[:MOST_NAMED]):
-            query = {"state": "dead"}
-            if reason.reason:
-                query[self.reading(row.queue).reason_field] = reason.reason
-            address = f"{self._addresses.queue(row.queue.name)}?{urlencode(query)}"
-            one = link(f"queue-{reason.position}-{number}", address, row.queue.name)
-            links.append((one, grouped(count)))
-        shown = format_html_join(", ", "{} ({})", links)
+            address = self._of_reason(reason, row)
+            name = f"{row.queue.name} ({grouped(count)})"
+            links.append((link(f"queue-{reason.position}-{number}", address, name),))
+        shown = format_html_join(", ", "{}", links)
         others = len(by_queue) - len(links)
         if not others:
             return shown
         return format_html("{}, {}", shown, _("and %(number)s more") % {"number": grouped(others)})
 
 
-def _with_links(columns: Iterable[Column[Any]], links: dict[str, Callable[[Any], Any]]) -> Any:
+def with_links(columns: Iterable[Column[Any]], links: dict[str, Callable[[Any], Any]]) -> Any:
+    """Return columns, some of them with other values, by their names: links."""
     return tuple(
-        replace(one, value=links[one.name], kind=WORD) if one.name in links else one
+        replace(one, value=links[one.name], kind=Kind(is_number=one.kind.is_number))
+        if one.name in links
+        else one
         for one in columns
     )
 
@@ -259,6 +272,11 @@ class Left(NamedTuple):
     total: str
     queues: str
     is_all: bool
+
+
+def tile(name: str, label: Any, count: int, address: str, kind: str = "") -> Tile:
+    """Return the tile of a count, which leads to what it counts."""
+    return Tile(name, label, SafeString(grouped(count)), kind, address)
 
 
 def paged(form: AcrossForm, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
@@ -314,20 +332,28 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
     if name:
         rows = [row for row in rows if row.item.worker == name]
     linked = _Linked(addresses)
-    columns = _with_links(
+    columns = with_links(
         LEASES, {"item": lambda row: linked.item(row, "lease"), "queue": linked.leased}
     )
     rows = sorted(rows, key=_EARLIEST_FIRST[form.cleaned_data["sort"]])
     groups = by_worker(rows)
-    numbers = itertools.count(1)
+    numbers = {one.name: number for number, one in enumerate(groups, start=1)}
 
     def of_worker(row: WorkerRow) -> SafeString:
         if not row.name:
             return format_html('<span class="fdbqueue-quiet">{}</span>', _("no name given"))
         address = form.address(name=row.name, worker=None)
-        return link(f"worker-{next(numbers)}", address, visible(row.name))
+        return link(f"worker-{numbers[row.name]}", address, visible(row.name))
 
-    of_workers = tuple(map(in_one_line, _with_links(WORKERS, {"worker": of_worker})))
+    def leases_of(row: WorkerRow) -> SafeString | str:
+        number = grouped(row.leases)
+        if not row.name:
+            return number
+        address = form.address(name=row.name, worker=None)
+        return link(f"leases-{numbers[row.name]}", address, number)
+
+    of_workers = with_links(WORKERS, {"worker": of_worker, "leases": leases_of})
+    of_workers = tuple(map(in_one_line, of_workers))
     labels = [str(column.heading) for column in of_workers]
     shown = _context(form, found, columns, rows)
     return {
@@ -336,9 +362,9 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
         "workers": [cells(of_workers, one, labels) for one in groups[:MOST_WORKERS]],
         "more_workers": grouped(len(groups) - MOST_WORKERS) if groups[MOST_WORKERS:] else "",
         "tiles": [
-            Tile("leases", _("Leases"), SafeString(grouped(found.total))),
-            Tile("workers", _("Workers"), SafeString(grouped(len(groups)))),
-            Tile("busy", _("Queues with leases"), SafeString(grouped(found.busy))),
+            tile("leases", _("Leases"), found.total, form.address(worker=None)),
+            tile("workers", _("Workers"), len(groups), form.address(worker=None)),
+            tile("busy", _("Queues with leases"), found.busy, f"{addresses.queues()}?sort=-leased"),
         ],
         "chosen": visible(name),
         "everyone": form.address(),
@@ -355,9 +381,10 @@ def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[st
     if form.cleaned_data["sort"] == "most":
         groups.sort(key=lambda one: -len(one.rows))
     linked = _Linked(addresses)
-    columns = _with_links(
+    columns = with_links(
         REASONS,
         {
+            "letters": linked.letters,
             "queues": linked.queues,
             "latest": lambda one: linked.item(replace(one.latest, position=one.position), "last"),
         },
@@ -372,9 +399,14 @@ def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[st
     return {
         **shown,
         "tiles": [
-            Tile("dead", _("Dead letters"), SafeString(grouped(found.total))),
-            Tile("reasons", _("Reasons"), SafeString(grouped(len(groups)))),
-            Tile("busy", _("Queues with dead letters"), SafeString(grouped(found.busy))),
+            tile("dead", _("Dead letters"), found.total, f"{addresses.queues()}?sort=-dead"),
+            tile("reasons", _("Reasons"), len(groups), form.address(reason=None)),
+            tile(
+                "busy",
+                _("Queues with dead letters"),
+                found.busy,
+                f"{addresses.queues()}?sort=-dead",
+            ),
         ],
     }
 

@@ -28,12 +28,14 @@ LIVE_HEADER = "X-Fdbqueue-Live"
 INTERVALS = (0, 2, 5, 30)
 
 #: The orders of time: of leased items by the ends of their leases, of delayed ones by those of
-#: their delays, and of dead letters by their deaths, the newest first.
-BY_MOMENT, BY_DEATH = "until", "died"
-_MOMENTS: dict[str | None, tuple[str, Any]] = {
-    "leased": (BY_MOMENT, _("Lease ends first")),
-    "delayed": (BY_MOMENT, _("Due first")),
-    "dead": (BY_DEATH, _("Newest failure first")),
+#: their delays, and of dead letters by their deaths, the newest first; and of leased items by the
+#: beginnings of their leases.
+BY_MOMENT, BY_DEATH, BY_AGE = "until", "died", "leased"
+_BY_TIME = frozenset({BY_MOMENT, BY_DEATH, BY_AGE})
+_MOMENTS: dict[str | None, list[tuple[str, Any]]] = {
+    "leased": [(BY_MOMENT, _("Lease ends first")), (BY_AGE, _("Leased for longest"))],
+    "delayed": [(BY_MOMENT, _("Due first"))],
+    "dead": [(BY_DEATH, _("Newest failure first"))],
 }
 
 _PRIORITIES = ("min_priority", "max_priority")
@@ -236,14 +238,14 @@ class ItemsForm(PageForm):
             self.defaults = {**self.defaults, "refresh": "0"}  # a search reads for seconds
         state = parameters.get("state")
         has_bounds = any(parameters.get(name) for name in _PRIORITIES)
-        by_time = _MOMENTS.get(state)
+        by_time = _MOMENTS.get(state, [])
         if by_time and state != "leased" and not has_bounds:  # there delayed ones are passed
-            self.defaults = {**self.defaults, "end": by_time[0]}
+            self.defaults = {**self.defaults, "end": by_time[0][0]}
         super().__init__(parameters)
         order = self.fields["end"]
         assert isinstance(order, forms.ChoiceField)
-        order.choices = [*self.ends, *([by_time] if by_time else [])]
-        if self.data.get("end") in {BY_MOMENT, BY_DEATH}:
+        order.choices = [*self.ends, *by_time]
+        if self.data.get("end") in _BY_TIME:
             order.error_messages["invalid_choice"] = _("Items in this state have no such order.")
         if self.data.get("state") == "dead":
             self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
@@ -267,7 +269,7 @@ class ItemsForm(PageForm):
         low, high = (self.cleaned_data.get(name) for name in _PRIORITIES)
         if low is not None and high is not None and low > high:
             self.add_error("min_priority", _("The lowest priority must not be above the highest."))
-        is_by_time = wanted.get("end") in {BY_MOMENT, BY_DEATH}
+        is_by_time = wanted.get("end") in _BY_TIME
         if is_by_time and (low is not None or high is not None):
             self.add_error("end", _("A range of priorities is not in the order of time."))
         if self.cleaned_data.get("after") and self.cleaned_data.get("before"):
@@ -291,7 +293,7 @@ class ItemsForm(PageForm):
 
     def dropped_order(self) -> dict[str, None]:
         """Return the order if other states do not have it."""
-        return {"end": None} if self.data.get("end") in {BY_MOMENT, BY_DEATH} else {}
+        return {"end": None} if self.data.get("end") in _BY_TIME else {}
 
     def bounds(self) -> dict[str, Any]:
         """Return the arguments of ``queue.page()`` that choose the items."""

@@ -6,7 +6,7 @@ What is said of an item is in :mod:`fdbqueue.columns.items`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from django.utils.translation import gettext_lazy as _
@@ -18,6 +18,7 @@ from fdbqueue.columns.items import (
     REASON,
     ItemColumn,
     ItemRow,
+    ReasonGroup,
     ShownFailures,
     reason_text,
     shown_failures,
@@ -48,13 +49,22 @@ def _value(row: ItemRow) -> ShownValue:
     return ShownValue(found, address_of(row) if has_more else "")
 
 
-def _folded_reason(row: ItemRow) -> FoldedText | None:
-    """Return the reason of a dead letter, without the beginning that all rows have."""
-    text = reason_text(row.item.reason)
-    if row.group is None:
-        return folded(text, f"reason-{row.item.id}")
-    rest = text.strip().partition("\n")[2].strip()
-    return folded(rest, f"reason-{row.item.id}") if rest else None
+class ShownReason(NamedTuple):
+    """The reason of a dead letter: the number of its group, if it has one, and the rest of it."""
+
+    group: ReasonGroup | None
+    rest: FoldedText | None
+
+
+def _reason(row: ItemRow) -> ShownReason | None:
+    """Return the reason of a dead letter, without the beginning that stands above the list."""
+    rest = text = reason_text(row.item.reason)
+    if row.group is not None:
+        first, _line, more = text.strip().partition("\n")
+        rest = more.strip() if first.rstrip() == row.group.text else text
+    group = row.group if row.group is not None and row.group.number else None
+    shown = folded(rest, f"reason-{row.item.id}") if rest or row.group is None else None
+    return None if shown is None and group is None else ShownReason(group, shown)
 
 
 _IN_ONE_LINE = (
@@ -82,8 +92,8 @@ def _folded_failures(row: ItemRow) -> ShownFailures:
 #: Columns that have another look in the table than among the facts of an item.
 _IN_TABLE: dict[str, dict[str, Any]] = {
     REASON.name: {
-        "value": _folded_reason,
-        "kind": Kind(template="reason.html"),
+        "value": _reason,
+        "kind": Kind(template="reason_cell.html"),
         "css": lambda _value: "fdbqueue-reason",
     },
     FAILURES.name: {"value": _folded_failures, "kind": Kind(template="failures.html")},

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,14 +20,24 @@ from django.utils.translation import ngettext
 
 from fdbqueue import deadlines
 from fdbqueue.columns import cells
-from fdbqueue.columns.items import REASON, ItemRow, shown
+from fdbqueue.columns.items import LEASED_AT, LEASED_UNTIL, REASON, ItemRow, ReasonGroup, shown
 from fdbqueue.columns.queues import QueueRow
 from fdbqueue.columns.text import grouped, visible
-from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
+from fdbqueue.pages.forms import BY_AGE, BY_DEATH, BY_MOMENT, ItemsForm
+from fdbqueue.pages.item_columns import in_one_line
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import preview, shared_members
-from fdbqueue.service import Item, Queue, Scan, scan, scan_by_moment
+from fdbqueue.service import (
+    MOST_SORTED,
+    Item,
+    Queue,
+    Scan,
+    group_named,
+    scan,
+    scan_by_age,
+    scan_by_moment,
+)
 
 #: A search ends when half of the page's time is over, and at the latest when it has looked at this
 #: many items, or about this many bytes. FoundationDB allows a transaction five seconds.
@@ -111,13 +121,21 @@ def read(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> ItemList:
 
 
 def context(
-    of: QueueRow, form: ItemsForm, found: ItemList, addresses: Addresses, reading: Reading
+    of: QueueRow,
+    form: ItemsForm,
+    found: ItemList,
+    addresses: Addresses,
+    reading: Reading,
+    groups: Mapping[bytes, ReasonGroup],
 ) -> dict[str, Any]:
-    """Return what the template shows of a page of items of a queue."""
+    """Return what the template shows of a page of items of a queue.
+
+    ``groups`` are the reasons of dead letters that stand above them, by the names of their groups.
+    """
     queue, state = of.queue, form.cleaned_data["state"]
     columns = shown(reading.columns, queue, state)
     members = {} if reading.task else shared_members([one.item.value for one in found.items])
-    group = _shared_group([one.item for one in found.items]) if state == "dead" else None
+    shared = _shared_group([one.item for one in found.items]) if state == "dead" else None
     rows = [
         ItemRow(
             listed.item,
@@ -127,21 +145,24 @@ def context(
             notes=listed.notes,
             wanted=form.cleaned_data["q"],
             shared=frozenset(members),
-            group=group,
+            group=shared or groups.get(group_named(listed.item.reason or "")),
         )
         for listed in found.items
     ]
-    if group is not None:
+    if shared is not None:
         columns = [
             one
             for one in columns
             if one.name != REASON.name or any(one.value(row) is not None for row in rows)
         ]
+    if form.cleaned_data["end"] == BY_AGE:
+        columns = [one for column in columns for one in _with_age(column)]
     labels = [str(column.heading) for column in columns]
     total = _total(of, form, found)
     return {
         "shared": preview(members, queue.codec) if members else None,
-        "shared_group": group and visible(group),
+        "sorted_of": _sorted_of(of, form),
+        "shared_group": shared and shared.text,
         "first": grouped(found.start),
         "last": grouped(found.last),
         "total": "" if found.is_searched else total,
@@ -153,10 +174,23 @@ def context(
     }
 
 
-def _shared_group(items: Sequence[Item]) -> str | None:
+def _with_age(column: Any) -> list[Any]:
+    """Return a column, and behind the end of a lease its beginning."""
+    return [column, in_one_line(LEASED_AT)] if column.name == LEASED_UNTIL.name else [column]
+
+
+def _sorted_of(of: QueueRow, form: ItemsForm) -> dict[str, str] | None:
+    """Return how many leases were sorted of how many, None if that is all of the list."""
+    if form.cleaned_data["end"] != BY_AGE or of.counts.leased <= MOST_SORTED:
+        return None
+    return {"number": grouped(MOST_SORTED), "total": grouped(of.counts.leased)}
+
+
+def _shared_group(items: Sequence[Item]) -> ReasonGroup | None:
     """Return the first line of the reason that several dead letters all died of, None if none."""
     groups = {(item.reason or "").strip().partition("\n")[0].rstrip() for item in items}
-    return groups.pop() or None if len(groups) == 1 and len(items) > 1 else None
+    shared = groups.pop() if len(groups) == 1 and len(items) > 1 else ""
+    return ReasonGroup(visible(shared)) if shared else None
 
 
 def _progress(hits: int, found: ItemList, total: str) -> Progress:
@@ -220,6 +254,8 @@ class _Search:
         self._is_latest_first = order == BY_DEATH
         if order in {BY_MOMENT, BY_DEATH}:
             self._scan = functools.partial(scan_by_moment, state=state)
+        if order == BY_AGE:
+            self._scan = scan_by_age
         self.is_selective = self._matches is not None
 
     def scan(self, position: str | None, *, is_backward: bool = False) -> Scan:

@@ -14,6 +14,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Tile
+from fdbqueue.columns.items import ReasonGroup
 from fdbqueue.columns.queues import (
     COUNTS,
     FIGURES,
@@ -55,7 +56,7 @@ from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.readings import ITEMS, Reading, Setting
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, run
+from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, group_named, run
 from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
@@ -103,11 +104,14 @@ class Blockade(NamedTuple):
 class Reason:
     """A reason, how many items died of it, and the commands that redrive and remove these.
 
-    The commands are empty if the reason has characters that cannot be typed, and the one that
-    removes if more than the items is kept of them; the address, which shows these items alone, if
-    the page cannot do that.
+    ``name`` is that of its group. Rows below have its number in place of it, if it has one. The
+    commands are empty if the reason has characters that cannot be typed, and the one that removes
+    if more than the items is kept of them; the address, which shows these items alone, if the page
+    cannot do that.
     """
 
+    name: str
+    number: str
     text: str
     folded: FoldedText
     items: str
@@ -216,6 +220,8 @@ def _reason(
     can_choose = field and found.reason and can_type
     can_purge = can_type and reading.task is None
     return Reason(
+        found.reason,
+        grouped(position) if reading.task is None else "",
         text,
         folded(text, f"group-{position}"),
         grouped(found.count),
@@ -226,6 +232,16 @@ def _reason(
     )
 
 
+def _numbered(reasons: Reasons | None) -> dict[bytes, ReasonGroup]:
+    """Return the reasons above a list, with their numbers, by the names of their groups."""
+    groups = [] if reasons is None else reasons.groups
+    return {
+        group_named(one.name): ReasonGroup(one.text, one.number, one.address)
+        for one in groups
+        if one.name and one.number
+    }
+
+
 def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
     """Return the lowest priorities in use, and whether there may be more of them."""
     if not queue.priority_type:
@@ -233,6 +249,8 @@ def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
     return queue.overview.lowest_levels(tr, MOST_PRIORITIES)
 
 
+#: What it means that an option is not set, if not that there is no limit.
+_UNSET = {"shards": _("none: one part"), "choices": _("none: in order")}
 #: What each option of a queue does.
 _MEANINGS = {
     "kind": _("fifo: the earliest pushed is popped first; priority: the lowest priority is."),
@@ -270,7 +288,7 @@ def settings(queue: Queue, reading: Reading = ITEMS) -> list[Setting]:
 
 def _text(name: str, option: Any) -> str | Promise:
     if option is None:
-        return _("no limit")
+        return _UNSET.get(name, _("no limit"))
     if name.endswith("_bytes"):
         return size(option).words
     if name.endswith("_seconds"):
@@ -296,7 +314,9 @@ def context(
         ],
         "reasons": details.reasons,
         "buckets": [_bucket_row(bucket, form) for bucket in buckets],
-        **item_list.context(details.row, form, details.items, addresses, reading),
+        **item_list.context(
+            details.row, form, details.items, addresses, reading, _numbered(details.reasons)
+        ),
     }
 
 

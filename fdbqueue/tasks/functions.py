@@ -14,6 +14,11 @@ So the last hour is at least three slots of 20 minutes that are over and the one
 the last day six of 240 and one: figures are *since* a moment, which is said with them. A percentile
 is known as well as its bucket: it is wrong by a factor of less than two.
 
+If there are more counters than a page reads, each queue has its share of them: those with few are
+read whole, and those with many share the rest, from their newest slots back. What is left out of
+these queues are whole slots, so that all their functions are counted in the same time; only if one
+slot alone has more than the share, some functions are left out. :class:`LeftOut` says which it is.
+
 What is not counted: an attempt whose worker died, and what was aborted before it began. A function
 that the workers do not know is counted under no name. Workers clear the slots that are over for a
 day when they prune (:mod:`fdbqueue.tasks.housekeeping`).
@@ -24,8 +29,9 @@ from __future__ import annotations
 import datetime
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from fdb import fdboptions
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
@@ -43,6 +49,7 @@ _US = 1_000_000
 _MINUTE = 60 * _US
 #: Behind all slots there are.
 _LAST_SLOT = 2**62
+_WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 #: So many functions keep their keys; others make them each time.
 _MOST_KEPT = 1_000
 
@@ -78,19 +85,34 @@ class FunctionRow(NamedTuple):
     day: FunctionFigures
 
 
+class LeftOut(NamedTuple):
+    """What was left out of a queue that has more counters than its share.
+
+    Attributes:
+        queue: Its name.
+        is_of_hour: Whether it is of the last hour; else of the last day.
+        since: Since when all its attempts are counted; None if some of its functions are left out,
+            those whose paths come first.
+    """
+
+    queue: str
+    is_of_hour: bool
+    since: datetime.datetime | None
+
+
 class FunctionRows(NamedTuple):
     """What was read.
 
     Attributes:
         rows: The functions, by their paths.
         hour_since, day_since: Since when the figures are.
-        is_all: Whether nothing was left out: else the oldest of it was.
+        left_out: What was left out, in the order of the queues.
     """
 
     rows: list[FunctionRow]
     hour_since: datetime.datetime
     day_since: datetime.datetime
-    is_all: bool
+    left_out: list[LeftOut]
 
 
 class FunctionCounters:
@@ -149,51 +171,53 @@ class FunctionCounters:
             tr: The transaction.
             queues: Their names.
             now: The moment, in microseconds since 1970.
-            most: How many counters to read of each length of slots; the newest are read.
+            most: About how many counters to read of each length of slots.
         """
         names = list(queues)
-        of_hour = self._read(tr, names, HOUR, now, most)
-        of_day = self._read(tr, names, DAY, now, most)
-        paths = sorted(of_hour.sums.keys() | of_day.sums.keys())
+        hours, days = _Sums(), _Sums()
+        left_out = []
+        for length, found in ((HOUR, hours), (DAY, days)):
+            for one in self._read(tr, names, length, now, most):
+                slot = one.whole_from(self._runs, now // (length[0] * _MINUTE))
+                if slot is not None:
+                    since = _begin_of(length, slot) if slot else None
+                    left_out.append(LeftOut(one.queue, length is HOUR, since))
+                found.add(one)
         rows = []
-        for name in paths:
+        for name in sorted(hours.sums.keys() | days.sums.keys()):
             path: str = self._runs.unpack(self._key + name)[0]
-            sums, days = of_hour.sums.get(name, 0), of_day.sums.get(name, 0)
-            found = sorted(of_hour.queues.get(name, set()) | of_day.queues.get(name, set()))
-            rows.append(FunctionRow(path, tuple(found), _figures(sums), _figures(days)))
-        is_all = of_hour.is_all and of_day.is_all
-        return FunctionRows(rows, _since(HOUR, now), _since(DAY, now), is_all)
+            of_hour, of_day = hours.sums.get(name, 0), days.sums.get(name, 0)
+            used = sorted(hours.queues.get(name, set()) | days.queues.get(name, set()))
+            rows.append(FunctionRow(path, tuple(used), _figures(of_hour), _figures(of_day)))
+        left_out.sort(key=lambda one: one.queue)
+        return FunctionRows(rows, _since(HOUR, now), _since(DAY, now), left_out)
 
     def _read(
         self, tr: Transaction, queues: list[str], length: tuple[int, int], now: int, most: int
-    ) -> _Sums:
+    ) -> list[_Read]:
+        """Read the newest counters of each queue, so that few are left out of small ones.
+
+        All queues that are not read whole get the same, again and again, until no more is to be
+        read. What a queue leaves goes to the others, so that there are few such rounds.
+        """
         minutes, before = length
         slot = now // (minutes * _MINUTE)
-        begun = []
-        for queue in queues:
-            begin = self._begin(queue, minutes, slot - before)
-            end = self._begin(queue, minutes, _LAST_SLOT)
-            rows = tr.snapshot.get_range(begin, end, limit=most, reverse=True)
-            begun.append((queue, len(begin), rows))
-        found = _Sums({}, {}, is_all=True)
-        left = most
-        for queue, at, rows in begun:
-            if left <= 0:
-                return found._replace(is_all=False)
-            count = 0
-            for row in rows:
-                count += 1
-                if count > left:
-                    break
-                if len(row.value) == _NUMBER.size:
-                    name = row.key[at:]  # slots of one length have keys of one length
-                    sums = found.sums
-                    sums[name] = sums.get(name, 0) + int.from_bytes(row.value, "little")
-                    found.queues.setdefault(name, set()).add(queue)
-            left -= count
-            if left <= 0:
-                found = found._replace(is_all=False)
-        return found
+        reads = [
+            _Read(
+                queue,
+                self._begin(queue, minutes, slot - before),
+                self._begin(queue, minutes, _LAST_SLOT),
+            )
+            for queue in queues
+        ]
+        rest, left = reads, most
+        while rest and left > 0:
+            share = max(1, left // len(rest))
+            left -= sum([one.take() for one in [one.begin(tr, share) for one in rest]])
+            rest = [one for one in rest if not one.is_whole]
+        for one in [one.begin(tr, 1) for one in rest]:
+            one.see_following()
+        return reads
 
     def clear_old(self, tr: Transaction, now: int) -> None:
         """Clear the slots of all queues that are not shown any more."""
@@ -207,18 +231,95 @@ class FunctionCounters:
             begin = self._runs[queue].range().stop
 
 
-class _Sums(NamedTuple):
-    """What was read of slots of one length: by the end of the key the sum, and the queues."""
+class _Read:
+    """The counters of a queue in slots of one length, as far as they have been read.
 
-    sums: dict[bytes, int]
-    queues: dict[bytes, set[str]]
-    is_all: bool
+    Attributes:
+        queue: Its name.
+        rows: The keys and values that were read, the newest slot first.
+        is_whole: Whether nothing is left to read.
+    """
+
+    def __init__(self, queue: str, start: bytes, stop: bytes) -> None:
+        self.queue = queue
+        self.rows: list[tuple[bytes, bytes]] = []
+        self.is_whole = False
+        #: How long a key is without the path: slots of one length have keys of one length.
+        self.at = len(start)
+        self._start = start
+        self._stop = stop
+        self._begun: Any = ()
+        self._limit = 0
+        self._following = b""
+
+    def begin(self, tr: Transaction, limit: int) -> _Read:
+        """Begin to read more counters."""
+        self._limit = limit
+        self._begun = tr.snapshot.get_range(
+            self._start, self._stop, limit=limit, reverse=True, streaming_mode=_WANT_ALL
+        )
+        return self
+
+    def take(self) -> int:
+        """Take what was begun to be read; return how many counters these are."""
+        found = [(bytes(row.key), bytes(row.value)) for row in self._begun]
+        self.rows += found
+        self.is_whole = len(found) < self._limit
+        if found:
+            self._stop = found[-1][0]
+        return len(found)
+
+    def see_following(self) -> None:
+        """See what comes after the counters that were read."""
+        found = [bytes(row.key) for row in self._begun]
+        self.is_whole = not found
+        if found:
+            self._following = found[0]
+
+    def whole_from(self, runs: Subspace, current: int) -> int | None:
+        """Drop the counters of a slot that was read in part; return the first slot that was not.
+
+        Return None if all was read; and 0, dropping nothing, if no slot that is over was read
+        whole.
+
+        Args:
+            runs: Where the counters are.
+            current: The slot that is not over.
+        """
+        if self.is_whole:
+            return None
+        slot: int = runs.unpack(self._following)[2]
+        if slot + 1 >= current:
+            return 0
+        in_part = self._following[: self.at]
+        while self.rows and self.rows[-1][0].startswith(in_part):
+            self.rows.pop()
+        return slot + 1
+
+
+class _Sums:
+    """The sums of counters of slots of one length, and their queues, by the end of the key."""
+
+    def __init__(self) -> None:
+        self.sums: dict[bytes, int] = {}
+        self.queues: dict[bytes, set[str]] = {}
+
+    def add(self, read: _Read) -> None:
+        """Add the counters of a queue."""
+        for key, value in read.rows:
+            if len(value) == _NUMBER.size:
+                name = key[read.at :]
+                self.sums[name] = self.sums.get(name, 0) + int.from_bytes(value, "little")
+                self.queues.setdefault(name, set()).add(read.queue)
 
 
 def _since(length: tuple[int, int], now: int) -> datetime.datetime:
     minutes, before = length
-    slot = now // (minutes * _MINUTE) - before
-    return datetime.datetime.fromtimestamp(slot * minutes * 60, datetime.timezone.utc)
+    return _begin_of(length, now // (minutes * _MINUTE) - before)
+
+
+def _begin_of(length: tuple[int, int], slot: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(slot * length[0] * 60, datetime.timezone.utc)
 
 
 def _figures(number: int) -> FunctionFigures:

@@ -119,6 +119,24 @@ def test_an_order_that_items_do_not_have(api: APIClient, query: str) -> None:
     assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
 
 
+def test_what_a_worker_has_leased(api: APIClient) -> None:
+    """Of each page what others hold is left out; the cursors lead to all of its leases."""
+    mail = fdbqueue.queue("mail")
+    mail.push_many(range(6))
+    leased = [mail.lease(seconds=60, worker="ada" if n in {0, 5} else "bob") for n in range(6)]
+    for order in ("place", "time"):
+        address = f"/api/queues/mail/items/?state=leased&worker=ada&limit=2&order={order}"
+        pages = [api.get(address).json()]
+        while cursor := pages[-1]["cursor"]:
+            pages.append(api.get(f"{address}&cursor={cursor}").json())
+        found = [[item["id"] for item in page["items"]] for page in pages]
+        assert [one for page in found for one in page] == [leased[0].id, leased[5].id]
+        assert [] in found
+    for query in ("worker=ada", "state=dead&worker=ada", "state=leased&worker=%00"):
+        response = api.get(f"/api/queues/mail/items/?{query}")
+        assert (response.status_code, list(response.json()["fields"])) == (400, ["worker"])
+
+
 def test_a_position_that_no_address_can_hold(api: APIClient) -> None:
     """Another program's key may be that long; the next page starts behind its beginning."""
     mail = fdbqueue.queue("mail")

@@ -82,3 +82,26 @@ def log_in(page: Any, address: str) -> None:
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url(f"**{LIST}")
+
+
+def pushed_out(page: Any) -> list[str]:
+    """Return which tables of a page are wider than where they are."""
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll(".fdbqueue-scroll")]
+            .filter((place) => place.scrollWidth > place.clientWidth)
+            .map((place) => `${place.id}: ${place.scrollWidth - place.clientWidth}`)"""
+    )
+    return found
+
+
+def rows_in_view(page: Any) -> int:
+    """Return how many rows of the last table of a page are in view, as it was opened."""
+    count: int = page.evaluate(
+        """() => {
+            const tables = [...document.querySelectorAll(".fdbqueue-cards")];
+            return [...tables.at(-1).querySelectorAll("tbody tr")].filter(
+                (row) => row.getBoundingClientRect().bottom <= innerHeight
+            ).length;
+        }"""
+    )
+    return count

@@ -18,7 +18,7 @@ if "fdbqueue.tasks" not in INSTALLED_APPS:
 TASKS = {
     "default": {
         "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
-        "QUEUES": ["default"],
+        "QUEUES": ["default", "errands"],
         "OPTIONS": {"lease_seconds": 3_600},
     }
 }

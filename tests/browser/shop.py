@@ -61,6 +61,8 @@ def work() -> None:
         send.enqueue(recipient)
     for number in (1, 2):
         ship.enqueue(number)
+    for number in range(20):
+        ship.using(queue_name="errands").enqueue(number)
     collect.enqueue(7)
     report.enqueue(6)
     report.enqueue(12_000)

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from fdbqueue.service import run
-from tests.browser.machinery import LIST
+from tests.browser.machinery import LIST, pushed_out, rows_in_view
 
 QUAKES = f"{LIST}quakes/"
 #: The width of a window, and how far down its first row of items may be.
@@ -31,6 +31,24 @@ def busy(queues):
     queues.queue("mail").push_many({"to": "ada@example.org"} for _ in range(3))
     queues.queue("mail").bury(queues.queue("mail").peek().id, reason="x" * 300)
     return queues
+
+
+#: Reasons that are as long as those of mail servers.
+REASONS = ("SMTPDataError: 452 the mailbox is full", "SMTPRecipientsRefused: 550 no such mailbox")
+
+
+@pytest.fixture
+def failing(queues):
+    """A queue of dead letters that failed three times each, for one of two reasons."""
+    queue = queues.queue("user-failing")
+    queue.clear()
+    for number in range(24):
+        item = queue.push({"to": f"reader-{number}@example.org", "subject": "x" * 80})
+        for is_last in (False, False, True):
+            lease = queue.lease(seconds=60, worker="worker-2.example.org")
+            queue.nack(lease, reason=REASONS[number % 2], retry=not is_last)
+        assert queue.get(item.id).state == "dead"
+    return queue
 
 
 def top(page, selector):
@@ -149,33 +167,74 @@ def test_a_row_of_the_list_is_a_card_on_a_telephone(visit, busy):
 
 
 @pytest.mark.parametrize("mount", [LIST, "/queues/"])
+@pytest.mark.usefixtures("failing")
 def test_no_column_is_pushed_out_of_view(visit, busy, mount):
     """Beside the admin's sidebar, too: what is wide asks for the width of the content."""
     busy.queue("mail").lease(seconds=3_600, worker="mailer-1@host.example.org")
     visitor = visit()
     for width in (390, 768, 1024, 1280, 1440):
         visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
-        for path in ("", "quakes/", "mail/", "mail/?state=dead", "mail/?state=leased"):
+        for path in (
+            "",
+            "quakes/",
+            "mail/",
+            "mail/?state=dead",
+            "mail/?state=leased",
+            "user-failing/?state=dead",
+            f"user-failing/?state=dead&group={REASONS[0]}",
+            "-/workers/",
+            "-/failures/",
+        ):
             visitor.go(f"{mount}{path}")
-            wide, room = visitor.page.evaluate(
-                """() => {
-                    const place = document.querySelector("#scroll-items, #scroll-queues");
-                    return [place.scrollWidth, place.clientWidth];
-                }"""
-            )
-            assert wide <= room, (width, path)
+            assert pushed_out(visitor.page) == [], (width, path)
 
 
-def test_many_rows_are_in_view(visit):
-    """Fifteen items on a screen of 1440 by 900 pixels."""
+@pytest.mark.usefixtures("failing")
+def test_many_rows_are_in_view(visit, queues):
+    """Fifteen items, dead letters or leases on a screen of 1440 by 900 pixels."""
+    queues.queue("raw").push_many(b"x" for _ in range(20))
+    for number in range(20):
+        queues.queue("raw").lease(seconds=600, worker=f"worker-{number % 3}.example.org")
     visitor = visit(viewport={"width": 1440, "height": 900})
-    visitor.go(f"{LIST}quakes/")
-    rows = visitor.page.evaluate(
-        """() => [...document.querySelectorAll(".fdbqueue-items tbody tr")].filter(
-            (row) => row.getBoundingClientRect().bottom <= innerHeight
-        ).length"""
-    )
-    assert rows >= 15
+    for path in ("quakes/", "user-failing/?state=dead", "-/workers/"):
+        visitor.go(f"{LIST}{path}")
+        assert rows_in_view(visitor.page) >= 15, path
+
+
+def test_finding_an_id_moves_nothing(visit):
+    """The field opens over what is below, and is in view at every width."""
+    visitor = visit()
+    for width in FIRST_ROWS:
+        visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
+        for path in ("quakes/", "-/workers/"):
+            visitor.go(f"{LIST}{path}?refresh=0")
+            before = top(visitor.page, "#content-main")
+            visitor.page.locator(".fdbqueue-byid > summary").click()
+            expect(visitor.page.locator("#find-id")).to_be_in_viewport()
+            assert top(visitor.page, "#content-main") == before
+            box = visitor.page.locator(".fdbqueue-find").bounding_box()
+            assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_reason_stands_above_the_dead_letters_once(visit):
+    """Rows name its number, which leads to those that died of it; then they name none."""
+    visitor = visit()
+    visitor.go(f"{LIST}user-failing/?state=dead&refresh=0")
+    page = visitor.page
+    above = page.locator("#scroll-reasons tbody th").first.inner_text()
+    assert above.startswith("1 SMTP")
+    first = page.locator("#scroll-items td.fdbqueue-reason a").first
+    number, whole = first.inner_text(), first.get_attribute("title")
+    reasons = page.locator("#scroll-items td.fdbqueue-reason")
+    expect(reasons).to_have_count(24)
+    expect(reasons.filter(has_text="SMTP")).to_have_count(0)
+    assert f"{number} {whole}" in page.locator("#scroll-reasons").inner_text()
+    first.click()
+    expect(page.locator("#chosen-reason")).to_contain_text(whole)
+    expect(page.locator("#shared")).to_contain_text(whole)
+    expect(page.locator("#scroll-items td.fdbqueue-reason")).to_have_count(0)
+    expect(page.locator("#scroll-items tbody tr")).to_have_count(12)
 
 
 def test_an_item_is_a_card_on_a_telephone(visit, busy):

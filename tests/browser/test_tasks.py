@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PREFIX
-from tests.browser.machinery import LIST, served
-from tests.browser.test_accessibility import WAYS, violations
+from tests.browser.machinery import LIST, pushed_out, rows_in_view, served
+from tests.browser.test_accessibility import WAYS, unfold, violations
 
-QUEUE = "tasks-default/"
+QUEUE, ERRANDS = "tasks-default/", "tasks-errands/"
 WIDTHS = (390, 768, 1280, 1440)
 
 
@@ -96,7 +96,7 @@ def test_axe_finds_nothing(visit, ids, mount, width, scheme):
     visitor = visit(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True)
     for path in paths(ids):
         visitor.go(mount + path)
-        visitor.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        unfold(visitor.page)
         assert violations(visitor.page) == [], path
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
@@ -110,6 +110,29 @@ def test_no_page_is_wider_than_its_window(visit, ids):
             visitor.go(LIST + path)
             assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, path
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
+
+
+@pytest.mark.parametrize("mount", [LIST, "/queues/"])
+def test_no_column_is_pushed_out_of_view(visit, ids, mount):
+    """In any tab, on the pages across queues, and on those of tasks, beside the sidebar, too."""
+    visitor = visit()
+    for width in (*WIDTHS, 1024):
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        for path in (*paths(ids), f"{ERRANDS}?state=dead"):
+            visitor.go(mount + path)
+            assert pushed_out(visitor.page) == [], (width, path)
+    visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
+
+
+def test_many_failed_tasks_are_in_view(visit):
+    """Fifteen on a screen of 1440 by 900 pixels, each with its message in one line."""
+    visitor = visit(viewport={"width": 1440, "height": 900})
+    visitor.go(f"{LIST}{ERRANDS}?state=dead&refresh=0")
+    assert rows_in_view(visitor.page) >= 15
+    errors = visitor.page.locator("#scroll-items td.fdbqueue-error")
+    expect(errors.first).to_contain_text("no route to the carrier for parcel 19")
+    errors.first.locator("summary").click()
+    expect(errors.first.locator("pre")).to_contain_text("Traceback")
 
 
 def paths(ids):

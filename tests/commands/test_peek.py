@@ -125,3 +125,19 @@ def test_dead_letters_by_when_they_died(call):
     assert [json.loads(line)["id"] for line in lines] == died[::-1]
     with pytest.raises(CommandError, match="--order time needs --state"):
         call("queue_peek", "mail", "--order", "time")
+
+
+def test_what_a_worker_has_leased(call):
+    """Items of others are passed, also beyond one page; only leased items have a worker."""
+    queue = fdbqueue.queue("mail")
+    queue.push_many(range(8))
+    for number in range(8):
+        queue.lease(seconds=60, worker="ada" if number % 2 else "bob")
+    options = ("mail", "--state", "leased", "--worker", "ada", "--json")
+    lines = call("queue_peek", *options, "--limit", "3").out.splitlines()
+    assert [json.loads(line)["value"] for line in lines] == [1, 3, 5]
+    assert len(call("queue_peek", *options, "--limit", "9").out.splitlines()) == 4
+    printed = call("queue_peek", "mail", "--state", "leased", "--worker", "ad")
+    assert printed == ("", "The queue 'mail' has no leased items of this worker.\n")
+    with pytest.raises(CommandError, match="--worker needs --state leased"):
+        call("queue_peek", "mail", "--worker", "ada")

@@ -36,16 +36,19 @@ class Demo:
     Args:
         environment: Where it runs.
         arguments: What the command gets besides the port.
+        python: The Python that runs it.
 
     Attributes:
         lines: What it has printed up to the login.
     """
 
-    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+    def __init__(
+        self, environment: dict[str, str], *arguments: str, python: str = sys.executable
+    ) -> None:
         self._is_stopped = False
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  # the end closes it
         self._process = subprocess.Popen(
-            [sys.executable, "manage.py", "demo", "--port", "0", *arguments],
+            [python, "manage.py", "demo", "--port", "0", *arguments],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -134,6 +134,29 @@ def test_dead_letters_of_all_queues_are_grouped_by_reason(viewer, queue):
     assert [row[0] for row in chosen] == ["no such host"]
 
 
+def test_counts_lead_to_what_they_count(viewer, queue):
+    """Leases to those of the worker, dead letters of one queue to its list; and the tiles."""
+    for name in ("mail", "tickets"):
+        queue(name).push(1)
+        queue(name).lease(seconds=60, worker="ada")
+    bury(queue("mail"), "no such host", 2)
+    for name in ("mail", "tickets"):
+        bury(queue(name), "full")
+    shown = text(viewer.get(WORKERS))
+    address = html.unescape(re.search(r'id="leases-1" href="([^"]*)">2<', shown)[1])
+    assert len(leases(viewer.get(WORKERS + address))) == 2
+    failed = text(viewer.get(FAILURES))
+    address = html.unescape(re.search(r'id="letters-2" href="([^"]*)">2<', failed)[1])
+    assert len(items(viewer.get(address))) == 2
+    assert 'id="letters-1"' not in failed  # of two queues; these are links, with their numbers
+    for page, markup in ((WORKERS, shown), (FAILURES, failed)):
+        tiles = re.findall(r'id="figure-\w+" href="([^"]*)"', markup)
+        assert len(tiles) == 3
+        for tile in tiles:
+            target = html.unescape(tile) if tile.startswith("/") else page + html.unescape(tile)
+            assert viewer.get(target).status_code == 200
+
+
 def test_a_letter_without_a_reason(viewer, queue):
     """It is in a group that says so, and leads to all dead letters."""
     bury(queue("mail"), "")

@@ -9,6 +9,7 @@ import shlex
 import pytest
 from django.core.management import call_command
 
+from fdbqueue.pages import queue_page
 from fdbqueue.service import run
 from tests.pages.addresses import items, of, text
 
@@ -33,8 +34,9 @@ def groups(shown):
     rows = [
         (re.sub(r"<[^>]+>", "", reason), re.sub(r"<[^>]+>", "", number), command)
         for reason, number, command in re.findall(
-            r'<th scope="row" class="fdbqueue-reason">(.*?)</th>'
-            r'<td class="fdbqueue-number">(.*?)</td><td>(.*?)</td>',
+            r'<th scope="row" role="rowheader" class="fdbqueue-reason">'
+            r'(?:<span class="fdbqueue-quiet">\d+</span> )?(.*?)</th>'
+            r'<td role="cell" class="fdbqueue-number">(.*?)</td><td role="cell">(.*?)</td>',
             table,
             re.DOTALL,
         )
@@ -178,15 +180,32 @@ def test_the_dead_letters_of_one_reason_are_listed(viewer, mail):
 
 
 def test_a_long_reason_is_folded(viewer, mail):
-    """In the list of items and in that of reasons its beginning is seen, and the rest unfolds."""
-    kill(mail, "x" * 180 + "\nthe <b>second</b> line", "short")
+    """Its beginning stands above the list, and its row names the number and folds the rest."""
+    kill(mail, "x" * 180 + "\nthe <b>second</b> line" + "y" * 100, "short")
     shown = text(viewer.get(of("mail") + "?state=dead"))
     (item, _short) = mail.page(state="dead").items
-    unfolds = re.search(rf'<details id="reason-{item.id}".*?</details>', shown, re.DOTALL)[0]
-    assert f"<summary><bdi>{'x' * 100}…</bdi></summary>" in unfolds
-    assert f"{'x' * 180}\nthe &lt;b&gt;second&lt;/b&gt; line</bdi>" in unfolds
-    assert shown.count('<details id="group-') == 1
-    assert "<bdi>short</bdi>" in shown
+    above, _begin, rows = shown.partition('id="scroll-items"')
+    assert above.count('<details id="group-') == 1
+    assert f"<summary><bdi>{'x' * 100}…</bdi></summary>" in above
+    assert "<bdi>short</bdi>" in above
+    unfolds = re.search(rf'<details id="reason-{item.id}".*?</details>', rows, re.DOTALL)[0]
+    assert "the &lt;b&gt;second&lt;/b&gt; line" in unfolds
+    assert "xxx" not in unfolds
+    named = re.findall(r'<a href="([^"]*)" title="(x+|short)" aria-label="(\d): ', rows)
+    assert {title for _address, title, _number in named} == {"x" * 180, "short"}
+    for address, title, number in named:
+        assert f'<span class="fdbqueue-quiet">{number}</span>' in above
+        alone = text(viewer.get(of("mail") + html.unescape(address)))
+        assert f"Only those that died of this reason are listed: <bdi>{title[:100]}" in alone
+
+
+def test_a_reason_that_does_not_stand_above_is_in_its_row(viewer, mail, monkeypatch):
+    """As those that are less frequent than the most that are shown."""
+    monkeypatch.setattr(queue_page, "MOST_REASONS", 1)
+    kill(mail, "often", "often", "<b>rare</b>")
+    rows = text(viewer.get(of("mail") + "?state=dead")).partition('id="scroll-items"')[2]
+    assert "<bdi>&lt;b&gt;rare&lt;/b&gt;</bdi>" in rows
+    assert "<bdi>often" not in rows
 
 
 def test_the_command_is_quoted_for_a_shell(viewer, queue, setting, settings):

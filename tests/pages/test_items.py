@@ -110,9 +110,9 @@ def test_a_page_past_the_end_says_so(viewer, queue):
 
 
 def test_the_queues_settings_are_shown(viewer, setting):
-    """Kind, priorities, codec, and where it is stored."""
+    """Kind, priorities, codec, what is not set, and where it is stored."""
     markup = text(viewer.get(of("quakes")))
-    for fact in ("priority", "float", "json"):
+    for fact in ("priority", "float", "json", "none: one part", "none: in order", "no limit"):
         assert f"<dd>{fact}</dd>" in markup
     assert f"(&#x27;fdbqueue-test&#x27;, &#x27;{setting['PREFIX'][1]}&#x27;, " in markup
 

@@ -76,10 +76,12 @@ def test_an_empty_queue_has_no_age(viewer):
 
 @pytest.mark.parametrize("name", ["raw", "pairs"])
 def test_a_codec_without_metadata_has_no_age(viewer, queue, name):
-    """Nothing says when its items were pushed."""
+    """Nothing says when its items were pushed; the dash says why, on hovering and read aloud."""
     queue(name).push(b"x")
-    found = cells(viewer.get(LIST), name)
-    assert (found["ready"], found["oldest"]) == ("1", DASH)
+    response = viewer.get(LIST)
+    found = cells(response, name)
+    assert (found["ready"], found["oldest"]) == ("1", f"{DASH} the codec keeps no times")
+    assert text(response).count('<abbr title="the codec keeps no times">') == 1
 
 
 @pytest.mark.parametrize("column", COLUMNS)

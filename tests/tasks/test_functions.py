@@ -69,7 +69,7 @@ def test_attempts_are_counted_with_their_end(backend, work):
     assert rows[""].hour.failures >= 1
     assert 0 <= rows[NOTE].hour.mean < 30
     assert 0 < rows[NOTE].hour.percentile < 60
-    assert found.is_all
+    assert found.left_out == []
     both = read(backend.catalog.database, counters, ["tasks-default", "tasks-other"])
     (row,) = [row for row in both.rows if row.path == NOTE]
     assert row.hour.runs == 4
@@ -146,16 +146,87 @@ def test_figures_are_at_least_those_of_the_hour_and_of_the_day(count, database, 
     assert 86_400 <= now - found.day_since.timestamp() <= 86_400 + DAY[0] * 60 + 1
 
 
-def test_what_is_read_is_bounded(count, database, counters):
-    """The newest counters of each queue; and it says that some were left out."""
+def test_each_queue_has_its_share(count, database, counters):
+    """Small ones are read whole, wherever they are; of large ones some functions are left out."""
     for number in range(30):
         count(f"f{number:02}", 1)
-        count(f"f{number:02}", 1, ago=61, queue="p")
-    assert read(database, counters, ["p", "q"]).is_all
-    found = read(database, counters, ["q", "p"], most=20)
-    assert not found.is_all
-    assert len(found.rows) == 20
-    assert {row.queues for row in found.rows} == {("q",)}
+        count(f"f{number:02}", 1, queue="p")
+    for number in range(3):
+        count(f"g{number}", 1, queue="small")
+    assert read(database, counters, ["p", "q", "small"]).left_out == []
+    for queues in (["p", "small", "q"], ["small", "q", "p"]):
+        found = read(database, counters, queues, most=23)
+        assert [(one.queue, one.since) for one in found.left_out] == [
+            ("p", None),
+            ("p", None),
+            ("q", None),
+            ("q", None),
+        ]
+        assert [one.is_of_hour for one in found.left_out] == [True, False, True, False]
+        rows = {row.path: row for row in found.rows}
+        assert {path for path in rows if path < "g"} == {f"f{n}" for n in range(20, 30)}
+        assert {row.queues for row in found.rows} == {("p", "q"), ("small",)}
+        assert [rows[f"g{number}"].hour.runs for number in range(3)] == [1, 1, 1]
+        assert rows["f29"].hour.runs == rows["f29"].day.runs == 2
+
+
+def test_whole_slots_are_left_out(count, database, counters):
+    """So all functions are counted since the same moment, which is said; no function is missed."""
+    for number in range(4):
+        for ago in (0, 20, 40):
+            count(f"f{number}", 1, ago=ago)
+    for most, runs in ((9, 2), (8, 2), (11, 2), (12, 3), (13, 3)):
+        found = read(database, counters, most=most)
+        assert [row.hour.runs for row in found.rows] == [runs] * 4, most
+        left_out = [one for one in found.left_out if one.is_of_hour]
+        if runs == 3:
+            assert left_out == []
+        else:
+            minutes = (now_us() / 1e6 - left_out[0].since.timestamp()) / 60
+            assert 20 <= minutes <= 41
+    found = read(database, counters, most=7)
+    assert left_of(found) == [("q", None)]
+    assert sum(row.hour.runs for row in found.rows) == 7
+
+
+def left_of(found):
+    """Return what is left out of the last hour."""
+    return [(one.queue, one.since) for one in found.left_out if one.is_of_hour]
+
+
+def test_more_queues_than_counters(count, database, counters):
+    """Each is read a little."""
+    for name in "abcdef":
+        count("f", 1, queue=name)
+        count("g", 1, queue=name)
+    found = read(database, counters, "abcdef", most=4)
+    assert [(row.path, row.hour.runs) for row in found.rows] == [("g", 6)]
+    assert [name for name, _since in left_of(found)] == list("abcdef")
+
+
+@pytest.mark.slow
+def test_two_queues_of_ten_thousand_functions(database, counters):
+    """Both are there, each with as many; of a third with few, nothing is left out."""
+    now = now_us()
+    for queue in ("p", "q"):
+        for begin in range(0, 10_000, 1_000):
+
+            def add(tr, queue=queue, begin=begin):
+                for number in range(begin, begin + 1_000):
+                    for ago in (0, 20, 240):
+                        ended = now - ago * MINUTE
+                        path = f"shop.{queue}.function{number:05}"
+                        counters.count(tr, queue, path, ended, ended - 1_000, failed=False)
+
+            run(database, add)
+    run(database, lambda tr: counters.count(tr, "few", "f", now, now, failed=True))
+    found = read(database, counters, ["p", "few", "q"], now=now, most=8_000)
+    by_queue = {}
+    for row in found.rows:
+        by_queue[row.queues] = by_queue.get(row.queues, 0) + 1
+    assert by_queue[("few",)] == 1
+    assert 3_990 < by_queue[("p",)] == by_queue[("q",)] < 4_010
+    assert left_of(found) == [("p", None), ("q", None)]
 
 
 def test_old_slots_are_cleared(count, database, counters, clock):

@@ -109,6 +109,7 @@ def facts(response):
 
 def plain(markup):
     """Return the text of some markup."""
+    markup = markup.replace("<wbr>", "")
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", markup))).strip()
 
 
@@ -891,7 +892,7 @@ def rows_in(response):
 
 
 def test_functions_are_listed_with_their_figures(viewer, work):
-    """Those with the most failures first; with links to their tasks that are done."""
+    """Those with the most failures first; with links to their tasks that have ended."""
     for name in ("ada", "bob", "eve"):
         letters.send.enqueue(name)
     letters.refuse.enqueue("ada")
@@ -910,6 +911,23 @@ def test_functions_are_listed_with_their_figures(viewer, work):
     assert [row[0] for row in rows_in(viewer.get(FUNCTIONS + "?function=SEND"))] == [found[1][0]]
     assert rows_in(viewer.get(FUNCTIONS + "?sort=runs"))[0] == found[1]
     assert "None of the functions" in text(viewer.get(FUNCTIONS + "?function=nobody"))
+
+
+def test_counts_of_a_function_lead_to_its_tasks(viewer, work):
+    """Runs to those that are done, failures to those that failed; never to an empty list."""
+    for name in ("ada", "bob"):
+        letters.send.enqueue(name)
+    letters.refuse.enqueue("ada")
+    work()
+    markup = text(viewer.get(FUNCTIONS))
+    links = [html.unescape(one) for one in re.findall(r'<td[^>]*><a href="([^"]*)"', markup)]
+    found = {}
+    for address in links:
+        state, function = re.search(r"state=(\w+)&function=.*\.(\w+)$", address).groups()
+        found.setdefault((state, function), []).append(len(table(viewer.get(address))))
+    assert found == {("dead", "refuse"): [1] * 5, ("done", "send"): [2] * 3}  # one of the queue
+    named = re.findall(rf'href="({PAGE}[^"]*refuse)">{QUEUE}<', markup)
+    assert ["state=dead" in one for one in named] == [True]
 
 
 @pytest.mark.parametrize("address", [FUNCTIONS, SCHEDULES])
@@ -942,6 +960,24 @@ def test_functions_of_queues_that_a_user_may_not_view(viewer, work, settings, mo
     assert [row[0] for row in rows_in(response)] == ["tests.tasks.letters.send"]
     assert "lose" not in text(response)
     assert "other" not in text(response)
+
+
+def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
+    """By queue; each has its share, and neither is missing."""
+    for name in ("default", "other"):
+        for letter in (letters.send, letters.refuse, letters.lose):
+            letter.using(queue_name=name).enqueue("ada")
+    work()
+    assert "All attempts that ended in 2 queues" in text(viewer.get(FUNCTIONS))
+    monkeypatch.setattr(all_queues, "MOST_COUNTERS", 4)
+    response = viewer.get(FUNCTIONS)
+    assert {row[9] for row in rows_in(response)} == {"tasks-default , tasks-other"}
+    said = plain(re.search(r'id="left-out">(.*?)</p>', text(response), re.DOTALL)[1])
+    words = "of the last hour, only the functions that are last by name; "
+    assert f"tasks-default : {words}" in said
+    assert f"tasks-other : {words}" in said
+    monkeypatch.setattr(all_queues, "MOST_NAMED", 2)
+    assert "and 2 more." in text(viewer.get(FUNCTIONS))
 
 
 def test_a_function_with_markup_in_its_name(viewer, queue, work):

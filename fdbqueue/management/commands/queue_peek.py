@@ -28,6 +28,7 @@ examples:
   manage.py queue_peek quakes --end max --limit 10
   manage.py queue_peek mail --state dead --limit 20
   manage.py queue_peek mail --state dead --order time --end max --limit 5
+  manage.py queue_peek mail --state leased --worker mail1:4711 --limit 20
   manage.py queue_peek quakes --limit 1000000 --json > backup.ndjson
 """
 
@@ -48,6 +49,11 @@ examples:
             help="Print the items by their places (default), or by time: leased and delayed items "
             "by when that ends, dead letters by when they died; with --end max, the latest first",
         )
+        parser.add_argument(
+            "--worker",
+            metavar="NAME",
+            help="Print only items that the worker with this name has leased; needs --state leased",
+        )
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -55,22 +61,30 @@ examples:
         state, as_json = options["state"], options["as_json"]
         if state == "ready" and options["order"] == "time":
             raise usage_error("--order time needs --state leased, delayed or dead.")
+        worker = options["worker"]
+        if worker is not None and state != "leased":
+            raise usage_error("--worker needs --state leased: other items have no worker.")
         look = self.console.look
         lines = item_lines.formatter(queue, look, as_json=as_json, state=state)
         which = {"end": options["end"], "state": state, "order": options["order"]}
-        for items in _pages(queue, options["limit"], which):
+        for items in _pages(queue, options["limit"], which, worker):
             self.console.print_lines(lines(items))
         if not self.console.lines_printed and not as_json:
             what = "is empty" if state == "ready" else f"has no {state} items"
+            what += "" if worker is None else " of this worker"
             self.console.note(f"The queue {queue.name!r} {what}.")
 
 
-def _pages(queue: Queue, limit: int, which: dict[str, Any]) -> Iterator[list[Item]]:
+def _pages(
+    queue: Queue, limit: int, which: dict[str, Any], worker: str | None
+) -> Iterator[list[Item]]:
     after: str | None = None
     while limit > 0:
-        page = queue.page(after=after, limit=min(limit, PAGE_ITEMS), **which)
-        yield page.items
-        limit -= len(page.items)
+        at_once = PAGE_ITEMS if worker is not None else min(limit, PAGE_ITEMS)
+        page = queue.page(after=after, limit=at_once, **which)
+        items = [item for item in page.items if worker is None or item.worker == worker][:limit]
+        yield items
+        limit -= len(items)
         after = page.cursor
         if after is None:
             return

@@ -26,9 +26,28 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
-from fdbqueue.columns import COUNT, DURATION, FUTURE, PAST, TEXT, WORD, Column, Tile, link
+from fdbqueue.columns import (
+    COUNT,
+    DURATION,
+    FUTURE,
+    PAST,
+    TEXT,
+    WORD,
+    Column,
+    breakable,
+    link,
+)
 from fdbqueue.columns.text import grouped
-from fdbqueue.pages.across import MOST_NAMED, AcrossForm, Left, looked_at, order_field, paged
+from fdbqueue.pages.across import (
+    MOST_NAMED,
+    AcrossForm,
+    Left,
+    looked_at,
+    order_field,
+    paged,
+    tile,
+    with_links,
+)
 from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
@@ -87,7 +106,7 @@ def _failures_alarm(count: int | None) -> str:
 
 
 def _path_of(row: FunctionRow) -> Any:
-    return shown_path(row.path) if row.path else _("Unknown to its worker")
+    return breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
 
 
 def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow], ...]:
@@ -101,21 +120,28 @@ def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow]
             kind=COUNT,
             alarm=_failures_alarm,
         ),
-        Column(name=f"{time}_mean", heading=mean, value=attrgetter(f"{time}.mean"), kind=_TOOK),
+        Column(
+            name=f"{time}_mean",
+            heading=mean,
+            value=attrgetter(f"{time}.mean"),
+            kind=_TOOK,
+            is_minor=True,
+        ),
         Column(
             name=f"{time}_percentile",
             heading=percentile,
             value=attrgetter(f"{time}.percentile"),
             kind=_TOOK,
+            is_minor=time == "day",
         ),
     )
 
 
 #: The figures of a function.
 FUNCTIONS: tuple[Column[FunctionRow], ...] = (
-    Column(name="function", heading=_("Function"), value=_path_of, kind=TEXT),
-    *_columns_of("hour", (_("Runs, hour"), _("Failed"), _("Mean"), _("95 %"))),
-    *_columns_of("day", (_("Runs, day"), _("Failed"), _("Mean"), _("95 %"))),
+    Column(name="function", heading=_("Function"), value=_path_of, kind=WORD),
+    *_columns_of("hour", (_("Runs, hour"), _("Failed, hour"), _("Mean, hour"), _("95 %, hour"))),
+    *_columns_of("day", (_("Runs, day"), _("Failed, day"), _("Mean, day"), _("95 %, day"))),
 )
 
 _LARGEST_FIRST: dict[str, Callable[[FunctionRow], float]] = {
@@ -186,38 +212,76 @@ def functions(
     largest = _LARGEST_FIRST[form.cleaned_data["sort"]]
     rows.sort(key=lambda row: (-largest(row), row.path))
     queues = Column[FunctionRow](
-        name="queues", heading=_("Done in"), value=lambda row: _queues(row, addresses), kind=WORD
+        name="queues", heading=_("Ended in"), value=lambda row: _queues(row, addresses), kind=WORD
     )
     runs = sum(row.hour.runs for row in rows)
     failures = sum(row.hour.failures for row in rows)
     return {
-        **paged(form, (*FUNCTIONS, queues), rows),
-        "left": Left(grouped(len(rows)), "", grouped(len(names)), found.is_all),
+        **paged(form, (*with_links(FUNCTIONS, _counts(addresses)), queues), rows),
+        "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
+        "left_out": found.left_out[:MOST_NAMED],
+        "more_left_out": grouped(more) if (more := len(found.left_out) - MOST_NAMED) > 0 else "",
         "following": form.address(after=following) if following else None,
         "is_late": following == "",
         "hour_since": found.hour_since,
         "day_since": found.day_since,
         "tiles": [
-            Tile("functions", _("Functions"), SafeString(grouped(len(rows)))),
-            Tile("runs", _("Runs, hour"), SafeString(grouped(runs))),
-            Tile(
+            tile("functions", _("Functions"), len(rows), form.address(sort="function")),
+            tile("runs", _("Runs, hour"), runs, form.address(sort="runs")),
+            tile(
                 "failures",
                 _("Failed, hour"),
-                SafeString(grouped(failures)),
+                failures,
+                form.address(sort="failures"),
                 _failures_alarm(failures),
             ),
         ],
     }
 
 
+def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str) -> str:
+    """Return the address of the tasks of a function that a queue has in a state."""
+    query = {"state": state}
+    if 0 < len(row.path) <= _MAX_PATH:
+        query["function"] = row.path
+    return f"{addresses.queue(name)}?{urlencode(query)}"
+
+
+def _ended(row: FunctionRow) -> str:
+    """Return the state of most tasks of a function: failed, if it has only failed."""
+    return DONE if row.day.runs > row.day.failures else "dead"
+
+
+def _counts(addresses: Addresses) -> dict[str, Callable[[FunctionRow], SafeString | str]]:
+    """Return what makes links of the counts of functions that ran from one queue.
+
+    Of more queues no list has all that a number counts: the names of these lead there.
+    """
+
+    def counted(time: str, what: str) -> Callable[[FunctionRow], SafeString | str]:
+        read = attrgetter(f"{time}.{what}")
+
+        def count(row: FunctionRow) -> SafeString | str:
+            number = read(row)
+            text = grouped(number)
+            if not number or len(row.queues) != 1 or not 0 < len(row.path) <= _MAX_PATH:
+                return text
+            state = _ended(row) if what == "runs" else "dead"
+            address = _tasks(addresses, row, row.queues[0], state)
+            return format_html('<a href="{}">{}</a>', address, text)
+
+        return count
+
+    return {
+        f"{time}_{what}": counted(time, what)
+        for time in ("hour", "day")
+        for what in ("runs", "failures")
+    }
+
+
 def _queues(row: FunctionRow, addresses: Addresses) -> SafeString:
-    """Return links to the successful tasks of a function in its queues."""
-    links = []
-    for name in row.queues[:MOST_NAMED]:
-        query = {"state": DONE}
-        if 0 < len(row.path) <= _MAX_PATH:
-            query["function"] = row.path
-        links.append((f"{addresses.queue(name)}?{urlencode(query)}", name))
+    """Return links to the tasks of a function that ended in its queues."""
+    links = [(_tasks(addresses, row, name, _ended(row)), name) for name in row.queues[:MOST_NAMED]]
     shown = format_html_join(", ", '<a href="{}">{}</a>', links)
     others = len(row.queues) - len(links)
     if not others:
@@ -259,8 +323,8 @@ SCHEDULES: tuple[Column[ScheduleRow], ...] = (
     Column(
         name="function",
         heading=_("Function"),
-        value=lambda row: shown_path(row.schedule.task),
-        kind=TEXT,
+        value=lambda row: breakable(shown_path(row.schedule.task)),
+        kind=WORD,
     ),
     Column(name="times", heading=_("Times"), value=attrgetter("schedule.times.text"), kind=TEXT),
     Column(name="next", heading=_("Next"), value=attrgetter("next"), kind=FUTURE),
@@ -370,7 +434,7 @@ def schedules(
     return {
         **paged(form, columns, rows),
         "left": Left(grouped(len(rows)), "", "", is_all),
-        "tiles": [Tile("schedules", _("Schedules"), SafeString(grouped(len(rows))))],
+        "tiles": [tile("schedules", _("Schedules"), len(rows), form.address(schedule=None))],
     }
 
 

@@ -251,7 +251,7 @@ def _error(row: ItemRow) -> ShownError:
     name = short_name(first) if " " not in first else shown_path(first)
     return ShownError(
         row.position,
-        name if row.group is None or not message else "",
+        name if row.group is None or row.group.number or not message else "",
         shown_path(first),
         visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"),
         visible(errors[-1].traceback).rstrip() if errors else "",
