@@ -71,8 +71,8 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("push", "FIFO", "calls", 160, 347),
-    Case("push", "priority", "calls", 175, 400),
+    Case("push", "FIFO", "calls", 165, 347),
+    Case("push", "priority", "calls", 182, 400),
     Case("pop", "FIFO", "calls", 195, 425),
     Case("pop", "priority", "calls", 210, 480),
     Case("lease and ack", "FIFO", "calls", 355, 830),
@@ -89,7 +89,7 @@ CASES = (
     Case("ack", "FIFO", "files", 13, 17),
     Case("nack", "FIFO", "files", 16, 20),
     Case("pop_from", "FIFO", "files", 18, 24),
-    Case("enqueue", "task", "calls", 270, 297),
+    Case("enqueue", "task", "calls", 280, 297),
     Case("run", "task", "calls", 450, 708),
     Case("enqueue", "task", "frames", 12, 12),
     Case("enqueue", "task", "files", 20, 19),
