@@ -215,9 +215,9 @@ class Ours:
         poppers = self.queue.parts.group.poppers["min"]
         decide, found = poppers._count, []  # noqa: SLF001  # what every conflict calls
 
-        def count(conflicts: int, *, others_take: bool) -> int:
+        def count(conflicts: int, wanted: int, *, others_take: bool) -> int:
             found.append(conflicts)
-            return int(decide(conflicts, others_take=others_take))
+            return int(decide(conflicts, wanted, others_take=others_take))
 
         poppers._count = count  # noqa: SLF001  # as above
         return found

@@ -169,6 +169,19 @@ def test_first_pushes_at_once_conflict_only_if_their_settings_differ(engine, dat
         assert len(list(queues[0])) == ends
 
 
+def test_a_first_push_is_no_conflict_for_those_that_have_seen_another(database, subspace):
+    """Both wrote the same row, and only the second push that reads it depends on it."""
+    slow, quick, behind = (FifoQueue(another(database), subspace) for _ in range(3))
+    first = slow.database.create_transaction()
+    slow.push("slow", tr=first)
+    quick.push("quick")
+    second = behind.database.create_transaction()
+    behind.push("behind", tr=second)
+    first.commit().wait()
+    second.commit().wait()
+    assert len(slow.pop_many(5)) == 3
+
+
 def test_a_push_that_never_commits_adopts_nothing(database, subspace):
     """What a transaction has read of its own writing counts only once it is committed."""
     queue = FifoQueue(database, subspace)

@@ -49,6 +49,9 @@ from fdbqueue.service.storage.tables import TableKeys
 
 #: Begins what stands in place of a number of shards while items move.
 MOVING = "moving"
+#: The end of the key that a first push conflicts by, with those under other settings; and of the
+#: first key behind that.
+_ADOPTED, _BEHIND_ADOPTED = b"\x00", b"\x01"
 #: The version of the layout of keys and tables.
 LAYOUT = 1
 #: So many rows that were seen are remembered for a database.
@@ -144,7 +147,10 @@ class Format:
             raise FormatMismatch(
                 queue=self._queue, written="a key of another kind or priority type", here=str(self)
             )
+        # The pushes that have seen this row depend on its key, and are no reason to conflict.
+        tr.options.set_next_write_no_write_conflict_range()
         self._write(tr)
+        tr.add_write_conflict_key(self.key + _ADOPTED)
 
     def replace(self, tr: Transaction) -> None:
         """Write this format's row in place of the one that is there."""
@@ -197,7 +203,7 @@ class Format:
             return True
         begin, end = self._tables.formats
         tr.add_read_conflict_range(begin, self.key)
-        tr.add_read_conflict_range(self.key + b"\x00", end)
+        tr.add_read_conflict_range(self.key + _BEHIND_ADOPTED, end)
         return False
 
     def _write(self, tr: Transaction) -> None:
