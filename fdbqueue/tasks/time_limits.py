@@ -43,7 +43,7 @@ process having expired by then, has its process replaced too; its attempt is tha
 died. What is left behind by
 
 - *the kill*: what any kill leaves (``source.py``): leases expire, what has begun counts, what was
-  leased ahead does not, when they have expired. If nobody replaces the process, the attempt that was too long counts as
+  leased ahead does not. If nobody replaces the process, the attempt that was too long counts as
   that of a worker that died; likewise if its lease has expired before, or the replacement cannot
   reach the engine. If another worker has the task by then, nothing is written;
 - *a kill at the moment in which the attempt ends*: its row is gone, or its lease is. It has one
