@@ -54,8 +54,6 @@ from fdbqueue.tasks.results import Found, change, is_task_at, local, new_result,
 
 #: The longest call: the arguments of a task, as JSON, and what names it.
 MAX_CALL_BYTES = 1_000_000
-#: The aliases of the backends that have tasks with a time limit of their own.
-_limited: set[str] = set()
 
 
 class FdbQueueBackend(BaseTaskBackend):
@@ -77,6 +75,8 @@ class FdbQueueBackend(BaseTaskBackend):
         self.given = self.options
         self.settings, self.problems = parse(self.given)
         self.timeouts = timeouts(self.settings.grace_seconds)
+        #: Whether a task with a time limit of its own was made for this backend.
+        self._has_limited_task = False
         prefix = self.settings.queue_prefix
         if prefix is None:
             is_default = alias == DEFAULT_TASK_BACKEND_ALIAS
@@ -104,7 +104,7 @@ class FdbQueueBackend(BaseTaskBackend):
             if task.timeout not in self.timeouts:
                 text = f"timeout may be {self.timeouts}; the least is the backend's grace_seconds."
                 raise InvalidTask(text)
-            _limited.add(self.alias)
+            self._has_limited_task = True
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any, Any]:
         """Enqueue a task, or return the result of the one that has its unique key.
@@ -168,7 +168,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     def has_time_limits(self) -> bool:
         """Tell whether an attempt has a time limit, by the setting or a task that is imported."""
-        return self.settings.timeout is not None or self.alias in _limited
+        return self.settings.timeout is not None or self._has_limited_task
 
     @property
     def catalog(self) -> Catalog:

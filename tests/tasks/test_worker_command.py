@@ -441,7 +441,7 @@ def test_an_attempt_that_is_followed_by_another_is_no_failed_task(configure, cap
     bad, said = kept_jobs.fail_while_closed.enqueue(), io.StringIO()
     with caplog.at_level(logging.INFO, "fdbqueue.tasks.worker"):
         call_command("tasks_worker", "--batch", stderr=said)
-    *_, failed, counts = said.getvalue().splitlines()
+    _, failed, counts = said.getvalue().splitlines()
     name = f"tests.tasks.kept_jobs.fail_while_closed {bad.id}"
     assert failed == f"{name}, attempt 1, failed; again in 30 s: builtins.LookupError: closed"
     assert counts == "0 succeeded, 0 failed, 1 to run again, 0 lost their lease."
@@ -450,7 +450,7 @@ def test_an_attempt_that_is_followed_by_another_is_no_failed_task(configure, cap
     assert (record.error, record.reason) == ("builtins.LookupError", "closed")
     with time_ahead(60):
         call_command("tasks_worker", "--batch", stderr=(said := io.StringIO()))
-    *_, failed, counts = said.getvalue().splitlines()
+    _, failed, counts = said.getvalue().splitlines()
     assert failed == f"{name} failed: builtins.LookupError: closed"
     assert counts == "0 succeeded, 1 failed, 0 lost their lease."
 
