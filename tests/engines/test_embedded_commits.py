@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -238,6 +239,88 @@ def test_a_commit_ended_by_another_thread_stops_waiting(database, held, end, cod
     leader.join(_DEADLINE_SECONDS)
     assert database[b"leading"] == b""
     assert database[b"ended"] is None
+
+
+@pytest.mark.parametrize("line", range(3))
+def test_a_thread_that_leaves_just_before_it_is_woken(database, line):
+    """It saw that its commit has ended, and went by itself: who tells it goes on."""
+    leading, followed = _begin(database, 2)
+    leading[b"leading"] = followed[b"followed"] = b""
+    commits = [leading.commit(), followed.commit()]
+    request = followed._state._request
+    follower = threading.Thread(target=commits[1].block_until_ready, daemon=True)
+    lines = []
+
+    def at_line(frame, event, _argument):
+        if event == "line" and frame.f_locals["self"] is request and request.done:
+            lines.append(frame.f_lineno)
+            if len(lines) == line + 1:
+                request.waiter.put(None)
+                follower.join(_DEADLINE_SECONDS)
+        return at_line
+
+    def at_call(frame, _event, _argument):
+        if frame.f_code.co_name == "_run":
+            follower.start()
+            wait_until(lambda: request.waiter is not None)
+        return at_line if frame.f_code.co_name == "end" else None
+
+    def lead():
+        sys.settrace(at_call)
+        commits[0].block_until_ready()
+
+    leader = threading.Thread(target=lead, daemon=True)
+    leader.start()
+    for thread in (leader, follower):
+        wait_until(lambda thread=thread: thread.ident)
+        thread.join(_DEADLINE_SECONDS)
+        assert not thread.is_alive()
+    assert len(lines) > line
+    assert [_code(commit) for commit in commits] == [None, None]
+
+
+def test_a_commit_that_times_out_as_the_lead_is_passed_on_to_it(database):
+    """Its thread leaves without leading: another one that waits leads instead."""
+    committer = database.committer
+    committed, withdraw = committer._committed, committer.withdraw
+    held, gate = threading.Event(), threading.Event()
+    empty, passed_on = threading.Event(), threading.Event()
+
+    def hold():
+        committed()
+        committer._committed = committed
+        held.set()
+        gate.wait(_DEADLINE_SECONDS)
+
+    def withdraw_later(request, error):
+        empty.set()
+        passed_on.wait(_DEADLINE_SECONDS)
+        withdraw(request, error)
+
+    def wait_in_thread(key, timeout=None):
+        transaction = database.create_transaction()
+        if timeout is not None:
+            transaction.options.set_timeout(timeout)
+        transaction[key] = b""
+        commit = transaction.commit()
+        thread = threading.Thread(target=commit.block_until_ready, daemon=True)
+        thread.start()
+        return thread, commit, transaction._state._request
+
+    committer._committed, committer.withdraw = hold, withdraw_later
+    leader, *_ = wait_in_thread(b"leading")
+    assert held.wait(_DEADLINE_SECONDS)
+    waiting, commit, request = wait_in_thread(b"waiting")
+    wait_until(lambda: request.waiter is not None)
+    leaving, timed_out, _ = wait_in_thread(b"leaving", timeout=50)
+    assert empty.wait(_DEADLINE_SECONDS)
+    gate.set()
+    leader.join(_DEADLINE_SECONDS)  # having passed the lead on to the youngest in line
+    passed_on.set()
+    for thread in (leaving, waiting):
+        thread.join(_DEADLINE_SECONDS)
+        assert not thread.is_alive()
+    assert (_code(timed_out), _code(commit)) == (1031, None)
 
 
 def test_a_commit_that_waits_for_another_process_times_out(database, held):

@@ -101,6 +101,8 @@ class Committer:
         with self._mutex:
             request.end(error)
             self._leave_line()
+        if self._leader is None:  # maybe it was passed on to this request's thread, which leaves
+            self._wake_all()
 
     def wait(self, request: CommitRequest) -> None:
         """Return when the request is done, having done the work if no other thread was.
@@ -207,8 +209,9 @@ class Committer:
         if self._leader is not None:
             return
         for one in reversed(list(self._requests)):
-            if one.waiter is not None and not one.done:
-                one.waiter.put(None)
+            waiter = one.waiter
+            if waiter is not None and not one.done:
+                waiter.put(None)
                 return
 
     def _set_aside(self, interrupted: CommitRequest) -> None:

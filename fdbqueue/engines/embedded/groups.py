@@ -104,8 +104,9 @@ class CommitRequest:
                 self.write_ranges += self.stamped_ranges
             self.error = error
             self.done = True
-        if self.waiter is not None:
-            self.waiter.put(None)
+        waiter = self.waiter
+        if waiter is not None:  # its thread may leave by itself meanwhile
+            waiter.put(None)
 
     def release(self) -> None:
         """Release the snapshot; called by the thread that waits, or when none can any more."""
