@@ -14,6 +14,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import facts, value_text
 from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, shown_facts
+from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.management import given
 from fdbqueue.tasks.outlines import Line, outline_of
 
@@ -65,7 +66,7 @@ def _record(task: TaskRow) -> dict[str, Any]:
         "kwargs": call.kwargs,
         "status": known.status.value,
         "backend": call.backend,
-        "queue_name": task.queue.name.removeprefix(task.backend.queue_prefix),
+        "queue_name": home_of(task.queue.name).removeprefix(task.backend.queue_prefix),
         "priority": call.priority,
         **{name: None if at is None else timestamp(at) for name, at in times.items()},
         "attempts": len(attempts.workers),
