@@ -65,7 +65,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service import NAME, Catalog, run
+from fdbqueue.service import NAME, Catalog, Queue, run
 from fdbqueue.service.options import ALLOWED
 from fdbqueue.service.tuples import packed
 from fdbqueue.tasks.compat import InvalidTask
@@ -349,6 +349,42 @@ def _look_again(
     start = limited.queue.rpartition(".")[0] + "."
     family = catalog.family(catalog.spec(limited.queue).name)
     family.look_again(tr, _LOOKED_AT_AGAIN, lambda name: name.startswith(start), strictly=strictly)
+
+
+# What is shown
+
+
+class KeyState(NamedTuple):
+    """The limits of a key, and what keeps its tasks back.
+
+    Attributes:
+        key: The key, or its beginning; None for the whole function.
+        limit: The limits.
+        running: How many tasks of the key run.
+        held_by: ``"max_running"`` or ``"rate"``, if that lets none begin now; else empty.
+    """
+
+    key: str | None
+    limit: KeyLimit
+    running: int
+    held_by: str
+
+
+def key_state(queue: Queue, prefix: tuple[Any, ...]) -> KeyState | None:
+    """Read the limits of the tasks in a queue, None if it has none of tasks with limits."""
+    name = parsed(queue.name)
+    if name is None:
+        return None
+    key = limits_key(prefix, queue.name)
+
+    def read(tr: Transaction) -> KeyState:
+        row, held = tr.snapshot[key], queue.overview.begin_held(tr)
+        running = queue.counts(tr=tr).leased
+        held_by = {"max_leased": "max_running"}.get(found := held(), found)
+        limit = limit_in(bytes(row) if row.present() else b"")
+        return KeyState(name.key, limit, running, held_by)
+
+    return run(queue.database, read, read_only=True)
 
 
 def limit_in(row: bytes) -> KeyLimit:

@@ -6,10 +6,12 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import json
 import threading
 import time
 
 import pytest
+from django.core.management import call_command
 from django.test import override_settings
 from django.utils import timezone
 
@@ -329,6 +331,36 @@ def test_a_worker_whose_tasks_are_all_over_their_limits_asks_for_nothing(backend
         limited_jobs.gate.set()
         wait_until(lambda: all(stored(one).is_finished for one in full))
     assert sum(stored(one).status is READY for one in slow) == 4
+
+
+# What is shown
+
+
+def test_what_is_shown_of_a_task_that_its_limit_keeps_back(backend, capsys):
+    """Why it waits, and for what; until it has ended."""
+    held, waits = [limited_jobs.hold.enqueue("a") for _ in range(2)]
+    slow = [limited_jobs.one_an_hour.enqueue("b", number) for number in range(2)]
+    with working(threads=3):
+        wait_until(lambda: stored(slow[0]).is_finished and limited_jobs.begun)
+        call_command("tasks_show", waits.id)
+        text = capsys.readouterr().out
+        assert "Ready; as many of its key run as may" in text
+        assert "a: 1 of 1 run" in text
+        call_command("tasks_show", waits.id, "--json")
+        found = json.loads(capsys.readouterr().out)
+        limits = {"key": "a", "max_running": 1, "rate": None, "burst": None, "running": 1}
+        assert found["limits"] == {**limits, "held_by": "max_running"}
+        assert found["queue_name"] == "default"
+        call_command("tasks_show", slow[1].id)
+        text = capsys.readouterr().out
+        assert "Ready; as many of its key have begun as may" in text
+        assert "b: at most 1/h begin" in text
+        call_command("tasks_show", held.id)
+        assert "Running" in capsys.readouterr().out
+        limited_jobs.gate.set()
+        wait_until(lambda: stored(waits).is_finished)
+    call_command("tasks_show", waits.id, "--json")
+    assert json.loads(capsys.readouterr().out)["limits"] is None
 
 
 # Groups, schedules
