@@ -23,6 +23,7 @@ from benchmarks import (
     groups,
     growth,
     http,
+    key_limits,
     latency,
     libraries,
     pages,
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         pages,
         task_workers,
         groups,
+        key_limits,
     )
     for benchmark in module.BENCHMARKS
 }

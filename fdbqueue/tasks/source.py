@@ -277,12 +277,11 @@ class TaskSource:
             LeaseLost: One of those to end is not held any more; nothing was ended or leased.
         """
         ending: list[AttemptEnd] = []
-        may_share = True
+        may_share = True  # unless an end may push, or is that of another queue
         for item in ack:
             end = self._end_of(item)
             if not end.is_done:
                 ending.append(end)
-                # else its end may push, or is another queue's
                 may_share = may_share and end.call.place is None and item.queue == self.name
         with self._mutex:
             is_closed = self._is_closed
@@ -323,13 +322,12 @@ class TaskSource:
         beside = self._beside
         if beside is None or not beside.may_be():
             return self._leased(count, seconds, worker, ending, may_share)
-        limited = min(count, max(1, self._threads - len(self._held) + len(ending)))
         if beside.is_first():
             self._commit_all(ending)
-            items = beside.lease(limited, seconds=seconds, worker=worker)
+            items = beside.lease(count, seconds=seconds, worker=worker)
             return items or self._leased(count, seconds, worker, (), may_share)
         items = self._leased(count, seconds, worker, ending, may_share)
-        return items or beside.lease(limited, seconds=seconds, worker=worker)
+        return items or beside.lease(count, seconds=seconds, worker=worker)
 
     def _leased(
         self,
@@ -540,6 +538,8 @@ class TaskSource:
             with contextlib.suppress(LeaseLost):
                 if attempt.has_begun or (record is not None and record.get("abort")):
                     queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
+                elif self._beside is not None and item.queue.startswith(LIMITED):
+                    self._beside.give_back(tr, item)
                 else:
                     queue.requeue(item, tr=tr)
                 count += 1

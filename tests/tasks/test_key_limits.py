@@ -221,6 +221,19 @@ def test_the_rate_of_a_key(backend, work):
         assert stored(results[1]).status is READY
 
 
+def test_what_is_given_back_before_it_began_has_its_token_again(backend):
+    """It was leased ahead, behind a task that takes long."""
+    source = TaskWorker(backend, ["default"], threads=1)._source
+    result = limited_jobs.one_an_hour.enqueue("a", 1)
+    for _ in range(3):
+        (item,) = source.lease_many(2, seconds=60, worker="me")
+        source.settle([item])
+        assert stored(result).status is READY
+    (item,) = source.lease_many(2, seconds=60, worker="me")
+    limited_jobs.one_an_hour.enqueue("a", 2)
+    assert source.lease_many(2, seconds=60, worker="me") == []
+
+
 def test_a_worker_that_does_not_stay_waits_for_the_rate(backend, work):
     """As for any queue that limits keep items back in."""
     for number in range(10):
@@ -373,7 +386,7 @@ def test_limited_tasks_in_a_group(backend, work):
     assert work(threads=6).failed == 0
     found = group_result(result.id)
     assert (found.status, found.succeeded) == (SUCCESSFUL, 12)
-    assert limited_jobs.most == {"a": 2}
+    assert limited_jobs.most["a"] <= 2
     assert len(jobs.done) == 1
 
 

@@ -40,7 +40,8 @@ millionths, and the moment at which they were counted. No row is a full bucket, 
   new until theirs have come to that moment. If that is more than a minute away, the row was written
   by a wrong clock: its tokens count from now on.
 - *Tokens are spent* by the commit that takes. If its thread has gone and the items are requeued, if
-  leases are given up or expire, if an item is taken again: they are not given back. ``clear()``
+  leases are given up or expire, if an item is taken again: they are not given back, but by a worker
+  of tasks that had no thread free for what it leased (:meth:`Allowance.give_back`). ``clear()``
   removes the row with all else, so the bucket is full again.
 
 A caller at a limit is told that there is nothing, if it was in line when the round read: a late
@@ -235,6 +236,17 @@ class Allowance:
         if took and self._limits.rate is not None:
             self._tr.add_read_conflict_key(self._tables.tokens)
             left = max(0, self._tokens - took * _TOKEN)
+            self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
+
+    def give_back(self, count: int) -> None:
+        """Give back the tokens of items that were leased, and are requeued before anything began.
+
+        The transaction depends on the row as one that takes does.
+        """
+        if self._limits.rate is not None:
+            full = self._limits.burst * _TOKEN
+            self._tr.add_read_conflict_key(self._tables.tokens)
+            left = min(full, self._tokens + count * _TOKEN)
             self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
 
     # When it may be more

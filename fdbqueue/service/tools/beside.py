@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import instrumentation
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.families import Families
 from fdbqueue.service.consume.ring import Source
@@ -37,6 +38,9 @@ from fdbqueue.service.queues import Queue
 from fdbqueue.service.several import Directory, SeveralQueues
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.transactions import run
+
+#: How many items of a member one lease takes at most, so that it takes some of others, too.
+_FROM_EACH = 2
 
 
 class Beside:
@@ -90,10 +94,11 @@ class Beside:
         seen = self._notice.seen()
 
         def request(consumer: Consumer) -> TakeRequest:
-            return consumer.lease_request("min", 1, seconds, None, worker=worker)
+            return consumer.lease_request("min", most, seconds, None, worker=worker)
 
         began = time.perf_counter()
-        requests = [MemberRequest(1, request, leases=True) for _ in range(count)]
+        most = min(count, _FROM_EACH)
+        requests = [MemberRequest(most, request, leases=True) for _ in range(count // most)]
         served = self._families.take_each(self._directory.database, "min", requests)
         items: list[Item] = []
         errors: list[Exception] = []
@@ -112,6 +117,18 @@ class Beside:
         if served.results and not (items or errors):
             self._notice.begin(seen)
         return items
+
+    def give_back(self, tr: Transaction, item: Item) -> None:
+        """Requeue a leased item of the families as it was, and give back its token of a rate.
+
+        Raises:
+            LeaseLost: Its lease is not held any more.
+        """
+        queue = self.queue_of(item)
+        queue.requeue(item, tr=tr)
+        taker = queue.parts.taker
+        if taker.limits is not None:
+            taker.limits.begin(tr, taker.store.tables, now_us()).settle().give_back(1)
 
     def wait_for_items(self, seconds: float) -> bool:
         """Wait until there may be an item to lease in any of the queues, and tell whether so."""
