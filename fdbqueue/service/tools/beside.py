@@ -39,8 +39,9 @@ from fdbqueue.service.several import Directory, SeveralQueues
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.transactions import run
 
-#: How many items of a member one lease takes at most, so that it takes some of others, too.
-_FROM_EACH = 2
+#: How many items of a member a lease of many takes, so that it takes some of others, too; one of
+#: fewer than eight takes each of another.
+_FROM_EACH, _MEMBERS = 4, 8
 
 
 class Beside:
@@ -97,7 +98,7 @@ class Beside:
             return consumer.lease_request("min", most, seconds, None, worker=worker)
 
         began = time.perf_counter()
-        most = min(count, _FROM_EACH)
+        most = min(_FROM_EACH, max(1, count // _MEMBERS))
         requests = [MemberRequest(most, request, leases=True) for _ in range(count // most)]
         served = self._families.take_each(self._directory.database, "min", requests)
         items: list[Item] = []
