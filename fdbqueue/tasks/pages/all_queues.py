@@ -172,7 +172,8 @@ class FunctionsView(PageView):
             lambda name: of_tasks(name) and may_view(name),
             form.cleaned_data["after"],
         )
-        found = read_functions(self.catalog(), names)
+        homes = dict.fromkeys(map(home_of, names))  # of limited tasks, that of their queue
+        found = read_functions(self.catalog(), [*filter(may_view, homes)])
         return self.page(
             _("Functions"), **shown, **functions(form, found, names, following, self.addresses)
         )
