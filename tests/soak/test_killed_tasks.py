@@ -7,7 +7,13 @@ import signal
 import pytest
 
 from tests.tasks.conftest import configure, environment
-from tests.tasks.killing import groups_survive_kills, signalled, stopped, survive_kills
+from tests.tasks.killing import (
+    groups_survive_kills,
+    limits_survive_kills,
+    signalled,
+    stopped,
+    survive_kills,
+)
 
 __all__ = ["configure", "environment"]
 
@@ -20,6 +26,11 @@ def test_twenty_killed_workers_lose_nothing(configure, environment):
 def test_twenty_killed_workers_lose_no_part_of_a_group(configure, environment, tmp_path):
     """What follows each group comes once."""
     groups_survive_kills(configure, environment, tmp_path, parts=400, kills=20)
+
+
+def test_twenty_killed_workers_keep_within_limits(configure, environment, tmp_path):
+    """Never more than two tasks of a key run at once, and each ends once."""
+    limits_survive_kills(configure, environment, tmp_path, tasks=400, kills=20)
 
 
 @pytest.mark.parametrize("once", [True, False])

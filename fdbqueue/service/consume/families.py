@@ -163,6 +163,8 @@ class FamilyPoppers:
         database: Database,
         requests: Sequence[MemberRequest],
         batch: CombinedBatch | None = None,
+        *,
+        is_spread: bool = False,
     ) -> Served:
         """Take items, and again after a conflict; after two, find who has some.
 
@@ -170,12 +172,14 @@ class FamilyPoppers:
             database: Where.
             requests: Who asks.
             batch: Whose they are; None for those of one thread.
+            is_spread: Whether these want items of many members: then half as many after each
+                conflict, because the next members are others.
         """
-        if time.monotonic() < self._contended_until:
+        if time.monotonic() < self._contended_until and not is_spread:
             found = self._families.find(database, requests)
             if found.results:
                 return found
-        last = Served()
+        last, asked = Served(), len(requests)
         for conflicts in itertools.count():
             if conflicts > _CONFLICTS:
                 pause_before_retry(conflicts - _CONFLICTS)
@@ -183,10 +187,12 @@ class FamilyPoppers:
             try:
                 with self._families.walking() as walking:
 
-                    def serve(tr: Transaction, *, corrects: bool = not conflicts) -> Served:
+                    def serve(
+                        tr: Transaction, asked: int = asked, *, corrects: bool = not conflicts
+                    ) -> Served:
                         nonlocal last
                         walk = walking.begin(tr)  # called in this turn
-                        taken_up = requests if batch is None else batch.take_up(requests)
+                        taken_up = requests[:asked] if batch is None else batch.take_up(requests)
                         open_queue = self._families.consumer
                         visit = Visit(open_queue, tr, walk, self._end, owns=True, corrects=corrects)
                         last = visit.serve(taken_up)
@@ -197,7 +203,9 @@ class FamilyPoppers:
             except Conflict:
                 if batch is not None:
                     batch.let_go()
-                if conflicts + 1 >= _CONFLICTS and last.gave:
+                if is_spread:
+                    asked = max(1, asked // 2)
+                elif conflicts + 1 >= _CONFLICTS and last.gave:
                     self._contended_until = time.monotonic() + _CONTENDED_SECONDS
                     return Served([*last.gave.items()])
         _log(served.expired)
@@ -279,14 +287,9 @@ class Families:
         """Take items for several requests of one thread, in one transaction.
 
         Returns:
-            What each was given; none of them has a queue to take from instead.
+            What those were given that it served; none of them has a queue to take from instead.
         """
-        served = self.poppers[end].take(database, requests)
-        for place, (one, found) in enumerate(served.results):
-            if isinstance(found, Consumer):
-                given = found.take_now(one.make(found))
-                served.results[place] = one, given[0] if given else []
-        return served
+        return self.poppers[end].take(database, requests, is_spread=True)
 
     def find(self, database: Database, requests: Sequence[MemberRequest]) -> Served:
         """Find queues that may have something, and deal them to requests; none if there are none.

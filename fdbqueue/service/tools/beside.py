@@ -99,7 +99,9 @@ class Beside:
 
         began = time.perf_counter()
         most = min(_FROM_EACH, max(1, count // _MEMBERS))
-        requests = [MemberRequest(most, request, leases=True) for _ in range(count // most)]
+        requests = [
+            MemberRequest(most, request, leases=True) for _ in range(min(_MEMBERS, count // most))
+        ]
         served = self._families.take_each(self._directory.database, "min", requests)
         items: list[Item] = []
         errors: list[Exception] = []
