@@ -12,6 +12,7 @@ class OutboxTask(models.Model):
         result_id: The id of its result.
         backend: The alias of its backend.
         queue: The name of its queue, with the backend's prefix.
+        function: The dotted path of its function, for readers.
         call: What is pushed, as JSON: see :mod:`fdbqueue.tasks.outbox.rows`.
         enqueued_us: When it was enqueued, in microseconds since 1970.
         set_aside_us: When it was found that it cannot be moved, likewise; None if it waits.
@@ -21,6 +22,7 @@ class OutboxTask(models.Model):
     result_id = models.CharField(max_length=64, unique=True)
     backend = models.CharField(max_length=200)
     queue = models.CharField(max_length=200)
+    function = models.TextField()
     call = models.TextField()
     enqueued_us = models.BigIntegerField()
     set_aside_us = models.BigIntegerField(null=True)

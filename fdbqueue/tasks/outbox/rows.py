@@ -1,4 +1,4 @@
-"""Write rows of the outbox, read them, and say how many wait.
+"""Write rows of the outbox, and read them.
 
 What a row is to push is JSON, so reading it executes nothing:
 
@@ -13,10 +13,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Min, QuerySet
+from django.db.models import QuerySet
 
 from fdbqueue.service import Item, Push, moment, now_us, strict_json
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
@@ -36,20 +36,6 @@ _decode = strict_json().decode
 
 class NotATask(ValueError):
     """A row says nothing that could be pushed."""
-
-
-class Waiting(NamedTuple):
-    """What an outbox holds.
-
-    Attributes:
-        waiting: How many rows wait to be moved.
-        oldest_us: When the oldest of them was enqueued, in microseconds; None if there is none.
-        set_aside: How many rows cannot be moved.
-    """
-
-    waiting: int
-    oldest_us: int | None
-    set_aside: int
 
 
 class Outbox:
@@ -97,6 +83,7 @@ class Outbox:
             result_id=result.id,
             backend=self.backend.alias,
             queue=queue.name,
+            function=push.value["task"],
             call=_encode(call),
             enqueued_us=now,
         )
@@ -125,11 +112,6 @@ class Outbox:
         at = moment(row.enqueued_us)
         return Found(record, Item(value, None, "", pushed_at=at, state="ready", queue=row.queue))
 
-    def count(self) -> Waiting:
-        """Count the rows."""
-        found = self.waiting.order_by().aggregate(count=Count("id"), oldest=Min("enqueued_us"))
-        return Waiting(found["count"], found["oldest"], self.set_aside.count())
-
     def put_aside(self, row: OutboxTask, problem: str) -> None:
         """Set a row aside: it is not moved until somebody asks for that."""
         aside = {"set_aside_us": now_us(), "problem": problem[:_MAX_PROBLEM].replace("\x00", "")}
@@ -148,15 +130,6 @@ class Outbox:
 
     def _aside(self, ids: Iterable[str] | None) -> QuerySet[OutboxTask]:
         return self.set_aside if ids is None else self.set_aside.filter(result_id__in=[*ids])
-
-
-def call_in(row: OutboxTask) -> TaskCall:
-    """Return the call of a row.
-
-    Raises:
-        NotATask: It has none.
-    """
-    return _parsed(row)[1]
 
 
 def push_in(row: OutboxTask) -> Push:
