@@ -18,6 +18,7 @@ from django.test import modify_settings
 from django.utils import timezone
 
 from fdbqueue.exceptions import ValueTooLarge
+from fdbqueue.tasks import call, group, group_result
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import (
     InvalidTask,
@@ -452,3 +453,18 @@ def test_the_command_without_a_table(backend, tmp_path):
         pytest.raises(CommandError, match="cannot be used: OperationalError"),
     ):
         called()
+
+
+def test_groups_are_enqueued_with_the_commit(backend, work):
+    """They have no row; one of a transaction that is rolled back is not there."""
+    with transaction.atomic():
+        lost = group([call(jobs.note, "lost")]).enqueue()
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        kept = group([call(jobs.note, "kept")]).enqueue()
+        assert backend.queue("default").counts().ready == 0
+    work()
+    assert jobs.done == ["kept"]
+    assert group_result(kept.id).succeeded == 1
+    with pytest.raises(TaskResultDoesNotExist):
+        group_result(lost.id)
