@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import random
 import signal
 import subprocess
 import sys
-from collections import Counter
-from pathlib import Path
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -23,9 +19,9 @@ from tests.concurrency.clients import together
 from tests.engines.children import wait_until
 from tests.faults.conftest import faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
-from tests.tasks import jobs, kept_jobs
-from tests.tasks.killing import ROOT, Workers
-from tests.tasks.outboxes import database_at, enqueue_all, queued
+from tests.tasks import jobs
+from tests.tasks.killing import ROOT
+from tests.tasks.outboxes import database_at, enqueue_all, outbox_variables, queued, survive_kills
 
 __all__ = ["faulty"]
 
@@ -46,9 +42,7 @@ def backend(configure):
 @pytest.fixture
 def outbox_environment(environment, tmp_path):
     """Return the environment of a process with this outbox."""
-    options = json.dumps({"outbox": True})
-    more = {"FDBQUEUE_TEST_OPTIONS": options, "FDBQUEUE_TEST_ORM": str(tmp_path / "orm.sqlite3")}
-    return {**environment, **more, "DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
+    return {**environment, **outbox_variables(str(tmp_path / "orm.sqlite3"))}
 
 
 def run_and_forget(backend):
@@ -88,7 +82,8 @@ def test_rows_that_were_moved_are_not_moved_again_behind_the_end_of_their_tasks(
     assert OutboxTask.objects.count() == FEW
     again = mover if is_the_same else RowMover(backend.outbox(), backend.catalog)
     assert again.claim(by_force=True)
-    assert again.move().moved == 0
+    again.move()
+    assert again.done == (0, 0)
     run_and_forget(backend)
     assert jobs.done == [*range(FEW)]
     assert not OutboxTask.objects.exists()
@@ -172,27 +167,7 @@ def test_several_processes_that_are_killed_move_each_row_once(
     backend, outbox_environment, tmp_path
 ):
     """Workers move rows and run tasks while others are enqueued."""
-    dice = random.Random(3)
-    count = 200
-    workers = Workers(outbox_environment, 3)
-    results = []
-    try:
-        for number in range(count):
-            with transaction.atomic():
-                results.append(kept_jobs.write.enqueue(str(tmp_path), str(number)))
-                transaction.set_rollback(number % 10 == 9)
-            if number % 50 == 25:
-                workers.kill_one(dice)
-        kept = [one for number, one in enumerate(results) if number % 10 != 9]
-        wait_until(lambda: all(backend.get_result(one.id).is_finished for one in kept), 180)
-    finally:
-        workers.stop()
-    runs = Counter(
-        line for file in Path(tmp_path).glob("written-*") for line in file.read_text().split()
-    )
-    attempts = {one.args[1]: backend.get_result(one.id).attempts for one in kept}
-    assert set(runs) == set(attempts)
-    assert all(runs[number] <= attempts[number] for number in runs)
+    survive_kills(backend, outbox_environment, tmp_path, tasks=200, kills=4)
 
 
 def test_movers_at_the_same_time_move_each_row_once(backend):

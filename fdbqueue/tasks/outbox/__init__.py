@@ -45,8 +45,8 @@ whatever became of its task meanwhile. What is left behind by
 - *a pause of the mover* for longer: another one takes the claim. What the paused one reads may be
   old, but its 4 finds that the claim is another's, and does nothing; its 2 deletes what was moved;
 - *several movers*: one has the claim; locks of rows are not needed, and no database has to have
-  ``SKIP LOCKED``. Several that are asked by commands take the claim from each other: then one
-  waits for the other;
+  ``SKIP LOCKED``. Several that are asked by commands take the claim from each other: one waits
+  for the other then;
 - *an engine that is away*: rows, which wait. Enqueueing does not need the engine;
 - *a database that is away*, for one mover: it gives up the claim, and tries again later;
 - *a row that cannot be moved*, since it is no task, is too large, or its queue refuses it: it is

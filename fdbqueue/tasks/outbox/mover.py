@@ -78,9 +78,13 @@ class RowMover:
     Args:
         outbox: The outbox.
         catalog: Where the queues are.
+
+    Attributes:
+        done: What it has done so far.
     """
 
     def __init__(self, outbox: Outbox, catalog: Catalog) -> None:
+        self.done = Moved()
         self._outbox = outbox
         self._backend = outbox.backend
         self._catalog = catalog
@@ -159,29 +163,28 @@ class RowMover:
 
     # The steps
 
-    def move(self, goes_on: Callable[[Moved], bool] = lambda _: True) -> Moved:
+    def move(self, goes_on: Callable[[Moved], bool] = lambda _: True) -> None:
         """Move all rows that wait; the claim must be this mover's.
 
         Args:
-            goes_on: Called after each transaction with what was done; tells whether to go on.
+            goes_on: Called after each transaction with what was done so far; tells whether to go
+                on.
 
         Raises:
             ClaimLost: Another mover has taken the claim.
         """
-        done = Moved()
         self._unknown_queues.clear()
         while True:
             self._clear()
             rows, too_large = self._first_rows()
             ready, aside = self._ready(rows)
             if not (rows or too_large) or len(self._unknown_queues) > MOST_ROWS:
-                return done
-            done = done.plus(Moved(set_aside=aside + too_large))
+                return
+            self.done = self.done.plus(Moved(set_aside=aside + too_large))
             for some in self._moved_together(ready):
-                done = done.plus(some)
-                if not goes_on(done):
-                    self._clear()
-                    return done
+                self.done = self.done.plus(some)
+                if not goes_on(self.done):
+                    return
 
     def _clear(self) -> None:
         """Delete the rows that were moved last."""
@@ -246,7 +249,7 @@ class RowMover:
         try:
             moved = self._move_some(ready)
         except Exception as error:
-            if isinstance(error, ClaimLost) or (is_engines(error) and not is_refusal(error)):
+            if not _is_of_rows(error):
                 self._uncleared = None  # the claim tells what was moved
                 raise
             if len(ready) == 1:
@@ -310,6 +313,13 @@ class RowMover:
         return run(self._catalog.database, lambda tr: tr.watch(key), read_only=True)
 
 
+def _is_of_rows(error: Exception) -> bool:
+    """Tell whether an error is because of the rows, so that others can be moved without them."""
+    if isinstance(error, ClaimLost) or not getattr(error, "outcome_known", True):
+        return False
+    return is_refusal(error) or not is_engines(error)
+
+
 def _prepared(some: Sequence[_Ready]) -> Prepared:
     """Prepare the tasks of one queue; a function that pushes none if there are none."""
     return some[0].queue.prepare_batch([one.push for one in some]) if some else lambda _: []
@@ -324,7 +334,8 @@ def move_now(
 ) -> Moved:
     """Move all rows that wait, whoever else moves some; return what this call has done.
 
-    It takes the claim from others once; from one that takes it from this call it waits for that.
+    It takes the claim from others. If one takes it back, it waits until that one is ready, or for
+    ten seconds; then it takes it again.
 
     Args:
         outbox: The outbox.
@@ -332,17 +343,20 @@ def move_now(
         goes_on: Called after each transaction with what was done; tells whether to go on.
         rest: Sleeps.
     """
-    mover, done = RowMover(outbox, catalog), Moved()
+    mover, claimed_at = RowMover(outbox, catalog), time.monotonic()
     has_claim = mover.claim(by_force=True)
     try:
         while True:
             if has_claim:
                 with contextlib.suppress(ClaimLost):
-                    return done.plus(mover.move(goes_on))
-            if not goes_on(done) or not outbox.waiting.exists():
-                return done
+                    mover.move(goes_on)
+                    return mover.done
+                claimed_at = time.monotonic()
+            if not goes_on(mover.done) or not outbox.waiting.exists():
+                return mover.done
             rest(random.uniform(0.05, 0.2))
-            has_claim = mover.claim()
+            is_late = time.monotonic() - claimed_at > CLAIM_SECONDS
+            has_claim = mover.claim(by_force=is_late)
     finally:
         mover.release()
 
@@ -400,9 +414,10 @@ class MoverThread:
             return None, LOOK_SECONDS * random.uniform(1, 2)
         watch = self._mover.watch()
         watch.on_ready(lambda _: woken.set())
-        done = self._mover.move(lambda _: not self._is_over)
-        if done.moved:
-            facts = {"backend": self._outbox.backend.alias, "tasks": done.moved}
+        before = self._mover.done.moved
+        self._mover.move(lambda _: not self._is_over)
+        if moved := self._mover.done.moved - before:
+            facts = {"backend": self._outbox.backend.alias, "tasks": moved}
             logger.debug("tasks were moved from an outbox", extra=facts)
         return watch, LOOK_SECONDS
 
