@@ -2,7 +2,8 @@
 
     python -m tests.tasks.dying_mover STEP
 
-The steps are each statement of SQL and each commit in FoundationDB, before it and behind it.
+The steps are each statement of SQL that writes and each commit in FoundationDB, before it and
+behind it.
 """
 
 from __future__ import annotations
@@ -81,10 +82,12 @@ def main() -> None:
     from fdbqueue.tasks.compat import task_backends
     from fdbqueue.tasks.outbox.mover import move_now
 
-    def execute(go_on: Any, *arguments: Any) -> Any:
+    def execute(go_on: Any, sql: str, *arguments: Any) -> Any:
+        if sql.startswith("SELECT"):
+            return go_on(sql, *arguments)
         step(last)
         try:
-            return go_on(*arguments)
+            return go_on(sql, *arguments)
         finally:
             step(last)
 

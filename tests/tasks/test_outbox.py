@@ -103,6 +103,7 @@ def test_rows_keep_their_order(backend):
     assert queued(backend) == [*range(1_200)]
 
 
+@pytest.mark.slow
 def test_ten_thousand_rows_are_moved(backend):
     """In bounded batches, and each once."""
     enqueue_all(range(10_000))

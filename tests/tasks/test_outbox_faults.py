@@ -12,7 +12,7 @@ from django.db import IntegrityError, connection, transaction
 
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import run
-from fdbqueue.tasks.outbox.models import OutboxTask
+from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.mover import ClaimLost, MoverThread, RowMover, move_now
 from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 from tests.concurrency.clients import together
@@ -209,6 +209,28 @@ def test_a_mover_that_is_stopped_leaves_the_claim_to_others_at_once(backend):
     assert second.claim()
     assert not first.claim()
     second.release()
+
+
+def test_movers_that_wait_read_no_table(backend, django_assert_num_queries):
+    """But one of all does."""
+    first, second = (RowMover(backend.outbox(), backend.catalog) for _ in range(2))
+    assert first.claim()
+    assert not second.claim()
+    with django_assert_num_queries(0):
+        assert not second.claim()
+
+
+def test_a_table_that_was_emptied_has_another_claim(backend):
+    """Its name is gone with it."""
+    mover = RowMover(backend.outbox(), backend.catalog)
+    assert mover.claim()
+    OutboxName.objects.all().delete()
+    other = RowMover(backend.outbox(), backend.catalog)
+    assert other.claim()
+    assert not mover.claim()
+    assert not mover.claim()
+    other.release()
+    assert mover.claim()
 
 
 def test_an_engine_that_is_away_delays_rows_alone(backend, work):

@@ -105,16 +105,32 @@ class RowMover:
         Raises:
             RuntimeError: A transaction of the ORM is open in this thread.
         """
-        self._key = self._backend.records.state_key(
-            "outbox", self._backend.alias, "claim", self._table_name()
-        )
+        self._key = self._key or self._claim_key()
         claim = functools.partial(self._claim_in, by_force=by_force)
         self._uncleared = None
         try:
             self._uncleared = run(self._catalog.database, claim, retries_conflicts=by_force)
         except Conflict:  # another mover was first
             return False
+        if self._uncleared is not None and self._claim_key() != self._key:
+            self.release()  # the table was emptied, and has another name
+            self._key, self._uncleared = b"", None
         return self._uncleared is not None
+
+    def _claim_key(self) -> bytes:
+        """Return the key of the claim; the first mover gives the table its name.
+
+        Raises:
+            RuntimeError: A transaction of the ORM is open in this thread.
+        """
+        connection = connections[self._outbox.alias]
+        if connection.in_atomic_block or not connection.get_autocommit():
+            raise RuntimeError("Rows of an outbox are not moved in a transaction of the ORM.")
+        names = OutboxName.objects.using(self._outbox.alias)
+        found, _ = names.get_or_create(pk=1, defaults={"name": secrets.token_hex(16)})
+        records, alias = self._backend.records, self._backend.alias
+        key: bytes = records.state_key("outbox", alias, "claim", found.name)
+        return key
 
     def _claim_in(self, tr: Transaction, by_force: bool) -> tuple[str, ...] | None:
         claim, version = self._read(tr), tr.get_read_version().wait()
@@ -148,18 +164,6 @@ class RowMover:
 
     def _write(self, tr: Transaction, claim: _Claim) -> None:
         tr[self._key] = encoded(claim._asdict())
-
-    def _table_name(self) -> str:
-        """Return the name of the table; the first mover gives it one.
-
-        Raises:
-            RuntimeError: A transaction of the ORM is open in this thread.
-        """
-        connection = connections[self._outbox.alias]
-        if connection.in_atomic_block or not connection.get_autocommit():
-            raise RuntimeError("Rows of an outbox are not moved in a transaction of the ORM.")
-        names = OutboxName.objects.using(self._outbox.alias)
-        return names.get_or_create(pk=1, defaults={"name": secrets.token_hex(16)})[0].name
 
     # The steps
 
