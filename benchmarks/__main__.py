@@ -23,6 +23,7 @@ from benchmarks import (
     groups,
     growth,
     http,
+    key_limits,
     latency,
     libraries,
     outbox,
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         task_workers,
         groups,
         outbox,
+        key_limits,
     )
     for benchmark in module.BENCHMARKS
 }

@@ -159,7 +159,8 @@ def span(_: Backend, ids: list[str]) -> tuple[Done, list[int]]:
     """
     from benchmarks.nothing_task import nothing
 
-    results = [nothing.get_result(one) for one in ids]
+    backend = nothing.get_backend()
+    results = [backend.get_result(one) for one in ids]
     wrong = [one.id for one in results if one.status != "SUCCESSFUL" or len(one.worker_ids) != 1]
     if wrong:
         raise ValueError(f"{len(wrong)} tasks of {len(ids)} were not done once")

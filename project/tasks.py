@@ -32,6 +32,13 @@ def listen(context: Any, place: str, seconds: float = 10) -> dict[str, Any]:
     return {"place": place, "heard": "nothing"}
 
 
+@task(concurrency_key="{place}", max_running=1, rate="30/m", burst=10)
+def ask_station(place: str, seconds: float = 5) -> str:
+    """Ask the station of a place, which answers one question at a time, and thirty in a minute."""
+    closing.wait(seconds)
+    return f"{place} is quiet"
+
+
 @task
 def compare(group: str) -> dict[str, Any]:
     """Return at which of some places there were most earthquakes: what follows their reports."""

@@ -7,8 +7,8 @@ For applications
     Queues (``Queue``, ``FifoQueue``, ``PriorityQueue``, ``SeveralQueues``) and the ``Catalog``
     that opens them by name; what they take and hand out (``Push``, ``Item``, ``Page``, ``Held``,
     ``Counts``, ...); transactions (``run``, ``transactional``, ``arun``); tools over a queue
-    (``Worker``, ``Batcher``, ``Mover``, ``Load``, ``scan``); what codecs and observers of your own
-    inherit from (``Codec``, ``Observer``).
+    (``Worker``, ``Batcher``, ``Mover``, ``Load``, ``Beside``, ``scan``); what codecs and observers
+    of your own inherit from (``Codec``, ``Observer``).
 For REST, the pages, the commands and the metrics
     The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``mismatches_of``,
     ``pauses_of``), ``depths``, limits and defaults, and the code of an engine's error
@@ -80,7 +80,7 @@ from fdbqueue.service.items import (
 )
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
 from fdbqueue.service.moments import ORDERS, Order
-from fdbqueue.service.names import NAME, PATTERN, covers
+from fdbqueue.service.names import NAME, PATTERN, covers, share_a_name
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
@@ -88,6 +88,7 @@ from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.hidden import group_named
 from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.tools.beside import Beside
 from fdbqueue.service.tools.load import Load
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.scan import MOST_SORTED, Scan, scan, scan_by_age, scan_by_moment
@@ -122,6 +123,7 @@ __all__ = [
     "UNIQUE_WHILE",
     "Batch",
     "Batcher",
+    "Beside",
     "Catalog",
     "Codec",
     "Contended",
@@ -175,6 +177,7 @@ __all__ = [
     "scan",
     "scan_by_age",
     "scan_by_moment",
+    "share_a_name",
     "strict_json",
     "transactional",
 ]

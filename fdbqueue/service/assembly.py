@@ -71,6 +71,7 @@ def assemble(
     priorities: Priorities,
     options: QueueOptions,
     member: Member | None = None,
+    limits_at: bytes | None = None,
 ) -> QueueParts:
     """Return the parts of a queue.
 
@@ -83,10 +84,12 @@ def assemble(
         priorities: Its type of priorities.
         options: Its options.
         member: Its rows in the index of its family; None if it is in none.
+        limits_at: The key of a row that has its limits; None for those of the options.
     """
     tables = TableKeys(keys.subspace.key(), member)
+    limits = Limits.of(options) if limits_at is None else Limits.at(limits_at)
     if member is not None:
-        member.gives_at_end = options.max_leased is not None
+        member.gives_at_end = limits is not None and limits.max_leased is not None
     facts = {"kind": kind, **options.shown(kind, deciding=True)}
     store = ItemStore(keys, tables, codec, Format(unlimited(database), tables, name, facts), name)
     responses = SavedResponses(store)
@@ -97,7 +100,7 @@ def assemble(
         leases,
         choices=options.choices or 0,
         max_attempts=options.max_attempts,
-        limits=Limits.of(options),
+        limits=limits,
     )
     shared_by = (keys.subspace.key(), name, type(keys), options, member and member.ready)
     group = shared_group(

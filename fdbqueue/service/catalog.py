@@ -66,6 +66,8 @@ class QueueSpec:
         kind: One of :data:`KINDS`.
         subspace: The tuple of its subspace if that is not under the catalog's prefix.
         owner: The app that alone pushes and takes its items; None for the project.
+        limits_at: Returns, by a queue's name, the key of a row that has its limits
+            (:mod:`fdbqueue.service.consume.allowance`); None for those of the options.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
 
     Raises:
@@ -79,6 +81,7 @@ class QueueSpec:
         *,
         subspace: tuple[Any, ...] | None = None,
         owner: str | None = None,
+        limits_at: Callable[[str], bytes] | None = None,
         **options: Any,
     ) -> None:
         if kind not in KINDS:
@@ -87,6 +90,7 @@ class QueueSpec:
         self.kind = kind
         self.subspace = subspace
         self.owner = owner
+        self.limits_at = limits_at
         self.options = options
 
     @property
@@ -103,7 +107,14 @@ class QueueSpec:
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
     ) -> Queue:
         """Return the queue of that name in a subspace, with its rows in its family's index."""
-        return KINDS[self.kind](database, subspace, name=name, member=member, **self.options)
+        return KINDS[self.kind](
+            database,
+            subspace,
+            name=name,
+            member=member,
+            limits_at=None if self.limits_at is None else self.limits_at(name),
+            **self.options,
+        )
 
 
 class Catalog:

@@ -108,6 +108,7 @@ class Queue(AsyncVerbs):
         *,
         name: str | None = None,
         member: Member | None = None,
+        limits_at: bytes | None = None,
         **options: Unpack[QueueKeywords],
     ) -> None:
         self.database = database
@@ -122,7 +123,15 @@ class Queue(AsyncVerbs):
             self._priorities = PriorityType(checked.priority_type, self.name)
         self.priority_type = self._priorities.name
         self.parts: QueueParts = assemble(
-            database, keys, self.name, self.kind, self.codec, self._priorities, checked, member
+            database,
+            keys,
+            self.name,
+            self.kind,
+            self.codec,
+            self._priorities,
+            checked,
+            member,
+            limits_at,
         )
         self._store = self.parts.store
         self._runner = self.parts.runner
@@ -1058,7 +1067,8 @@ class PriorityQueue(Queue):
         name: str | None = None,
         priority_type: str | type = "int",
         member: Member | None = None,
+        limits_at: bytes | None = None,
         **options: Unpack[QueueKeywords],
     ) -> None:
         given: Any = {**options, "priority_type": priority_type}
-        super().__init__(database, subspace, name=name, member=member, **given)
+        super().__init__(database, subspace, name=name, member=member, limits_at=limits_at, **given)

@@ -314,18 +314,23 @@ class SeveralQueues:
         wait = ItemWait(() if self._families is None else self._families.watches)
 
         def look() -> bool:
-            if self._families is not None:
-                return self._families.has_items(to_lease=to_lease)
-            found = self._queues()
-            wait.watches = found.lease_watches if to_lease else found.watches
-            wait.look_at = found.stale_at
-            has_items = functools.partial(
-                first_with_items, consumers=found.consumers, to_lease=to_lease
-            )
-            return run(self.database, has_items, read_only=True) is not None
+            return self.look_in(wait, to_lease=to_lease)
 
         deadline = deadline_after(self.name, seconds)
         return bool(wait.until(look, deadline, database=self.database))
+
+    def look_in(self, wait: ItemWait, *, to_lease: bool) -> bool:
+        """Look whether a queue may have an item, for who waits; and say where to wait."""
+        if self._families is not None:
+            wait.watches = self._families.watches
+            return self._families.has_items(to_lease=to_lease)
+        found = self._queues()
+        wait.watches = found.lease_watches if to_lease else found.watches
+        wait.look_at = found.stale_at
+        has_items = functools.partial(
+            first_with_items, consumers=found.consumers, to_lease=to_lease
+        )
+        return run(self.database, has_items, read_only=True) is not None
 
     def held_until(
         self, *, to_lease: bool = False, tr: Transaction | None = None

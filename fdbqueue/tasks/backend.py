@@ -20,7 +20,7 @@ from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
 from fdbqueue.service import NAME, PATTERN, Catalog, Item, Push, Queue, QueueSpec, run
-from fdbqueue.tasks import schedules
+from fdbqueue.tasks import key_limits, schedules
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     BaseTaskBackend,
@@ -55,6 +55,8 @@ from fdbqueue.tasks.results import Found, change, is_task_at, local, new_result,
 if TYPE_CHECKING:
     from fdbqueue.tasks.outbox.rows import Outbox
 
+#: What a task without limits says of them.
+_NO_LIMITS = (None, None, None, None)
 #: The longest call: the arguments of a task, as JSON, and what names it.
 MAX_CALL_BYTES = 1_000_000
 #: The app that has the table of the option ``outbox``.
@@ -111,6 +113,8 @@ class FdbQueueBackend(BaseTaskBackend):
                 text = f"timeout may be {self.timeouts}; the least is the backend's grace_seconds."
                 raise InvalidTask(text)
             self._has_limited_task = True
+        if (task.max_running, task.rate, task.burst, task.concurrency_key) != _NO_LIMITS:
+            key_limits.check(task, self.queue_prefix + task.queue_name)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any, Any]:
         """Enqueue a task, or return the result of the one that has its unique key.
@@ -147,7 +151,7 @@ class FdbQueueBackend(BaseTaskBackend):
             found = self.found_in_outbox(result_id)
         if found is None:
             raise TaskResultDoesNotExist(result_id)
-        queue_name = str(found.record["queue"]).removeprefix(self.queue_prefix)
+        queue_name = key_limits.home_of(str(found.record["queue"])).removeprefix(self.queue_prefix)
         return result_of(result_id, found, queue_name, self.settings.lease_seconds)
 
     def check(self, **_: Any) -> list[checks.CheckMessage]:
@@ -240,6 +244,7 @@ class FdbQueueBackend(BaseTaskBackend):
         of those with the same one to the one that takes any name. So one whose name a setting does
         not have any more is still its backend's.
         """
+        name = key_limits.home_of(name)
         if not name.startswith(self.queue_prefix):
             return False
         owner = max(backends(), key=lambda one: one.claim(name), default=self)
@@ -257,16 +262,21 @@ class FdbQueueBackend(BaseTaskBackend):
         )
 
     def specs(self) -> Iterator[QueueSpec]:
-        """Yield how its queues are stored, but for those whose name is not valid."""
+        """Yield how its queues are stored, but for those whose name is not valid.
+
+        First those of limited tasks, because a pattern of others may fit their names.
+        """
+        limits_at = functools.partial(key_limits.limits_key, self.records.prefix)
+        for name in self.limited_names():
+            yield _spec(name, limits_at=limits_at)
         for name in self.names():
             if NAME.fullmatch(name) or PATTERN.fullmatch(name):
-                yield QueueSpec(
-                    name,
-                    "priority",
-                    owner="fdbqueue.tasks",
-                    max_attempts=None,
-                    max_value_bytes=MAX_CALL_BYTES,
-                )
+                yield _spec(name)
+
+    def limited_names(self) -> list[str]:
+        """Return the families of its limited tasks in the catalog."""
+        names = [key_limits.family_of(name) for name in self.names()]
+        return [name for name in names if PATTERN.fullmatch(name)]
 
     def prepare(self, result: TaskResult[..., Any]) -> Any:
         """Return a function that pushes a task: in the transaction it is given, or one of its own.
@@ -274,17 +284,20 @@ class FdbQueueBackend(BaseTaskBackend):
         Raises:
             InvalidInput: The queue refuses the task.
         """
-        queue, push = self.push_of(result)
+        queue, push, limited = self.push_of(result)
         result_id, records = result.id, self.records
 
         def record(tr: Transaction, item_id: str) -> None:
             data = encoded(pending(queue.name, item_id))
             records.write_encoded(tr, result_id, data, is_new=True)
 
-        return queue.prepare(push, beside=record)
+        prepared = queue.prepare(push, beside=record)
+        return prepared if limited is None else self._keeping(limited, prepared)
 
-    def push_of(self, result: TaskResult[..., Any]) -> tuple[Queue, Push]:
-        """Return the queue of a task, and what to push to it.
+    def push_of(
+        self, result: TaskResult[..., Any]
+    ) -> tuple[Queue, Push, key_limits.Limited | None]:
+        """Return the queue of a task, what to push to it, and its limits if it has some.
 
         Raises:
             InvalidTask: No worker would find it, or it would be in another backend's queue.
@@ -298,12 +311,29 @@ class FdbQueueBackend(BaseTaskBackend):
             text = f"No task has the path {call.task!r}, so no worker would find it: give the task"
             raise InvalidTask(f"{text} the name of its function, in its module.")
         keyed: dict[str, Any] = {}
-        if isinstance(task, FdbQueueTask) and task.unique_key is not None:
-            key = task.key_of(result.args, result.kwargs)
-            keyed = {"unique": key, "unique_while": task.unique_while}
-        run_after = call.run_after
-        not_before = None if run_after is None else aware(run_after)
-        return queue, Push(packed(call), rank_of(call), not_before=not_before, **keyed)
+        limited = None
+        if isinstance(task, FdbQueueTask):
+            if task.unique_key is not None:
+                key = task.key_of(result.args, result.kwargs)
+                keyed = {"unique": key, "unique_while": task.unique_while}
+            if task.max_running is not None or task.rate is not None:
+                limited = key_limits.where(task, queue.name, result.args, result.kwargs)
+                queue = queue if limited is None else self.catalog.queue(limited.queue)
+        not_before = aware(call.run_after)
+        return queue, Push(packed(call), rank_of(call), not_before=not_before, **keyed), limited
+
+    def _keeping(self, limited: key_limits.Limited, push: Any) -> Any:
+        """Return a function that pushes a task with limits, which are stored before."""
+
+        def push_limited(tr: Transaction | None) -> Any:
+            given = self.catalog, self.records.prefix, limited
+            if tr is None:
+                key_limits.keep(*given)
+            else:
+                key_limits.declare(tr, *given)
+            return push(tr)
+
+        return push_limited
 
     def _push(self, push: Any, result: TaskResult[..., Any]) -> TaskResult[..., Any]:
         (item,) = push(None)
@@ -376,10 +406,21 @@ class FdbQueueBackend(BaseTaskBackend):
                 text += f"{self.queue_prefix}* are those of {other.alias!r}: {', '.join(shared)}."
                 hint = f"Only {other.alias!r} takes them. Give one of both another queue_prefix."
                 yield checks.Warning(text, hint=hint, id="fdbqueue.tasks.W001")
-        for name in sorted(ours.intersection(conf.own_names())):
+        for name in sorted(ours.union(self.limited_names()).intersection(conf.own_names())):
             text = f"The queue {name!r} in FDBQUEUE is that of the task backend {self.alias!r}."
             hint = "Give one of them another name, or the backend another queue_prefix."
             yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E005")
+
+
+def _spec(name: str, **options: Any) -> QueueSpec:
+    return QueueSpec(
+        name,
+        "priority",
+        owner="fdbqueue.tasks",
+        max_attempts=None,
+        max_value_bytes=MAX_CALL_BYTES,
+        **options,
+    )
 
 
 def backends() -> list[FdbQueueBackend]:
@@ -396,5 +437,11 @@ def backends() -> list[FdbQueueBackend]:
 
 
 def specs() -> list[QueueSpec]:
-    """Return how the queues of all backends are stored."""
-    return list(itertools.chain.from_iterable(backend.specs() for backend in backends()))
+    """Return how the queues of all backends are stored.
+
+    Of the families of limited tasks the most special ones come first: a name is looked up in order.
+    """
+    found = list(itertools.chain.from_iterable(backend.specs() for backend in backends()))
+    limited = [spec for spec in found if spec.limits_at is not None]
+    limited.sort(key=lambda spec: len(spec.name), reverse=True)
+    return [*limited, *[spec for spec in found if spec.limits_at is None]]

@@ -24,6 +24,7 @@ from fdbqueue.columns import CODE, DURATION, FUTURE, NUMBER, PAST, TEXT, Column
 from fdbqueue.columns.text import grouped, lasting, number, seconds_since, visible
 from fdbqueue.service import Item, Queue
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.key_limits import KeyState, key_state
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import AttemptFailure, TaskCall
@@ -37,6 +38,11 @@ RESULT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _IN_A_STATE = {"ready": _("Ready"), "delayed": _("Scheduled"), "dead": _("Failed")}
 _AGAIN = {"ready": _("Ready for retry"), "delayed": _("Retry scheduled")}
+#: Why a task that is ready does not run.
+_WHY = {
+    "max_running": _("as many of its key run as may"),
+    "rate": _("as many of its key have begun as may"),
+}
 _MAX_PATH = 300
 _MAX_WORKER = 200
 _MAX_MESSAGE = 1_000
@@ -46,7 +52,10 @@ _OUTCOMES = {TaskResultStatus.RUNNING: _("Running"), TaskResultStatus.SUCCESSFUL
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task, and what is stored of it; ``addresses`` are those of the pages."""
+    """A task, and what is stored of it.
+
+    ``addresses`` are those of the pages; ``limits`` those of its key, as long as it has not ended.
+    """
 
     id: str
     queue: Queue
@@ -55,12 +64,25 @@ class TaskRow:
     item: Item | None
     known: Known
     addresses: Any = None
+    limits: KeyState | None = None
 
     @classmethod
     def of(cls, backend: Any, queue: Queue, task_id: str, found: Found) -> TaskRow:
         """Return the row of a task, given what is stored of it."""
         known = known_of(task_id, found, backend.settings.lease_seconds)
-        return cls(task_id, queue, backend, found.record, found.item, known)
+        limits = None
+        if found.item is not None and found.item.state != "dead":
+            limits = key_state(queue, backend.records.prefix)
+        return cls(task_id, queue, backend, found.record, found.item, known, limits=limits)
+
+    @property
+    def state(self) -> str | Promise:
+        """What state it is in, in words; of one that a limit keeps back that, too."""
+        text = state_of(self.known, self.item, self.record)
+        is_ready = self.item is not None and self.item.state == "ready"
+        if not is_ready or self.limits is None or not self.limits.held_by:
+            return text
+        return gettext("%(state)s; %(why)s") % {"state": text, "why": _WHY[self.limits.held_by]}
 
     @property
     def is_running(self) -> bool:
@@ -86,6 +108,21 @@ class TaskRow:
     def arguments(self) -> dict[str, Any]:
         """What it is called with."""
         return {"args": self.known.call.args, "kwargs": self.known.call.kwargs}
+
+
+def limits_text(limits: KeyState | None) -> str:
+    """Return how many tasks of a key may run and begin, and how many run."""
+    if limits is None:
+        return ""
+    most, rate = limits.limit.max_running, limits.limit.rate
+    texts = []
+    if most is not None:
+        numbers = {"running": grouped(limits.running), "most": grouped(most)}
+        texts.append(gettext("%(running)s of %(most)s run") % numbers)
+    if rate is not None:
+        texts.append(gettext("at most %(rate)s begin") % {"rate": rate})
+    text = ", ".join(texts)
+    return text if limits.key is None else f"{visible(limits.key)}: {text}"
 
 
 def most_attempts(backend: Any, path: str) -> int | None:
@@ -357,7 +394,14 @@ FACTS = (
     TaskColumn(
         name="state",
         heading=_("State"),
-        value=lambda task: state_of(task.known, task.item, task.record),
+        value=attrgetter("state"),
+    ),
+    TaskColumn(
+        name="limits",
+        heading=_("Limit"),
+        value=lambda task: limits_text(task.limits),
+        kind=TEXT,
+        is_shown=lambda task: task.limits is not None,
     ),
     TaskColumn(
         name="function",

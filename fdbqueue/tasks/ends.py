@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
@@ -24,7 +24,8 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.current import running
 from fdbqueue.tasks.exceptions import TaskAborted, TaskUnknown
-from fdbqueue.tasks.notes import Notes, as_stored
+from fdbqueue.tasks.key_limits import LIMITED, home_of
+from fdbqueue.tasks.notes import NOTED, Notes, as_stored
 from fdbqueue.tasks.records import (
     FAILED,
     NO_ATTEMPTS,
@@ -59,6 +60,8 @@ _NO_CALL = unknown_call("")
 _REFUSALS = range(2000, 3000)
 #: How long a transaction lasts; what takes longer is run again.
 _TRANSACTION_SECONDS = 5.0
+#: How long the first pause is between attempts to commit an end, and the longest.
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
 #: How often the functions for the end may take longer than that.
 _SLOW_CALLS = 3
 
@@ -143,6 +146,18 @@ class Attempt:
         """Whether it was leased before it could begin, so that its lease alone counts nothing."""
         return is_ahead(self.item.worker)
 
+    def has_notes(self) -> bool:
+        """Tell whether it has noted what is not written."""
+        return self.notes is not None and self.notes.is_changed
+
+    def without_notes(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return a pending record without the notes that it writes again, or has outlived."""
+        if len(record.get("workers", ())) + record.get("spared", 0) > self.item.attempts:
+            more = {"abort": True} if record.get("abort") else {}
+            return pending(record["queue"], record["item"]) | more  # it was redriven
+        gone = NOTED if self.notes is not None else NOTED[1:]
+        return {name: value for name, value in record.items() if name not in gone}
+
     def ends(self, **facts: Any) -> None:
         """Note how it ends at this moment, given fields of its end; its result says so, too."""
         if self.notes is not None:
@@ -195,26 +210,31 @@ class AttemptEnds:
             raise
         end.is_done = True
 
-    def commit_together(self, ending: Sequence[AttemptEnd], queue: Queue) -> None:
-        """Commit the ends of successful attempts at tasks of one queue in one transaction.
+    def commit_together(
+        self, ending: Sequence[AttemptEnd], queue_of: Callable[[Item], Queue]
+    ) -> None:
+        """Commit the ends of successful attempts in one transaction.
 
         Raises:
             LeaseLost: One of the leases is not held any more; nothing was written.
         """
         writes = [self.writes(end) for end in ending]
-        items = [end.item for end in ending]
+        of_queues: dict[str, list[Item]] = {}
+        for end in ending:
+            of_queues.setdefault(end.item.queue, []).append(end.item)
+        queues = [(queue_of(items[0]), items) for items in of_queues.values()]
 
         def commit(tr: Transaction) -> None:
-            lost = queue.ack_many(items, tr=tr).lost
-            if lost:
-                raise LeaseLost(queue=queue.name, lease=lost[0])
+            for queue, items in queues:
+                if lost := queue.ack_many(items, tr=tr).lost:
+                    raise LeaseLost(queue=queue.name, lease=lost[0])
             for write in writes:
                 write(tr)
             note_ends(tr, self._backend, map(_part_end, of_trees))
 
         of_trees = [end for end in ending if end.call.place is not None]
         try:
-            run(queue.database, commit)
+            run(queues[0][0].database, commit)
         except Exception as error:
             for end in ending:
                 end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
@@ -257,9 +277,10 @@ class AttemptEnds:
     def _count(self, tr: Transaction, end: AttemptEnd) -> None:
         """Count an attempt at its function."""
         is_known = end.failure is None or end.failure.exception != UNKNOWN
+        queue = end.item.queue
         self._records.functions.count(
             tr,
-            end.item.queue,
+            home_of(queue) if queue.startswith(LIMITED) else queue,
             end.call.task if is_known else "",
             end.moment,
             end.attempts.latest,
@@ -311,7 +332,8 @@ class AttemptEnds:
         noted = pending(queue.name, end.item.id, end.attempts, **more)
         self._records.write(tr, end.call.id, noted)
         if not retry:
-            entry = EndedTask(queue.name, FAILED, end.moment, end.call.id, end.call.task)
+            home = home_of(queue.name)
+            entry = EndedTask(home, FAILED, end.moment, end.call.id, end.call.task)
             key, value = self._records.ended_row(entry)
             tr[key] = value
             self._note_end(tr, end)
@@ -354,6 +376,16 @@ def is_refusal(error: BaseException) -> bool:
     return code is not None and code in _REFUSALS
 
 
+def pauses_within(seconds: float) -> Iterator[float | None]:
+    """Yield pauses between attempts that take this many seconds in all, and at last None."""
+    deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE_SECONDS
+    while time.monotonic() + pause < deadline:
+        yield pause
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+    yield None
+
+
 def _error_at(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
     """Return how an attempt failed, counted from 1; None if a record does not have that."""
     errors = record.get("errors", ())
@@ -373,9 +405,10 @@ def _final_writes(
     noted: dict[str, Any] | None = None,
 ) -> Callable[[Transaction], None]:
     """Return what writes the final record of a task whose item is removed, and its entry."""
+    queue = home_of(item.queue) if item.queue.startswith(LIMITED) else item.queue
     data = encoded(
         {
-            "queue": item.queue,
+            "queue": queue,
             "task": call.task,
             "args": call.args,
             "kwargs": call.kwargs,
@@ -391,7 +424,7 @@ def _final_writes(
             **({} if call.place is None else {"tree": call.place.stored()}),
         }
     )
-    entry = EndedTask(item.queue, status, ended, call.id, call.task)
+    entry = EndedTask(queue, status, ended, call.id, call.task)
     entry_key, path = records.ended_row(entry)
 
     def write(tr: Transaction) -> None:

@@ -33,6 +33,7 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.ends import abort_in
 from fdbqueue.tasks.group_results import GroupResult, named
+from fdbqueue.tasks.key_limits import NO_LIMITS, Limited, is_limited, keep, where
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import call_of, encoded, packed
 from fdbqueue.tasks.results import new_id, new_result
@@ -191,12 +192,14 @@ class _Plan:
         backend: The backend of all its tasks.
         rows: The rows, all but the one of branch 0.
         first: The row of branch 0, which begins it.
+        limits: Of each function with limits, a place that says them.
     """
 
     def __init__(self, root: Branch) -> None:
         self.tree = new_id()
         self.backend: Any = _backend_of(root)
         self.rows: list[tuple[bytes, bytes]] = []
+        self.limits: dict[str, Limited] = {}
         self._keys = TreeKeys(self.backend.records.prefix, self.tree)
         self._checked: set[int] = set()
         self._branches = self._tasks = 0
@@ -246,6 +249,11 @@ class _Plan:
             raise InvalidTask(f"{text}: a group or a chain would wait for it for ever.")
         queue = self.backend.queue_prefix + task.queue_name
         self._queue = self._queue or queue
+        if isinstance(task, FdbQueueTask) and is_limited(task):
+            limited = where(task, queue, result.args, result.kwargs)
+            if limited is not None:
+                queue = limited.queue
+                self.limits.setdefault(queue.rpartition(".")[0], limited)
         found = call_of(result)
         data = encoded({"queue": queue, "value": packed(found)})
         if len(data) > MAX_CALL_BYTES - _PLACE_BYTES:
@@ -261,8 +269,8 @@ class _Plan:
         if id(task) not in self._checked:
             self.backend.validate_task(task)
             plain = task
-            if isinstance(task, FdbQueueTask) and task.unique_key is not None:
-                plain = dataclasses.replace(task, unique_key=None)
+            if isinstance(task, FdbQueueTask):  # whose keys are those of a call's arguments
+                plain = dataclasses.replace(task, unique_key=None, **NO_LIMITS)
             self.backend.prepare(new_result(plain, (), {}, task.backend))
             self._checked.add(id(task))  # the parts keep the tasks
 
@@ -290,6 +298,8 @@ def _store(plan: _Plan) -> None:
     now = now_us()
     unbegun = due_key(prefix, alias, now + int(UNBEGUN_SECONDS * 1_000_000), plan.tree)
     *portions, last = _portions(plan.rows)
+    for limited in plan.limits.values():
+        keep(plan.backend.catalog, prefix, limited)
     for portion in portions:
         run(database, functools.partial(_write, rows=[(unbegun, b""), *portion]))
 

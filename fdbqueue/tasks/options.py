@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import message_of
 from fdbqueue.service.options import Range, did_you_mean
-from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, Task, task_backends
+from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTask, Task, task_backends
 from fdbqueue.tasks.current import with_own_context
 from fdbqueue.tasks.exceptions import pass_interrupt
 
@@ -240,7 +240,8 @@ class _Backends:
 #: The backoff and the time limit of a task that has none of its own.
 BACKENDS: Any = _Backends()
 #: What a call of a task cannot change.
-_OF_THE_CODE = {"func", "max_attempts", "backoff", "timeout", "takes_context"}
+_LIMITS = {"max_running", "rate", "burst"}
+_OF_THE_CODE = {"func", "max_attempts", "backoff", "timeout", "takes_context", *_LIMITS}
 #: When a task gives up its unique key: when a worker takes it, or when it has ended.
 UNIQUE_WHILE = ("ready", "pending")
 
@@ -258,6 +259,12 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
             a task of the same function has the same key, another one is not enqueued.
         unique_while: How long a task has its key: ``"ready"``, until a worker takes it, or
             ``"pending"``, until it has ended.
+        concurrency_key: Whose limits the next three are: a text, in which ``{name}`` stands for an
+            argument, or a function of the arguments that returns a text, or None for no limits.
+            None for the whole function.
+        max_running: How many tasks with the same key run at most; None for any number.
+        rate: How many of them begin in a time at most, such as ``"100/m"``; None for any number.
+        burst: With a rate, how many may begin at once; None for what the rate gives in a second.
     """
 
     max_attempts: int | None = None
@@ -265,13 +272,17 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
     timeout: float | None = BACKENDS
     unique_key: str | Callable[..., str | None] | None = None
     unique_while: str = "pending"
+    concurrency_key: str | Callable[..., str | None] | None = None
+    max_running: int | None = None
+    rate: str | None = None
+    burst: int | None = None
 
     def using(self, **changes: Any) -> Any:
-        """Return the task with other values for a call, its unique key among them.
+        """Return the task with other values for a call, its keys among them.
 
         Raises:
-            TypeError: ``max_attempts``, ``backoff`` and ``timeout`` are the code's to say, not a
-                call's.
+            TypeError: ``max_attempts``, ``backoff``, ``timeout`` and limits are the code's to say,
+                not a call's.
         """
         if refused := changes.keys() & _OF_THE_CODE:
             raise TypeError(f"using() does not take {', '.join(sorted(refused))}.")
@@ -318,10 +329,16 @@ def task(
     Other backends, such as the immediate one in tests, run such a task without these options; one
     that has a class of tasks of its own is given that, without them. Django's own decorator takes
     them from Django 6.1 on.
+
+    Raises:
+        InvalidTask: The task has limits, and the backend is one that runs tasks without them.
     """
 
     def wrap(wrapped: Callable[..., Any]) -> Any:
-        kind = task_backends[backend].task_class
+        found = task_backends[backend]
+        kind = found.task_class
+        if any(options.get(name) is not None for name in _LIMITS):
+            _check_keeps_limits(found, backend)
         kind = FdbQueueTask if kind is Task else kind
         names = {field.name for field in dataclasses.fields(kind)}
         known = {name: value for name, value in options.items() if name not in _OURS - names}
@@ -329,6 +346,17 @@ def task(
         return kind(func=wrapped, backend=backend, **given)
 
     return wrap if function is None else wrap(function)
+
+
+def _check_keeps_limits(backend: Any, alias: str) -> None:
+    """Refuse a task with limits for a backend that runs tasks without them, but in tests.
+
+    Django's own backends run a task at once, or not at all.
+    """
+    is_djangos = type(backend).__module__.startswith(("django.tasks.", "django_tasks.backends."))
+    if backend.task_class is not FdbQueueTask and not is_djangos:
+        text = f"The task backend {alias!r} is a {type(backend).__name__}, which keeps no limits"
+        raise InvalidTask(f"{text}: max_running, rate and burst need one of fdbqueue's.")
 
 
 _OURS = {field.name for field in dataclasses.fields(FdbQueueTask)} - {

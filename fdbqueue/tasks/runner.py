@@ -33,6 +33,7 @@ from fdbqueue.tasks.exceptions import (
     TaskUnknown,
     WorkerDied,
 )
+from fdbqueue.tasks.key_limits import LIMITED, Limited, home_of, is_limited, keep, row_of
 from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
@@ -188,6 +189,8 @@ class TaskRunner:
         #: What ends attempts that take too long; made, under the lock, for the first time limit.
         self._limits: TimeLimits | None = None
         self._mutex = threading.Lock()
+        #: The beginnings of the names of members whose limits this process has said.
+        self._declared: set[str] = set()
         self.loop = Loop()
 
     def __call__(self, item: Item, overdue: Overdue | None = None) -> None:
@@ -214,7 +217,8 @@ class TaskRunner:
             if overdue is None
             else before.begun(name_of(item.worker), overdue.began)
         )
-        queue_name = item.queue.removeprefix(self._backend.queue_prefix)
+        home = home_of(item.queue) if item.queue.startswith(LIMITED) else item.queue
+        queue_name = home.removeprefix(self._backend.queue_prefix)
         result_of = functools.partial(
             running_result, attempt.call, item, queue_name, attempt.attempts
         )
@@ -272,6 +276,17 @@ class TaskRunner:
         except TaskUnknown:
             return False
 
+    def _declare_limits(self, task: Task[..., Any], item: Item) -> None:
+        """Have the limits be as this process's code says, once for each function and queue."""
+        function = item.queue.rpartition(".")[0]
+        if function in self._declared or not isinstance(task, FdbQueueTask):
+            return
+        self._declared.add(function)
+        if not is_limited(task):
+            return  # its limits are gone from the code
+        limited = Limited(item.queue, row_of(task))
+        keep(self._backend.catalog, self._backend.records.prefix, limited)
+
     def _has_killed(self, call: TaskCall, before: Attempts) -> bool:
         """Tell whether importing the code of a task seems to kill workers each time."""
         died = bool(before.errors) and before.errors[-1].exception == path_of(WorkerDied)
@@ -282,6 +297,8 @@ class TaskRunner:
         )
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
+        if attempt.item.queue.startswith(LIMITED):
+            self._declare_limits(task, attempt.item)
         running = Running(
             self._backend,
             attempt.result,

@@ -10,7 +10,8 @@ end what it is for a task. The protocol, for one task:
    them than threads is *ahead*, and its worker's name says so: by itself it counts no attempt.
    What waits for a thread is requeued as it was when all threads are at work for longer, and when
    the worker is to end.
-   Only if a lease has ended before, :meth:`TaskSource.begin_again` reads what is known of it,
+   Limited tasks (``key_limits.py``) are leased by turns with others. Only if a lease has ended
+   before, :meth:`TaskSource.begin_again` reads what is known of it,
    notes the workers that died, and that this attempt begins.
 2. **Run.** The lease is extended after each third of its time, and that of what waits as well; the
    first extension notes when the attempt began. If it was leased ahead, that is after a tenth of
@@ -53,12 +54,13 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
 from fdbqueue.service import (
+    Beside,
     Contended,
     Held,
     Item,
@@ -68,8 +70,9 @@ from fdbqueue.service import (
     now_us,
     run,
 )
-from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal
-from fdbqueue.tasks.notes import NOTED, NotesWriter, as_stored
+from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal, pauses_within
+from fdbqueue.tasks.key_limits import LIMITED
+from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
     Before,
     Records,
@@ -87,7 +90,6 @@ logger = logging.getLogger(__name__)
 
 #: For how long acks and leases go apart after other processes were in the way.
 _APART_SECONDS = 0.25
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
 #: The longest pause of a task that the engine did not let run.
 _MAX_REST_SECONDS = 60.0
 #: How many tasks one transaction gives back.
@@ -124,6 +126,7 @@ class TaskSource:
         threads: How many tasks run at a time: what is leased beyond that is leased ahead.
         keeps_successful: Whether the results of successful tasks are kept.
         backend: The backend of the tasks, for those in groups and chains.
+        beside: The families of limited tasks (:mod:`fdbqueue.tasks.key_limits`); None for none.
     """
 
     def __init__(
@@ -135,8 +138,10 @@ class TaskSource:
         threads: int = 1,
         keeps_successful: bool = True,
         backend: Any = None,
+        beside: Beside | None = None,
     ) -> None:
         self._queue = queue
+        self._beside = beside
         self._records = records
         self._lease_seconds = lease_seconds
         self._ends = AttemptEnds(records, keeps_successful=keeps_successful, backend=backend)
@@ -160,6 +165,8 @@ class TaskSource:
 
     def queue_of(self, item: Item) -> Queue:
         """Return the queue that an item came from."""
+        if item.queue.startswith(LIMITED):
+            return self._beside.queue_of(item)  # type: ignore[union-attr]  # it was leased from it
         return self._queue.queue_of(item) if isinstance(self._queue, SeveralQueues) else self._queue
 
     # What is noted of a task
@@ -247,10 +254,14 @@ class TaskSource:
 
     def wait_for_items(self, seconds: float, *, to_lease: bool = True) -> bool:
         """Wait until there may be a task, at most this many seconds; tell whether so."""
+        if self._beside is not None and to_lease:
+            return self._beside.wait_for_items(seconds)
         return self._queue.wait_for_items(seconds, to_lease=to_lease)
 
     def held_until(self, *, to_lease: bool = True) -> datetime.datetime | None:
         """Return until when limits keep back tasks; None for no tasks or no limits."""
+        if self._beside is not None and to_lease:
+            return self._beside.held_until()
         return self._queue.held_until(to_lease=to_lease)
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
@@ -266,12 +277,12 @@ class TaskSource:
             LeaseLost: One of those to end is not held any more; nothing was ended or leased.
         """
         ending: list[AttemptEnd] = []
-        may_share = True
+        may_share = True  # unless an end may push, or is that of another queue
         for item in ack:
             end = self._end_of(item)
             if not end.is_done:
                 ending.append(end)
-                may_share = may_share and end.call.place is None  # else its end may push
+                may_share = may_share and end.call.place is None and item.queue == self.name
         with self._mutex:
             is_closed = self._is_closed
             self._leasing += not is_closed
@@ -284,7 +295,7 @@ class TaskSource:
             while True:
                 until = time.monotonic() + seconds
                 name = ahead(worker) if most > self._threads else worker
-                items = self._leased(count, seconds, name, ending, may_share)
+                items = self._leased_by_turns(count, seconds, name, ending, may_share)
                 with self._mutex:
                     for item in items:
                         self._held[item.lease] = Attempt(item, until)
@@ -298,6 +309,25 @@ class TaskSource:
                 self._asked -= count
                 if self._is_closed:
                     self._has_leased.notify_all()
+
+    def _leased_by_turns(
+        self,
+        count: int,
+        seconds: float,
+        worker: str,
+        ending: Sequence[AttemptEnd],
+        may_share: bool,
+    ) -> list[Item]:
+        """Lease tasks of the queues or, in turn, limited ones; end others in any case."""
+        beside = self._beside
+        if beside is None or not beside.may_be():
+            return self._leased(count, seconds, worker, ending, may_share)
+        if beside.is_first():
+            self._commit_all(ending)
+            items = beside.lease(count, seconds=seconds, worker=worker)
+            return items or self._leased(count, seconds, worker, (), may_share)
+        items = self._leased(count, seconds, worker, ending, may_share)
+        return items or beside.lease(count, seconds=seconds, worker=worker)
 
     def _leased(
         self,
@@ -339,9 +369,9 @@ class TaskSource:
 
     def _commit_all(self, ending: Sequence[AttemptEnd]) -> None:
         """Commit ends without a lease, in one transaction if that can be."""
-        if len(ending) > 1 and isinstance(self._queue, Queue):
+        if len(ending) > 1:
             with contextlib.suppress(Exception):  # each by itself tells what is wrong
-                self._ends.commit_together(ending, self._queue)
+                self._ends.commit_together(ending, self.queue_of)
         for end in ending:
             if not end.is_done:
                 self._ends.commit(end, self.queue_of(end.item))
@@ -404,7 +434,7 @@ class TaskSource:
     def _extend(self, extended: Sequence[Attempt], seconds: float) -> Sequence[str]:
         """Extend the leases of tasks of one queue in one transaction; return those lost."""
         queue = self.queue_of(extended[0].item)
-        unnoted = [one for one in extended if one.is_unnoted or _has_notes(one)]
+        unnoted = [one for one in extended if one.is_unnoted or one.has_notes()]
         until = time.monotonic() + seconds
         noted = [({}, 0) if one.notes is None else one.notes.stored() for one in unnoted]
 
@@ -419,7 +449,7 @@ class TaskSource:
                 if (record := read()) is not None and is_pending(record):
                     known, running = attempt.attempts, attempt.item.attempts
                     times = {"started": known.started, "latest": known.latest, "running": running}
-                    kept = _without_notes(record, attempt)
+                    kept = attempt.without_notes(record)
                     self._records.write(tr, attempt.call.id, {**kept, **times, **notes})
             return found
 
@@ -444,7 +474,7 @@ class TaskSource:
         with self._mutex:
             if self._is_closed:
                 return False
-            held = [one for one in self._held.values() if one.end is None and _has_notes(one)]
+            held = [one for one in self._held.values() if one.end is None and one.has_notes()]
         is_left = False
         for attempt in held:  # each by itself: its value may be long, and it may end meanwhile
             try:
@@ -508,6 +538,8 @@ class TaskSource:
             with contextlib.suppress(LeaseLost):
                 if attempt.has_begun or (record is not None and record.get("abort")):
                     queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
+                elif self._beside is not None and item.queue.startswith(LIMITED):
+                    self._beside.give_back(tr, item)
                 else:
                     queue.requeue(item, tr=tr)
                 count += 1
@@ -546,7 +578,7 @@ class TaskSource:
         end, queue = self._end_of(item), self.queue_of(item)
         if end.is_done:
             return
-        for pause in _pauses(self._lease_seconds):
+        for pause in pauses_within(self._lease_seconds):
             try:
                 self._ends.commit(end, queue)
                 return
@@ -566,27 +598,3 @@ class TaskSource:
             facts = {"task": end.call.task, "id": end.call.id, "error": type(failed).__name__}
             logger.warning("the end of a task is tried again", extra=facts)
             time.sleep(pause)
-
-
-def _has_notes(attempt: Attempt) -> bool:
-    """Tell whether an attempt has noted what is not written."""
-    return attempt.notes is not None and attempt.notes.is_changed
-
-
-def _without_notes(record: dict[str, Any], attempt: Attempt) -> dict[str, Any]:
-    """Return a pending record without the notes that an attempt writes again, or has outlived."""
-    if len(record.get("workers", ())) + record.get("spared", 0) > attempt.item.attempts:
-        more = {"abort": True} if record.get("abort") else {}
-        return pending(record["queue"], record["item"]) | more  # it was redriven
-    gone = NOTED if attempt.notes is not None else NOTED[1:]
-    return {name: value for name, value in record.items() if name not in gone}
-
-
-def _pauses(seconds: float) -> Iterator[float | None]:
-    """Yield pauses between attempts that take this many seconds in all, and at last None."""
-    deadline = time.monotonic() + seconds
-    pause = _FIRST_PAUSE_SECONDS
-    while time.monotonic() + pause < deadline:
-        yield pause
-        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-    yield None

@@ -76,6 +76,7 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     task_backends,
 )
+from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import Place, aware, encoded, pending, rank_of, unpacked
 from fdbqueue.tasks.results import new_id
@@ -433,7 +434,8 @@ class Tree:
         for (place, given, part), read in zip(pushes, reads, strict=True):
             if place.branch < 0:
                 # a queue that takes tasks: that of the first one may be gone by now
-                queue, value = next(iter(of_queues), self.branch(0)["queue"]), self._rest()
+                queue = home_of(next(iter(of_queues), self.branch(0)["queue"]))
+                value = self._rest()
             else:
                 if not (data := b"".join([row.value for row in read])):
                     continue  # the tree was removed

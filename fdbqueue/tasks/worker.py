@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import logging
 import math
 import os
@@ -31,12 +32,22 @@ from typing import Any
 from django.db import close_old_connections
 
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
-from fdbqueue.service import Catalog, Item, Queue, SeveralQueues, Worker, error_code
+from fdbqueue.service import (
+    Beside,
+    Catalog,
+    Item,
+    Queue,
+    SeveralQueues,
+    Worker,
+    error_code,
+    share_a_name,
+)
 from fdbqueue.tasks.backend import backends
 from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping
+from fdbqueue.tasks.key_limits import LIMITED, family_of, home_of
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
 from fdbqueue.tasks.time_limits import Overdue, Watch
@@ -115,7 +126,9 @@ class TaskWorker:
         self._on_stop = on_stop
         self._on_beat = on_beat
         options = backend.settings
-        self.queue = _queue(backend, names, excluded, catalog or backend.catalog)
+        queues = catalog or backend.catalog
+        self.queue = _queue(backend, names, excluded, queues)
+        self._beside = _beside(self.queue, backend, names, excluded, queues)
         self._source = TaskSource(
             self.queue,
             backend.records,
@@ -123,6 +136,7 @@ class TaskWorker:
             threads=threads,
             keeps_successful=options.retention.successful != 0,
             backend=backend,
+            beside=self._beside,
         )
         self._overdue = overdue
         self._runner = TaskRunner(backend, self._source, self.worker, threads, watch)
@@ -164,6 +178,8 @@ class TaskWorker:
         finally:
             self._house.stop()
             self._runner.close()
+            if self._beside is not None:
+                self._beside.close()
             self._send_rest(seconds)
 
     def stop(self) -> None:
@@ -461,6 +477,31 @@ class _FinishedSignals:
             raise error  # Django's own receiver logs the exception that is being handled
         except BaseException:  # noqa: BLE001  # the one raised above
             task_finished.send(self._sender, task_result=end.result)
+
+
+def _beside(
+    main: Queue | SeveralQueues,
+    backend: Any,
+    names: Sequence[str],
+    excluded: Sequence[str],
+    catalog: Catalog,
+) -> Beside | None:
+    """Return the limited tasks of the same queues; None if none of these may have any."""
+    wanted = [backend.queue_prefix + name for name in names] or backend.names()
+    left_out = [backend.queue_prefix + name for name in excluded]
+
+    def is_in(name: str) -> bool:
+        home = home_of(name)
+        fits = functools.partial(fnmatch.fnmatchcase, home)
+        return any(map(fits, wanted)) and not any(map(fits, left_out)) and backend.owns(home)
+
+    asked = [*map(family_of, wanted)]
+    families = [
+        family
+        for family in catalog.families()
+        if family.name.startswith(LIMITED) and any(share_a_name(family.name, one) for one in asked)
+    ]
+    return Beside(main, catalog, families, is_in) if families else None
 
 
 def _queue(

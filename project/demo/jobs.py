@@ -25,6 +25,7 @@ _STOP_SECONDS = 30.0
 _WORKER = "worker-1.example.org"
 #: Enough for the tasks that take their time: so some wait for a moment, and none for long.
 _THREADS = 4
+_ASK_SECONDS = 2, 8
 _LISTEN_SECONDS = (10, 60)
 #: A worker elsewhere that leases a task, and is not heard of again: how long ago, for how long.
 _ELSEWHERE = "worker-2.example.org"
@@ -93,6 +94,9 @@ def enqueue_some(chance: random.Random) -> None:
         tasks.listen.enqueue(chance.choice(_PLACES), seconds=chance.randint(*_LISTEN_SECONDS))
     elif happens < 0.33:
         _enqueue_failing(chance)
+    elif happens < 0.36:
+        for _ in range(3):  # of one place, so one runs and others wait
+            tasks.ask_station.enqueue("Tonga", seconds=chance.randint(*_ASK_SECONDS))
     elif happens < 0.4:
         places = chance.sample(_PLACES, 5)
         group([call(tasks.summarise, place) for place in places]).then(tasks.compare).enqueue()

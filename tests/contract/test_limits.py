@@ -717,6 +717,29 @@ def test_a_queue_at_its_limit_is_passed_over(catalog, fair):
     assert several.wait_for_items(0, to_lease=True)
 
 
+def test_who_waits_for_a_family_at_its_limits_does_not_look_again_and_again(database, subspace):
+    """A push to a full member is news once: a lease finds nothing, and then there is none."""
+    specs = [QueueSpec("full-*", "fifo", max_leased=1)]
+    catalog = Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
+    several, queue = catalog.several(["full-*"]), catalog.queue("full-1")
+    queue.push_many(range(3))
+    held = several.lease()
+    looks = []
+    families = several._families
+    find, families._find = (
+        families._find,
+        lambda *given, **named: looks.append(1) or find(*given, **named),
+    )
+    assert several.wait_for_items(LONG_SECONDS, to_lease=True)
+    assert several.lease() is None
+    looks.clear()
+    assert not several.wait_for_items(1, to_lease=True)
+    assert len(looks) <= 3
+    several.ack(held)
+    assert several.wait_for_items(LONG_SECONDS, to_lease=True)
+    assert several.lease().value == 1
+
+
 def test_several_at_their_limits_give_nothing(catalog, pool):
     """At once, also while the process takes from one queue at a time; and a lease's end wakes."""
     several = catalog.several(["leased", "paced"])

@@ -18,7 +18,7 @@ from fdbqueue.tasks import call, chain, group, group_result
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
-from tests.tasks import group_jobs, jobs, kept_jobs
+from tests.tasks import group_jobs, jobs, kept_jobs, limited_jobs
 
 ROOT = Path(__file__).parents[2]
 _DEADLINE_SECONDS = 600
@@ -234,6 +234,54 @@ def groups_survive_kills(
     )
     path = group_jobs.write_count.module_path
     assert sorted(entry.id for entry in ended if entry.task == path) == sorted(follows)
+
+
+def limits_survive_kills(
+    configure: Any, environment: dict[str, str], folder: Path, *, tasks: int, kills: int
+) -> None:
+    """Kill workers that run tasks of four keys, two of each at a time; each task ends once.
+
+    What a killed worker ran has written nothing, so of each key no more than two of what has ended
+    ran at any moment.
+    """
+    options = {"lease_seconds": 3}
+    backend = configure(**options)
+    settings = {"DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
+    settings["FDBQUEUE_TEST_OPTIONS"] = json.dumps(options)
+    dice = random.Random(tasks)
+    keys = ("a", "b", "c", "d")
+    results = [
+        limited_jobs.write_times.enqueue(str(folder), key, number)
+        for number in range(tasks)
+        for key in keys
+    ]
+    queues = [backend.catalog.queue(name) for name in backend.catalog.names()]
+    assert len(queues) == len(keys)
+
+    def left() -> int:
+        counts = [queue.counts() for queue in queues]
+        return sum(one.ready + one.leased + one.delayed for one in counts)
+
+    def has_gone_on(goal: int) -> Callable[[], bool]:
+        return lambda: left() <= goal
+
+    workers = Workers({**environment, **settings}, 3, "--threads", "3")
+    try:
+        for kill in range(kills):
+            goal = len(results) - len(results) * (kill + 1) // (kills + 1)
+            wait_until(has_gone_on(goal), _DEADLINE_SECONDS)
+            workers.kill_one(dice)
+        wait_until(lambda: left() == 0, _DEADLINE_SECONDS)
+    finally:
+        workers.stop()
+    found = [backend.get_result(result.id) for result in results]
+    assert {result.status for result in found} == {TaskResultStatus.SUCCESSFUL}
+    lines = [line.split() for file in folder.iterdir() for line in file.read_text().splitlines()]
+    assert len({(key, number) for key, number, *_ in lines}) == len(results)
+    for key in keys:
+        times = [(int(began), int(ended)) for one, _, _, began, ended in lines if one == key]
+        at_once = [sum(began <= at < ended for began, ended in times) for at, _ in times]
+        assert 1 <= max(at_once) <= 2
 
 
 def survive_kills(

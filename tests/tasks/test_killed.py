@@ -9,7 +9,13 @@ import pytest
 
 from fdbqueue.tasks.compat import TaskResultStatus
 from tests.tasks import jobs
-from tests.tasks.killing import ROOT, groups_survive_kills, stopped, survive_kills
+from tests.tasks.killing import (
+    ROOT,
+    groups_survive_kills,
+    limits_survive_kills,
+    stopped,
+    survive_kills,
+)
 
 
 def test_killed_workers_lose_nothing(configure, environment):
@@ -20,6 +26,11 @@ def test_killed_workers_lose_nothing(configure, environment):
 def test_what_follows_a_group_comes_once_whatever_is_killed(configure, environment, tmp_path):
     """Each part has ended then, once."""
     groups_survive_kills(configure, environment, tmp_path, parts=40, kills=4)
+
+
+def test_killed_workers_keep_within_limits(configure, environment, tmp_path):
+    """Never more than two tasks of a key run at once, and each ends once."""
+    limits_survive_kills(configure, environment, tmp_path, tasks=50, kills=4)
 
 
 @pytest.mark.parametrize("once", [True, False])

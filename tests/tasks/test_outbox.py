@@ -32,7 +32,7 @@ from fdbqueue.tasks.outbox.tables import check_tables
 from fdbqueue.tasks.records import packed, unknown_call
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
-from tests.tasks import jobs, outbox_jobs
+from tests.tasks import jobs, limited_jobs, outbox_jobs
 from tests.tasks.outboxes import claims, database_at, enqueue_all, queued
 
 
@@ -244,6 +244,28 @@ def test_a_task_has_its_priority_and_its_time(backend, work):
     work()
     assert jobs.done == ["first", "usual"]
     assert backend.queue("default").counts().delayed == 1
+
+
+def test_a_task_keeps_its_limits(backend, work):
+    """A mover says them with the task, so that no more run at a time than the code allows."""
+    with transaction.atomic():
+        results = [limited_jobs.two_a_customer.enqueue("ada", number, 0.2) for number in range(6)]
+    assert backend.queue("default").counts().ready == 0
+    limited_jobs.most.clear()
+    work(threads=4)
+    assert limited_jobs.most == {"ada": 2}
+    assert [backend.get_result(one.id).return_value for one in results] == [*range(6)]
+    assert {backend.get_result(one.id).task.queue_name for one in results} == {"default"}
+
+
+def test_the_limits_of_another_task_are_refused(backend):
+    """A row of a queue whose tasks have no limits by key says none."""
+    (bad,) = enqueue_all([1])
+    row = OutboxTask.objects.get()
+    row.call = json.dumps({**json.loads(row.call), "limits": "{}"})
+    row.save()
+    assert move_now(backend.outbox(), backend.catalog) == (0, 1)
+    assert OutboxTask.objects.get(result_id=bad.id).problem.startswith("NotATask: its limits")
 
 
 def test_unique_keys_count_when_rows_are_moved(backend, work):

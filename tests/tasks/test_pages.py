@@ -32,7 +32,7 @@ from fdbqueue.testing import time_ahead
 from tests.pages import rules, watched_engine
 from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person
-from tests.tasks import letters, timed_jobs
+from tests.tasks import letters, limited_jobs, timed_jobs
 
 QUEUE = "tasks-default"
 PAGE = of(QUEUE)
@@ -1076,3 +1076,38 @@ def test_the_tabs_of_ended_tasks_have_counts(viewer, work, monkeypatch):
     monkeypatch.setattr("fdbqueue.tasks.pages.lists._MOST_COUNTED", 3)
     monkeypatch.setattr("fdbqueue.tasks.pages.lists._MOST_READ", 1)
     assert counts() == ("Aborted", "Done 3+")
+
+
+# Limits by key
+
+
+def test_the_page_of_a_task_that_its_limit_keeps_back(viewer, backend, work):
+    """It says why, and by which limit; it is there when the task has ended, too."""
+    _, waits = [limited_jobs.one_at_all.enqueue(number) for number in range(2)]
+    name = backend.found(waits.id).record["queue"]
+    held = backend.catalog.queue(name).lease(seconds=60)
+    shown = facts(viewer.get(page_of(waits.id, name)))
+    assert shown["State"] == "Ready; as many of its key run as may"
+    assert shown["Limit"] == "1 of 1 run"
+    backend.catalog.queue(name).requeue(held)
+    assert facts(viewer.get(page_of(waits.id, name)))["State"] == "Ready"
+    work()
+    for place in (name, QUEUE):
+        shown = facts(viewer.get(page_of(waits.id, place)))
+        assert shown["State"] == "Successful"
+        assert "Limit" not in shown
+
+
+def test_limited_tasks_are_among_the_functions_and_the_failures(viewer, work):
+    """Of their queue, and of the queue of their key."""
+    limited_jobs.one_at_all.enqueue(1)
+    limited_jobs.fail.enqueue("a")
+    work()
+    found = {row[0].rpartition(".")[2]: row for row in rows_in(viewer.get(FUNCTIONS))}
+    assert found["one_at_all"][1:3] == ["1", "0"]
+    assert found["fail"][1:3] == ["3", "3"]
+    assert found["fail"][9] == QUEUE
+    markup = text(viewer.get(ACROSS + "failures/"))
+    assert "LookupError" in markup
+    done = table(viewer.get(f"{PAGE}?state=done"))
+    assert len([row for row in done if "one_at_all" in " ".join(row.values())]) == 1

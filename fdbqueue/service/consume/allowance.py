@@ -20,6 +20,14 @@ is taken, nor who took it for whom. A queue without limits has none of this: no 
 - Batches (``lease_batch``) count as ready, and pops lease nothing: neither is limited by it.
 - *A lower limit* than what is leased lets nothing be leased until enough leases have ended.
 
+*Stored limits* (``stored_at``): a row, as JSON, that whoever pushes to the queue writes, has the
+limits in place of the setting, so that a process which takes need not know them. Every transaction
+that takes reads the row and depends on it. So once a commit has changed the row, nothing more is
+taken by what it said before. What was leased before stays leased. Without a row, or if it cannot be
+read, one item is leased at a time. Who changes the row lets members of a family that wait for a
+moment be looked at again, by writing their rows of the index: who notes such a moment has read the
+row, and conflicts.
+
 ``rate`` is a bucket of tokens, one for each item: a row (``TOKENS``) with the number left, in
 millionths, and the moment at which they were counted. No row is a full bucket, of ``burst`` tokens.
 
@@ -32,7 +40,8 @@ millionths, and the moment at which they were counted. No row is a full bucket, 
   new until theirs have come to that moment. If that is more than a minute away, the row was written
   by a wrong clock: its tokens count from now on.
 - *Tokens are spent* by the commit that takes. If its thread has gone and the items are requeued, if
-  leases are given up or expire, if an item is taken again: they are not given back. ``clear()``
+  leases are given up or expire, if an item is taken again: they are not given back, but by a worker
+  of tasks that had no thread free for what it leased (:meth:`Allowance.give_back`). ``clear()``
   removes the row with all else, so the bucket is full again.
 
 A caller at a limit is told that there is nothing, if it was in line when the round read: a late
@@ -54,11 +63,13 @@ they see what all have leased and taken, so together they go as far as the highe
 
 from __future__ import annotations
 
+import functools
+import json
 import struct
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service.options import QueueOptions, Rate, parse_rate
+from fdbqueue.service.options import ALLOWED, QueueOptions, Rate, parse_rate
 from fdbqueue.service.storage.counts import leased_in
 from fdbqueue.service.storage.tables import Kind, TableKeys
 
@@ -81,11 +92,13 @@ class Limits(NamedTuple):
         max_leased: At most this many items are leased; None for no limit.
         rate: How many items are taken in a time; None for no limit.
         burst: With a rate, how many may be taken at once.
+        stored_at: The key of a row that has these limits in place of the setting; None for none.
     """
 
     max_leased: int | None
     rate: Rate | None
     burst: int
+    stored_at: bytes | None = None
 
     @classmethod
     def of(cls, options: QueueOptions) -> Limits | None:
@@ -100,9 +113,38 @@ class Limits(NamedTuple):
         """The most items that one transaction can take."""
         return float("inf") if self.rate is None else self.burst
 
-    def begin(self, tr: Transaction, tables: TableKeys, now: int) -> Allowance:
-        """Begin to read what a transaction may still take of a queue."""
-        return Allowance(self, tr, tables, now)
+    @classmethod
+    def at(cls, key: bytes) -> Limits:
+        """Return the limits that a row has; what they are is read with each take."""
+        return cls(1, None, 0, key)
+
+    def begin(
+        self, tr: Transaction, tables: TableKeys, now: int, *, is_paid: bool = False
+    ) -> Allowance:
+        """Begin to read what a transaction may still take of a queue.
+
+        Args:
+            tr: The transaction.
+            tables: The keys of the queue's tables.
+            now: The moment, in microseconds.
+            is_paid: Whether the tokens of what it takes have been spent already.
+        """
+        return Allowance(self, tr, tables, now, is_paid=is_paid)
+
+
+@functools.lru_cache(maxsize=1_000)
+def unpacked_limits(row: bytes, key: bytes) -> Limits:
+    """Return the limits that a row has; one item at a time if it has none that are valid."""
+    try:
+        found = json.loads(row)
+        given = {name: found.get(name) for name in ("max_leased", "rate", "burst")}
+    except (AttributeError, ValueError):
+        return Limits.at(key)
+    if any(value not in ALLOWED[name] for name, value in given.items()):
+        return Limits.at(key)
+    rate = parse_rate(given["rate"])
+    burst = 0 if rate is None else given["burst"] or rate.burst
+    return Limits(given["max_leased"], rate, burst, key)
 
 
 class Allowance:
@@ -115,16 +157,29 @@ class Allowance:
         tr: The transaction; by itself it depends on nothing.
         tables: The keys of the queue's tables.
         now: The moment, in microseconds.
+        is_paid: Whether the tokens of what it takes have been spent already.
     """
 
-    def __init__(self, limits: Limits, tr: Transaction, tables: TableKeys, now: int) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        tr: Transaction,
+        tables: TableKeys,
+        now: int,
+        *,
+        is_paid: bool = False,
+    ) -> None:
         self._limits = limits
+        self._is_paid = is_paid
         self._tr = tr
         self._tables = tables
         self._now = now
         snapshot = tr.snapshot
+        row_at = limits.stored_at
+        self._row = None if row_at is None else snapshot[row_at]
         self._hidden = None if limits.max_leased is None else snapshot[tables.hidden]
-        self._stored = None if limits.rate is None else snapshot[tables.tokens]
+        has_rate = limits.rate is not None or row_at is not None
+        self._stored = snapshot[tables.tokens] if has_rate and not is_paid else None
         self._tokens = self._counted_at = 0  # as they are stored from now on, but for what is taken
         self._left = self._room = float("inf")
         self._leases = False
@@ -136,6 +191,11 @@ class Allowance:
             leased: How many more leases there are by what the transaction has not written yet;
                 below zero for those that have ended.
         """
+        if self._limits.stored_at is not None:
+            self._tr.add_read_conflict_key(self._limits.stored_at)
+            self._limits = unpacked_limits(_bytes(self._row), self._limits.stored_at)
+        if self._is_paid:
+            self._limits = self._limits._replace(rate=None)
         if self._limits.max_leased is not None:
             self._room = self._limits.max_leased - leased - leased_in(_bytes(self._hidden))
         rate, full = self._limits.rate, self._limits.burst * _TOKEN
@@ -176,6 +236,17 @@ class Allowance:
         if took and self._limits.rate is not None:
             self._tr.add_read_conflict_key(self._tables.tokens)
             left = max(0, self._tokens - took * _TOKEN)
+            self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
+
+    def give_back(self, count: int) -> None:
+        """Give back the tokens of items that were leased, and are requeued before anything began.
+
+        The transaction depends on the row as one that takes does.
+        """
+        if self._limits.rate is not None:
+            full = self._limits.burst * _TOKEN
+            self._tr.add_read_conflict_key(self._tables.tokens)
+            left = min(full, self._tokens + count * _TOKEN)
             self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
 
     # When it may be more

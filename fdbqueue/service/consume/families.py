@@ -134,7 +134,7 @@ class FamilyPoppers:
         """Take items for one thread in that thread."""
         operation.state = OperationState.IN_FLIGHT
         try:
-            served = self._take(operation.database, [operation])
+            served = self.take(operation.database, [operation])
         except BaseException as error:
             if getattr(error, "outcome_known", False):
                 operation.state = OperationState.WAITING
@@ -150,7 +150,7 @@ class FamilyPoppers:
         """Take items for the requests in line."""
         requests = _fitting(batch.waiting())
         if requests:
-            batch.finish(self._take(self._families.database, requests, batch).results)
+            batch.finish(self.take(self._families.database, requests, batch).results)
 
     def undo(self, operation: MemberRequest) -> None:
         """Requeue the items of a thread that has gone."""
@@ -158,7 +158,7 @@ class FamilyPoppers:
         if isinstance(items, list) and operation.requeue is not None:
             requeue_or_log(items[0].queue, operation.requeue, items)
 
-    def _take(
+    def take(
         self,
         database: Database,
         requests: Sequence[MemberRequest],
@@ -169,7 +169,7 @@ class FamilyPoppers:
         Args:
             database: Where.
             requests: Who asks.
-            batch: Whose they are; None for the only request of a thread that is alone.
+            batch: Whose they are; None for those of one thread.
         """
         if time.monotonic() < self._contended_until:
             found = self._families.find(database, requests)
@@ -261,9 +261,32 @@ class Families:
             tr.add_read_conflict_key(source.keys.paused)
 
     def has_items(self, *, to_lease: bool) -> bool:
-        """Tell whether a queue may have something to pop, or to lease."""
-        look = functools.partial(self._find, count=READ_AT_ONCE, to_lease=to_lease)
-        return bool(run(self.database, look, read_only=True))
+        """Tell whether a queue may have something to pop, or to lease.
+
+        So as long as there are rows of members that had nothing: the next take corrects these, and
+        only then there is a moment or a change to wait for.
+        """
+        look = functools.partial(self.has_items_in, to_lease=to_lease)
+        return run(self.database, look, read_only=True)
+
+    def has_items_in(self, tr: Transaction, *, to_lease: bool) -> bool:
+        """Tell in a transaction what :meth:`has_items` tells."""
+        if self._find(tr, READ_AT_ONCE, to_lease=to_lease):
+            return True
+        return bool(self._sources) and self._begin_look(tr, watches=False)().is_now
+
+    def take_each(self, database: Database, end: End, requests: Sequence[MemberRequest]) -> Served:
+        """Take items for several requests of one thread, in one transaction.
+
+        Returns:
+            What each was given; none of them has a queue to take from instead.
+        """
+        served = self.poppers[end].take(database, requests)
+        for place, (one, found) in enumerate(served.results):
+            if isinstance(found, Consumer):
+                given = found.take_now(one.make(found))
+                served.results[place] = one, given[0] if given else []
+        return served
 
     def find(self, database: Database, requests: Sequence[MemberRequest]) -> Served:
         """Find queues that may have something, and deal them to requests; none if there are none.
@@ -314,8 +337,13 @@ class Families:
 
     # Waiting
 
-    def _begin_look(self, tr: Transaction) -> Callable[[], Look]:
-        """Begin to read whether a member may have something, for the watch."""
+    def _begin_look(self, tr: Transaction, *, watches: bool = True) -> Callable[[], Look]:
+        """Begin to read whether a member may have something, for the watch.
+
+        Args:
+            tr: The transaction.
+            watches: Whether to set the watch if none has.
+        """
         now = now_us()
         reads = [
             (
@@ -342,7 +370,8 @@ class Families:
                 keys += source.keys.wakes
             if left <= 0:
                 return Look(None)
-            return Look(_AnyWatch([tr.watch(key) for key in keys]), left / 1_000_000)
+            watch = _AnyWatch([tr.watch(key) for key in keys] if watches else [])
+            return Look(watch, left / 1_000_000)
 
         return look
 

@@ -290,8 +290,7 @@ class Staging:
         start = 0
         allowance = None
         if taker.limits is not None:  # who helped has spent the tokens
-            unpriced = taker.limits._replace(rate=None)
-            allowance = unpriced.begin(tr, self._tables, now_us()).settle()
+            allowance = taker.limits.begin(tr, self._tables, now_us(), is_paid=True).settle()
         for one in taker.remaining(batch, reads, concluded):
             rows, leases = handoff.rows[start : start + one.count], one.lease_us > 0
             start += one.count

@@ -89,6 +89,11 @@ class Look(NamedTuple):
     seconds: float = math.inf
     is_paced: bool = False
 
+    @property
+    def is_now(self) -> bool:
+        """Whether there is an item."""
+        return self.watch is None
+
 
 #: Begins to look for an item in a transaction: see :class:`ItemWatch`.
 BeginLook = Callable[[Transaction], Callable[[], Look]]
@@ -230,8 +235,9 @@ class ItemWatch:
     def _wake(self, count: int) -> None:
         """Wake the waiters that have slept longest; called under the mutex."""
         for wake in list(itertools.islice(self._wakes, count)):
-            del self._wakes[wake]
-            wake()
+            if wake in self._wakes:  # else the one before has woken it
+                del self._wakes[wake]
+                wake()
 
 
 def begin_look(
@@ -453,6 +459,56 @@ class ItemWait:
 
     def _next_look(self, end: float, wake: Callable[[], None]) -> float:
         return min([end, *[watch.next_look(wake) for watch in self.watches]])
+
+
+class Notice:
+    """Note that there may be items again, for a thread that looks now and then and does not wait.
+
+    It takes part in watches as a waiter does, and passes on what wakes it, because others may wait
+    there that sleep on otherwise.
+
+    Args:
+        watches: The watches.
+    """
+
+    def __init__(self, watches: Sequence[ItemWatch]) -> None:
+        self._watches = tuple(watches)
+        self._wake = self._note
+        self._may_be = True
+
+    def seen(self) -> list[int]:
+        """Return what to give to :meth:`begin`, before a look for items."""
+        return [*map(_GENERATION, self._watches)]
+
+    def may_be(self) -> bool:
+        """Tell whether there may be items: once a watch says so, or it is time to look."""
+        if not self._may_be:
+            now = time.monotonic()
+            for watch in self._watches:
+                self._may_be = self._may_be or now >= watch.look_at
+        return self._may_be
+
+    def begin(self, seen: Sequence[int]) -> None:
+        """Rely on the watches from now on, behind a look that found nothing."""
+        self._may_be = False
+        for watch, generation in zip(self._watches, seen, strict=True):
+            if not watch.enter(self._wake, generation):
+                self._may_be = True
+        arm(self._watches, None)
+
+    def expect(self) -> None:
+        """Note that there may be items, because somebody has seen some."""
+        self._may_be = True
+
+    def close(self) -> None:
+        """Take part no longer."""
+        for watch in self._watches:
+            watch.leave(self._wake)
+
+    def _note(self) -> None:
+        self._may_be = True
+        for watch in self._watches:
+            watch.wake_others()
 
 
 def deadline_after(queue: str, wait: float | None) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.state import Pause, Pausing, parse_pause
+from fdbqueue.service.items import LAST_MOMENT
 from fdbqueue.service.storage.families import FamilyKeys
 
 #: So many rows of the index are read at once.
@@ -31,6 +32,7 @@ class Family:
     Attributes:
         name: As given.
         kind: As given.
+        keys: As given.
         has: As given.
         start: What the names of all members begin with.
     """
@@ -48,7 +50,7 @@ class Family:
         self.kind = kind
         self.has = has
         self.start = name.partition("*")[0]
-        self._keys = keys
+        self.keys = keys
         self._names = names
         self._pausing = pausing
 
@@ -78,10 +80,39 @@ class Family:
 
     def begin_paused(self, tr: Transaction) -> Callable[[], Pause | None]:
         """Begin to read whether it is paused; call the returned function for the result."""
-        read = tr.snapshot[self._keys.paused]
+        read = tr.snapshot[self.keys.paused]
         return lambda: parse_pause(read, self.name)
 
     # Look at its members
+
+    def look_again(
+        self,
+        tr: Transaction,
+        limit: int,
+        concerns: Callable[[str], bool],
+        *,
+        strictly: bool = True,
+    ) -> int:
+        """Let members be looked at now that wait for a moment, because of what ``tr`` changes.
+
+        Args:
+            tr: The transaction.
+            limit: The most rows of the index that are read: of members behind them the moment
+                stays.
+            concerns: Tells whether a member is concerned.
+            strictly: Whether to depend on what is read: else one whose moment is noted at the same
+                time is left out.
+
+        Returns:
+            How many were written.
+        """
+        reads = tr if strictly else tr.snapshot
+        waiting = reads.get_range(*self.keys.later(None, LAST_MOMENT), limit=limit)
+        rows = self.keys.rows(waiting)
+        names = dict.fromkeys(row.name for row in rows if concerns(row.name) and self.has(row.name))
+        for name in names:
+            self.keys.member(name).write(tr, 0)
+        return len(names)
 
     def names(self, start: str = "", *, after: str = "") -> Iterator[str]:
         """Yield the names of the queues that begin with a text, sorted, as they are asked for.
@@ -124,11 +155,11 @@ class Family:
 
     def _indexed(self, tr: Transaction, *, with_later: bool) -> Iterator[str]:
         """Yield the members that have a row: first those of now, then those whose time is over."""
-        first, stop = self._keys.bounds
+        first, stop = self.keys.bounds
         if not with_later:
-            stop = self._keys.later(None, now_us())[1]
+            stop = self.keys.later(None, now_us())[1]
         while True:
-            rows = list(self._keys.rows(tr.snapshot.get_range(first, stop, limit=_ROWS)))
+            rows = list(self.keys.rows(tr.snapshot.get_range(first, stop, limit=_ROWS)))
             yield from (row.name for row in rows if self.has(row.name))
             if len(rows) < _ROWS:
                 return

@@ -22,6 +22,7 @@ from fdbqueue.locks import start_thread
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
 from fdbqueue.tasks.ends import is_refusal
+from fdbqueue.tasks.key_limits import Limited, declare
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
 from fdbqueue.tasks.outbox.wake import wake_key
@@ -65,11 +66,12 @@ class _Claim(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """A row, the queue that it is for, and what to push to that."""
+    """A row, the queue that it is for, what to push to that, and the limits if it has some."""
 
     row: OutboxTask
     queue: Queue
     push: Push
+    limited: Limited | None
 
 
 class RowMover:
@@ -230,7 +232,7 @@ class RowMover:
         found, aside = [], 0
         for row in rows:
             try:
-                push = push_in(row)
+                push, limited = push_in(row)
                 queue = self._catalog.queue(row.queue)
                 if not self._backend.owns(row.queue):
                     raise QueueNotFound(queue=row.queue)
@@ -242,7 +244,7 @@ class RowMover:
                 self._set_aside(row, error)
                 aside += 1
             else:
-                found.append(_Ready(row, queue, push))
+                found.append(_Ready(row, queue, push, limited))
         return found, aside
 
     def _moved_together(self, ready: Sequence[_Ready]) -> Iterator[Moved]:
@@ -276,12 +278,15 @@ class RowMover:
             of_queues.setdefault(one.queue.name, []).append(one)
         pushes = [(some, _prepared(some)) for some in of_queues.values()]
         ids = tuple(one.row.result_id for one in ready)
+        limits = {one.queue.name: one.limited for one in ready if one.limited is not None}
 
         def move(tr: Transaction) -> int:
             claim, version = self._read(tr), tr.get_read_version().wait()
             if claim.mover != self._name:
                 raise ClaimLost
             known = self._known(tr, ids)
+            for limited in limits.values():
+                declare(tr, self._catalog, self._backend.records.prefix, limited)
             for some, push_all in pushes:
                 new = [one for one in some if one.row.result_id not in known]
                 is_all = len(new) == len(some)

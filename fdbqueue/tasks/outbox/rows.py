@@ -5,7 +5,8 @@ What a row is to push is JSON, so reading it executes nothing:
     {"value": {"id": ..., "task": ..., ...}, "unique": "shop.search.index:shop-1", ...}
 
 ``value`` is that of the task's item (:mod:`fdbqueue.tasks.records`); ``unique`` and
-``unique_while`` are there if the task has a unique key.
+``unique_while`` are there if the task has a unique key, ``limits`` if it has limits by key: the
+text of the row that says them (:mod:`fdbqueue.tasks.key_limits`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from fdbqueue.service import Item, Push, moment, now_us, strict_json
+from fdbqueue.tasks import key_limits
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
+from fdbqueue.tasks.key_limits import Limited
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.wake import Waker
 from fdbqueue.tasks.records import TaskCall, aware, packed, rank_of, unpacked
@@ -73,11 +76,13 @@ class Outbox:
             InvalidTask, TypeError, InvalidValue, ValueTooLarge: As for ``enqueue``.
             DatabaseError: The row could not be inserted.
         """
-        queue, push = self.backend.push_of(result)
+        queue, push, limited = self.backend.push_of(result)
         queue.prepare(push)  # raises what an enqueue would
         call: dict[str, Any] = {"value": push.value}
         if push.unique is not None:
             call |= {"unique": push.unique, "unique_while": push.unique_while}
+        if limited is not None:
+            call["limits"] = limited.row.decode()
         now = now_us()
         row = OutboxTask(
             result_id=result.id,
@@ -105,7 +110,7 @@ class Outbox:
         if row is None:
             return None
         try:
-            value: Any = push_in(row).value
+            value: Any = push_in(row)[0].value
         except NotATask:
             value = None
         record = {"queue": row.queue, "item": "", "outbox": True, "problem": row.problem}
@@ -132,8 +137,8 @@ class Outbox:
         return self.set_aside if ids is None else self.set_aside.filter(result_id__in=[*ids])
 
 
-def push_in(row: OutboxTask) -> Push:
-    """Return what a row is to push.
+def push_in(row: OutboxTask) -> tuple[Push, Limited | None]:
+    """Return what a row is to push, and its limits if it has some.
 
     Raises:
         NotATask: Nothing, because it was not written as this package writes rows.
@@ -141,7 +146,13 @@ def push_in(row: OutboxTask) -> Push:
     given, call = _parsed(row)
     unique, unique_while = given.get("unique"), given.get("unique_while", "pending")
     keyed = {} if unique is None else {"unique": unique, "unique_while": unique_while}
-    return Push(packed(call), rank_of(call), not_before=aware(call.run_after), **keyed)
+    push = Push(packed(call), rank_of(call), not_before=aware(call.run_after), **keyed)
+    limits = given.get("limits")
+    if limits is None:
+        return push, None
+    if not isinstance(limits, str) or key_limits.parsed(row.queue) is None:
+        raise NotATask("its limits are those of another task")
+    return push, Limited(row.queue, limits.encode(errors="replace"))
 
 
 def _parsed(row: OutboxTask) -> tuple[dict[str, Any], TaskCall]:

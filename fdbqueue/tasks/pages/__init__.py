@@ -22,6 +22,7 @@ from fdbqueue.pages.readings import Reading, Setting
 from fdbqueue.service import Queue
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, RESULT_ID
+from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.pages.lists import (
     ABORTED,
     COLUMNS,
@@ -81,6 +82,7 @@ def queue_of_task(task_id: str) -> str | None:
 
 def _backend_of(name: str) -> FdbQueueBackend | None:
     """Return the backend whose tasks are in a queue: the one with the longest prefix."""
+    name = home_of(name)
     fits = [
         backend
         for backend in backends()

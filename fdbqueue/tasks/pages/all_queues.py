@@ -57,6 +57,7 @@ from fdbqueue.tasks.backend import OUTBOX_APP, FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
+from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.results import Found, imported, known_of
 from fdbqueue.tasks.schedules import Schedule, ScheduleState, schedules_of, state_in
 from fdbqueue.views import PageView
@@ -172,7 +173,8 @@ class FunctionsView(PageView):
             lambda name: of_tasks(name) and may_view(name),
             form.cleaned_data["after"],
         )
-        found = read_functions(self.catalog(), names)
+        homes = dict.fromkeys(map(home_of, names))  # of limited tasks, that of their queue
+        found = read_functions(self.catalog(), [*filter(may_view, homes)])
         return self.page(
             _("Functions"), **shown, **functions(form, found, names, following, self.addresses)
         )
@@ -184,7 +186,8 @@ def is_of_tasks() -> Callable[[str], bool]:
     prefixes = tuple(backend.queue_prefix for backend in known)
 
     def tell(name: str) -> bool:
-        return name.startswith(prefixes) and any(backend.owns(name) for backend in known)
+        home = home_of(name)
+        return home.startswith(prefixes) and any(backend.owns(home) for backend in known)
 
     return tell
 

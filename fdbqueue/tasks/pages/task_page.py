@@ -30,9 +30,9 @@ from fdbqueue.tasks.columns import (
     shown_attempts,
     shown_facts,
     shown_path,
-    state_of,
 )
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
+from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.outlines import outline_of
 from fdbqueue.tasks.records import Place
 
@@ -86,8 +86,8 @@ def read_task(
     Of a task of another queue the reader may see nothing.
     """
     found = backend.found(task_id) if RESULT_ID.fullmatch(task_id) else None
-    if found is None or found.record["queue"] != queue.name:
-        return None
+    if found is None or found.record["queue"] not in (queue.name, home_of(queue.name)):
+        return None  # one that was limited is in the list of its queue when it has ended
     task = replace(TaskRow.of(backend, queue, task_id, found), addresses=addresses)
     call = task.known.call
     return {
@@ -113,7 +113,7 @@ def _answer(task: TaskRow) -> Answer:
     progress = task.known.progress
     share = None if progress is None else progress.share
     return Answer(
-        state_of(task.known, task.item, task.record),
+        task.state,
         _kind(task),
         attempts_text(len(task.known.attempts.workers), most_attempts(task.backend, path)),
         attempts[:first],

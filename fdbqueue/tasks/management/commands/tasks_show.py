@@ -14,6 +14,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import facts, value_text
 from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, shown_facts
+from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.management import given
 from fdbqueue.tasks.outlines import Line, outline_of
 
@@ -67,8 +68,9 @@ def _record(task: TaskRow) -> dict[str, Any]:
         "kwargs": call.kwargs,
         "status": known.status.value,
         "backend": call.backend,
-        "queue_name": task.queue.name.removeprefix(task.backend.queue_prefix),
+        "queue_name": home_of(task.queue.name).removeprefix(task.backend.queue_prefix),
         "priority": call.priority,
+        "limits": _limits(task),
         **{name: None if at is None else timestamp(at) for name, at in times.items()},
         "attempts": len(attempts.workers),
         "workers": list(attempts.workers),
@@ -80,6 +82,19 @@ def _record(task: TaskRow) -> dict[str, Any]:
         "group": None if call.place is None else call.place._asdict(),
         "progress": None if known.progress is None else known.progress._asdict(),
         "metadata": known.metadata or {},
+    }
+
+
+def _limits(task: TaskRow) -> dict[str, Any] | None:
+    """Return what JSON says of the limits of a task that has any, and has not ended."""
+    if task.limits is None:
+        return None
+    state = task.limits
+    return {
+        "key": state.key,
+        **state.limit._asdict(),
+        "running": state.running,
+        "held_by": state.held_by or None,
     }
 
 

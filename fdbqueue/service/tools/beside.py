@@ -1,0 +1,182 @@
+"""Lease from families beside a queue, or beside several: in turn, and without a look in vain.
+
+A worker takes from its own queues as ever. Beside them there may be members of families, which have
+items now and then. It leases from both by turns, a call each; and from the one that has something
+if the other has nothing. So neither can keep the other back, whatever is in it.
+
+Whether the families may have something is noted (:class:`Notice`) by the watch that waiters have:
+once a look has found nothing, there is no other until a row of the index is written, the moment of
+the first row LATER comes, or five seconds are over. Members whose limits keep their items back have
+such a row. So items that wait for a limit cost nothing until it gives again.
+
+Who waits does so at the watches of both; the notice passes on what wakes it. Nothing is stored; a
+fork or a crash leaves nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service import instrumentation
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.families import Families
+from fdbqueue.service.consume.ring import Source
+from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.several import first_with_items
+from fdbqueue.service.consume.visits import MemberRequest
+from fdbqueue.service.consume.waiting import ItemWait, Notice, deadline_after
+from fdbqueue.service.instrumentation import Operation
+from fdbqueue.service.items import Item, moment
+from fdbqueue.service.queues import Queue
+from fdbqueue.service.several import Directory, SeveralQueues
+from fdbqueue.service.tools.members import Family
+from fdbqueue.service.transactions import run
+
+#: How many items of a member a lease of many takes, so that it takes some of others, too; one of
+#: fewer than eight takes each of another.
+_FROM_EACH, _MEMBERS = 4, 8
+
+
+class Beside:
+    """Lease items of families, by turns with leases from other queues.
+
+    Args:
+        main: The other queues.
+        directory: Finds the members' queues.
+        families: The families.
+        allows: Tells whether to take from a member.
+    """
+
+    def __init__(
+        self,
+        main: Queue | SeveralQueues,
+        directory: Directory,
+        families: Sequence[Family],
+        allows: Callable[[str], bool],
+    ) -> None:
+        self._main = main
+        self._directory = directory
+
+        def source(family: Family) -> Source:
+            return Source(family.keys, lambda name: allows(name) and family.has(name))
+
+        self._families = Families(
+            directory.database,
+            lambda name: directory.queue(name).parts.consumer,
+            (),
+            [source(family) for family in families],
+        )
+        self._notice = Notice(self._families.watches)
+        self._is_first = False
+        self.may_be = self._notice.may_be
+
+    def is_first(self) -> bool:
+        """Tell whether the families are asked first this time: each second time."""
+        self._is_first = not self._is_first
+        return self._is_first
+
+    def queue_of(self, item: Item) -> Queue:
+        """Return the queue that an item was taken from."""
+        return self._directory.queue(item.queue)
+
+    def lease(self, count: int, *, seconds: float, worker: str) -> list[Item]:
+        """Lease items of the families in one transaction, as many of each member as it may give.
+
+        An item that cannot be decoded becomes a dead letter, because nothing passes it. If the
+        thread is interrupted behind the commit, the leases expire.
+        """
+        seen = self._notice.seen()
+
+        def request(consumer: Consumer) -> TakeRequest:
+            return consumer.lease_request("min", most, seconds, None, worker=worker)
+
+        began = time.perf_counter()
+        most = min(_FROM_EACH, max(1, count // _MEMBERS))
+        requests = [MemberRequest(most, request, leases=True) for _ in range(count // most)]
+        served = self._families.take_each(self._directory.database, "min", requests)
+        items: list[Item] = []
+        errors: list[Exception] = []
+        for _, found in served.results:
+            if isinstance(found, CorruptItem):
+                self._directory.queue(found.context["queue"]).bury_corrupt(found)
+            elif isinstance(found, Exception):
+                errors.append(found)
+            elif isinstance(found, list):
+                items += found
+        took = time.perf_counter() - began
+        for name, number in Counter(item.queue for item in items).items():
+            instrumentation.report(Operation("lease", name, took, number, None))
+        if errors and not items:
+            raise errors[0]
+        if served.results and not (items or errors):
+            self._notice.begin(seen)
+        return items
+
+    def give_back(self, tr: Transaction, item: Item) -> None:
+        """Requeue a leased item of the families as it was, and give back its token of a rate.
+
+        Raises:
+            LeaseLost: Its lease is not held any more.
+        """
+        queue = self.queue_of(item)
+        queue.requeue(item, tr=tr)
+        taker = queue.parts.taker
+        if taker.limits is not None:
+            taker.limits.begin(tr, taker.store.tables, now_us()).settle().give_back(1)
+
+    def wait_for_items(self, seconds: float) -> bool:
+        """Wait until there may be an item to lease in any of the queues, and tell whether so."""
+        main = self._main
+        watches = self._families.watches
+        if not isinstance(main, SeveralQueues):
+            watches = (main.parts.consumer.group.lease_watch, *watches)
+        wait = ItemWait(watches)
+        look = functools.partial(self._look, wait)
+        deadline = deadline_after(main.name, seconds)
+        return bool(wait.until(look, deadline, database=main.database))
+
+    def close(self) -> None:
+        """Watch the families no longer."""
+        self._notice.close()
+
+    def _look(self, wait: ItemWait) -> bool:
+        """Look whether there may be an item, and say where to wait."""
+        main, families = self._main, self._families
+        if isinstance(main, SeveralQueues):
+            found = main.look_in(wait, to_lease=True)
+            wait.watches = (*wait.watches, *families.watches)
+            return found or families.has_items(to_lease=True)
+        consumers = (main.parts.consumer,)
+
+        def look(tr: Transaction) -> bool:
+            if first_with_items(tr, consumers, to_lease=True) is not None:
+                return True
+            return families.has_items_in(tr, to_lease=True)
+
+        return run(main.database, look, read_only=True)
+
+    def held_until(self) -> datetime.datetime | None:
+        """Return until when limits keep back items that are ready, None if they keep none.
+
+        That is over if there may be an item of the families: a lease is to look for it.
+        """
+
+        def read(tr: Transaction) -> list[int]:
+            if self._families.has_items_in(tr, to_lease=True):
+                return [0]
+            held = [one.held_until(tr, to_lease=True) for one in self._families.later(tr)]
+            return [until for until in held if until is not None]
+
+        moments = run(self._directory.database, read, read_only=True)
+        if 0 in moments:
+            self._notice.expect()
+        until = self._main.held_until(to_lease=True)
+        both = [*([] if until is None else [until]), *([moment(min(moments))] if moments else [])]
+        return min(both, default=None)
