@@ -309,6 +309,7 @@ class FamilyView(PageView):
             raise QueueNotFound(name=pattern)
         form = family_page.FamilyForm(request.GET)
         shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form), "family": family}
+        shown |= self.about_all("")
         if not form.is_valid():
             return self.page(pattern, status=400, **shown)
         found = family_page.listed(catalog, family, form, may_view)

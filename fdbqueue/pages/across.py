@@ -215,8 +215,10 @@ class _Linked:
         task = self.reading(row.queue).task_named(row.item)
         if task is not None:
             return link(f"{prefix}-{row.position}", self._addresses.task(name, task[0]), task[1])
-        shown = item_id if len(item_id) <= _ID_CHARACTERS else f"{item_id[:_ID_CHARACTERS]}…"
-        return link(f"{prefix}-{row.position}", self._addresses.item(name, item_id), shown)
+        is_long = len(item_id) > _ID_CHARACTERS
+        shown = f"{item_id[:_ID_CHARACTERS]}…" if is_long else item_id
+        address = self._addresses.item(name, item_id)
+        return link(f"{prefix}-{row.position}", address, shown, item_id if is_long else "")
 
     def leased(self, row: ItemRow) -> SafeString:
         """Return the link to the leased items of a queue."""

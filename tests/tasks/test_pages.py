@@ -1016,7 +1016,7 @@ def test_schedules_are_listed_with_their_latest_task(viewer, settings, monkeypat
         response = viewer.get(SCHEDULES)
     found = rows_in(response)
     assert [row[:3] for row in found] == [
-        ["often", "tests.tasks.letters.send", "every 1"],
+        ["often", "tests.tasks.letters.send", "every 1 s"],
         ["nightly <b>", "tests.tasks.letters.send", f"cron 0 3 * * * {settings.TIME_ZONE}"],
     ]
     assert found[0][5:] == ["Successful", QUEUE]

@@ -23,6 +23,7 @@ from django.template.response import TemplateResponse
 from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
@@ -37,7 +38,7 @@ from fdbqueue.columns import (
     breakable,
     link,
 )
-from fdbqueue.columns.text import grouped
+from fdbqueue.columns.text import grouped, lasting
 from fdbqueue.pages.across import (
     MOST_NAMED,
     AcrossForm,
@@ -57,7 +58,7 @@ from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
 from fdbqueue.tasks.results import Found, imported, known_of
-from fdbqueue.tasks.schedules import Schedule, ScheduleState, schedules_of, state_in
+from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
 from fdbqueue.views import PageView
 
 #: So many counters of each length of slots are read for the page of functions, and so many
@@ -282,7 +283,7 @@ def _counts(addresses: Addresses) -> dict[str, Callable[[FunctionRow], SafeStrin
 def _queues(row: FunctionRow, addresses: Addresses) -> SafeString:
     """Return links to the tasks of a function that ended in its queues."""
     links = [(_tasks(addresses, row, name, _ended(row)), name) for name in row.queues[:MOST_NAMED]]
-    shown = format_html_join(", ", '<a href="{}">{}</a>', links)
+    shown = format_html_join(", ", '<a href="{0}" title="{1}">{1}</a>', links)
     others = len(row.queues) - len(links)
     if not others:
         return shown
@@ -318,6 +319,13 @@ class ScheduleRow:
         return moment(self.state.slot) if self.state.slot else None
 
 
+def _times(schedule: Schedule) -> str:
+    times = schedule.times
+    if isinstance(times, Every):
+        return gettext("every %(time)s") % {"time": lasting(times.seconds)}
+    return times.text
+
+
 SCHEDULES: tuple[Column[ScheduleRow], ...] = (
     Column(name="schedule", heading=_("Schedule"), value=attrgetter("schedule.name"), kind=TEXT),
     Column(
@@ -326,7 +334,7 @@ SCHEDULES: tuple[Column[ScheduleRow], ...] = (
         value=lambda row: breakable(shown_path(row.schedule.task)),
         kind=WORD,
     ),
-    Column(name="times", heading=_("Times"), value=attrgetter("schedule.times.text"), kind=TEXT),
+    Column(name="times", heading=_("Times"), value=lambda row: _times(row.schedule), kind=TEXT),
     Column(name="next", heading=_("Next"), value=attrgetter("next"), kind=FUTURE),
     Column(name="latest", heading=_("Latest"), value=attrgetter("latest"), kind=PAST),
 )
