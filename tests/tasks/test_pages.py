@@ -926,8 +926,33 @@ def test_counts_of_a_function_lead_to_its_tasks(viewer, work):
         state, function = re.search(r"state=(\w+)&function=.*\.(\w+)$", address).groups()
         found.setdefault((state, function), []).append(len(table(viewer.get(address))))
     assert found == {("dead", "refuse"): [1] * 5, ("done", "send"): [2] * 3}  # one of the queue
-    named = re.findall(rf'href="({PAGE}[^"]*refuse)">{QUEUE}<', markup)
+    named = re.findall(rf'href="({PAGE}[^"]*refuse)" title="{QUEUE}">{QUEUE}<', markup)
     assert ["state=dead" in one for one in named] == [True]
+
+
+@pytest.mark.parametrize(
+    ("letter", "state"),
+    [(letters.hesitate, "done"), (letters.wait, "delayed"), (letters.lose, "dead")],
+)
+def test_failed_attempts_lead_to_tasks_that_have_not_failed(
+    viewer, work, monkeypatch, letter, state
+):
+    """To those that were tried again, or wait for it; and to failed ones if they may be there."""
+    letter.enqueue("ada")
+    work()
+
+    def addresses():
+        markup = text(viewer.get(FUNCTIONS))
+        found = re.findall(rf'<a href="({PAGE}[?]state=[^"]*)"', markup)
+        return [html.unescape(one) for one in found]
+
+    assert {re.search(r"state=(\w+)", one)[1] for one in addresses()} == {state}
+    assert [len(table(viewer.get(one))) for one in addresses()] == [1] * 5
+    monkeypatch.setattr(all_queues, "MOST_FAILED", -1)
+    assert "state=dead" in addresses()[1]
+    elsewhere = text(viewer.get(f"{PAGE}?state=dead&function={letter.module_path}x"))
+    assert 'id="else-done"' in elsewhere
+    assert 'id="else-delayed"' in elsewhere
 
 
 @pytest.mark.parametrize("address", [FUNCTIONS, SCHEDULES])
