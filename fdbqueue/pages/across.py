@@ -84,13 +84,21 @@ class Across:
 def looked_at(
     catalog: Catalog, may_view: Callable[[str], bool], after: str
 ) -> tuple[list[str], str | None]:
-    """Return the next names that a user may see, and the last of them if there may be more."""
+    """Return the next names that a user may see, and where to go on if there may be more.
+
+    If time is over because there are so many that the user may not see, those are added that the
+    indexes of families have.
+    """
     names, cursor = access.visible(
         catalog, may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over
     )
     if cursor is None:
         return names, None
-    return names, names[-1] if names else ""  # the cursor itself may be a name to hide
+    following = names[-1] if names else ""  # the cursor itself may be a name to hide
+    if rest := LOOKED_AT - len(names):
+        families, after = catalog.families(), following or after
+        names += sorted(access.with_something(catalog, families, may_view, after=after, limit=rest))
+    return names, following
 
 
 def shares(counts: Sequence[int], most: int) -> list[int]:
