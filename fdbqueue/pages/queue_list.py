@@ -274,7 +274,9 @@ def sees_member(catalog: Catalog, family: Family, may_view: Callable[[str], bool
     )
 
 
-def _names(catalog: Catalog, may_view: Callable[[str], bool]) -> tuple[list[str], list[Family]]:
+def names_and_families(
+    catalog: Catalog, may_view: Callable[[str], bool]
+) -> tuple[list[str], list[Family]]:
     """Return the names of the queues to list, sorted, and the families that are one row."""
     names = set(filter(may_view, catalog.names_of_their_own()))
     families = []
@@ -292,14 +294,19 @@ def _is_wanted(family: Family, wanted: str) -> bool:
     return wanted in family.name.casefold() or wanted.startswith(family.start.casefold())
 
 
-def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) -> QueueList:
-    """Read one page of the list, all in one transaction.
+def listed(
+    catalog: Catalog,
+    form: QueuesForm,
+    may_view: Callable[[str], bool],
+    listed_names: Sequence[str],
+    families: Sequence[Family],
+) -> QueueList:
+    """Read one page of the list of some names and families, all in one transaction.
 
     What the order depends on is read of all queues, then their counts and the rest of those
     shown: a few round trips to a cluster, whatever the number of queues and items.
     """
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
-    listed_names, families = _names(catalog, may_view)
     names = [name for name in listed_names if name > after]
     following = names[LOOKED_AT - 1] if len(names) > LOOKED_AT else None
     rows = [
