@@ -16,13 +16,15 @@ from django.test import Client
 from django.utils import timezone
 
 import fdbqueue
+from fdbqueue import conf
 from fdbqueue.columns import DASH
 from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
-from fdbqueue.service import run
+from fdbqueue.service import now_us, run
 from fdbqueue.tasks import abort, call, chain, group
 from fdbqueue.tasks.columns import shown_attempts
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.functions import FunctionCounters
 from fdbqueue.tasks.pages import all_queues
 from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
 from fdbqueue.tasks.results import Known
@@ -1003,6 +1005,30 @@ def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
     assert f"tasks-other : {words}" in said
     monkeypatch.setattr(all_queues, "MOST_NAMED", 2)
     assert "and 2 more." in text(viewer.get(FUNCTIONS))
+
+
+@pytest.mark.slow
+def test_ten_thousand_functions(viewer, queue, watched):
+    """A page has fifty, says what was left out of which queue, and reads a few ranges."""
+    counters, ended = FunctionCounters(conf.prefix()), now_us()
+
+    def count(tr, begin):
+        for number in range(begin, begin + 1_000):
+            path, failed = f"shop.function{number:05}", number % 100 == 0
+            counters.count(tr, queue.name, path, ended, ended - number, failed=failed)
+
+    for begin in range(0, 10_000, 1_000):
+        run(queue.database, lambda tr, begin=begin: count(tr, begin))
+    letters.send.enqueue("ada")  # so that there is a queue
+    watched.reads.clear()
+    response = viewer.get(FUNCTIONS)
+    assert len(rows_in(response)) == 50
+    assert "Functions 1 to 50 of 8,000" in text(response)
+    said = plain(re.search(r'id="left-out">(.*?)</p>', text(response), re.DOTALL)[1])
+    assert f"{QUEUE} : of the last hour, only the functions that are last by name" in said
+    assert len(watched.reads) < 50
+    last = rows_in(viewer.get(f"{FUNCTIONS}?function=09999&sort=slowest"))
+    assert [row[:2] for row in last] == [["shop.function09999", "1"]]
 
 
 def test_a_function_with_markup_in_its_name(viewer, queue, work):
