@@ -285,7 +285,7 @@ class FindAnyView(PageView):
         if not form.is_valid():
             return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
         sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
-        found = across.find(self.catalog(), sought, after, may_view, self.addresses)
+        found = across.find(self.catalog, sought, after, may_view, self.addresses)
         if len(found.places) == 1 and found.following is None and not after:
             return HttpResponseRedirect(found.places[0][1])
         following = form.address(id=sought, after=found.following) if found.following else None

@@ -433,7 +433,7 @@ class Found(NamedTuple):
 
 
 def find(
-    catalog: Catalog,
+    begin: Callable[[], Catalog],
     sought: str,
     after: str,
     may_view: Callable[[str], bool],
@@ -442,12 +442,16 @@ def find(
     """Look for a task or an item by its id, in the queues that a user may view.
 
     A task's id tells its queue. For an item's, the key that it would have in each queue is read,
-    and those of its states, in one transaction: the ids of most queues do not fit others.
+    and those of its states, in one transaction: the ids of most queues do not fit others. ``begin``
+    begins a time limit, and returns the catalog.
     """
     of_task = queue_of_task(sought)
     if of_task is not None and may_view(of_task):
         return Found([(of_task, addresses.task(of_task, sought))], 1, None)
+    catalog = begin()
     names, following = looked_at(catalog, may_view, after)
+    if deadlines.is_half_over():  # to find the names took long
+        catalog = begin()
 
     def read_all(tr: Any) -> tuple[list[tuple[str, str]], int]:
         places: list[tuple[str, str]] = []
