@@ -25,6 +25,7 @@ from benchmarks import (
     http,
     latency,
     libraries,
+    outbox,
     pages,
     push_contention,
     several,
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         pages,
         task_workers,
         groups,
+        outbox,
     )
     for benchmark in module.BENCHMARKS
 }

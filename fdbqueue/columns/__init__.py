@@ -15,6 +15,8 @@ list of queues and ``queue_list``, the page of an item and ``queue_show`` say th
     an item        ``columns/items.py``                   ``pages``, ``queue_peek``,
                                                           ``queue_pop``, ``queue_show``
     a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``
+    a row of an    ``fdbqueue/tasks/outbox/``             ``tasks/pages``, ``tasks_outbox``
+    outbox         ``columns.py``
     a worker,      ``columns/across.py``                  ``pages``
     a reason
     a function,    ``fdbqueue/tasks/pages/``              ``pages``

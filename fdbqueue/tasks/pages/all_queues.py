@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
+from django.apps import apps
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.functional import Promise
@@ -53,7 +54,7 @@ from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, now_us, run
-from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.backend import OUTBOX_APP, FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
@@ -507,7 +508,12 @@ def schedules(
 
 def more_pages() -> list[MorePage]:
     """Return the pages that are shown beside the list of queues."""
-    return [
+    pages = [
         MorePage("functions", _("Functions"), FunctionsView),
         MorePage("schedules", _("Schedules"), SchedulesView),
     ]
+    if apps.is_installed(OUTBOX_APP):
+        from fdbqueue.tasks.pages.outbox import OutboxView
+
+        pages.append(MorePage("outbox", _("Outbox"), OutboxView))
+    return pages
