@@ -26,6 +26,7 @@ from benchmarks import (
     key_limits,
     latency,
     libraries,
+    outbox,
     pages,
     push_contention,
     several,
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         pages,
         task_workers,
         groups,
+        outbox,
         key_limits,
     )
     for benchmark in module.BENCHMARKS

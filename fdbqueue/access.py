@@ -12,10 +12,11 @@ is a user who may view all queues. What it reads of a project with very many que
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.apps import apps
@@ -27,7 +28,7 @@ from django.utils.crypto import constant_time_compare
 
 from fdbqueue import conf, models
 from fdbqueue.exceptions import DeadlineExceeded, QueueNotFound
-from fdbqueue.service import Catalog, SeveralQueues, run
+from fdbqueue.service import Catalog, Family, SeveralQueues, run
 
 VIEW = "fdbqueue.view_queue"
 PUSH = "fdbqueue.push_queue"
@@ -152,6 +153,66 @@ def visible(
         if is_late():
             return names, name
     return names, None
+
+
+class _TimeIsOver(Exception):
+    """No more members are looked at."""
+
+
+def with_something(
+    catalog: Catalog,
+    families: Iterable[Family],
+    may_view: Callable[[str], bool],
+    *,
+    after: str = "",
+    limit: int,
+    is_late: Callable[[], bool] = lambda: False,
+) -> list[str]:
+    """Return members that have something, now or later, and that a user may see.
+
+    By the indexes of their families, in their order: a hundred members cost one read, and each
+    name about two. So of very many queues a user finds their own in time.
+
+    Args:
+        catalog: The queues.
+        families: The families to look at.
+        may_view: Tells whether the user may see a name.
+        after: Only names that sort after this one.
+        limit: Return at most this many names.
+        is_late: Asked before each name; True ends the search.
+    """
+    found: list[str] = []
+
+    def allows(name: str) -> bool:
+        if is_late():
+            raise _TimeIsOver
+        is_one = name > after and may_view(name)
+        if is_one:
+            found.append(name)
+        return is_one
+
+    def read(tr: Any) -> None:
+        found.clear()
+        for family in families:
+            family.with_something(tr, limit - len(found), allows, with_later=True)
+
+    with contextlib.suppress(_TimeIsOver):
+        run(catalog.database, read, read_only=True)
+    return found
+
+
+def sees_some(
+    catalog: Catalog, may_view: Callable[[str], bool], is_late: Callable[[], bool]
+) -> bool:
+    """Tell whether there is a queue that a user may see; if time is over before that, yes.
+
+    Pages then show nothing of the others, and say that time was over.
+    """
+    if any(map(may_view, catalog.names_of_their_own())):
+        return True
+    if with_something(catalog, catalog.families(), may_view, limit=1, is_late=is_late):
+        return True
+    return any(is_late() or may_view(name) for name in catalog.each_name())
 
 
 def viewer(user: Any) -> Callable[[str], bool]:

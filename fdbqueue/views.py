@@ -183,14 +183,20 @@ class PageView(View):
         """Return the catalog, to be read within the timeout."""
         return deadlines.begin(self.timeout_seconds, reads_only=True)
 
+    def may_view_once(self) -> Callable[[str | None], bool]:
+        """Return a function that asks the site about each name once: names are looked at twice."""
+        return functools.cache(functools.partial(self.site.may_view, self.request))
+
     def may_view_some(self) -> Callable[[str], bool]:
         """Return a function that tells whether the user may see a queue's name.
 
         Raises:
             PermissionDenied: The user may see none, of whatever queues there are.
         """
-        may_view = functools.partial(self.site.may_view, self.request)
-        if not may_view(None) and not access.visible(self.catalog(), may_view, limit=1)[0]:
+        may_view = self.may_view_once()
+        if not may_view(None) and not access.sees_some(
+            self.catalog(), may_view, deadlines.is_half_over
+        ):
             raise PermissionDenied
         return may_view
 
@@ -219,7 +225,11 @@ class QueueListView(PageView):
         shown |= self.about_all("queues")
         if not form.is_valid():
             return self.page(_("Queues"), status=400, **shown)
-        found = queue_list.listed(self.catalog(), form, may_view)
+        catalog = self.catalog()
+        names, families = queue_list.names_and_families(catalog, may_view)
+        if deadlines.is_half_over():  # to find the names took long
+            catalog = self.catalog()
+        found = queue_list.listed(catalog, form, may_view, names, families)
         shown |= queue_list.context(form, found, self.addresses)
         return self.page(_("Queues"), **shown)
 
@@ -242,6 +252,8 @@ class AcrossView(PageView):
             return self.page(self.title, status=400, **shown)
         catalog = self.catalog()
         names, following = across.looked_at(catalog, may_view, form.cleaned_data["after"])
+        if deadlines.is_half_over():  # to find the names took long
+            catalog = self.catalog()
         found = across.read(catalog, names, following, self.state)
         return self.page(self.title, **shown, **type(self).context(form, found, self.addresses))
 
@@ -273,7 +285,7 @@ class FindAnyView(PageView):
         if not form.is_valid():
             return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
         sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
-        found = across.find(self.catalog(), sought, after, may_view, self.addresses)
+        found = across.find(self.catalog, sought, after, may_view, self.addresses)
         if len(found.places) == 1 and found.following is None and not after:
             return HttpResponseRedirect(found.places[0][1])
         following = form.address(id=sought, after=found.following) if found.following else None
@@ -297,20 +309,23 @@ class FamilyView(PageView):
 
     def get(self, request: HttpRequest, pattern: str) -> TemplateResponse:
         """Show the members that have something, or those whose names begin with a text."""
-        may_view = functools.partial(self.site.may_view, request)
+        may_view = self.may_view_once()
         catalog = self.catalog()
         families = {family.name: family for family in catalog.families()}
         family = families.get(pattern)
         if not may_view(pattern) and (
-            family is None or not queue_list.some_members(family, may_view, 1)[0]
+            family is None or not queue_list.sees_member(catalog, family, may_view)
         ):
             raise PermissionDenied  # whether there is such a family or not
         if family is None:
             raise QueueNotFound(name=pattern)
         form = family_page.FamilyForm(request.GET)
         shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form), "family": family}
+        shown |= self.about_all("")
         if not form.is_valid():
             return self.page(pattern, status=400, **shown)
+        if deadlines.is_half_over():  # to find a member that the user may view took long
+            catalog = self.catalog()
         found = family_page.listed(catalog, family, form, may_view)
         shown |= family_page.context(form, found, self.addresses)
         return self.page(pattern, **shown)

@@ -75,6 +75,7 @@ INSTALLED_APPS = [
     "fdbqueue",
     "fdbqueue.metrics",
     "fdbqueue.tasks",
+    "fdbqueue.tasks.outbox",
     "project",
 ]
 MIDDLEWARE = [

@@ -1,11 +1,17 @@
-"""The index of each family of a catalog, compared with what its members have."""
+"""The index of each family of a catalog, compared with what its members have; and many members."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
-from fdbqueue.service import Catalog, run
+import fdb.tuple
+
+from fdbqueue.service import Catalog, Queue, run
+
+#: How many rows of copies one transaction writes.
+_ROWS_AT_ONCE = 10_000
 
 
 def rows_of(catalog: Catalog, pattern: str) -> dict[str, list[int]]:
@@ -47,3 +53,33 @@ def assert_indexed(catalog: Catalog) -> None:
         return missing
 
     assert run(catalog.database, read, read_only=True) == []
+
+
+def multiply(catalog: Catalog, model: Queue, names: Sequence[str]) -> None:
+    """Make members with what one of them has, by copies of its rows: pushes would take minutes.
+
+    Args:
+        catalog: The catalog.
+        model: A member that has something to take now.
+        names: The names of the others, which have nothing yet.
+    """
+    keys = catalog.index(catalog.spec(model.name))
+    assert keys is not None
+    begin = model.subspace.key()
+    base = begin.removesuffix(fdb.tuple.pack((model.name,)))
+    tr = model.database.create_transaction()
+    rows = [(bytes(row.key), bytes(row.value)) for row in tr.get_range(begin, begin + b"\xff\xff")]
+    assert rows
+    at_once = max(1, _ROWS_AT_ONCE // len(rows))
+
+    def write(tr: Any, some: Sequence[str]) -> None:
+        for name in some:
+            prefix = base + fdb.tuple.pack((name,))
+            for key, value in rows:
+                tr[prefix + key[len(begin) :]] = value
+            keys.member(name).write(tr, 0)
+
+    for first in range(0, len(names), at_once):
+        some = names[first : first + at_once]
+        run(catalog.database, lambda tr, some=some: write(tr, some))
+    assert catalog.queue(names[-1]).counts() == model.counts()

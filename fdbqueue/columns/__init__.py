@@ -15,6 +15,8 @@ list of queues and ``queue_list``, the page of an item and ``queue_show`` say th
     an item        ``columns/items.py``                   ``pages``, ``queue_peek``,
                                                           ``queue_pop``, ``queue_show``
     a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``
+    a row of an    ``fdbqueue/tasks/outbox/``             ``tasks/pages``, ``tasks_outbox``
+    outbox         ``columns.py``
     a worker,      ``columns/across.py``                  ``pages``
     a reason
     a function,    ``fdbqueue/tasks/pages/``              ``pages``
@@ -70,6 +72,8 @@ STATES = (
     ("delayed", _("Delayed")),
     ("dead", _("Dead")),
 )
+#: A text of more characters may be cut off by its column.
+_MAY_BE_CUT = 20
 #: What is shown of nothing, on a page and at a terminal.
 DASH = "\N{EN DASH}"
 NOTHING = "-"
@@ -81,9 +85,26 @@ def breakable(path: str) -> SafeString:
     return format_html("<bdi>{}</bdi>", format_html_join(SafeString("<wbr>"), "{}", zip(parts)))
 
 
-def link(element_id: str, address: str, text: str) -> SafeString:
-    """Return the markup of a link, as the value of a cell."""
-    return format_html('<a id="{}" href="{}">{}</a>', element_id, address, text)
+def link(element_id: str, address: str, text: str, whole: str = "") -> SafeString:
+    """Return the markup of a link, as the value of a cell.
+
+    Args:
+        element_id: Its id.
+        address: Where it leads.
+        text: What it says. If a narrow column may cut that off, hovering shows it.
+        whole: What hovering shows of a text that is shortened already.
+    """
+    whole = whole or (text if len(text) > _MAY_BE_CUT else "")
+    if not whole:
+        return format_html('<a id="{}" href="{}">{}</a>', element_id, address, text)
+    return format_html('<a id="{}" href="{}" title="{}">{}</a>', element_id, address, whole, text)
+
+
+def nothing(why: str | Promise) -> SafeString:
+    """Return the markup of a dash that says why there is nothing."""
+    return format_html(
+        '<abbr title="{}">{}</abbr><span class="visually-hidden"> {}</span>', why, DASH, why
+    )
 
 
 def _same(value: Any) -> Any:
@@ -266,9 +287,7 @@ class Column(Generic[Row]):
         begin, end = _tags(css, label, is_header=is_header)
         shown = self.shown(value)
         if value is None and (why := self.why_nothing(row)):
-            shown = format_html(
-                '<abbr title="{}">{}</abbr><span class="visually-hidden"> {}</span>', why, DASH, why
-            )
+            shown = nothing(why)
         return SafeString("".join((begin, shown, end)))  # markup, all three
 
 

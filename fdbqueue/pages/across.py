@@ -84,13 +84,21 @@ class Across:
 def looked_at(
     catalog: Catalog, may_view: Callable[[str], bool], after: str
 ) -> tuple[list[str], str | None]:
-    """Return the next names that a user may see, and the last of them if there may be more."""
+    """Return the next names that a user may see, and where to go on if there may be more.
+
+    If time is over because there are so many that the user may not see, those are added that the
+    indexes of families have.
+    """
     names, cursor = access.visible(
         catalog, may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over
     )
     if cursor is None:
         return names, None
-    return names, names[-1] if names else ""  # the cursor itself may be a name to hide
+    following = names[-1] if names else ""  # the cursor itself may be a name to hide
+    if rest := LOOKED_AT - len(names):
+        families, after = catalog.families(), following or after
+        names += sorted(access.with_something(catalog, families, may_view, after=after, limit=rest))
+    return names, following
 
 
 def shares(counts: Sequence[int], most: int) -> list[int]:
@@ -215,8 +223,10 @@ class _Linked:
         task = self.reading(row.queue).task_named(row.item)
         if task is not None:
             return link(f"{prefix}-{row.position}", self._addresses.task(name, task[0]), task[1])
-        shown = item_id if len(item_id) <= _ID_CHARACTERS else f"{item_id[:_ID_CHARACTERS]}…"
-        return link(f"{prefix}-{row.position}", self._addresses.item(name, item_id), shown)
+        is_long = len(item_id) > _ID_CHARACTERS
+        shown = f"{item_id[:_ID_CHARACTERS]}…" if is_long else item_id
+        address = self._addresses.item(name, item_id)
+        return link(f"{prefix}-{row.position}", address, shown, item_id if is_long else "")
 
     def leased(self, row: ItemRow) -> SafeString:
         """Return the link to the leased items of a queue."""
@@ -423,7 +433,7 @@ class Found(NamedTuple):
 
 
 def find(
-    catalog: Catalog,
+    begin: Callable[[], Catalog],
     sought: str,
     after: str,
     may_view: Callable[[str], bool],
@@ -432,12 +442,16 @@ def find(
     """Look for a task or an item by its id, in the queues that a user may view.
 
     A task's id tells its queue. For an item's, the key that it would have in each queue is read,
-    and those of its states, in one transaction: the ids of most queues do not fit others.
+    and those of its states, in one transaction: the ids of most queues do not fit others. ``begin``
+    begins a time limit, and returns the catalog.
     """
     of_task = queue_of_task(sought)
     if of_task is not None and may_view(of_task):
         return Found([(of_task, addresses.task(of_task, sought))], 1, None)
+    catalog = begin()
     names, following = looked_at(catalog, may_view, after)
+    if deadlines.is_half_over():  # to find the names took long
+        catalog = begin()
 
     def read_all(tr: Any) -> tuple[list[tuple[str, str]], int]:
         places: list[tuple[str, str]] = []

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import FUTURE, PAST, Column, Kind, link
+from fdbqueue.columns import FUTURE, PAST, TEXT, Column, Kind, link
 from fdbqueue.columns.items import (
     FAILURES,
     LISTED,
@@ -70,6 +70,7 @@ def _reason(row: ItemRow) -> ShownReason | None:
 _IN_ONE_LINE = (
     (PAST, replace(PAST, written=Moment.since, template="age.html")),
     (FUTURE, replace(FUTURE, written=Moment.until, template="age.html")),
+    (TEXT, replace(TEXT, template="cut.html")),
 )
 
 
@@ -79,7 +80,7 @@ AnyColumn = TypeVar("AnyColumn", bound=Column[Any])
 def in_one_line(column: AnyColumn) -> AnyColumn:
     """Return a column for a list: of a moment it says how far away that is.
 
-    The moment itself is shown on hovering, and on the page of an item.
+    The moment itself is shown on hovering, as a long text is, and on the page of an item.
     """
     kinds = [line for kind, line in _IN_ONE_LINE if column.kind is kind]
     return replace(column, kind=kinds[0]) if kinds else column

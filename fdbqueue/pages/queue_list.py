@@ -22,6 +22,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue import access, deadlines
 from fdbqueue.columns import COUNT, Column, Kind, Tile, cells, link
 from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import (
@@ -247,21 +248,35 @@ def some_members(
     """Return the next members that a user may view, and where to go on if there are more.
 
     That is the name to continue after. No more names are looked at than the list looks at, but for
-    those that the user may not view.
+    those that the user may not view; of these as many as half of the time allows.
     """
     found: list[str] = []
-    last = after
-    for looked_at, name in enumerate(filter(may_view, family.names(start, after=after))):
+    last, looked_at = after, 0
+    for name in family.names(start, after=after):
+        if deadlines.is_half_over():
+            return found, last
+        if not may_view(name):
+            continue
         is_member = family.has(name)
         if looked_at == LOOKED_AT or (is_member and len(found) == most):
             return found, last
         if is_member:
             found.append(name)
-        last = name
+        last, looked_at = name, looked_at + 1
     return found, None
 
 
-def _names(catalog: Catalog, may_view: Callable[[str], bool]) -> tuple[list[str], list[Family]]:
+def sees_member(catalog: Catalog, family: Family, may_view: Callable[[str], bool]) -> bool:
+    """Tell whether a user may view a member; one with nothing in it is looked for by its name."""
+    return bool(
+        access.with_something(catalog, [family], may_view, limit=1)
+        or some_members(family, may_view, 1)[0]
+    )
+
+
+def names_and_families(
+    catalog: Catalog, may_view: Callable[[str], bool]
+) -> tuple[list[str], list[Family]]:
     """Return the names of the queues to list, sorted, and the families that are one row."""
     names = set(filter(may_view, catalog.names_of_their_own()))
     families = []
@@ -269,7 +284,7 @@ def _names(catalog: Catalog, may_view: Callable[[str], bool]) -> tuple[list[str]
         members, following = some_members(family, may_view, MEMBERS_LISTED)
         if following is None:
             names.update(members)
-        else:
+        elif members or sees_member(catalog, family, may_view):
             families.append(family)
     return sorted(names), families
 
@@ -279,14 +294,19 @@ def _is_wanted(family: Family, wanted: str) -> bool:
     return wanted in family.name.casefold() or wanted.startswith(family.start.casefold())
 
 
-def listed(catalog: Catalog, form: QueuesForm, may_view: Callable[[str], bool]) -> QueueList:
-    """Read one page of the list, all in one transaction.
+def listed(
+    catalog: Catalog,
+    form: QueuesForm,
+    may_view: Callable[[str], bool],
+    listed_names: Sequence[str],
+    families: Sequence[Family],
+) -> QueueList:
+    """Read one page of the list of some names and families, all in one transaction.
 
     What the order depends on is read of all queues, then their counts and the rest of those
     shown: a few round trips to a cluster, whatever the number of queues and items.
     """
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
-    listed_names, families = _names(catalog, may_view)
     names = [name for name in listed_names if name > after]
     following = names[LOOKED_AT - 1] if len(names) > LOOKED_AT else None
     rows = [

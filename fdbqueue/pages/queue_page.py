@@ -13,16 +13,14 @@ from typing import Any, NamedTuple
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import Tile
+from fdbqueue.columns import Tile, nothing
 from fdbqueue.columns.items import ReasonGroup
 from fdbqueue.columns.queues import (
     COUNTS,
     FIGURES,
-    OLDEST,
     STATUS,
     QueueRow,
     fill,
-    keeps_push_times,
     reads_of,
     resume_command,
 )
@@ -341,10 +339,13 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
 
 def _tiles(row: QueueRow, form: ItemsForm, reading: Reading) -> list[Tile]:
     """Return the figures of a queue; those of states have the names of the tabs, and lead there."""
-    labels = dict(reading.tabs)
-    if row.oldest is None and row.counts.ready > 0 and not keeps_push_times(row.queue):
-        labels[OLDEST.name] = _("Oldest: the codec keeps no times")
-    tiles = [column.tile(column.value(row), labels.get(column.name)) for column in FIGURES]
+    labels, tiles = dict(reading.tabs), []
+    for column in FIGURES:
+        value = column.value(row)
+        tile = column.tile(value, labels.get(column.name))
+        if value is None and (why := column.why_nothing(row)):
+            tile = tile._replace(figure=nothing(why))
+        tiles.append(tile)
     return [
         tile._replace(address=form.tab_address(tile.name)) if tile.name in COUNTS else tile
         for tile in tiles

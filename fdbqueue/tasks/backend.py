@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.core import checks
@@ -52,10 +52,15 @@ from fdbqueue.tasks.records import (
 )
 from fdbqueue.tasks.results import Found, change, is_task_at, local, new_result, result_of
 
+if TYPE_CHECKING:
+    from fdbqueue.tasks.outbox.rows import Outbox
+
 #: What a task without limits says of them.
 _NO_LIMITS = (None, None, None, None)
 #: The longest call: the arguments of a task, as JSON, and what names it.
 MAX_CALL_BYTES = 1_000_000
+#: The app that has the table of the option ``outbox``.
+OUTBOX_APP = "fdbqueue.tasks.outbox"
 
 
 class FdbQueueBackend(BaseTaskBackend):
@@ -85,6 +90,7 @@ class FdbQueueBackend(BaseTaskBackend):
             prefix = "tasks-" if is_default else f"tasks-{alias}-"
         self.queue_prefix = prefix
         self._records: Records | None = None
+        self._outbox: Outbox | None = None
 
     # What the API asks for
 
@@ -118,9 +124,12 @@ class FdbQueueBackend(BaseTaskBackend):
             TypeError: The arguments are no JSON; nothing was enqueued. ``ValueError``, and
                 ``InvalidValue``, say that of bytes, and of numbers such as NaN.
             ValueTooLarge: They are over 1,000,000 bytes; nothing was enqueued.
+            ImproperlyConfigured: The app of the outbox is not installed.
         """
         self.validate_task(task)
         result = new_result(task, args, kwargs, self.alias)
+        if self.settings.outbox is not None:
+            return self.outbox().enqueue(result)
         push = self.prepare(result)
         if self.settings.enqueue_on_commit:
             transaction.on_commit(functools.partial(self._push, push, result))
@@ -138,6 +147,8 @@ class FdbQueueBackend(BaseTaskBackend):
             TaskResultDoesNotExist: There is none with this id, or not any more.
         """
         found = self.found(result_id, tr)
+        if found is None and tr is None and self.settings.outbox is not None:
+            found = self.found_in_outbox(result_id)
         if found is None:
             raise TaskResultDoesNotExist(result_id)
         queue_name = key_limits.home_of(str(found.record["queue"])).removeprefix(self.queue_prefix)
@@ -163,6 +174,10 @@ class FdbQueueBackend(BaseTaskBackend):
                     "and '.', the first a letter or digit."
                 )
                 yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E003")
+        if self.settings.outbox is not None and not apps.is_installed(OUTBOX_APP):
+            text = f"The task backend {self.alias!r} has the option 'outbox', but not its app."
+            hint = f"Add {OUTBOX_APP!r} to INSTALLED_APPS, and run manage.py migrate."
+            yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E006")
         yield from self._overlaps()
         for wrong in schedules.problems(self):
             text = f"The task backend {self.alias!r}: {wrong.message}"
@@ -173,6 +188,21 @@ class FdbQueueBackend(BaseTaskBackend):
     def has_time_limits(self) -> bool:
         """Tell whether an attempt has a time limit, by the setting or a task that is imported."""
         return self.settings.timeout is not None or self._has_limited_task
+
+    def outbox(self) -> Outbox:
+        """Return the outbox.
+
+        Raises:
+            ImproperlyConfigured: There is none, or its app is not installed.
+        """
+        if self._outbox is None:
+            if self.settings.outbox is None or not apps.is_installed(OUTBOX_APP):
+                text = f"The outbox of the task backend {self.alias!r} needs the option 'outbox'"
+                raise ImproperlyConfigured(f"{text}, and {OUTBOX_APP!r} in INSTALLED_APPS.")
+            from fdbqueue.tasks.outbox.rows import Outbox
+
+            self._outbox = Outbox(self, self.settings.outbox)
+        return self._outbox
 
     @property
     def catalog(self) -> Catalog:
@@ -254,6 +284,24 @@ class FdbQueueBackend(BaseTaskBackend):
         Raises:
             InvalidInput: The queue refuses the task.
         """
+        queue, push, limited = self.push_of(result)
+        result_id, records = result.id, self.records
+
+        def record(tr: Transaction, item_id: str) -> None:
+            data = encoded(pending(queue.name, item_id))
+            records.write_encoded(tr, result_id, data, is_new=True)
+
+        prepared = queue.prepare(push, beside=record)
+        return prepared if limited is None else self._keeping(limited, prepared)
+
+    def push_of(
+        self, result: TaskResult[..., Any]
+    ) -> tuple[Queue, Push, key_limits.Limited | None]:
+        """Return the queue of a task, what to push to it, and its limits if it has some.
+
+        Raises:
+            InvalidTask: No worker would find it, or it would be in another backend's queue.
+        """
         call = call_of(result)
         task, queue = result.task, self.queue(result.task.queue_name)
         if not self.queues and not self.owns(queue.name):
@@ -271,15 +319,8 @@ class FdbQueueBackend(BaseTaskBackend):
             if task.max_running is not None or task.rate is not None:
                 limited = key_limits.where(task, queue.name, result.args, result.kwargs)
                 queue = queue if limited is None else self.catalog.queue(limited.queue)
-        not_before, records = aware(call.run_after), self.records
-        push = Push(packed(call), rank_of(call), not_before=not_before, **keyed)
-
-        def record(tr: Transaction, item_id: str) -> None:
-            data = encoded(pending(queue.name, item_id))
-            records.write_encoded(tr, call.id, data, is_new=True)
-
-        prepared = queue.prepare(push, beside=record)
-        return prepared if limited is None else self._keeping(limited, prepared)
+        not_before = aware(call.run_after)
+        return queue, Push(packed(call), rank_of(call), not_before=not_before, **keyed), limited
 
     def _keeping(self, limited: key_limits.Limited, push: Any) -> Any:
         """Return a function that pushes a task with limits, which are stored before."""
@@ -339,6 +380,13 @@ class FdbQueueBackend(BaseTaskBackend):
                 return None
 
         return read(tr) if tr is not None else run(self.catalog.database, read, read_only=True)
+
+    def found_in_outbox(self, result_id: Any) -> Found | None:
+        """Return what is known of a task that is not in a queue yet, or was just moved to one."""
+        if not is_id(result_id):
+            return None
+        found = self.outbox().found(result_id)
+        return self.found(result_id) if found is None else found
 
     def _overlaps(self) -> Iterator[checks.CheckMessage]:
         """Yield what is wrong if another backend's queues, or the setting's, are among these."""

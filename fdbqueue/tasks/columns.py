@@ -140,6 +140,8 @@ def state_of(known: Known, item: Item | None, record: dict[str, Any]) -> str | P
     if item is None:
         is_success = known.status is TaskResultStatus.SUCCESSFUL
         return _("Successful") if is_success else _("Aborted")
+    if "outbox" in record:
+        return _("Set aside in the outbox") if record["problem"] else _("In the outbox")
     if item.state != "leased":
         words = _AGAIN if item.attempts and item.state in _AGAIN else _IN_A_STATE
         return words[item.state]
@@ -407,6 +409,13 @@ FACTS = (
         value=lambda task: shown_path(task.known.call.task),
         kind=TEXT,
     ),
+    TaskColumn(
+        name="problem",
+        heading=_("Not moved because"),
+        value=lambda task: task.record["problem"],
+        kind=TEXT,
+        is_shown=lambda task: bool(task.record.get("problem")),
+    ),
     TaskColumn(name="attempts", heading=_("Attempts"), value=_attempts),
     TaskColumn(
         name="progress",
@@ -487,7 +496,7 @@ FACTS = (
         heading=_("Item"),
         value=attrgetter("item.id"),
         kind=CODE,
-        is_shown=lambda task: task.item is not None,
+        is_shown=lambda task: task.item is not None and "outbox" not in task.record,
     ),
 )
 

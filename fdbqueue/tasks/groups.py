@@ -105,8 +105,9 @@ class Branch:
             OutcomeUnknown: It may have been enqueued, all of it, or not.
         """
         plan = _Plan(self)
-        if plan.backend.settings.enqueue_on_commit:
-            transaction.on_commit(functools.partial(_store, plan))
+        options = plan.backend.settings
+        if options.enqueue_on_commit or options.outbox is not None:  # which has no room for groups
+            transaction.on_commit(functools.partial(_store, plan), using=options.outbox)
         else:
             _store(plan)
         return GroupResult(plan.tree, self.kind, plan.backend.alias, len(self.parts))

@@ -2,7 +2,8 @@
 
 The thread uses the engine as any client does, and holds up no task. It looks at each slot of the
 :mod:`schedules <fdbqueue.tasks.schedules>`; and about once a minute, at random moments, it asks
-whether it is its turn to prune: to remove tasks that ended long ago.
+whether it is its turn to prune: to remove tasks that ended long ago. If there is an
+:mod:`outbox <fdbqueue.tasks.outbox>`, it has another thread.
 
 The index of ended tasks says which may be old enough. Each portion of it is one transaction, which
 reads the candidates without depending on them, and then depends on what it removes:
@@ -39,7 +40,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import close_old_connections
 
@@ -52,6 +53,9 @@ from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
 from fdbqueue.tasks.results import microseconds
 from fdbqueue.tasks.schedules import Periodic, is_engines
 from fdbqueue.tasks.trees import clear_old
+
+if TYPE_CHECKING:
+    from fdbqueue.tasks.outbox.mover import MoverThread
 
 logger = logging.getLogger(__name__)
 
@@ -332,12 +336,28 @@ class Housekeeping:
         self._periodic = Periodic(backend, catalog)
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
+        self._mover: MoverThread | None = None
+        #: How many rows of the outbox were moved for a worker that does not stay.
+        self.moved = 0
 
     def start(self, *, once: bool = False) -> None:
         """Begin; with ``once`` do only what is due now, for a worker that does not stay."""
-        self._thread = threading.Thread(
-            target=self._once if once else self._run, name="fdbqueue-tasks-house", daemon=True
-        )
+        if self._backend.settings.outbox is not None and not once:
+            from fdbqueue.tasks.outbox.mover import MoverThread
+
+            self._mover = MoverThread(self._backend.outbox(), self._catalog)
+            self._mover.start()
+        self._start(self._once if once else self._run)
+
+    def start_moving(self) -> bool:
+        """Begin to move the rows of the outbox once more; False if there is none."""
+        if self._backend.settings.outbox is None:
+            return False
+        self._start(functools.partial(self._do, self._move))
+        return True
+
+    def _start(self, work: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=work, name="fdbqueue-tasks-house", daemon=True)
         self._thread.start()
 
     def is_at_work(self) -> bool:
@@ -352,11 +372,27 @@ class Housekeeping:
     def stop(self) -> None:
         """End, once the transaction that is under way has ended; not later than five seconds."""
         self._is_over.set()
+        if self._mover is not None:
+            self._mover.stop()
         self.join(_STOP_SECONDS)
 
     def _once(self) -> None:
         self._do(self._periodic.enqueue_due)
+        if self._backend.settings.outbox is not None:
+            self._do(self._move)
         self._do(self._prune)
+
+    def _move(self) -> None:
+        """Move the rows of the outbox that wait."""
+        from fdbqueue.tasks.outbox.mover import move_now
+
+        done = move_now(
+            self._backend.outbox(),
+            self._catalog,
+            goes_on=lambda _: not self._is_over.is_set(),
+            rest=self._is_over.wait,
+        )
+        self.moved += done.moved
 
     def _run(self) -> None:
         prune_at = time.monotonic() + random.uniform(0, _PRUNE_SECONDS)

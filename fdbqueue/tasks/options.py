@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
 
 from fdbqueue.exceptions import message_of
@@ -46,6 +47,7 @@ _RETENTION = Range((int, float), 0, MAX_KEPT_SECONDS, none_is_valid=True)
 #: What other options must be, and how that is said.
 _KINDS = {
     "enqueue_on_commit": (bool, "True or False"),
+    "outbox": (bool | str, "True, False, or the alias of a database"),
     "queue_prefix": (str | None, "a text"),
     "schedules": (Mapping, "a dictionary"),
 }
@@ -99,6 +101,7 @@ class TaskOptions:
         queue_prefix: What the names of the backend's queues begin with; None for ``tasks-``, and
             ``tasks-ALIAS-`` if the backend's alias is not ``default``.
         enqueue_on_commit: Whether a task is enqueued when the ORM's transaction commits.
+        outbox: The database of the table in whose transactions tasks are enqueued; None for none.
         max_result_bytes: The longest return value, as JSON.
         timeout: How many seconds an attempt may take; None for any number.
         grace_seconds: How long a process may go on with an attempt that does not end in time.
@@ -111,6 +114,7 @@ class TaskOptions:
     retention: Retention = Retention()
     queue_prefix: str | None = None
     enqueue_on_commit: bool = False
+    outbox: str | None = None
     max_result_bytes: int = 1_000_000
     timeout: float | None = None
     grace_seconds: float = GRACE_SECONDS
@@ -133,6 +137,8 @@ def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[WrongOption]]:
         sound["retention"] = Retention(
             **{name: in_seconds(value) for name, value in sound["retention"].items()}
         )
+    if isinstance(sound.get("outbox"), bool):
+        sound["outbox"] = DEFAULT_DB_ALIAS if sound["outbox"] else None
     return TaskOptions(**sound), [problem for _, problem in problems]
 
 
@@ -161,6 +167,7 @@ def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
     for name, (kind, kinds) in _KINDS.items():
         if name in given and not isinstance(given[name], kind):
             yield name, _wrong(name, given[name], kinds)
+    yield from _outbox_problems(given)
     yield from _backoff_problems(given.get("backoff"))
     yield from _retention_problems(given.get("retention", {}))
 
@@ -178,6 +185,17 @@ def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption
     if timeout not in timeouts(grace):
         message = f"OPTIONS has the timeout {timeout!r}, which is below grace_seconds, {grace!r}."
         yield "timeout", WrongOption(message, "Choose a longer timeout, or a shorter grace.")
+
+
+def _outbox_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
+    outbox = given.get("outbox")
+    if isinstance(outbox, str) and outbox not in connections:
+        hint = f"The aliases are {', '.join(sorted(connections))}."
+        yield "outbox", WrongOption(f"OPTIONS has the outbox {outbox!r}, no database.", hint)
+    elif outbox and given.get("enqueue_on_commit"):
+        message = "OPTIONS has both outbox and enqueue_on_commit."
+        hint = "Remove enqueue_on_commit: rows of the outbox are moved once they are committed."
+        yield "enqueue_on_commit", WrongOption(message, hint)
 
 
 def _backoff_problems(backoff: Any) -> Iterator[tuple[str, WrongOption]]:

@@ -30,7 +30,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
@@ -390,6 +390,11 @@ class Records:
             return json.loads(data) if 0 < len(data) < _PART_BYTES else None
 
         return record
+
+    def begin_has(self, tr: Transaction, result_id: str) -> Callable[[], bool]:
+        """Begin to read whether there is a record; what is returned tells."""
+        row = tr[self._results_key + packed_element(result_id) + _FIRST]
+        return lambda: bool(row.present())
 
     def write(self, tr: Transaction, result_id: str, record: dict[str, Any]) -> None:
         """Write a record in place of another, which may be longer; reads nothing."""

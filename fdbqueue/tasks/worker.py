@@ -169,7 +169,7 @@ class TaskWorker:
                 self._end_overdue(one)
             self._keep_house()
             while self._goes_on():
-                if self._work():
+                if self._work() and not self._has_more():
                     break
             seconds = _SENDING_SECONDS
         except BaseException:
@@ -216,10 +216,22 @@ class TaskWorker:
     def _keep_house(self) -> None:
         """Keep schedules and retention from now on; a worker that does not stay does it once."""
         self._house.start(once=not self._follow)
-        while not self._follow and self._house.is_at_work():
+        if not self._follow:
+            self._wait_for_house()
+
+    def _wait_for_house(self) -> None:
+        while self._house.is_at_work():
             self._on_beat()
             with self._let_in():
                 self._house.join(_BEAT_SECONDS)
+
+    def _has_more(self) -> bool:
+        """Tell whether the outbox has more tasks, for a worker that does not stay."""
+        moved = self._house.moved
+        if self._follow or not self._goes_on() or not self._house.start_moving():
+            return False
+        self._wait_for_house()
+        return self._house.moved > moved
 
     def _goes_on(self) -> bool:
         return not self._is_stopped and self._left() > 0

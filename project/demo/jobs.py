@@ -19,7 +19,7 @@ from project import tasks
 from project.demo.earthquakes import records
 
 _PLACES = ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji", "Tonga", "Peru", "Mexico")
-#: How many minutes ago tasks were run, and when some of them failed.
+#: How many minutes ago tasks were run, and when some of them failed, and a group ran.
 _ROUNDS, _FAILING_ROUNDS = range(58, 0, -2), (52, 38, 24, 10)
 _STOP_SECONDS = 30.0
 _WORKER = "worker-1.example.org"
@@ -77,6 +77,7 @@ def work_through_the_past(chance: random.Random) -> int:
                 tasks.listen.enqueue(chance.choice(_PLACES), seconds=0.01)
             if minutes_ago in _FAILING_ROUNDS:
                 _enqueue_failing(chance)
+                _enqueue_group(chance)
             worker = TaskWorker(backend(), follow=False, worker=_WORKER)
             worker.run()
             ran += worker.succeeded + worker.failed
@@ -98,8 +99,7 @@ def enqueue_some(chance: random.Random) -> None:
         for _ in range(3):  # of one place, so one runs and others wait
             tasks.ask_station.enqueue("Tonga", seconds=chance.randint(*_ASK_SECONDS))
     elif happens < 0.4:
-        places = chance.sample(_PLACES, 5)
-        group([call(tasks.summarise, place) for place in places]).then(tasks.compare).enqueue()
+        _enqueue_group(chance)
     else:
         tasks.summarise.enqueue(chance.choice(_PLACES))
 
@@ -107,6 +107,11 @@ def enqueue_some(chance: random.Random) -> None:
 def _enqueue_failing(chance: random.Random) -> None:
     tasks.alert.enqueue(chance.choice(records())["magnitude"])
     tasks.locate.enqueue(chance.choice(records())["id"])
+
+
+def _enqueue_group(chance: random.Random) -> None:
+    places = chance.sample(_PLACES, 5)
+    group([call(tasks.summarise, place) for place in places]).then(tasks.compare).enqueue()
 
 
 def _leave_some(chance: random.Random) -> None:

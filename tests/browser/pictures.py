@@ -33,7 +33,7 @@ PAGES = {
     "queue-search": "quakes/?q=alaska",
     "queue-dead": "alerts/?state=dead",
     "queue-leased": "alerts/?state=leased",
-    "queue-delayed": "mail/?state=delayed",
+    "queue-delayed": "alerts/?state=delayed",
     "queue-blocked": "imports/",
     "queue-bytes": "legacy/",
     "queue-invalid": "quakes/?end=nothing",
@@ -62,6 +62,7 @@ FOLLOWED = {
     "item-dead": ("alerts/?state=dead", "#scroll-items tbody th a"),
     "task-failed": ("tasks-default/?state=dead", "#scroll-items tbody th a"),
     "task-done": ("tasks-default/?state=done", "#scroll-items tbody th a"),
+    "task-group": ("tasks-default/?state=done&function=compare", "#scroll-items tbody th a"),
     "task-running": ("tasks-default/?state=leased", "#scroll-items tbody th a"),
 }
 #: Pages outside the frame, which have addresses of their own.

@@ -30,7 +30,7 @@ def main() -> None:
 
         shop.work()
         path = Path(os.environ["FDBQUEUE_BROWSER_FOLDER"]) / "tasks.json"
-        path.write_text(json.dumps(shop.ids()), encoding="utf-8")
+        path.write_text(json.dumps(shop.addresses()), encoding="utf-8")
     from project.demo.user import create_user  # once Django is set up
 
     create_user()

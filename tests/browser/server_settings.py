@@ -18,8 +18,8 @@ if "fdbqueue.tasks" not in INSTALLED_APPS:
 TASKS = {
     "default": {
         "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
-        "QUEUES": ["default", "errands"],
-        "OPTIONS": {"lease_seconds": 3_600},
+        "QUEUES": ["default", "errands", "parcels"],
+        "OPTIONS": {"lease_seconds": 3_600, "grace_seconds": 0.1},
     }
 }
 DATABASES = {

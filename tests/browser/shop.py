@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import time
 from typing import Any
 
 from django.utils import timezone
 
-from fdbqueue.tasks import abort, task
+from fdbqueue.service import run
+from fdbqueue.tasks import abort, call, chain, group, task
 
 ORDER = {"number": 4711, "customer": "ada@example.org", "lines": [{"item": "lamp", "count": 2}]}
 
@@ -48,12 +50,29 @@ def report(rows: int) -> list[dict[str, int]]:
     return [{"row": row, "square": row * row} for row in range(rows)]
 
 
+@task(takes_context=True, queue_name="parcels")
+def pack(context: Any, parcel: str) -> str:
+    """Say which shelf it stands at, and how far it has come."""
+    context.metadata["shelf"] = {"name": "<b>" + "a long name of a shelf " * 6, "rows": [1, None]}
+    for step in range(4):
+        context.progress(step, of=3)
+    return parcel
+
+
+@task(queue_name="parcels", timeout=0.2, backoff=None)
+def weigh(parcel: str) -> None:
+    """Take longer than it may."""
+    while True:
+        time.sleep(0.01)
+
+
 def work() -> None:
     """Enqueue tasks, run most of them, and leave some in every state."""
     from fdbqueue.tasks.compat import task_backends
     from fdbqueue.tasks.worker import TaskWorker
 
     backend: Any = task_backends["default"]
+    group([call(send, "dot@example.org"), call(pack, "of another queue")]).enqueue()
     for number in range(30):
         send.enqueue(f"reader-{number}@example.org", subject=f"Issue {number}", urgent=number < 2)
         bill.enqueue({**ORDER, "number": number})
@@ -66,6 +85,8 @@ def work() -> None:
     collect.enqueue(7)
     report.enqueue(6)
     report.enqueue(12_000)
+    parts = [call(pack, "a lamp"), chain(call(weigh, "a piano"), pack)]
+    group([*parts, *(call(pack, f"box {number}") for number in range(25))]).then(pack).enqueue()
     worker = TaskWorker(backend, follow=False, worker="worker-1.example.org:4711")
     worker.run()
     queue = backend.queue("default")
@@ -79,22 +100,34 @@ def work() -> None:
     bill.using(run_after=timezone.now() + datetime.timedelta(hours=5)).enqueue(ORDER)
     queue.push({"not": "a task"})
     abort(bill.enqueue(ORDER).id)
+    pack.enqueue("a wardrobe")
+    note(backend, backend.queue("parcels").lease(seconds=3_600, worker="worker-3.example.org"))
 
 
-def ids() -> dict[str, str]:
-    """Return the ids of a task in each state, by its state."""
+def note(backend: Any, item: Any) -> None:
+    """Note of a running task what it would have noted itself."""
+    task_id = item.value["id"]
+    noted = {"metadata": {"shelf": "x" * 200}, "progress": [1_234.5, 5_000]}
+    record = {**backend.found(task_id).record, "running": 0, **noted}
+    run(backend.catalog.database, lambda tr: backend.records.write(tr, task_id, record))
+
+
+def addresses() -> dict[str, str]:
+    """Return the addresses of tasks in each state and of each function, below the list."""
     from fdbqueue.tasks.compat import task_backends
 
     backend: Any = task_backends["default"]
-    queue = backend.queue("default")
-    found = {
-        state: queue.page(state=state).items[-1 if state == "leased" else 0].value["id"]
-        for state in ("ready", "leased", "delayed", "dead")
-    }
-
-    def ended(status: str) -> list[Any]:
-        tr = queue.database.create_transaction()
-        return list(backend.records.ended(tr, queue.name, status, limit=100))
-
-    of_function = {entry.task.rpartition(".")[2]: entry.id for entry in ended("SUCCESSFUL")}
-    return {**found, **of_function, "aborted": ended("FAILED")[-1].id}
+    found = {}
+    for name in ("default", "parcels"):
+        queue = backend.queue(name)
+        for state in ("ready", "leased", "delayed", "dead"):
+            for item in queue.page(state=state).items:
+                if "id" in item.value:
+                    function = item.value["task"].rpartition(".")[2]
+                    found[f"{state}-{function}"] = f"{queue.name}/tasks/{item.value['id']}/"
+        for status in ("SUCCESSFUL", "FAILED"):
+            tr = queue.database.create_transaction()
+            for entry in backend.records.ended(tr, queue.name, status, limit=100):
+                function = entry.task.rpartition(".")[2]
+                found[f"{status.lower()}-{function}"] = f"{queue.name}/tasks/{entry.id}/"
+    return found

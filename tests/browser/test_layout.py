@@ -48,6 +48,9 @@ def failing(queues):
             lease = queue.lease(seconds=60, worker="worker-2.example.org")
             queue.nack(lease, reason=REASONS[number % 2], retry=not is_last)
         assert queue.get(item.id).state == "dead"
+    refused = queues.queue("user-refused")
+    refused.clear()
+    refused.bury(refused.push("x").id, reason="builtins.ConnectionRefusedError")
     return queue
 
 
@@ -235,6 +238,40 @@ def test_a_reason_stands_above_the_dead_letters_once(visit):
     expect(page.locator("#shared")).to_contain_text(whole)
     expect(page.locator("#scroll-items td.fdbqueue-reason")).to_have_count(0)
     expect(page.locator("#scroll-items tbody tr")).to_have_count(12)
+
+
+@pytest.mark.usefixtures("failing")
+def test_nothing_is_cut_off_on_a_telephone(visit):
+    """The buttons of the reasons are below their names, and the pages of all queues in one row."""
+    visitor = visit(viewport={"width": 390, "height": HEIGHT})
+    visitor.go(f"{LIST}user-failing/?state=dead&refresh=0")
+    gaps = visitor.page.locator("#scroll-reasons .fdbqueue-copy").evaluate_all(
+        """found => found.map((one) => one.getBoundingClientRect().top
+            - one.closest("td").getBoundingClientRect().top)"""
+    )
+    assert len(gaps) == 4
+    assert min(gaps) >= 0
+    visitor.go(f"{LIST}-/workers/?refresh=0")
+    tabs = visitor.page.locator(".fdbqueue-tabs a")
+    assert len({box["y"] for box in (tab.bounding_box() for tab in tabs.all())}) == 1
+    assert tabs.count() >= 3
+
+
+def test_what_a_column_cuts_off_is_shown_on_hovering(visit, queues):
+    """The names of workers and queues, and ids, wherever leases are listed."""
+    queue = queues.queue("user-" + "long-name-" * 6)
+    queue.clear()
+    item = queue.push("x")
+    worker = "worker-of-a-long-name.department.example.org:4711"
+    queue.lease(seconds=600, worker=worker)
+    visitor = visit()
+    for path in ("-/workers/", f"{queue.name}/?state=leased"):
+        visitor.go(f"{LIST}{path}")
+        expect(visitor.page.locator(f'td [title="{worker}"]')).to_be_visible()
+    visitor.go(f"{LIST}-/workers/")
+    expect(visitor.page.locator(f'[title="{queue.name}"]')).to_be_visible()
+    expect(visitor.page.locator(f'[title="{item.id}"]')).to_be_visible()
+    queue.clear()
 
 
 def test_an_item_is_a_card_on_a_telephone(visit, busy):

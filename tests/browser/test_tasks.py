@@ -23,8 +23,8 @@ def address(browser, folder):
 
 
 @pytest.fixture(scope="module")
-def ids(address, folder):
-    """The ids of tasks, by their state or function."""
+def tasks(address, folder):
+    """The addresses of tasks below the list, by their state and function."""
     return json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
 
 
@@ -70,7 +70,7 @@ def test_done_tasks_are_browsed(visit):
     assert addresses(page) == newest
     page.locator("#show-function").fill("shop.report")
     page.get_by_role("button", name="Show").click()
-    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 62: 2 matching")
+    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 63: 2 matching")
 
 
 def addresses(page):
@@ -91,37 +91,70 @@ def test_a_traceback_stays_open(visit):
 
 
 @pytest.mark.parametrize(("mount", "width", "scheme"), WAYS)
-def test_axe_finds_nothing(visit, ids, mount, width, scheme):
+def test_axe_finds_nothing(visit, tasks, mount, width, scheme):
     """In each tab, and on the pages of tasks, with everything unfolded."""
     visitor = visit(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True)
-    for path in paths(ids):
+    for path in paths(tasks):
         visitor.go(mount + path)
         unfold(visitor.page)
         assert violations(visitor.page) == [], path
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
 
-def test_no_page_is_wider_than_its_window(visit, ids):
+def test_no_page_is_wider_than_its_window(visit, tasks):
     """On a telephone, a tablet and two desktops; tables scroll within the page."""
     visitor = visit()
     for width in WIDTHS:
         visitor.page.set_viewport_size({"width": width, "height": 900})
-        for path in paths(ids):
+        for path in paths(tasks):
             visitor.go(LIST + path)
             assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, path
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
 
 @pytest.mark.parametrize("mount", [LIST, "/queues/"])
-def test_no_column_is_pushed_out_of_view(visit, ids, mount):
+def test_no_column_is_pushed_out_of_view(visit, tasks, mount):
     """In any tab, on the pages across queues, and on those of tasks, beside the sidebar, too."""
     visitor = visit()
     for width in (*WIDTHS, 1024):
         visitor.page.set_viewport_size({"width": width, "height": 900})
-        for path in (*paths(ids), f"{ERRANDS}?state=dead"):
+        for path in (*paths(tasks), f"{ERRANDS}?state=dead"):
             visitor.go(mount + path)
             assert pushed_out(visitor.page) == [], (width, path)
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
+
+
+@pytest.mark.parametrize("width", [1024, 1280, 1440])
+def test_the_name_of_a_function_is_one_line(visit, width):
+    """It is not broken within a word, wherever a value asks for the width; nor is its state."""
+    visitor = visit(viewport={"width": width, "height": 900})
+    for state in ("ready", "leased", "dead", "done"):
+        visitor.go(f"{LIST}{QUEUE}?state={state}&refresh=0")
+        names = visitor.page.locator("#scroll-items tbody th a")
+        heights = names.evaluate_all("found => found.map(one => one.offsetHeight)")
+        assert heights
+        assert max(heights) < 34, state
+    if width > 1024:
+        visitor.go(f"{LIST}{QUEUE}?state=delayed&function=collect&refresh=0")
+        expect(visitor.page.locator("#scroll-items tbody")).to_contain_text("Retry scheduled")
+        row = visitor.page.locator("#scroll-items tbody tr").first
+        assert row.evaluate("row => row.offsetHeight") < 34
+
+
+def test_the_page_of_a_part_of_a_group(visit, tasks):
+    """It has its course first, then the group, then its metadata; with bars that are named."""
+    visitor = visit()
+    visitor.go(LIST + tasks["successful-pack"])
+    page = visitor.page
+    expect(page.locator(".fdbqueue-outline li")).to_have_count(26)
+    expect(page.locator(".fdbqueue-outline [aria-current]")).to_have_count(1)
+    headings = page.locator("#fdbqueue-live h2").all_inner_texts()
+    assert headings[1:5] == ["Return value", "Course", "Group", "Metadata"]
+    visitor.go(LIST + tasks["leased-pack"])
+    bar = page.get_by_role("progressbar", name="Progress: 1,234.5 of 5,000, 24 %")
+    expect(bar).to_be_visible()
+    visitor.go(LIST + tasks["dead-weigh"])
+    expect(page.locator(".fdbqueue-why")).to_contain_text("longer than the task's time limit")
 
 
 def test_many_failed_tasks_are_in_view(visit):
@@ -135,7 +168,7 @@ def test_many_failed_tasks_are_in_view(visit):
     expect(errors.first.locator("pre")).to_contain_text("Traceback")
 
 
-def paths(ids):
+def paths(tasks):
     """Return the pages with tasks: each tab, and tasks in each state."""
     states = ("ready", "leased", "delayed", "dead", "done")
     return [
@@ -144,6 +177,6 @@ def paths(ids):
         "-/functions/?refresh=0&sort=slowest&function=nobody",
         "-/schedules/?refresh=0&sort=nothing",
         f"{QUEUE}?refresh=0&state=done&after=x",
-        *(f"{QUEUE}tasks/{task_id}/" for task_id in ids.values()),
+        *tasks.values(),
         f"{QUEUE}tasks/nope/",
     ]

@@ -182,7 +182,7 @@ def test_the_commands_are_all_there():
     shown = {code(row["command"]).split()[0] for row in table(page, "command")}
     package = ROOT / "fdbqueue"
     queues = (package / "management" / "commands").glob("queue_*.py")
-    tasks = (package / "tasks" / "management" / "commands").glob("tasks_*.py")
+    tasks = (package / "tasks").rglob("commands/tasks_*.py")
     assert shown == {path.stem for path in [*queues, *tasks]}
 
 

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.tasks import outboxes
 from tests.tasks.conftest import configure, environment
 from tests.tasks.killing import (
     groups_survive_kills,
@@ -45,3 +46,14 @@ def test_twenty_stopped_workers_run_nothing_again(configure, environment, tmp_pa
 def test_twelve_signalled_workers_run_nothing_twice(configure, environment, tmp_path, numbers):
     """Each task runs once, however many a worker holds when it is told to end."""
     signalled(configure, environment, tmp_path, numbers, rounds=12)
+
+
+def test_twenty_killed_workers_move_each_row_once(
+    configure, environment, tmp_path, django_db_blocker
+):
+    """Each task of the outbox ends, and none that was rolled back runs."""
+    path = str(tmp_path / "orm.sqlite3")
+    with django_db_blocker.unblock(), outboxes.database_at(path):
+        backend = configure(outbox=True)
+        variables = environment | outboxes.outbox_variables(path)
+        outboxes.survive_kills(backend, variables, tmp_path, tasks=2_000, kills=20)

@@ -35,6 +35,14 @@ def wait(recipient: str) -> None:
     raise TimeoutError(recipient)
 
 
+@task(takes_context=True, max_attempts=2, backoff=lambda _error, _result: 0.0)
+def hesitate(context: Any, recipient: str) -> str:
+    """Fail once, then return to whom it went."""
+    if context.attempt == 1:
+        raise TimeoutError(recipient)
+    return recipient
+
+
 @task
 def long(size: int) -> str:
     """Return a long text."""

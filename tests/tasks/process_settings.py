@@ -5,7 +5,7 @@ import os
 import fdb.tuple
 
 from project.settings import *
-from project.settings import INSTALLED_APPS
+from project.settings import DATABASES, INSTALLED_APPS
 from tests.tasks.engines import engine_setting
 
 # Workers need no admin and no API, which are a third of the start of a process.
@@ -31,3 +31,11 @@ TASKS = {
         },
     },
 }
+if os.environ.get("FDBQUEUE_TEST_ORM"):
+    DATABASES = {
+        "default": {
+            **DATABASES["default"],
+            "NAME": os.environ["FDBQUEUE_TEST_ORM"],
+            "OPTIONS": {"timeout": 20},
+        }
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -10,7 +11,7 @@ import tempfile
 
 import fdb.tuple
 from django.core.management import call_command
-from django.test import SimpleTestCase, override_settings
+from django.test import SimpleTestCase, TransactionTestCase, override_settings
 
 from fdbqueue import conf
 from fdbqueue.service import run
@@ -19,10 +20,11 @@ from tests.task_backends.kit import CLAIMS, BackendConformance
 from tests.tasks.conftest import APPS
 from tests.tasks.engines import engine_setting
 from tests.tasks.killing import ROOT
+from tests.tasks.outboxes import database_at
 
 
-class TestOurs(BackendConformance, SimpleTestCase):
-    """Everything that the API and the kit have names for."""
+class Ours(BackendConformance):
+    """The backend, and its worker."""
 
     backend = "fdbqueue.tasks.FdbQueueBackend"
     options = {"lease_seconds": 1, "max_attempts": 3, "backoff": "tests.tasks.jobs.at_once"}  # noqa: RUF012  # the kit's
@@ -39,6 +41,7 @@ class TestOurs(BackendConformance, SimpleTestCase):
         self._start(override_settings(INSTALLED_APPS=APPS, FDBQUEUE=setting))
         super().setUp()
         self.addCleanup(self.clear, prefix)
+        self.folder = folder.name
         self._environment = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.tasks.process_settings",
@@ -59,3 +62,21 @@ class TestOurs(BackendConformance, SimpleTestCase):
     def worker_process(self):
         command = [sys.executable, "manage.py", "tasks_worker", "--verbosity", "0"]
         return subprocess.Popen(command, cwd=ROOT, env=self._environment)
+
+
+class TestOurs(Ours, SimpleTestCase):
+    """Everything that the API and the kit have names for."""
+
+
+class TestOursWithAnOutbox(Ours, TransactionTestCase):
+    """All that holds for tasks that are enqueued in a table, too."""
+
+    options = {**Ours.options, "outbox": True}  # noqa: RUF012  # the kit's
+
+    def setUp(self):
+        super().setUp()
+        path = f"{self.folder}/orm.sqlite3"
+        self._start(database_at(path))
+        options = json.dumps({"outbox": True})
+        self._environment |= {"FDBQUEUE_TEST_ORM": path, "FDBQUEUE_TEST_OPTIONS": options}
+        self._environment["DJANGO_SETTINGS_MODULE"] = "tests.tasks.kept_settings"

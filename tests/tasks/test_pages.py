@@ -16,13 +16,15 @@ from django.test import Client
 from django.utils import timezone
 
 import fdbqueue
+from fdbqueue import conf
 from fdbqueue.columns import DASH
 from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
-from fdbqueue.service import run
+from fdbqueue.service import now_us, run
 from fdbqueue.tasks import abort, call, chain, group
 from fdbqueue.tasks.columns import shown_attempts
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.functions import FunctionCounters
 from fdbqueue.tasks.pages import all_queues
 from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
 from fdbqueue.tasks.results import Known
@@ -926,8 +928,33 @@ def test_counts_of_a_function_lead_to_its_tasks(viewer, work):
         state, function = re.search(r"state=(\w+)&function=.*\.(\w+)$", address).groups()
         found.setdefault((state, function), []).append(len(table(viewer.get(address))))
     assert found == {("dead", "refuse"): [1] * 5, ("done", "send"): [2] * 3}  # one of the queue
-    named = re.findall(rf'href="({PAGE}[^"]*refuse)">{QUEUE}<', markup)
+    named = re.findall(rf'href="({PAGE}[^"]*refuse)" title="{QUEUE}">{QUEUE}<', markup)
     assert ["state=dead" in one for one in named] == [True]
+
+
+@pytest.mark.parametrize(
+    ("letter", "state"),
+    [(letters.hesitate, "done"), (letters.wait, "delayed"), (letters.lose, "dead")],
+)
+def test_failed_attempts_lead_to_tasks_that_have_not_failed(
+    viewer, work, monkeypatch, letter, state
+):
+    """To those that were tried again, or wait for it; and to failed ones if they may be there."""
+    letter.enqueue("ada")
+    work()
+
+    def addresses():
+        markup = text(viewer.get(FUNCTIONS))
+        found = re.findall(rf'<a href="({PAGE}[?]state=[^"]*)"', markup)
+        return [html.unescape(one) for one in found]
+
+    assert {re.search(r"state=(\w+)", one)[1] for one in addresses()} == {state}
+    assert [len(table(viewer.get(one))) for one in addresses()] == [1] * 5
+    monkeypatch.setattr(all_queues, "MOST_FAILED", -1)
+    assert "state=dead" in addresses()[1]
+    elsewhere = text(viewer.get(f"{PAGE}?state=dead&function={letter.module_path}x"))
+    assert 'id="else-done"' in elsewhere
+    assert 'id="else-delayed"' in elsewhere
 
 
 @pytest.mark.parametrize("address", [FUNCTIONS, SCHEDULES])
@@ -980,6 +1007,30 @@ def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
     assert "and 2 more." in text(viewer.get(FUNCTIONS))
 
 
+@pytest.mark.slow
+def test_ten_thousand_functions(viewer, queue, watched):
+    """A page has fifty, says what was left out of which queue, and reads a few ranges."""
+    counters, ended = FunctionCounters(conf.prefix()), now_us()
+
+    def count(tr, begin):
+        for number in range(begin, begin + 1_000):
+            path, failed = f"shop.function{number:05}", number % 100 == 0
+            counters.count(tr, queue.name, path, ended, ended - number, failed=failed)
+
+    for begin in range(0, 10_000, 1_000):
+        run(queue.database, lambda tr, begin=begin: count(tr, begin))
+    letters.send.enqueue("ada")  # so that there is a queue
+    watched.reads.clear()
+    response = viewer.get(FUNCTIONS)
+    assert len(rows_in(response)) == 50
+    assert "Functions 1 to 50 of 8,000" in text(response)
+    said = plain(re.search(r'id="left-out">(.*?)</p>', text(response), re.DOTALL)[1])
+    assert f"{QUEUE} : of the last hour, only the functions that are last by name" in said
+    assert len(watched.reads) < 50
+    last = rows_in(viewer.get(f"{FUNCTIONS}?function=09999&sort=slowest"))
+    assert [row[:2] for row in last] == [["shop.function09999", "1"]]
+
+
 def test_a_function_with_markup_in_its_name(viewer, queue, work):
     """Is unknown to the workers: all such are one row, without their names."""
     for number in range(3):
@@ -1016,7 +1067,7 @@ def test_schedules_are_listed_with_their_latest_task(viewer, settings, monkeypat
         response = viewer.get(SCHEDULES)
     found = rows_in(response)
     assert [row[:3] for row in found] == [
-        ["often", "tests.tasks.letters.send", "every 1"],
+        ["often", "tests.tasks.letters.send", "every 1 s"],
         ["nightly <b>", "tests.tasks.letters.send", f"cron 0 3 * * * {settings.TIME_ZONE}"],
     ]
     assert found[0][5:] == ["Successful", QUEUE]

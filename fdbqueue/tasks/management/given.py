@@ -29,10 +29,15 @@ def add_backend(parser: argparse.ArgumentParser, what: str) -> None:
 
 def add_id(parser: argparse.ArgumentParser) -> None:
     """Add ``ID``."""
-    parser.add_argument("id", metavar="ID", type=_task_id, help="Id of the task's result")
+    parser.add_argument("id", metavar="ID", type=task_id, help="Id of the task's result")
 
 
-def _task_id(text: str) -> str:
+def task_id(text: str) -> str:
+    """Return an argument that is the id of a task.
+
+    Raises:
+        ArgumentTypeError: It can be none.
+    """
     if not is_id(text):
         raise argparse.ArgumentTypeError(f"{clipped(repr(text))} is not the id of a task")
     return text

@@ -18,11 +18,13 @@ from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
+from django.apps import apps
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
@@ -37,7 +39,7 @@ from fdbqueue.columns import (
     breakable,
     link,
 )
-from fdbqueue.columns.text import grouped
+from fdbqueue.columns.text import grouped, lasting
 from fdbqueue.pages.across import (
     MOST_NAMED,
     AcrossForm,
@@ -51,20 +53,23 @@ from fdbqueue.pages.across import (
 from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import now_us, run
-from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.service import Catalog, now_us, run
+from fdbqueue.tasks.backend import OUTBOX_APP, FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
-from fdbqueue.tasks.compat import Task
+from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
 from fdbqueue.tasks.key_limits import home_of
+from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.results import Found, imported, known_of
-from fdbqueue.tasks.schedules import Schedule, ScheduleState, schedules_of, state_in
+from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
 from fdbqueue.views import PageView
 
 #: So many counters of each length of slots are read for the page of functions, and so many
 #: schedules.
 MOST_COUNTERS = 8_000
 MOST_SCHEDULES = 500
+#: Of a queue's index of failed tasks a page reads so many rows.
+MOST_FAILED = 200
 #: The longest path that the page of a queue takes as a filter.
 _MAX_PATH = 200
 #: A duration among figures.
@@ -174,8 +179,11 @@ class FunctionsView(PageView):
         )
         homes = dict.fromkeys(map(home_of, names))  # of limited tasks, that of their queue
         found = read_functions(self.catalog(), [*filter(may_view, homes)])
+        failed = Failed(self.catalog())
         return self.page(
-            _("Functions"), **shown, **functions(form, found, names, following, self.addresses)
+            _("Functions"),
+            **shown,
+            **functions(form, found, names, following, self.addresses, failed),
         )
 
 
@@ -202,12 +210,50 @@ def read_functions(catalog: Any, names: Sequence[str]) -> FunctionRows:
     return found
 
 
+class Failed:
+    """Tells which functions have failed tasks in a queue: a failed attempt is not always one.
+
+    Of each queue that is asked for it reads the index of failed tasks once, up to a bound.
+
+    Args:
+        catalog: Where the queues are.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._records = Records(conf.prefix())
+        self._functions: dict[str, set[str] | None] = {}
+
+    def may_have(self, name: str, path: str) -> bool:
+        """Tell whether a queue may have failed tasks of a function."""
+        if name not in self._functions:
+            known = None
+            if not deadlines.is_half_over():
+                known = run(self._catalog.database, lambda tr: self._read(tr, name), read_only=True)
+            self._functions[name] = known
+        functions = self._functions[name]
+        return functions is None or path in functions
+
+    def _read(self, tr: Any, name: str) -> set[str] | None:
+        """Return the functions of all failed tasks of a queue, None if these are too many.
+
+        A task that died with its worker is not in the index: the queue counts it.
+        """
+        counts = self._catalog.queue(name).overview.begin_counts(tr)
+        status = TaskResultStatus.FAILED.value
+        found = list(self._records.ended(tr.snapshot, name, status, limit=MOST_FAILED + 1))
+        if not counts().dead <= len(found) <= MOST_FAILED:
+            return None
+        return {entry.task for entry in found}
+
+
 def functions(
     form: FunctionsForm,
     found: FunctionRows,
     names: Sequence[str],
     following: str | None,
     addresses: Addresses,
+    failed: Failed,
 ) -> dict[str, Any]:
     """Return what the page of functions shows."""
     wanted = form.cleaned_data["function"].casefold()
@@ -215,12 +261,15 @@ def functions(
     largest = _LARGEST_FIRST[form.cleaned_data["sort"]]
     rows.sort(key=lambda row: (-largest(row), row.path))
     queues = Column[FunctionRow](
-        name="queues", heading=_("Ended in"), value=lambda row: _queues(row, addresses), kind=WORD
+        name="queues",
+        heading=_("Ended in"),
+        value=lambda row: _queues(row, addresses, failed),
+        kind=WORD,
     )
     runs = sum(row.hour.runs for row in rows)
     failures = sum(row.hour.failures for row in rows)
     return {
-        **paged(form, (*with_links(FUNCTIONS, _counts(addresses)), queues), rows),
+        **paged(form, (*with_links(FUNCTIONS, _counts(addresses, failed)), queues), rows),
         "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
         "left_out": found.left_out[:MOST_NAMED],
         "more_left_out": grouped(more) if (more := len(found.left_out) - MOST_NAMED) > 0 else "",
@@ -250,15 +299,23 @@ def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str) -> str
     return f"{addresses.queue(name)}?{urlencode(query)}"
 
 
-def _ended(row: FunctionRow) -> str:
-    """Return the state of most tasks of a function: failed, if it has only failed."""
-    return DONE if row.day.runs > row.day.failures else "dead"
+def _state(row: FunctionRow, name: str, failed: Failed, *, is_failure: bool = False) -> str:
+    """Return the state of a function's tasks in a queue: of those that failed, or of most."""
+    has_only_failed = row.day.runs == row.day.failures
+    if not is_failure and not has_only_failed:
+        return DONE
+    if failed.may_have(name, row.path):
+        return "dead"
+    return "delayed" if has_only_failed else DONE
 
 
-def _counts(addresses: Addresses) -> dict[str, Callable[[FunctionRow], SafeString | str]]:
+def _counts(
+    addresses: Addresses, failed: Failed
+) -> dict[str, Callable[[FunctionRow], SafeString | str]]:
     """Return what makes links of the counts of functions that ran from one queue.
 
-    Of more queues no list has all that a number counts: the names of these lead there.
+    Of more queues no list has all that a number counts: the names of these lead there. Failures
+    lead to the tasks that are tried again, or were, if none has failed for good.
     """
 
     def counted(time: str, what: str) -> Callable[[FunctionRow], SafeString | str]:
@@ -269,8 +326,9 @@ def _counts(addresses: Addresses) -> dict[str, Callable[[FunctionRow], SafeStrin
             text = grouped(number)
             if not number or len(row.queues) != 1 or not 0 < len(row.path) <= _MAX_PATH:
                 return text
-            state = _ended(row) if what == "runs" else "dead"
-            address = _tasks(addresses, row, row.queues[0], state)
+            name = row.queues[0]
+            state = _state(row, name, failed, is_failure=what == "failures")
+            address = _tasks(addresses, row, name, state)
             return format_html('<a href="{}">{}</a>', address, text)
 
         return count
@@ -282,10 +340,13 @@ def _counts(addresses: Addresses) -> dict[str, Callable[[FunctionRow], SafeStrin
     }
 
 
-def _queues(row: FunctionRow, addresses: Addresses) -> SafeString:
+def _queues(row: FunctionRow, addresses: Addresses, failed: Failed) -> SafeString:
     """Return links to the tasks of a function that ended in its queues."""
-    links = [(_tasks(addresses, row, name, _ended(row)), name) for name in row.queues[:MOST_NAMED]]
-    shown = format_html_join(", ", '<a href="{}">{}</a>', links)
+    links = [
+        (_tasks(addresses, row, name, _state(row, name, failed)), name)
+        for name in row.queues[:MOST_NAMED]
+    ]
+    shown = format_html_join(", ", '<a href="{0}" title="{1}">{1}</a>', links)
     others = len(row.queues) - len(links)
     if not others:
         return shown
@@ -321,6 +382,13 @@ class ScheduleRow:
         return moment(self.state.slot) if self.state.slot else None
 
 
+def _times(schedule: Schedule) -> str:
+    times = schedule.times
+    if isinstance(times, Every):
+        return gettext("every %(time)s") % {"time": lasting(times.seconds)}
+    return times.text
+
+
 SCHEDULES: tuple[Column[ScheduleRow], ...] = (
     Column(name="schedule", heading=_("Schedule"), value=attrgetter("schedule.name"), kind=TEXT),
     Column(
@@ -329,7 +397,7 @@ SCHEDULES: tuple[Column[ScheduleRow], ...] = (
         value=lambda row: breakable(shown_path(row.schedule.task)),
         kind=WORD,
     ),
-    Column(name="times", heading=_("Times"), value=attrgetter("schedule.times.text"), kind=TEXT),
+    Column(name="times", heading=_("Times"), value=lambda row: _times(row.schedule), kind=TEXT),
     Column(name="next", heading=_("Next"), value=attrgetter("next"), kind=FUTURE),
     Column(name="latest", heading=_("Latest"), value=attrgetter("latest"), kind=PAST),
 )
@@ -443,7 +511,12 @@ def schedules(
 
 def more_pages() -> list[MorePage]:
     """Return the pages that are shown beside the list of queues."""
-    return [
+    pages = [
         MorePage("functions", _("Functions"), FunctionsView),
         MorePage("schedules", _("Schedules"), SchedulesView),
     ]
+    if apps.is_installed(OUTBOX_APP):
+        from fdbqueue.tasks.pages.outbox import OutboxView
+
+        pages.append(MorePage("outbox", _("Outbox"), OutboxView))
+    return pages

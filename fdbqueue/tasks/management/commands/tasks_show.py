@@ -39,6 +39,8 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         backend = given.backend_of(options["backend"])
         found = backend.found(options["id"])
+        if found is None and backend.settings.outbox is not None:
+            found = backend.found_in_outbox(options["id"])
         if found is None:
             raise failure(given.not_found(backend, options["id"]))
         queue = backend.catalog.queue(found.record["queue"])

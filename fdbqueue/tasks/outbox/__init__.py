@@ -1,0 +1,64 @@
+"""Enqueue tasks in the transaction of the ORM: rows of a table, which workers move to the queues.
+
+    INSTALLED_APPS = [..., "fdbqueue", "fdbqueue.tasks", "fdbqueue.tasks.outbox"]
+    TASKS = {"default": {"BACKEND": ..., "OPTIONS": {"outbox": True}}}
+
+``rows`` writes and reads the table, ``mover`` moves its rows, ``wake`` tells the mover that there
+are some. Who may do what:
+
+- *Whoever enqueues* inserts a row, in the transaction of the ORM that is open on that database, or
+  in one of its own. The id of the result is in the row. Once that transaction has committed, a
+  thread changes the key on which the mover waits.
+- *A mover*, which each worker process has, moves rows while it has the *claim*, a key in
+  FoundationDB for each backend and table:
+
+      {"mover": ..., "version": ..., "moved": [...]}
+
+  ``mover`` is a name that nobody else has, ``version`` the database's version when the claim was
+  last renewed, and ``moved`` the ids of the rows that were moved last. Anyone may take the claim;
+  one that was renewed in the last ten seconds is left to its mover, unless a command asks.
+
+A mover does this, again and again; each step begins when the one before is known to have ended:
+
+1. *Claim*: it takes or renews the claim, and learns ``moved``.
+2. *Clear*: it deletes the rows in ``moved`` from the table, and commits that.
+3. *Read*: it reads the first rows by their numbers, some hundred. There must be no transaction of
+   the ORM around 2 and 3: they see what is committed, and are committed.
+4. *Move*, one transaction of FoundationDB: it checks that the claim is still its own, pushes the
+   tasks with their records, and writes their ids into ``moved``, in place of those of 2.
+5. It goes on with 2, until there is nothing to read; then it waits until it is woken, or for two
+   seconds.
+
+What is true: a row that was moved is in ``moved`` until its deletion is committed, because only
+who has deleted the rows in ``moved`` replaces these. And who moves has read the table behind that,
+and has had the claim ever since. So no row is moved twice, however late a step is repeated, and
+whatever became of its task meanwhile. What is left behind by
+
+- *a rollback*: nothing; no row was ever seen by others;
+- *a crash, a kill or a pause of whoever enqueues*, behind its commit: a row, which is found two
+  seconds later at most;
+- *a crash or a kill of the mover* before the commit of 4: rows that were not moved; behind it: rows
+  that were, which the next mover deletes, whatever it finds in them. It takes the claim ten seconds
+  later, or at once if the mover has ended by itself;
+- *an unknown outcome* of 4 (1021): its receipt tells (``service/transactions.py``). If it cannot,
+  the mover begins with 1, and ``moved`` tells. One of 2: it is done again;
+- *a pause of the mover* for longer: another one takes the claim. What the paused one reads may be
+  old, but its 4 finds that the claim is another's, and does nothing; its 2 deletes what was moved;
+- *several movers*: one has the claim; locks of rows are not needed, and no database has to have
+  ``SKIP LOCKED``. Several that are asked by commands take the claim from each other: one waits
+  for the other then;
+- *an engine that is away*: rows, which wait. Enqueueing does not need the engine;
+- *a database that is away*, for one mover: it gives up the claim, and tries again later;
+- *a row that cannot be moved*, since it is no task, is too large, or its queue refuses it: it is
+  *set aside* with the reason, and the others are moved. It waits for ``tasks_outbox --retry``, or
+  ``--remove``. A task whose code is gone is moved, and fails as any such task;
+- *a copy of the table*, restored from a backup: rows that were moved before. They are not moved
+  again as long as there is a record of their task.
+
+The tables of several projects may use one FoundationDB: each table has a name of its own, made when
+the first row is moved, which is in the key of its claim.
+
+Rows are read in the order of their numbers, which databases give when a row is inserted, not when
+it is committed. So tasks that were enqueued in one transaction, or one transaction after the other,
+keep their order; those of transactions at the same time have none.
+"""

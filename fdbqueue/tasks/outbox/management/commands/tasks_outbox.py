@@ -1,0 +1,124 @@
+"""``tasks_outbox``: show what waits in the outbox, move it, and see to what was set aside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.db import DatabaseError
+
+from fdbqueue import columns
+from fdbqueue.columns.text import clipped, counted, lasting, seconds_since
+from fdbqueue.exceptions import text_of_error
+from fdbqueue.management import arguments
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.exit_codes import failure, usage_error
+from fdbqueue.management.formats import table_of
+from fdbqueue.tasks.management import given
+from fdbqueue.tasks.outbox.columns import COLUMNS, OutboxSums, first_rows, sums
+from fdbqueue.tasks.outbox.mover import Moved, move_now
+from fdbqueue.tasks.outbox.rows import Outbox
+
+_SHOWN_ROWS = 100
+
+
+class Command(QueueCommand):
+    help = (
+        "Print how many tasks wait in the outbox of a backend and for how long, and those that "
+        "cannot be moved with the reason. Workers move rows as they come; --move does it now. A "
+        "row that was set aside waits for --retry, once what was wrong is put right, or --remove."
+    )
+    examples = """\
+examples:
+  manage.py tasks_outbox
+  manage.py tasks_outbox --move
+  manage.py tasks_outbox --retry
+  manage.py tasks_outbox --remove 9f0a6c2b1d7e4c6f8a5b3d2e1f0c9b8a
+  manage.py tasks_outbox --json | jq .set_aside
+"""
+    allows_closed_output = True
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        given.add_backend(parser, "Show the outbox of")
+        actions = parser.add_mutually_exclusive_group()
+        actions.add_argument(
+            "--move", action="store_true", help="Move all rows that wait, until none is left"
+        )
+        actions.add_argument(
+            "--retry",
+            nargs="*",
+            type=given.task_id,
+            metavar="ID",
+            help="Let rows that were set aside wait again: those with these ids, or all",
+        )
+        actions.add_argument(
+            "--remove",
+            nargs="+",
+            type=given.task_id,
+            metavar="ID",
+            help="Remove rows that were set aside: their tasks will never run",
+        )
+        arguments.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        backend = given.backend_of(options["backend"])
+        if backend.settings.outbox is None:
+            raise usage_error(f"The task backend {clipped(backend.alias)!r} has no outbox.")
+        outbox = backend.outbox()
+        try:
+            if options["move"]:
+                self._move(outbox, options)
+            elif options["retry"] is not None:
+                count = outbox.retry(options["retry"] or None)
+                self._say("retried", count, "wait again", options)
+            elif options["remove"] is not None:
+                self._say("removed", outbox.remove(options["remove"]), "were removed", options)
+            else:
+                self._show(outbox, options)
+        except DatabaseError as error:
+            text = f"The outbox in the database {outbox.alias!r} cannot be used: "
+            raise failure(clipped(text + text_of_error(error))) from error
+
+    def _move(self, outbox: Outbox, options: dict[str, Any]) -> None:
+        with self.console.steps(outbox.backend.alias, None, "moved") as finish_step:
+            before = Moved()
+
+            def note(done: Moved) -> bool:
+                nonlocal before
+                finish_step(done.moved - before.moved)
+                before = done
+                return True
+
+            done = move_now(outbox, self.catalog, goes_on=note)
+        text = f"Moved {counted(done.moved, 'task')} from the outbox."
+        self.console.report(done._asdict(), text, as_json=options["as_json"])
+        if done.set_aside:
+            rows = counted(done.set_aside, "row")
+            raise failure(f"{rows} cannot be moved: see tasks_outbox without arguments.")
+
+    def _say(self, name: str, count: int, what: str, options: dict[str, Any]) -> None:
+        text = f"Of the rows that were set aside, {count:,} {what}."
+        self.console.report({name: count}, text, as_json=options["as_json"])
+
+    def _show(self, outbox: Outbox, options: dict[str, Any]) -> None:
+        found = sums(outbox)
+        rows = [*first_rows(outbox, _SHOWN_ROWS)]
+        aside = [row for row in rows if row.set_aside_us is not None]
+        age = None if found.oldest is None else seconds_since(found.oldest)
+        record = {
+            "backend": outbox.backend.alias,
+            "database": outbox.alias,
+            "waiting": found.waiting,
+            "oldest_seconds": age,
+            "set_aside_count": found.set_aside,
+            "set_aside": [columns.record(COLUMNS, row) for row in aside],
+        }
+        lines = [_said(found, age), *table_of(COLUMNS, self.console.look)(aside)]
+        self.console.report(record, "\n".join(lines), as_json=options["as_json"])
+
+
+def _said(found: OutboxSums, age: float | None) -> str:
+    waiting = f"{counted(found.waiting, 'task')} in the outbox"
+    if age is not None:
+        waiting += f", the oldest for {lasting(age)}"
+    return f"{waiting}; {counted(found.set_aside, 'row')} set aside."

@@ -1,0 +1,170 @@
+"""Write rows of the outbox, and read them.
+
+What a row is to push is JSON, so reading it executes nothing:
+
+    {"value": {"id": ..., "task": ..., ...}, "unique": "shop.search.index:shop-1", ...}
+
+``value`` is that of the task's item (:mod:`fdbqueue.tasks.records`); ``unique`` and
+``unique_while`` are there if the task has a unique key, ``limits`` if it has limits by key: the
+text of the row that says them (:mod:`fdbqueue.tasks.key_limits`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from fdbqueue.service import Item, Push, moment, now_us, strict_json
+from fdbqueue.tasks import key_limits
+from fdbqueue.tasks.compat import TaskResult, task_enqueued
+from fdbqueue.tasks.key_limits import Limited
+from fdbqueue.tasks.outbox.models import OutboxTask
+from fdbqueue.tasks.outbox.wake import Waker
+from fdbqueue.tasks.records import TaskCall, aware, packed, rank_of, unpacked
+from fdbqueue.tasks.results import Found, change, local
+
+#: The longest text of a call: one of 1,000,000 bytes has up to six characters for each of them.
+MAX_CALL_CHARACTERS = 6_100_000
+#: How much of a reason is kept.
+_MAX_PROBLEM = 2_000
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_decode = strict_json().decode
+
+
+class NotATask(ValueError):
+    """A row says nothing that could be pushed."""
+
+
+class Outbox:
+    """The rows of one backend.
+
+    Args:
+        backend: The backend.
+        alias: The database that the table is in.
+    """
+
+    def __init__(self, backend: Any, alias: str) -> None:
+        self.backend = backend
+        self.alias = alias
+        self._waker = Waker(backend)
+
+    @property
+    def rows(self) -> QuerySet[OutboxTask]:
+        """All rows of the backend."""
+        return OutboxTask.objects.using(self.alias).filter(backend=self.backend.alias)
+
+    @property
+    def waiting(self) -> QuerySet[OutboxTask]:
+        """The rows that wait to be moved, the first first."""
+        return self.rows.filter(set_aside_us=None).order_by("id")
+
+    @property
+    def set_aside(self) -> QuerySet[OutboxTask]:
+        """The rows that cannot be moved, the first first."""
+        return self.rows.filter(set_aside_us__isnull=False).order_by("id")
+
+    def enqueue(self, result: TaskResult[..., Any]) -> TaskResult[..., Any]:
+        """Insert the row of a task; it is enqueued if the transaction of the ORM commits.
+
+        Raises:
+            InvalidTask, TypeError, InvalidValue, ValueTooLarge: As for ``enqueue``.
+            DatabaseError: The row could not be inserted.
+        """
+        queue, push, limited = self.backend.push_of(result)
+        queue.prepare(push)  # raises what an enqueue would
+        call: dict[str, Any] = {"value": push.value}
+        if push.unique is not None:
+            call |= {"unique": push.unique, "unique_while": push.unique_while}
+        if limited is not None:
+            call["limits"] = limited.row.decode()
+        now = now_us()
+        row = OutboxTask(
+            result_id=result.id,
+            backend=self.backend.alias,
+            queue=queue.name,
+            function=push.value["task"],
+            call=_encode(call),
+            enqueued_us=now,
+        )
+        row.save(using=self.alias, force_insert=True)
+        change(result, enqueued_at=local(moment(now)))
+        transaction.on_commit(functools.partial(self._committed, result), using=self.alias)
+        return result
+
+    def _committed(self, result: TaskResult[..., Any]) -> None:
+        self._waker.wake()
+        task_enqueued.send(type(self.backend), task_result=result)
+
+    def found(self, result_id: str) -> Found | None:
+        """Return what is known of a task that waits here, as if it were in its queue; else None.
+
+        The record of one that cannot be moved says why, as ``problem``.
+        """
+        row = self.rows.filter(result_id=result_id).first()
+        if row is None:
+            return None
+        try:
+            value: Any = push_in(row)[0].value
+        except NotATask:
+            value = None
+        record = {"queue": row.queue, "item": "", "outbox": True, "problem": row.problem}
+        at = moment(row.enqueued_us)
+        return Found(record, Item(value, None, "", pushed_at=at, state="ready", queue=row.queue))
+
+    def put_aside(self, row: OutboxTask, problem: str) -> None:
+        """Set a row aside: it is not moved until somebody asks for that."""
+        aside = {"set_aside_us": now_us(), "problem": problem[:_MAX_PROBLEM].replace("\x00", "")}
+        self.rows.filter(pk=row.pk, set_aside_us=None).update(**aside)
+
+    def retry(self, ids: Iterable[str] | None = None) -> int:
+        """Let rows that were set aside wait again, all or those with some ids; return how many."""
+        found = self._aside(ids).order_by().update(set_aside_us=None, problem="")
+        if found:
+            self._waker.wake()
+        return found
+
+    def remove(self, ids: Iterable[str] | None = None) -> int:
+        """Remove rows that were set aside, all or those with some ids; return how many."""
+        return self._aside(ids).delete()[0]
+
+    def _aside(self, ids: Iterable[str] | None) -> QuerySet[OutboxTask]:
+        return self.set_aside if ids is None else self.set_aside.filter(result_id__in=[*ids])
+
+
+def push_in(row: OutboxTask) -> tuple[Push, Limited | None]:
+    """Return what a row is to push, and its limits if it has some.
+
+    Raises:
+        NotATask: Nothing, because it was not written as this package writes rows.
+    """
+    given, call = _parsed(row)
+    unique, unique_while = given.get("unique"), given.get("unique_while", "pending")
+    keyed = {} if unique is None else {"unique": unique, "unique_while": unique_while}
+    push = Push(packed(call), rank_of(call), not_before=aware(call.run_after), **keyed)
+    limits = given.get("limits")
+    if limits is None:
+        return push, None
+    if not isinstance(limits, str) or key_limits.parsed(row.queue) is None:
+        raise NotATask("its limits are those of another task")
+    return push, Limited(row.queue, limits.encode(errors="replace"))
+
+
+def _parsed(row: OutboxTask) -> tuple[dict[str, Any], TaskCall]:
+    try:
+        given = _decode(row.call)
+    except (ValueError, RecursionError) as error:
+        raise NotATask(f"it is no JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise NotATask("it is no JSON object")
+    call = unpacked(given.get("value"))
+    if call is None:
+        raise NotATask("its value is not the call of a task")
+    if (call.id, call.backend) != (row.result_id, row.backend):
+        raise NotATask("its value is the call of another task")
+    return given, call

@@ -1,0 +1,106 @@
+"""The page of the outboxes: how many tasks wait there, since when, and what cannot be moved.
+
+It reads the tables of all backends that have one, in their databases: two sums for each queue, and
+the first 200 rows that were set aside, and that wait. Only rows of queues that the user may view
+are counted or shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db import DatabaseError
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from fdbqueue.columns import Tile, link
+from fdbqueue.columns.text import grouped, lasting, seconds_since
+from fdbqueue.pages.across import AcrossForm, Left, order_field, paged, tile, with_links
+from fdbqueue.pages.forms import refresh_of, search_field
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.tasks.backend import backends
+from fdbqueue.tasks.outbox.columns import COLUMNS, OutboxSums, enqueued, first_rows, sums
+from fdbqueue.tasks.outbox.models import OutboxTask
+from fdbqueue.views import PageView
+
+_MOST_ROWS = 200
+#: A row that waits for longer is worth attention: workers look every two seconds.
+_LATE_SECONDS = 60.0
+
+
+class OutboxForm(AcrossForm):
+    """Which rows to show."""
+
+    function = search_field(_("Function or reason contains"), max_length=200)
+    sort = order_field([("state", _("Set aside first")), ("oldest", _("Oldest first"))])
+
+    defaults: Mapping[str, str] = {"refresh": "5", "sort": "state", "page": "1"}
+    shown = ("function", "sort")
+
+
+class OutboxView(PageView):
+    """The tasks in the outboxes, of queues that the user may view."""
+
+    template = "tasks/outbox.html"
+
+    def get(self, request: HttpRequest) -> TemplateResponse:
+        """Show what the parameters ask for, or point out bad parameters."""
+        may_view = self.may_view_some()
+        form = OutboxForm(request.GET)
+        shown = {"form": form, "live": refresh_of(request, form), **self.about_all("outbox")}
+        if not form.is_valid():
+            return self.page(_("Outbox"), status=400, **shown)
+        return self.page(_("Outbox"), **shown, **_context(form, may_view, self.addresses))
+
+
+def _context(
+    form: OutboxForm, may_view: Callable[[str], bool], addresses: Addresses
+) -> dict[str, Any]:
+    rows: list[OutboxTask] = []
+    found: list[OutboxSums] = []
+    unread = []
+    for backend in backends():
+        if backend.settings.outbox is None:
+            continue
+        outbox = backend.outbox()
+        try:
+            found.append(sums(outbox, may_view))
+            rows += first_rows(outbox, _MOST_ROWS, may_view)
+        except DatabaseError:
+            unread.append(backend.settings.outbox)
+    total = sum(one.waiting + one.set_aside for one in found)
+    wanted = form.cleaned_data["function"].casefold()
+    shown = [one for one in rows if wanted in f"{one.function}\n{one.problem}".casefold()]
+    if form.cleaned_data["sort"] == "oldest":
+        shown.sort(key=enqueued)
+
+    def queue_of(row: OutboxTask) -> SafeString:
+        name = row.queue
+        return link(f"queue-{row.pk}", addresses.queue(name), name)
+
+    return {
+        **paged(form, with_links(COLUMNS, {"queue": queue_of}), shown),
+        "left": Left(grouped(len(rows)), grouped(total), "", len(rows) >= total),
+        "unread": unread,
+        "has_outbox": bool(found or unread),
+        "tiles": _tiles(found, form),
+    }
+
+
+def _tiles(found: list[OutboxSums], form: OutboxForm) -> list[Tile]:
+    waiting = sum(one.waiting for one in found)
+    aside = sum(one.set_aside for one in found)
+    oldest = min((one.oldest for one in found if one.oldest is not None), default=None)
+    age = 0.0 if oldest is None else seconds_since(oldest)
+    by_age = form.address(sort="oldest")
+    tiles = [tile("waiting", _("Waiting"), waiting, by_age)]
+    if oldest is not None:
+        words = SafeString(lasting(age))
+        tiles.append(
+            Tile("oldest", _("Oldest waits"), words, "bad" if age > _LATE_SECONDS else "", by_age)
+        )
+    aside_address = form.address(sort="state")
+    return [*tiles, tile("aside", _("Set aside"), aside, aside_address, "bad" if aside else "")]

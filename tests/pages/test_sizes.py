@@ -1,0 +1,101 @@
+"""The pages at large sizes: what they read is bounded, and they say what they left out."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from fdbqueue import conf, deadlines
+from tests.families import multiply
+from tests.pages import rules
+from tests.pages.addresses import LIST, text
+
+pytestmark = pytest.mark.slow
+
+WORKERS, FAILURES, FAMILY = f"{LIST}-/workers/", f"{LIST}-/failures/", f"{LIST}user-*/"
+FIND = f"{LIST}-/find/?id=nothing"
+#: A page that reads for four seconds says that the database does not respond; what its user may see
+#: is looked for in a time of its own, and a machine that runs other tests is slow.
+SECONDS = 16
+
+
+def cost_of(viewer, watched, address, status=200):
+    """Return the text of a page, and how many reads it took."""
+    watched.reads.clear()
+    began = time.monotonic()
+    response = viewer.get(address)
+    assert response.status_code == status, address
+    assert time.monotonic() - began < SECONDS, address
+    return re.sub(r"\s+", " ", text(response)), len(watched.reads)
+
+
+def model(queue, name, *, leases, letters):
+    """Return a member with an item, leases of ten workers, and dead letters of three reasons."""
+    found = queue(name)
+    found.push_many({"number": number} for number in range(leases + letters + 1))
+    for number, item in enumerate(found.page(limit=letters).items if letters else ()):
+        found.bury(item.id, reason=f"reason {number % 3}")
+    for worker in range(10 if leases else 0):
+        found.lease_many(leases // 10, seconds=3_600, worker=f"<b>worker-{worker}</b>")
+    return found
+
+
+def test_a_hundred_thousand_leases(viewer, queue, watched):
+    """As many reads as of a tenth; a filter, an order and a name are of those that were read."""
+    names = [f"user-{number:02}" for number in range(100)]
+    of_one = model(queue, names[0], leases=1_000, letters=30)
+    multiply(conf.catalog(), of_one, names[1:10])
+    pages = [WORKERS, f"{WORKERS}?sort=leased", f"{WORKERS}?worker=%3CB%3Ework", FAILURES]
+    before = [cost_of(viewer, watched, page)[1] for page in pages]
+    multiply(conf.catalog(), of_one, names[10:])
+    for page, reads in zip(pages, before, strict=True):
+        shown, after = cost_of(viewer, watched, page)
+        assert after < max(reads, 3 * 1_000) + 5 * len(names), page
+        if page != FAILURES:
+            assert "1,000 of 100,000 leases in 105 queues were read" in shown
+            assert "<b>worker" not in shown
+    assert "1,000 of 3,000 dead letters in 105 queues were read" in shown
+    workers, _reads = cost_of(viewer, watched, f"{WORKERS}?name=%3Cb%3Eworker-0%3C/b%3E")
+    assert "Only the leases of this worker are listed" in workers
+
+
+def test_thirty_thousand_queues(viewer, queue, watched):
+    """The pages cover 1,000 of them, and lead to the others; the list has one row for them."""
+    names = [f"user-{number:05}" for number in range(30_000)]
+    of_one = model(queue, names[0], leases=0, letters=1)
+    multiply(conf.catalog(), of_one, names[1:3_000])
+    pages = [LIST, f"{LIST}?q=user-29999", FAMILY, f"{FAMILY}?start=29999", FAILURES]
+    before = [cost_of(viewer, watched, page)[1] for page in pages]
+    multiply(conf.catalog(), of_one, names[3_000:])
+    after = [cost_of(viewer, watched, page)[1] for page in pages]
+    for page, first, last in zip(pages, before, after, strict=True):
+        assert last < 1.6 * first + 20, page
+    shown, reads = cost_of(viewer, watched, FAILURES)
+    assert "This page covers only 1,000 queues, in order of name." in shown
+    assert re.search(r"\d+ of 99\d dead letters in 1,000 queues were read", shown)
+    shown, reads = cost_of(viewer, watched, FIND, status=404)
+    assert "Only 1,000 queues were looked at" in shown
+    assert 'id="further"' in shown
+    assert reads < 12_000
+
+
+def test_who_may_view_one_of_thirty_thousand(pusher, queue, watched, settings, monkeypatch):
+    """Sees nothing of the others on any page, neither a name nor a count."""
+    names = [f"user-{number:05}" for number in range(30_000)]
+    of_one = model(queue, names[0], leases=10, letters=3)
+    multiply(conf.catalog(), of_one, names[1:])
+    monkeypatch.setattr(rules, "SEEN", {"user-29999"})
+    api = {"AUTHORIZER": "tests.pages.rules.may_see"}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": api}
+    for page in (LIST, WORKERS, FAILURES, FAMILY):
+        shown, _reads = cost_of(pusher, watched, page)
+        assert set(re.findall(r"user-\d{5}", shown)) <= {"user-29999"}, page
+        assert re.search(r"[23]\d,\d{3}", shown) is None, page
+    assert cost_of(pusher, watched, FIND, status=404)
+    monkeypatch.setattr(rules, "SEEN", set())
+    monkeypatch.setattr(deadlines, "is_half_over", lambda: True)
+    for page in (LIST, WORKERS, FAILURES):  # it cannot tell in time, and says nothing of any
+        shown, _reads = cost_of(pusher, watched, page)
+        assert re.search(r"user-(?:\d|\*)", shown) is None, page

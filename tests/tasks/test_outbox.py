@@ -1,0 +1,494 @@
+"""The outbox: tasks that are enqueued in transactions of the ORM, and moved once each."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import json
+import threading
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import DatabaseError, connection, transaction
+from django.test import modify_settings
+from django.utils import timezone
+
+from fdbqueue.exceptions import ValueTooLarge
+from fdbqueue.tasks import call, group, group_result
+from fdbqueue.tasks.backend import FdbQueueBackend
+from fdbqueue.tasks.compat import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_enqueued,
+)
+from fdbqueue.tasks.outbox.models import OutboxTask
+from fdbqueue.tasks.outbox.mover import MOST_ROWS, ClaimLost, RowMover, move_now
+from fdbqueue.tasks.outbox.tables import check_tables
+from fdbqueue.tasks.records import packed, unknown_call
+from fdbqueue.tasks.worker import TaskWorker
+from tests.engines.children import wait_until
+from tests.tasks import jobs, limited_jobs, outbox_jobs
+from tests.tasks.outboxes import claims, database_at, enqueue_all, queued
+
+
+@pytest.fixture(autouse=True)
+def _database(tmp_path, django_db_blocker):
+    with django_db_blocker.unblock(), database_at(str(tmp_path / "orm.sqlite3")):
+        yield
+
+
+@pytest.fixture
+def backend(configure):
+    return configure(outbox=True)
+
+
+@pytest.fixture
+def in_thread(backend):
+    """Run a worker in a thread."""
+
+    @contextlib.contextmanager
+    def run():
+        worker = TaskWorker(backend)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            thread.join(60)
+        assert not thread.is_alive()
+
+    return run
+
+
+def test_a_task_is_enqueued_with_the_transaction_of_the_orm(backend, work):
+    """Its id is valid at once, before and behind the move."""
+    with transaction.atomic():
+        result = jobs.note.enqueue("x")
+        assert backend.get_result(result.id).status is TaskResultStatus.READY
+    assert backend.get_result(result.id).enqueued_at == result.enqueued_at
+    assert backend.queue("default").counts().ready == 0
+    work()
+    assert jobs.done == ["x"]
+    assert backend.get_result(result.id).return_value == "x"
+    assert not OutboxTask.objects.exists()
+
+
+def test_a_rollback_leaves_nothing(backend, work):
+    """Whether it is that of a savepoint or of the whole transaction."""
+    with transaction.atomic():
+        lost = jobs.note.enqueue("lost")
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        with transaction.atomic():
+            jobs.note.enqueue("lost, too")
+            transaction.set_rollback(True)
+        jobs.note.enqueue("kept")
+    work()
+    assert jobs.done == ["kept"]
+    with pytest.raises(TaskResultDoesNotExist):
+        backend.get_result(lost.id)
+
+
+def test_rows_keep_their_order(backend):
+    """Those of a queue do, over all transactions."""
+    enqueue_all(range(700))
+    enqueue_all(range(700, 1_200))
+    assert move_now(backend.outbox(), backend.catalog).moved == 1_200
+    assert queued(backend) == [*range(1_200)]
+
+
+@pytest.mark.slow
+def test_ten_thousand_rows_are_moved(backend):
+    """In bounded batches, and each once."""
+    enqueue_all(range(10_000))
+    steps = []
+    done = move_now(backend.outbox(), backend.catalog, goes_on=lambda one: not steps.append(one))
+    assert done == (10_000, 0)
+    assert len(steps) >= 10_000 // MOST_ROWS
+    assert queued(backend) == [*range(10_000)]
+    assert not OutboxTask.objects.exists()
+
+
+def test_a_batch_is_bounded_by_its_size(backend):
+    """Large tasks go few at a time."""
+    enqueue_all(["x" * 900_000 for _ in range(8)])
+    steps = []
+    move_now(backend.outbox(), backend.catalog, goes_on=lambda one: not steps.append(one))
+    assert len(steps) == 8
+    assert backend.queue("default").counts().ready == 8
+
+
+def test_a_mover_that_was_overtaken_moves_nothing(backend):
+    """What it has read is old."""
+    enqueue_all(["x"])
+    outbox = backend.outbox()
+    old, new = RowMover(outbox, backend.catalog), RowMover(outbox, backend.catalog)
+    assert old.claim()
+    assert not new.claim()
+    assert new.claim(by_force=True)
+    with pytest.raises(ClaimLost):
+        old.move()
+    new.move()
+    assert new.done == (1, 0)
+    assert queued(backend) == ["x"]
+
+
+def test_a_worker_that_stays_moves_rows_as_they_come(backend, in_thread):
+    """It is woken; the process that commits need not do anything more."""
+    with in_thread():
+        for number in range(3):
+            enqueue_all([number])
+            wait_until(lambda number=number: number in jobs.done)
+
+
+BAD_CALLS = {
+    "no JSON": "{",
+    "nested too deeply": "[" * 100_000,
+    "another type": "[]",
+    "no call": '{"value": {"id": "x"}}',
+    "NaN": '{"value": NaN}',
+    "a number that is too large": '{"value": 1e999}',
+    "too large": '{"value": "' + "x" * 6_200_000 + '"}',
+    "a call of another row": json.dumps({"value": {**packed(unknown_call("y", "default"))}}),
+}
+
+
+@pytest.mark.parametrize("call", BAD_CALLS.values(), ids=BAD_CALLS.keys())
+def test_a_row_that_cannot_be_read_is_set_aside(backend, call):
+    """With the reason; those before and behind it are moved."""
+    before, bad, _ = enqueue_all([1, 2, 3])
+    OutboxTask.objects.filter(result_id=bad.id).update(call=call)
+    assert move_now(backend.outbox(), backend.catalog) == (2, 1)
+    assert queued(backend) == [1, 3]
+    (row,) = OutboxTask.objects.all()
+    assert (row.result_id, row.set_aside_us is None) == (bad.id, False)
+    assert row.problem.startswith("NotATask: ")
+    assert move_now(backend.outbox(), backend.catalog) == (0, 0)
+    assert backend.get_result(before.id).status is TaskResultStatus.READY
+    assert backend.get_result(bad.id).status is TaskResultStatus.READY
+
+
+def test_a_row_that_its_queue_refuses_is_set_aside(backend):
+    """One among many, whatever is wrong with it."""
+    results = enqueue_all(range(20))
+    bad = OutboxTask.objects.get(result_id=results[7].id)
+    call = json.loads(bad.call)
+    call["unique"] = "x" * 2_000
+    OutboxTask.objects.filter(pk=bad.pk).update(call=json.dumps(call))
+    assert move_now(backend.outbox(), backend.catalog) == (19, 1)
+    assert queued(backend) == [one for one in range(20) if one != 7]
+    (row,) = OutboxTask.objects.all()
+    assert "1,000 bytes" in row.problem or "1000 bytes" in row.problem
+    call["unique"] = "short"
+    OutboxTask.objects.update(call=json.dumps(call))
+    assert backend.outbox().retry([bad.result_id]) == 1
+    assert move_now(backend.outbox(), backend.catalog) == (1, 0)
+
+
+def test_rows_of_a_queue_that_is_not_known_wait(backend, configure, caplog):
+    """For a worker of a newer version of the project; they hold up no others."""
+    with transaction.atomic():
+        jobs.note.using(queue_name="other").enqueue("other")
+        jobs.note.enqueue("x")
+    old = configure(queues=["default"], outbox=True)
+    assert move_now(old.outbox(), old.catalog, goes_on=lambda _: True) == (1, 0)
+    assert "a queue that is not known" in caplog.text
+    assert OutboxTask.objects.get().set_aside_us is None
+    new = configure(outbox=True)
+    assert move_now(new.outbox(), new.catalog) == (1, 0)
+    assert queued(new, "other") == ["other"]
+
+
+def test_a_task_whose_code_is_gone_fails_as_any_other(backend, work):
+    """It is moved: a newer worker may have the code."""
+    (result,) = enqueue_all(["x"])
+    row = OutboxTask.objects.get()
+    OutboxTask.objects.update(call=row.call.replace("jobs.note", "jobs.gone"))
+    work()
+    found = backend.get_result(result.id)
+    assert found.errors[0].exception_class_path == "fdbqueue.tasks.exceptions.TaskUnknown"
+
+
+def test_what_is_wrong_with_a_task_is_said_at_once(backend):
+    """Nothing is inserted."""
+    with pytest.raises(TypeError):
+        jobs.note.enqueue(object())
+    with pytest.raises(ValueTooLarge):
+        jobs.note.enqueue("x" * 1_100_000)
+    with pytest.raises(InvalidTask):
+        jobs.note.using(queue_name="nobody's").enqueue(1)
+    assert not OutboxTask.objects.exists()
+
+
+def test_all_that_json_has_comes_through(backend, work):
+    """Characters that databases refuse, exact integers, and floats."""
+    value = ["\x00", "ž🐎", 2**70, 0.1, {"a": None}]
+    enqueue_all([value])
+    work()
+    assert jobs.done == [value]
+
+
+def test_a_task_has_its_priority_and_its_time(backend, work):
+    """Once it is moved, it is ordered as all others."""
+    later = timezone.now() + datetime.timedelta(days=1)
+    with transaction.atomic():
+        jobs.note.enqueue("usual")
+        jobs.note.using(priority=5).enqueue("first")
+        jobs.note.using(run_after=later).enqueue("later")
+    work()
+    assert jobs.done == ["first", "usual"]
+    assert backend.queue("default").counts().delayed == 1
+
+
+def test_a_task_keeps_its_limits(backend, work):
+    """A mover says them with the task, so that no more run at a time than the code allows."""
+    with transaction.atomic():
+        results = [limited_jobs.two_a_customer.enqueue("ada", number, 0.2) for number in range(6)]
+    assert backend.queue("default").counts().ready == 0
+    limited_jobs.most.clear()
+    work(threads=4)
+    assert limited_jobs.most == {"ada": 2}
+    assert [backend.get_result(one.id).return_value for one in results] == [*range(6)]
+    assert {backend.get_result(one.id).task.queue_name for one in results} == {"default"}
+
+
+def test_the_limits_of_another_task_are_refused(backend):
+    """A row of a queue whose tasks have no limits by key says none."""
+    (bad,) = enqueue_all([1])
+    row = OutboxTask.objects.get()
+    row.call = json.dumps({**json.loads(row.call), "limits": "{}"})
+    row.save()
+    assert move_now(backend.outbox(), backend.catalog) == (0, 1)
+    assert OutboxTask.objects.get(result_id=bad.id).problem.startswith("NotATask: its limits")
+
+
+def test_unique_keys_count_when_rows_are_moved(backend, work):
+    """Of two tasks with one key, the first is moved; nothing is known of the other."""
+    with transaction.atomic():
+        first = jobs.note.using(unique_key="k").enqueue(1)
+        second = jobs.note.using(unique_key="k").enqueue(2)
+    work()
+    assert jobs.done == [1]
+    assert backend.get_result(first.id).return_value == 1
+    with pytest.raises(TaskResultDoesNotExist):
+        backend.get_result(second.id)
+
+
+def test_the_outbox_of_another_database(tmp_path, configure, work):
+    """The transactions of that one decide."""
+    with database_at(str(tmp_path / "second.sqlite3"), "second"):
+        backend = configure(outbox="second")
+        with transaction.atomic(using="second"):
+            jobs.note.enqueue("lost")
+            transaction.set_rollback(True, using="second")
+        with transaction.atomic():
+            enqueue_all(["kept"], using="second")
+            transaction.set_rollback(True)
+        assert not OutboxTask.objects.exists()
+        assert OutboxTask.objects.using("second").count() == 1
+        assert backend.get_result(OutboxTask.objects.using("second").get().result_id)
+        work()
+        assert jobs.done == ["kept"]
+
+
+def test_signals_are_sent_with_the_commit(backend):
+    """And none for what is rolled back."""
+    seen = []
+
+    def receive(task_result, **_):
+        seen.append(task_result.args)
+
+    task_enqueued.connect(receive)
+    try:
+        with transaction.atomic():
+            jobs.note.enqueue("lost")
+            transaction.set_rollback(True)
+        with transaction.atomic():
+            jobs.note.enqueue("kept")
+            assert seen == []
+    finally:
+        task_enqueued.disconnect(receive)
+    assert seen == [["kept"]]
+
+
+def test_the_awaited_forms(backend, work):
+    """They insert and read as the others do."""
+
+    async def enqueue():
+        result = await jobs.note.aenqueue("x")
+        assert (await backend.aget_result(result.id)).status is TaskResultStatus.READY
+        return result
+
+    result = async_to_sync(enqueue)()
+    work()
+    result.refresh()
+    assert result.return_value == "x"
+
+
+def test_tasks_of_one_batch_may_enqueue_more(backend, work):
+    """A worker that does not stay runs these, too."""
+    outbox_jobs.count_down.enqueue(3)
+    work()
+    assert jobs.done == [3, 2, 1, 0]
+
+
+def test_the_outboxes_of_two_projects_in_one_store(backend, tmp_path):
+    """Each table has a claim of its own: what is moved for one is not forgotten for the other."""
+    enqueue_all([1])
+    move_now(backend.outbox(), backend.catalog)
+    with database_at(str(tmp_path / "second.sqlite3")):
+        enqueue_all([2])
+        move_now(backend.outbox(), backend.catalog)
+    assert len(claims(backend)) == 2
+    assert queued(backend) == [1, 2]
+
+
+def test_a_reader_finds_a_task_whenever_it_is_moved(backend):
+    """Not in the queue, not in the table any more, but in the queue by now."""
+    results = enqueue_all(range(100))
+    missing = []
+
+    def read():
+        for result in results:
+            try:
+                backend.get_result(result.id)
+            except TaskResultDoesNotExist:
+                missing.append(result.id)
+        connection.close()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    move_now(backend.outbox(), backend.catalog)
+    thread.join(60)
+    assert missing == []
+
+
+# The setting
+
+
+def test_the_app_is_needed(configure):
+    """The check says so, and an enqueue."""
+    backend = configure(outbox=True)
+    with modify_settings(INSTALLED_APPS={"remove": "fdbqueue.tasks.outbox"}):
+        backend = configure_again(backend)
+        assert [one.id for one in backend.check()] == ["fdbqueue.tasks.E006"]
+        with pytest.raises(ImproperlyConfigured, match=r"fdbqueue\.tasks\.outbox"):
+            jobs.note.enqueue(1)
+
+
+def configure_again(backend):
+    """Return a backend like another one, which has no outbox made yet."""
+    return FdbQueueBackend(backend.alias, {"QUEUES": ["default"], "OPTIONS": backend.given})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"outbox": "nowhere"},
+        {"outbox": 1},
+        {"outbox": None},
+        {"outbox": True, "enqueue_on_commit": True},
+    ],
+)
+def test_wrong_options(configure, options):
+    """The check says what is wrong."""
+    assert [one.id for one in configure(**options).check()] == ["fdbqueue.tasks.E002"]
+
+
+def test_the_table_is_needed(backend, tmp_path):
+    """The check of databases says so."""
+    assert check_tables(databases=["default"]) == []
+    assert check_tables(databases=None) == []
+    with database_at(str(tmp_path / "empty.sqlite3"), migrates=False):
+        (found,) = check_tables(databases=["default"])
+        assert found.id == "fdbqueue.tasks.W002"
+        assert "migrate fdbqueue_outbox" in found.hint
+        with pytest.raises(DatabaseError, match="fdbqueue_tasks_outbox"):
+            jobs.note.enqueue(1)
+
+
+def test_a_backend_without_an_outbox_reads_no_table(configure, django_assert_num_queries):
+    """It costs nothing."""
+    backend = configure()
+    with django_assert_num_queries(0):
+        result = jobs.note.enqueue(1)
+        backend.get_result(result.id)
+        with pytest.raises(TaskResultDoesNotExist):
+            backend.get_result("nobody")
+
+
+# The command
+
+
+def called(*arguments):
+    """Call ``tasks_outbox``, and return what it printed."""
+    out = io.StringIO()
+    call_command("tasks_outbox", *arguments, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def test_the_command_shows_moves_and_retries(backend):
+    """And says how many rows it did that with."""
+    first, second = enqueue_all([1, 2])
+    assert called().startswith("2 tasks in the outbox, the oldest for ")
+    OutboxTask.objects.filter(result_id=first.id).update(call="{")
+    with pytest.raises(CommandError, match="1 row cannot be moved"):
+        called("--move")
+    assert queued(backend) == [2]
+    shown = json.loads(called("--json"))
+    assert (shown["waiting"], shown["set_aside_count"]) == (0, 1)
+    assert shown["set_aside"][0]["id"] == first.id
+    assert "NotATask" in called()
+    assert "Set aside in the outbox" in shown_task(first.id)
+    assert called("--retry", second.id) == "Of the rows that were set aside, 0 wait again.\n"
+    assert called("--retry") == "Of the rows that were set aside, 1 wait again.\n"
+    assert "In the outbox" in shown_task(first.id)
+    with pytest.raises(CommandError):
+        called("--move")
+    assert called("--remove", first.id) == "Of the rows that were set aside, 1 were removed.\n"
+    assert not OutboxTask.objects.exists()
+    assert called("--move") == "Moved 0 tasks from the outbox.\n"
+
+
+def shown_task(result_id):
+    """Return what ``tasks_show`` prints of a task."""
+    out = io.StringIO()
+    call_command("tasks_show", result_id, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def test_the_command_without_an_outbox(configure):
+    """It says what is missing."""
+    configure()
+    with pytest.raises(CommandError, match="has no outbox"):
+        called()
+
+
+def test_the_command_without_a_table(backend, tmp_path):
+    """It says what the database says."""
+    with (
+        database_at(str(tmp_path / "empty.sqlite3"), migrates=False),
+        pytest.raises(CommandError, match="cannot be used: OperationalError"),
+    ):
+        called()
+
+
+def test_groups_are_enqueued_with_the_commit(backend, work):
+    """They have no row; one of a transaction that is rolled back is not there."""
+    with transaction.atomic():
+        lost = group([call(jobs.note, "lost")]).enqueue()
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        kept = group([call(jobs.note, "kept")]).enqueue()
+        assert backend.queue("default").counts().ready == 0
+    work()
+    assert jobs.done == ["kept"]
+    assert group_result(kept.id).succeeded == 1
+    with pytest.raises(TaskResultDoesNotExist):
+        group_result(lost.id)
