@@ -207,7 +207,9 @@ class PageView(View):
             "find_address": self.addresses.find_any(),
             "has_tasks": apps.is_installed("fdbqueue.tasks"),
             "more_views": [
-                (page.name, page.title, self.addresses.more(page.name)) for page in more_pages()
+                (page.name, page.title, self.addresses.more(page.name))
+                for page in more_pages()
+                if page.is_used()
             ],
         }
 

@@ -56,11 +56,13 @@ class MorePage(NamedTuple):
         name: Names it in its address and in the name of its URL.
         title: What it is called.
         view: A subclass of :class:`fdbqueue.views.PageView`.
+        is_used: Tells whether to lead to it.
     """
 
     name: str
     title: str | Promise
     view: type[Any]
+    is_used: Callable[[], bool] = lambda: True
 
 
 def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,13 @@ class Visitor:
     def go(self, path: str) -> Any:
         """Open a page of the server."""
         return self.page.goto(self.address + path)
+
+    def at_widths(self, widths: Iterable[int], height: int = 900) -> Iterator[int]:
+        """Give the window one width after the other, the page as it is, once that is laid out."""
+        for width in widths:
+            self.page.set_viewport_size({"width": width, "height": height})
+            self.page.evaluate("new Promise(requestAnimationFrame)")
+            yield width
 
 
 @pytest.fixture(scope="module")

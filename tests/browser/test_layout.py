@@ -78,15 +78,14 @@ def test_the_items_come_early(visit, mount, scheme):
 def test_no_page_is_wider_than_its_window(visit, busy, mount):
     """Folded or not; what is wider scrolls in a place of its own."""
     visitor = visit()
-    for width in FIRST_ROWS:
-        visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
-        for path in ("", "quakes/", "user-blocked/", "mail/?state=dead", "user-empty/"):
-            visitor.go(mount + path)
-            for unfolds in (False, True):
-                if unfolds:
-                    visitor.page.evaluate(
-                        "document.querySelectorAll('details').forEach(d => d.open = true)"
-                    )
+    for path in ("", "quakes/", "user-blocked/", "mail/?state=dead", "user-empty/"):
+        visitor.go(f"{mount}{path}{'&' if '?' in path else '?'}refresh=0")
+        for unfolds in (False, True):
+            if unfolds:
+                visitor.page.evaluate(
+                    "document.querySelectorAll('details').forEach(d => d.open = true)"
+                )
+            for width in visitor.at_widths(FIRST_ROWS, HEIGHT):
                 wide = visitor.page.evaluate("document.documentElement.scrollWidth")
                 assert wide <= width, (width, path, unfolds)
 
@@ -175,20 +174,19 @@ def test_no_column_is_pushed_out_of_view(visit, busy, mount):
     """Beside the admin's sidebar, too: what is wide asks for the width of the content."""
     busy.queue("mail").lease(seconds=3_600, worker="mailer-1@host.example.org")
     visitor = visit()
-    for width in (390, 768, 1024, 1280, 1440):
-        visitor.page.set_viewport_size({"width": width, "height": HEIGHT})
-        for path in (
-            "",
-            "quakes/",
-            "mail/",
-            "mail/?state=dead",
-            "mail/?state=leased",
-            "user-failing/?state=dead",
-            f"user-failing/?state=dead&group={REASONS[0]}",
-            "-/workers/",
-            "-/failures/",
-        ):
-            visitor.go(f"{mount}{path}")
+    for path in (
+        "",
+        "quakes/",
+        "mail/",
+        "mail/?state=dead",
+        "mail/?state=leased",
+        "user-failing/?state=dead",
+        f"user-failing/?state=dead&group={REASONS[0]}",
+        "-/workers/",
+        "-/failures/",
+    ):
+        visitor.go(f"{mount}{path}")
+        for width in visitor.at_widths((390, 768, 1024, 1280, 1440), HEIGHT):
             assert pushed_out(visitor.page) == [], (width, path)
 
 

@@ -104,10 +104,9 @@ def test_axe_finds_nothing(visit, tasks, mount, width, scheme):
 def test_no_page_is_wider_than_its_window(visit, tasks):
     """On a telephone, a tablet and two desktops; tables scroll within the page."""
     visitor = visit()
-    for width in WIDTHS:
-        visitor.page.set_viewport_size({"width": width, "height": 900})
-        for path in paths(tasks):
-            visitor.go(LIST + path)
+    for path in paths(tasks):
+        visitor.go(LIST + path)
+        for width in visitor.at_widths(WIDTHS):
             assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, path
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
@@ -116,10 +115,9 @@ def test_no_page_is_wider_than_its_window(visit, tasks):
 def test_no_column_is_pushed_out_of_view(visit, tasks, mount):
     """In any tab, on the pages across queues, and on those of tasks, beside the sidebar, too."""
     visitor = visit()
-    for width in (*WIDTHS, 1024):
-        visitor.page.set_viewport_size({"width": width, "height": 900})
-        for path in (*paths(tasks), f"{ERRANDS}?state=dead"):
-            visitor.go(mount + path)
+    for path in (*paths(tasks), f"{ERRANDS}?state=dead"):
+        visitor.go(mount + path)
+        for width in visitor.at_widths((*WIDTHS, 1024)):
             assert pushed_out(visitor.page) == [], (width, path)
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 

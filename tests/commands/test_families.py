@@ -106,7 +106,7 @@ def test_the_doctor_examines_the_members_of_a_pattern(manage):
     fdbqueue.queue("mail").push("x")
     for name in ("user-1", "user-2"):
         fdbqueue.queue(name).push("x")
-    lost = fdbqueue.conf.catalog().families()[0]._keys.bounds
+    lost = fdbqueue.conf.catalog().families()[0].keys.bounds
     run(fdbqueue.conf.database(), lambda tr: tr.clear_range(*lost))
     lines = manage("queue_doctor", "user-*", "--json").stdout.splitlines()
     found = [json.loads(line) for line in lines]

@@ -54,7 +54,8 @@ def test_who_holds_a_lease(viewer, mail):
     mail.lease()
     shown = text(viewer.get(of("mail") + "?state=leased"))
     assert '<th scope="col" role="columnheader">Worker</th>' in shown
-    assert 'data-label="Worker"><bdi>&lt;b&gt;mail1&lt;/b&gt;:4711</bdi></td>' in shown
+    name = "&lt;b&gt;mail1&lt;/b&gt;:4711"
+    assert re.search(f'data-label="Worker"><bdi[^<>]*>{name}</bdi></td>', shown)
     assert "&lt;b&gt;mail1&lt;/b&gt;:4711" in text(viewer.get(of("mail", item)))
     assert "Worker</th>" not in text(viewer.get(of("mail")))
 

@@ -41,6 +41,15 @@ def viewer():
     return person("viewer", "view_queue")
 
 
+def test_the_way_to_it_is_shown_if_a_backend_has_an_outbox(viewer, settings):
+    """Where none has one, no page leads there."""
+    assert PAGE in text(viewer.get(LIST))
+    options = {**settings.TASKS["default"], "OPTIONS": {}}
+    settings.TASKS = {"default": options}
+    assert PAGE not in text(viewer.get(LIST))
+    assert "No task backend has an outbox." in text(viewer.get(PAGE))
+
+
 def test_rows_are_listed_with_what_is_wrong(viewer, backend):
     """Those that were set aside first; the tiles have the sums."""
     letters.send.enqueue("ada")

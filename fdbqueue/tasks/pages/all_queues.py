@@ -518,5 +518,10 @@ def more_pages() -> list[MorePage]:
     if apps.is_installed(OUTBOX_APP):
         from fdbqueue.tasks.pages.outbox import OutboxView
 
-        pages.append(MorePage("outbox", _("Outbox"), OutboxView))
+        pages.append(MorePage("outbox", _("Outbox"), OutboxView, has_outbox))
     return pages
+
+
+def has_outbox() -> bool:
+    """Tell whether a backend has an outbox."""
+    return any(one.settings.outbox is not None for one in backends())
