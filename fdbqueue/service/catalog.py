@@ -315,6 +315,7 @@ class Catalog:
             functools.partial(self._is_member, spec, lambda name: [name]),
             # Every take from a member depends on keys below its name.
             Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
+            spec.owner,
         )
 
     def _beginning_with(self, start: str) -> KeyRange:

@@ -404,6 +404,42 @@ def test_a_handler_that_waits_for_another_threads_commit(start):
     assert start("from tests.engines.children import wait_until\n" + _PASSED_ON).end() == ["4"]
 
 
+def test_a_handler_that_waits_while_its_thread_has_the_mutex(database):
+    """The leader, in another thread, ends its commits and passes on the lead all the same."""
+    committer = database.committer
+    tell, held, gate = committer._tell_group, threading.Event(), threading.Event()
+
+    def hold():
+        committer._tell_group = tell
+        held.set()
+        assert gate.wait(_DEADLINE_SECONDS)
+        tell()
+
+    def add():
+        run(database, lambda tr: tr.add(b"count", b"\x01"))
+
+    def handler():
+        def open_gate():
+            wait_until(lambda: committer._waiters)
+            gate.set()
+
+        threading.Thread(target=open_gate).start()
+        add()
+
+    committer._tell_group = hold
+    leader = threading.Thread(target=add, daemon=True)
+    leader.start()
+    assert held.wait(_DEADLINE_SECONDS)
+    interrupted = threading.Thread(
+        target=lambda: Preemption(0, ("_register", handler)).run(add), daemon=True
+    )
+    interrupted.start()
+    for thread in (interrupted, leader):
+        thread.join(_DEADLINE_SECONDS)
+        assert not thread.is_alive()
+    assert _count(database, b"count") == 3
+
+
 _STORM = """
 class Alarm(Exception):
     pass

@@ -32,7 +32,7 @@ class Ours(BackendConformance):
     deadline_seconds = 120.0
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="conformance-")
+        folder = tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True)
         self.addCleanup(folder.cleanup)
         prefix = ("fdbqueue-test", secrets.token_hex(8))
         path = f"{folder.name}/queues.sqlite3"

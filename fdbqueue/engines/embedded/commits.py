@@ -28,9 +28,13 @@ it to return. Then its commit leads within that lead, for itself alone:
 The processes' turn is free from then on until the interrupted leader takes it again; meanwhile
 SQLite's own lock orders the writers. Where the interrupted thread does not lead, another thread
 does: whoever passes the lead on gives it to the youngest in line, because an interrupted request is
-older than that of the handler for which its thread waits. While this thread opens or closes the
-file, or forks, there is nothing to commit by: a handler's commit is then refused
-(:class:`EngineUnavailable`), having changed nothing.
+older than that of the handler for which its thread waits. The interrupted thread may hold the
+mutex meanwhile, by which the lead is taken; so whoever leads needs no mutex to commit, to tell how
+requests ended, and to pass on the lead. Who registers to be woken looks behind that whether its
+request is done, and who tells it marks it done before it wakes; so no wake is lost.
+
+While this thread opens or closes the file, or forks, there is nothing to commit by: a handler's
+commit is then refused (:class:`EngineUnavailable`), having changed nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +85,7 @@ class Committer:
         self._start_empty()
 
     def _start_empty(self) -> None:
-        #: Held to lead, to wait, and to tell how a request ended.
+        #: Held to take the lead and to register to be woken, and for nothing that a leader does.
         self._mutex = RLock()
         #: The line: all that were not told yet how they ended, and some that were.
         self._requests: collections.deque[CommitRequest] = collections.deque()
@@ -98,9 +102,8 @@ class Committer:
 
     def withdraw(self, request: CommitRequest, error: Exception) -> None:
         """Report ``error`` for a commit, which then runs only if it was running already."""
-        with self._mutex:
-            request.end(error)
-            self._leave_line()
+        request.end(error)
+        self._leave_line()
         if self._leader is None:  # maybe it was passed on to this request's thread, which leaves
             self._wake_all()
 
@@ -154,10 +157,8 @@ class Committer:
 
     def resume(self) -> None:
         """Let commits run again after :meth:`quiesce`; calling it again does no harm."""
-        thread = threading.get_ident()
-        with self._mutex:
-            if self._leader == thread:
-                self._leader = None
+        if self._leader == threading.get_ident():
+            self._leader = None
         self._wake_all()
 
     def forget(self) -> None:
@@ -328,15 +329,14 @@ class Committer:
         group = self._group
         if group is None:
             return
-        with self._mutex:
-            if group.failure is not None:
-                for request in group.requests:
-                    request.end(self._error(group.failure_code(), group.failure))
-            elif group.has_ended:
-                for request in group.requests:
-                    request.end(None if request.refusal is None else FDBError(request.refusal))
-            self._group = None
-            self._leave_line()
+        if group.failure is not None:
+            for request in group.requests:
+                request.end(self._error(group.failure_code(), group.failure))
+        elif group.has_ended:
+            for request in group.requests:
+                request.end(None if request.refusal is None else FDBError(request.refusal))
+        self._group = None
+        self._leave_line()
 
     def _error(self, code: int, cause: sqlite3.Error | None) -> Exception:
         """Return what one request is told: an error of its own, for threads raise it."""

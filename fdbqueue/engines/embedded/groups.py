@@ -98,7 +98,8 @@ class CommitRequest:
         self.deadline = deadline
 
     def end(self, error: Exception | None) -> None:
-        """Tell how it ended, unless that was told; the caller holds the mutex."""
+        """Tell how it ended; what was told first counts, and telling it again does no harm."""
+        (error,) = vars(self).setdefault("told", (error,))  # in one step, whoever else tells it
         if not self.done:
             if error is None:
                 self.write_ranges += self.stamped_ranges

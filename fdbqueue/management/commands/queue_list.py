@@ -59,8 +59,10 @@ examples:
             self.console.print_lines(table(row for row, _ in self._read()))
 
     def _families(self) -> Iterator[FamilyRow]:
-        """Yield what is said of each family."""
+        """Yield what is said of each family; of those of apps, if they have members."""
         for family in self.catalog.families():
+            if family.owner is not None and next(family.names(), None) is None:
+                continue
             read = functools.partial(family_row, family)
             yield run(self.catalog.database, read, read_only=True)[0]
 

@@ -28,12 +28,14 @@ class Family:
         names: Yields the names of all queues that begin with a text and sort after another.
         has: Tells whether a name is a member's.
         pausing: Pauses and resumes it.
+        owner: The app that alone pushes to members and takes from them; None for the project.
 
     Attributes:
         name: As given.
         kind: As given.
         keys: As given.
         has: As given.
+        owner: As given.
         start: What the names of all members begin with.
     """
 
@@ -45,8 +47,10 @@ class Family:
         names: Callable[[str, str], Iterator[str]],
         has: Callable[[str], bool],
         pausing: Pausing,
+        owner: str | None,
     ) -> None:
         self.name = name
+        self.owner = owner
         self.kind = kind
         self.has = has
         self.start = name.partition("*")[0]
