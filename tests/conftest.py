@@ -70,7 +70,7 @@ def _cluster() -> Engine:
 #: Folders whose files take longest, most of it for processes that they start; the longest first.
 #: The browser's follow one another, because they share it.
 LONG_FOLDERS = (
-    *("docs", "browser", "benchmarks", "live", "package"),
+    *("docs", "browser", "faults", "benchmarks", "live", "package"),
     *("commands", "tasks", "concurrency"),
 )
 

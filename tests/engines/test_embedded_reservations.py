@@ -582,6 +582,7 @@ def test_a_long_transaction_is_done_beside_many_short_ones(database, start, put)
     child.end()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one dropped then
 def test_an_exception_at_any_place(database):
     """Wherever a handler raises, the next one reserves within a second."""
     place, total = 0, 0
