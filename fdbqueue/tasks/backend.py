@@ -83,7 +83,7 @@ class FdbQueueBackend(BaseTaskBackend):
         self.settings, self.problems = parse(self.given)
         self.timeouts = timeouts(self.settings.grace_seconds)
         #: Whether a task with a time limit of its own was made for this backend.
-        self._has_limited_task = False
+        self._has_timed_task = False
         prefix = self.settings.queue_prefix
         if prefix is None:
             is_default = alias == DEFAULT_TASK_BACKEND_ALIAS
@@ -112,7 +112,7 @@ class FdbQueueBackend(BaseTaskBackend):
             if task.timeout not in self.timeouts:
                 text = f"timeout may be {self.timeouts}; the least is the backend's grace_seconds."
                 raise InvalidTask(text)
-            self._has_limited_task = True
+            self._has_timed_task = True
         if (task.max_running, task.rate, task.burst, task.concurrency_key) != _NO_LIMITS:
             key_limits.check(task, self.queue_prefix + task.queue_name)
 
@@ -187,7 +187,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     def has_time_limits(self) -> bool:
         """Tell whether an attempt has a time limit, by the setting or a task that is imported."""
-        return self.settings.timeout is not None or self._has_limited_task
+        return self.settings.timeout is not None or self._has_timed_task
 
     def outbox(self) -> Outbox:
         """Return the outbox.

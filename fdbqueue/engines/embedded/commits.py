@@ -28,10 +28,11 @@ it to return. Then its commit leads within that lead, for itself alone:
 The processes' turn is free from then on until the interrupted leader takes it again; meanwhile
 SQLite's own lock orders the writers. Where the interrupted thread does not lead, another thread
 does: whoever passes the lead on gives it to the youngest in line, because an interrupted request is
-older than that of the handler for which its thread waits. The interrupted thread may hold the
-mutex meanwhile, by which the lead is taken; so whoever leads needs no mutex to commit, to tell how
-requests ended, and to pass on the lead. Who registers to be woken looks behind that whether its
-request is done, and who tells it marks it done before it wakes; so no wake is lost.
+older than that of the handler for which its thread waits. A thread takes the lead
+under a mutex, and the interrupted thread may hold that while its handler waits for the leader. So a
+leader never takes the mutex: not to commit, to tell how requests ended, or to pass on the lead. No
+wake is lost without it: a thread registers to be woken, and then looks whether its request is done;
+the leader marks the request as done, and then looks whether a thread has registered.
 
 While this thread opens or closes the file, or forks, there is nothing to commit by: a handler's
 commit is then refused (:class:`EngineUnavailable`), having changed nothing.
