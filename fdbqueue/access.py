@@ -204,9 +204,9 @@ def with_something(
 def sees_some(
     catalog: Catalog, may_view: Callable[[str], bool], is_late: Callable[[], bool]
 ) -> bool:
-    """Tell whether there is a queue that a user may see; if time is over before that, yes.
+    """Tell whether there is a queue that a user may see; yes if the time for a page runs out first.
 
-    Pages then show nothing of the others, and say that time was over.
+    The page then shows no queue, and says that time ran out.
     """
     if any(map(may_view, catalog.names_of_their_own())):
         return True

@@ -233,6 +233,11 @@ class QueueListView(PageView):
             catalog = self.catalog()
         found = queue_list.listed(catalog, form, may_view, names, families)
         shown |= queue_list.context(form, found, self.addresses)
+        shown["troubled_pages"] = [
+            (page.name, page.title, text, self.addresses.more(page.name))
+            for page in more_pages()
+            if (text := page.trouble(may_view))
+        ]
         return self.page(_("Queues"), **shown)
 
 

@@ -86,8 +86,8 @@ def looked_at(
 ) -> tuple[list[str], str | None]:
     """Return the next names that a user may see, and where to go on if there may be more.
 
-    If time is over because there are so many that the user may not see, those are added that the
-    indexes of families have.
+    If the time for a page runs out, because so many names are not for this user, the names that the
+    indexes of families have are added.
     """
     names, cursor = access.visible(
         catalog, may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over

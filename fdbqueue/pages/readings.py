@@ -57,12 +57,15 @@ class MorePage(NamedTuple):
         title: What it is called.
         view: A subclass of :class:`fdbqueue.views.PageView`.
         is_used: Tells whether to lead to it.
+        trouble: Given what tells whether a queue may be viewed, says what there needs attention;
+            empty for nothing.
     """
 
     name: str
     title: str | Promise
     view: type[Any]
     is_used: Callable[[], bool] = lambda: True
+    trouble: Callable[[Callable[[str], bool]], str] = lambda _: ""
 
 
 def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:

@@ -7,11 +7,12 @@ A task that waits has no attempt to end: :func:`abort` ends it at once, with the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import EngineError, LeaseLost
@@ -37,12 +38,14 @@ from fdbqueue.tasks.records import (
     TaskCall,
     encoded,
     is_ahead,
+    is_id,
     pending,
     stored,
     unknown_call,
     unpacked,
 )
 from fdbqueue.tasks.results import (
+    Found,
     attempts_at,
     change,
     metadata_in,
@@ -52,6 +55,8 @@ from fdbqueue.tasks.results import (
     set_attempts,
 )
 from fdbqueue.tasks.trees import PartEnd, note_ends
+
+T = TypeVar("T")
 
 #: What an attempt fails with whose function the worker does not know.
 UNKNOWN = path_of(TaskUnknown)
@@ -210,37 +215,58 @@ class AttemptEnds:
             raise
         end.is_done = True
 
-    def commit_together(
+    def together(
         self, ending: Sequence[AttemptEnd], queue_of: Callable[[Item], Queue]
-    ) -> None:
-        """Commit the ends of successful attempts in one transaction.
+    ) -> Callable[[Transaction], None]:
+        """Return what ends successful attempts in a transaction.
 
-        Raises:
-            LeaseLost: One of the leases is not held any more; nothing was written.
+        It raises LeaseLost if one of the leases is not held any more.
         """
-        writes = [self.writes(end) for end in ending]
+        write = self.writes_of(ending)
         of_queues: dict[str, list[Item]] = {}
         for end in ending:
             of_queues.setdefault(end.item.queue, []).append(end.item)
         queues = [(queue_of(items[0]), items) for items in of_queues.values()]
+        of_trees = [end for end in ending if end.call.place is not None]
 
-        def commit(tr: Transaction) -> None:
+        def end_all(tr: Transaction) -> None:
             for queue, items in queues:
                 if lost := queue.ack_many(items, tr=tr).lost:
                     raise LeaseLost(queue=queue.name, lease=lost[0])
-            for write in writes:
-                write(tr)
+            write(tr)
             note_ends(tr, self._backend, map(_part_end, of_trees))
 
-        of_trees = [end for end in ending if end.call.place is not None]
+        return end_all
+
+    def commit_with(self, ending: Sequence[AttemptEnd], commit: Callable[[], T]) -> T | None:
+        """Call what commits ends together; None if that is too large for one transaction.
+
+        Raises:
+            LeaseLost: One of the leases is not held any more; nothing was written.
+        """
         try:
-            run(queues[0][0].database, commit)
+            result = commit()
         except Exception as error:
             for end in ending:
                 end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
+            if is_refusal(error):
+                return None
             raise
         for end in ending:
             end.is_done = True
+        return result
+
+    def commit_all(self, ending: Sequence[AttemptEnd], queue_of: Callable[[Item], Queue]) -> None:
+        """Commit the ends of successful attempts, in one transaction if that can be."""
+        if len(ending) > 1:
+            commit = functools.partial(
+                run, queue_of(ending[0].item).database, self.together(ending, queue_of)
+            )
+            with contextlib.suppress(Exception):  # each by itself tells what is wrong
+                self.commit_with(ending, commit)
+        for end in ending:
+            if not end.is_done:
+                self.commit(end, queue_of(end.item))
 
     def _commit(self, end: AttemptEnd, queue: Queue) -> None:
         if end.failure is None and not end.at_end and end.call.place is None:
@@ -248,6 +274,16 @@ class AttemptEnds:
         else:
             commit = self._succeed if end.is_success else self._fail
             run(queue.database, lambda tr: commit(tr, queue, end))
+
+    def writes_of(self, ending: Sequence[AttemptEnd]) -> Callable[[Transaction], None]:
+        """Return what writes all that is kept of some tasks whose items are removed."""
+        writes = [self.writes(end) for end in ending]
+
+        def write_all(tr: Transaction) -> None:
+            for write in writes:
+                write(tr)
+
+        return write_all
 
     def writes(self, end: AttemptEnd) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of a task whose item is removed."""
@@ -441,7 +477,8 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
     """Abort a task.
 
     One that is ready, or waits for its ``run_after`` or its next attempt, is removed, and FAILED
-    with :class:`TaskAborted`. One that runs is asked to end: it sees that by
+    with :class:`TaskAborted`. So is one that waits in the outbox, at once: whatever becomes of the
+    transaction of the ORM that is open here. One that runs is asked to end: it sees that by
     :func:`abort_requested`, and is not run again, however this attempt ends.
 
     Args:
@@ -455,7 +492,14 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
         TaskResultDoesNotExist: There is no such task.
     """
     owner: Any = task_backends[backend]
-    return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
+    try:
+        return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
+    except TaskResultDoesNotExist:
+        if owner.settings.outbox is None or not is_id(result_id):
+            raise
+    from fdbqueue.tasks.outbox.mover import abort_row
+
+    return abort_row(owner.outbox(), owner.catalog, result_id)
 
 
 def abort_requested() -> bool:
@@ -478,8 +522,15 @@ def abort_in(tr: Transaction, backend: Any, result_id: str) -> str:
     if item.state == "leased":
         backend.records.write(tr, result_id, {**record, "abort": True})
         return "asked"
-    queue = backend.catalog.queue(record["queue"])
-    queue.remove(item.id, tr=tr)
+    backend.catalog.queue(record["queue"]).remove(item.id, tr=tr)
+    write_aborted(tr, backend, result_id, found)
+    return "aborted"
+
+
+def write_aborted(tr: Transaction, backend: Any, result_id: str, found: Found) -> None:
+    """Write what is kept of a task that was aborted before it began, in a transaction."""
+    item, record = found.item, found.record
+    assert item is not None
     call = unpacked(item.value) or unknown_call(result_id, backend.alias)
     error = TaskAborted(id=result_id)
     attempts = attempts_at(record, item).failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
@@ -489,4 +540,3 @@ def abort_in(tr: Transaction, backend: Any, result_id: str) -> str:
     write(tr)
     if call.place is not None:
         note_ends(tr, backend, [PartEnd(call.place, is_success=False)])
-    return "aborted"

@@ -289,7 +289,7 @@ class TaskSource:
             self._asked += 0 if is_closed else count
             most = len(self._held) - len(ack) + self._asked
         if is_closed:
-            self._commit_all(ending)
+            self._ends.commit_all(ending, self.queue_of)
             return []
         try:
             while True:
@@ -323,11 +323,19 @@ class TaskSource:
         if beside is None or not beside.may_be():
             return self._leased(count, seconds, worker, ending, may_share)
         if beside.is_first():
-            self._commit_all(ending)
-            items = beside.lease(count, seconds=seconds, worker=worker)
+            items = self._leased_beside(beside, count, seconds, worker, ending)
             return items or self._leased(count, seconds, worker, (), may_share)
+        others = [end for end in ending if end.item.queue.startswith(LIMITED)]
+        if others:
+            self._ends.commit_all(others, self.queue_of)
+            ending = [end for end in ending if not end.is_done]
+            may_share = all(end.call.place is None for end in ending)
+        seen = beside.seen()
         items = self._leased(count, seconds, worker, ending, may_share)
-        return items or beside.lease(count, seconds=seconds, worker=worker)
+        if items:
+            return items
+        beside.note_empty(seen)
+        return beside.lease(count, seconds=seconds, worker=worker)
 
     def _leased(
         self,
@@ -337,44 +345,33 @@ class TaskSource:
         ending: Sequence[AttemptEnd],
         may_share: bool,
     ) -> list[Item]:
+        """Lease tasks of the queues, and end others: in one transaction if that can be."""
+        lease = functools.partial(self._queue.lease_many, count, seconds=seconds, worker=worker)
         if may_share and ending and time.monotonic() >= self._apart_until:
-            assert isinstance(self._queue, Queue)
-            writes = [self._ends.writes(end) for end in ending]
-
-            def beside(tr: Transaction) -> None:
-                for write in writes:
-                    write(tr)
-
+            ack = [end.item for end in ending]
+            together = functools.partial(lease, ack=ack, beside=self._ends.writes_of(ending))
             try:
-                items = self._queue.lease_many(
-                    count,
-                    seconds=seconds,
-                    worker=worker,
-                    ack=[end.item for end in ending],
-                    beside=beside,
-                )
-            except Exception as error:
-                for end in ending:
-                    end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
-                if isinstance(error, Contended):
-                    self._apart_until = time.monotonic() + _APART_SECONDS
-                elif not is_refusal(error):
-                    raise  # else: together they are too large for a transaction
+                items = self._ends.commit_with(ending, together)
+            except Contended:
+                self._apart_until = time.monotonic() + _APART_SECONDS
             else:
-                for end in ending:
-                    end.is_done = True
-                return items
-        self._commit_all(ending)
-        return self._queue.lease_many(count, seconds=seconds, worker=worker)
+                if items is not None:
+                    return items
+        self._ends.commit_all(ending, self.queue_of)
+        return lease()
 
-    def _commit_all(self, ending: Sequence[AttemptEnd]) -> None:
-        """Commit ends without a lease, in one transaction if that can be."""
-        if len(ending) > 1:
-            with contextlib.suppress(Exception):  # each by itself tells what is wrong
-                self._ends.commit_together(ending, self.queue_of)
-        for end in ending:
-            if not end.is_done:
-                self._ends.commit(end, self.queue_of(end.item))
+    def _leased_beside(
+        self, beside: Beside, count: int, seconds: float, worker: str, ending: Sequence[AttemptEnd]
+    ) -> list[Item]:
+        """Lease limited tasks, and end others: in one transaction if that can be."""
+        lease = functools.partial(beside.lease, count, seconds=seconds, worker=worker)
+        if ending and all(end.call.place is None for end in ending):
+            also = self._ends.together(ending, self.queue_of)
+            items = self._ends.commit_with(ending, functools.partial(lease, also=also))
+            if items is not None:
+                return items
+        self._ends.commit_all(ending, self.queue_of)
+        return lease()
 
     def settle(self, waiting: Sequence[Item]) -> None:
         """Note which tasks have begun that were leased ahead, and requeue those that wait.

@@ -15,65 +15,11 @@ from fdbqueue.service import FifoQueue, Push, run
 from fdbqueue.service.tools.upkeep import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
+from tests.wrapped import Meanwhile
 
 #: The numbers of shards before and after, and the order.
 SHAPES = [(None, 16, "count"), (16, None, "commit"), (16, 5, "count"), (5, 16, "commit")]
 OWNER = bytes(16)
-
-
-class Meanwhile:
-    """A database that lets something happen right before its n-th commit.
-
-    Attributes:
-        happens: What; called once.
-        commits: How many commits come before; None for never.
-    """
-
-    def __init__(self, database: Any) -> None:
-        self._database = database
-        self.happens: Any = None
-        self.commits: int | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._database, name)
-
-    def create_transaction(self) -> Any:
-        return _Interrupted(self, self._database.create_transaction())
-
-    def let(self, happens: Any, commits: int = 0) -> None:
-        """Let it happen after some more commits."""
-        self.happens, self.commits = happens, commits
-
-    def pass_commit(self) -> None:
-        """Count a commit that is about to be made."""
-        if self.commits is None:
-            return
-        self.commits -= 1
-        if self.commits < 0:
-            self.commits = None
-            self.happens()
-
-
-class _Interrupted:
-    def __init__(self, meanwhile: Meanwhile, transaction: Any) -> None:
-        self._meanwhile = meanwhile
-        self._transaction = transaction
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transaction, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._transaction[key]
-
-    def __setitem__(self, key: bytes, value: bytes) -> None:
-        self._transaction[key] = value
-
-    def __delitem__(self, key: bytes) -> None:
-        del self._transaction[key]
-
-    def commit(self) -> Any:
-        self._meanwhile.pass_commit()
-        return self._transaction.commit()
 
 
 class Worker:

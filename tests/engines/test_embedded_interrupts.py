@@ -344,11 +344,11 @@ def handler(*_):
 
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.0001)
-others = [threading.Thread(target=lambda: [add(b"others") for _ in range(300)]) for _ in range(2)]
+others = [threading.Thread(target=lambda: [add(b"others") for _ in range(150)]) for _ in range(2)]
 for other in others:
     other.start()
 below = 0
-while handled < 500:
+while handled < 200:
     add(b"below")
     below += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
@@ -363,11 +363,11 @@ def test_real_signals_whose_handler_commits(database, start):
     """Nothing is lost or counted twice, and other threads and processes go on."""
     database[b"a"] = b"1"
     child = start(_HANDLED)
-    for _ in range(300):
+    for _ in range(150):
         run(database, lambda tr: tr.add(b"others", (1).to_bytes(8, "little")))
     handled, below = map(int, child.end())
     assert [_count(database, key) for key in (b"handled", b"below")] == [handled, below]
-    assert _count(database, b"others") == 900
+    assert _count(database, b"others") == 450
 
 
 _PASSED_ON = """

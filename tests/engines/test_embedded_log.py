@@ -13,6 +13,7 @@ import pytest
 
 from fdbqueue.engines.embedded import FDBError, snapshots, storage, watches
 from fdbqueue.exceptions import EngineUnavailable
+from tests.concurrency.clients import another
 from tests.engines.children import wait_until
 
 
@@ -45,6 +46,37 @@ def test_the_log_stays_small_under_readers_without_end(database, path, monkeypat
         reader.join()
     assert max(sizes) < 20_000_000  # 24 MB of values were written, each twice
     assert min(sizes[200:]) < 1_000_000
+
+
+def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, monkeypatch):
+    """A commit that waits for another process keeps no snapshot, for which that one would wait."""
+    monkeypatch.setattr(storage, "_EXPIRY_SECONDS", 100)
+    monkeypatch.setattr(snapshots, "TRANSACTION_LIFE_SECONDS", 100)
+    database[b"a"] = bytes(100_000)
+    other = another(database)
+    other[b"b"] = b""
+    keep_small, sizes = database._store.keep_log_small, []
+
+    def keep_small_at_last(connection):
+        thread.start()
+        wait_until(lambda: other._store._is_writing)  # it is about to wait, or does so
+        monkeypatch.setattr(storage, "_LARGE_LOG_BYTES", 0)
+        wait_until(lambda: keep_small(connection) or not Path(f"{path}-wal").stat().st_size)
+        sizes.append(Path(f"{path}-wal").stat().st_size)
+
+    def push():
+        transaction = other.create_transaction()
+        transaction[b"b"] = bytes(transaction[b"a"])
+        transaction.commit().wait()
+
+    thread = threading.Thread(target=push)
+    monkeypatch.setattr(database._store, "keep_log_small", keep_small_at_last)
+    monkeypatch.setattr(database.committer, "_groups_until_look", 1)
+    with closing(other):
+        database[b"c"] = b""
+        thread.join()
+        assert sizes == [0]
+        assert database[b"b"] == bytes(100_000)
 
 
 def test_a_snapshot_nobody_releases_ends_by_itself(database, monkeypatch):

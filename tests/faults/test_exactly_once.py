@@ -29,7 +29,7 @@ def test_one_client(engine, faulty, subspace, kind, seed):
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_16_threads(engine, faulty, subspace, kind):
     """Threads that share a database take and leave one another's work."""
-    work_and_check(kind, [faulty(seed=1)], subspace, threads=16, operations=20, seed=1)
+    work_and_check(kind, [faulty(seed=1)], subspace, threads=16, operations=12, seed=1)
     assert len(receipts_in(engine.database, subspace["receipts"])) <= 16
 
 
@@ -37,5 +37,5 @@ def test_16_threads(engine, faulty, subspace, kind):
 def test_16_threads_of_4_clients(engine, faulty, subspace, kind):
     """Clients that share nothing but the data help each other to pop."""
     databases = [faulty(seed=n, database=another(engine.database)) for n in range(4)]
-    work_and_check(kind, databases, subspace, threads=16, operations=20, seed=2)
+    work_and_check(kind, databases, subspace, threads=16, operations=12, seed=2)
     assert len(receipts_in(engine.database, subspace["receipts"])) <= 16

@@ -18,7 +18,7 @@ from django.test import modify_settings
 from django.utils import timezone
 
 from fdbqueue.exceptions import ValueTooLarge
-from fdbqueue.tasks import call, group, group_result
+from fdbqueue.tasks import TaskAborted, abort, call, group, group_result
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import (
     InvalidTask,
@@ -492,3 +492,50 @@ def test_groups_are_enqueued_with_the_commit(backend, work):
     assert group_result(kept.id).succeeded == 1
     with pytest.raises(TaskResultDoesNotExist):
         group_result(lost.id)
+
+
+@pytest.mark.parametrize("is_set_aside", [False, True])
+def test_a_task_that_waits_is_aborted_at_once(backend, work, is_set_aside):
+    """It has a result that says so, and never runs."""
+    others = [jobs.note.enqueue("first"), jobs.note.enqueue("last")]
+    result = jobs.note.enqueue("aborted")
+    if is_set_aside:
+        backend.outbox().put_aside(OutboxTask.objects.get(result_id=result.id), "no reason")
+    assert abort(result.id) == "aborted"
+    assert abort(result.id) == "ended"
+    assert OutboxTask.objects.count() == len(others)
+    work()
+    assert jobs.done == ["first", "last"]
+    found = backend.get_result(result.id)
+    assert found.status is TaskResultStatus.FAILED
+    assert [one.exception_class for one in found.errors] == [TaskAborted]
+    assert found.args == ["aborted"]
+
+
+def test_a_row_that_cannot_be_read_is_aborted(backend):
+    """Nothing is known of what it would call."""
+    result = jobs.note.enqueue("x")
+    OutboxTask.objects.update(call="[")
+    assert abort(result.id) == "aborted"
+    assert backend.get_result(result.id).status is TaskResultStatus.FAILED
+    assert not OutboxTask.objects.exists()
+
+
+@pytest.mark.parametrize("wrong", ["", "\x00", "x" * 65, "0" * 32, None])
+def test_an_id_that_no_task_has_is_not_aborted(backend, wrong):
+    """Whatever it is, no table is asked for what cannot be an id."""
+    with pytest.raises(TaskResultDoesNotExist):
+        abort(wrong)
+
+
+def test_an_abort_whose_transaction_is_rolled_back_has_taken_effect(backend, work):
+    """The row is back, and is not moved."""
+    result = jobs.note.enqueue("x")
+    with transaction.atomic():
+        assert abort(result.id) == "aborted"
+        transaction.set_rollback(True)
+    assert OutboxTask.objects.count() == 1
+    work()
+    assert not jobs.done
+    assert backend.get_result(result.id).status is TaskResultStatus.FAILED
+    assert not OutboxTask.objects.exists()

@@ -12,8 +12,10 @@ from django.db import IntegrityError, connection, transaction
 
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import run
+from fdbqueue.tasks import abort
+from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
-from fdbqueue.tasks.outbox.mover import ClaimLost, MoverThread, RowMover, move_now
+from fdbqueue.tasks.outbox.mover import ClaimLost, MoverThread, RowMover, abort_row, move_now
 from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 from tests.concurrency.clients import together
 from tests.engines.children import wait_until
@@ -22,6 +24,7 @@ from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.tasks import jobs
 from tests.tasks.killing import ROOT
 from tests.tasks.outboxes import database_at, enqueue_all, outbox_variables, queued, survive_kills
+from tests.wrapped import Meanwhile
 
 __all__ = ["faulty"]
 
@@ -273,3 +276,41 @@ def test_no_row_is_moved_in_a_transaction_of_the_orm(backend):
     """Its deletion might be rolled back."""
     with transaction.atomic(), pytest.raises(RuntimeError, match="transaction of the ORM"):
         move_now(backend.outbox(), backend.catalog)
+
+
+def test_an_abort_while_a_row_is_moved(backend, work):
+    """The mover has read the row, and pushes nothing."""
+    (result,) = enqueue_all(["x"])
+    meanwhile = Meanwhile(backend.catalog.database)
+    mover = RowMover(backend.outbox(), backend.catalog.over(meanwhile))
+    assert mover.claim()
+    meanwhile.let(lambda: abort(result.id))
+    mover.move()
+    assert mover.done == (0, 0)
+    work()
+    assert not jobs.done
+    assert backend.get_result(result.id).status is TaskResultStatus.FAILED
+    assert not OutboxTask.objects.exists()
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["waits", "is over"])
+def test_a_row_that_is_moved_while_it_is_aborted(backend, work, is_over):
+    """The task is aborted if it waits in its queue by then, and not if nothing is kept of it."""
+    (result,) = enqueue_all(["x"])
+    mover = RowMover(backend.outbox(), backend.catalog)
+    assert mover.claim()
+
+    def move():
+        with pytest.raises(IntegrityError, match="not now"):
+            mover.move()
+        if is_over:
+            run_and_forget(backend)
+
+    meanwhile = Meanwhile(backend.catalog.database)
+    meanwhile.let(move)
+    with no_deletion():
+        outcome = abort_row(backend.outbox(), backend.catalog.over(meanwhile), result.id)
+    assert outcome == ("ended" if is_over else "aborted")
+    work()
+    assert jobs.done == (["x"] if is_over else [])
+    assert not OutboxTask.objects.exists()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.db import connection
+from django.test import override_settings
 
 from fdbqueue.columns import DASH
 from fdbqueue.tasks.compat import task_backends
@@ -89,6 +92,26 @@ def test_more_rows_than_are_read(viewer, monkeypatch):
     for number in range(3):
         letters.send.enqueue(str(number))
     assert "2 of 3 rows were read" in text(viewer.get(PAGE))
+
+
+def test_the_list_of_queues_says_what_needs_attention(viewer, backend, settings, monkeypatch):
+    """What was set aside, what waits for long, a table that is gone; of queues that are shown."""
+    result = letters.send.enqueue("ada")
+    assert "trouble-outbox" not in text(viewer.get(LIST))
+    OutboxTask.objects.update(enqueued_us=1_700_000_000_000_000)
+    assert re.search(
+        r'trouble-outbox"[^>]*>the oldest task waits for \d+ days', text(viewer.get(LIST))
+    )
+    backend.outbox().put_aside(OutboxTask.objects.get(result_id=result.id), "a reason")
+    assert re.search(r'trouble-outbox"[^>]*>1 task set aside<', text(viewer.get(LIST)))
+    with monkeypatch.context() as patch:
+        patch.setattr(rules, "SEEN", {"tasks-other"})
+        rule = {"API": {"AUTHORIZER": "tests.pages.rules.may_see"}}
+        with override_settings(FDBQUEUE={**settings.FDBQUEUE, **rule}):
+            assert "trouble-outbox" not in text(viewer.get(LIST))
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE fdbqueue_tasks_outbox RENAME TO gone")
+    assert re.search(r'trouble-outbox"[^>]*>could not be read<', text(viewer.get(LIST)))
 
 
 def test_nothing_waits(viewer, settings):

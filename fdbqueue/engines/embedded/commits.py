@@ -238,7 +238,7 @@ class Committer:
                     if version < self._history.newest or request.size > _SMALL_BYTES:
                         snapshot = None  # too old to write by, or with too small a cache
                 run = functools.partial(self._run, snapshot, version, self._history, request)
-                self._store.write(request.deadline, run, snapshot)
+                self._store.write(request.deadline, run, snapshot, request.release)
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
         finally:

@@ -41,7 +41,8 @@ _CHECKPOINT_PAGES = 4000
 _LARGE_LOG_BYTES = 64_000_000
 #: Why a signal handler cannot use the file.
 IN_A_HANDLER = "the thread opened, closed or forked when this signal handler interrupted it"
-_WAIT_BRIEFLY = "PRAGMA busy_timeout = 500"
+#: For how long a commit that makes the log small waits for snapshots, and others for it.
+_WAIT_BRIEFLY = "PRAGMA busy_timeout = 100"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
@@ -218,6 +219,7 @@ class Store:
         deadline: float | None,
         work: Callable[[sqlite3.Connection], object],
         snapshot: Snapshot | None = None,
+        release: Callable[[], object] = lambda: None,
     ) -> None:
         """Wait for this process's turn, and call ``work`` with a connection that may write.
 
@@ -229,6 +231,8 @@ class Store:
             snapshot: If nothing was committed since, ``work`` gets its connection, inside a
                 transaction (:meth:`Snapshot.write`): SQLite need not end one transaction, begin
                 another, and read again the pages that this connection has.
+            release: Releases the snapshot; called before it waits for another process. By then
+                that one commits something, or it makes the log small, and waits for all snapshots.
 
         Raises:
             FDBError: 1031 when the deadline passed first.
@@ -245,12 +249,13 @@ class Store:
         was_writing, self._is_writing = self._is_writing, True
         try:
             try:
-                if deadline is None:  # waits in the kernel's queue
-                    fcntl.flock(turnstile, fcntl.LOCK_EX)
-                    fcntl.flock(turn, fcntl.LOCK_EX)
-                else:
-                    _take(turnstile, deadline)
-                    _take(turn, deadline)
+                for lock in (turnstile, turn):
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        snapshot = None
+                        release()
+                        _take(lock, deadline)
             finally:  # unlocking what is not locked does nothing
                 fcntl.flock(turnstile, fcntl.LOCK_UN)
             self.files.check()
@@ -492,12 +497,15 @@ class Turn:
             os.rmdir(self._directory)
 
 
-def _take(lock: int, deadline: float) -> None:
-    """Take a lock.
+def _take(lock: int, deadline: float | None) -> None:
+    """Take a lock; without a deadline by waiting in the kernel's queue.
 
     Raises:
         FDBError: 1031 when the deadline, on the monotonic clock, passed first.
     """
+    if deadline is None:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

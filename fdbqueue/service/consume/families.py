@@ -17,10 +17,10 @@ How a take goes, without a transaction of the caller's:
    nothing costs one look.
 3. **Visit** (:mod:`visits`). In its turn a member gives to up to eight requests that are in line
    together, so that they share its reads; to more if all members were met. A request whose member
-   had nothing goes on to another, then each to one of its own, and where nothing is found at all to
-   more and more at once. In each member a round (:mod:`round`) is served, as for one queue, and the
-   reads of 25 are under way before the first is awaited. All items of one request come from one
-   member, in its order.
+   had nothing goes on to another, together with as many others as the last members have served on
+   the average, and where nothing is found at all to more and more at once. In each member a round
+   (:mod:`round`) is served, as for one queue, and the reads of 25 are under way before the first is
+   awaited. All items of one request come from one member, in its order.
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
    row says when it has something next: when the first of its leases, delays and batches ends, what
    a limit of it says, in a second if other processes have yet to collect from it; never while it is
@@ -165,6 +165,7 @@ class FamilyPoppers:
         batch: CombinedBatch | None = None,
         *,
         is_spread: bool = False,
+        also: Callable[[Transaction], None] | None = None,
     ) -> Served:
         """Take items, and again after a conflict; after two, find who has some.
 
@@ -174,6 +175,7 @@ class FamilyPoppers:
             batch: Whose they are; None for those of one thread.
             is_spread: Whether these want items of many members: then half as many after each
                 conflict, because the next members are others.
+            also: Writes something in the same transaction, before anything is taken.
         """
         if time.monotonic() < self._contended_until and not is_spread:
             found = self._families.find(database, requests)
@@ -195,6 +197,7 @@ class FamilyPoppers:
                         taken_up = requests[:asked] if batch is None else batch.take_up(requests)
                         open_queue = self._families.consumer
                         visit = Visit(open_queue, tr, walk, self._end, owns=True, corrects=corrects)
+                        visit.begin_with(also)
                         last = visit.serve(taken_up)
                         return last
 
@@ -283,13 +286,25 @@ class Families:
             return True
         return bool(self._sources) and self._begin_look(tr, watches=False)().is_now
 
-    def take_each(self, database: Database, end: End, requests: Sequence[MemberRequest]) -> Served:
+    def take_each(
+        self,
+        database: Database,
+        end: End,
+        requests: Sequence[MemberRequest],
+        also: Callable[[Transaction], None] | None = None,
+    ) -> Served:
         """Take items for several requests of one thread, in one transaction.
+
+        Args:
+            database: Where.
+            end: At which end.
+            requests: How many, and what is made of each.
+            also: Writes something in the same transaction.
 
         Returns:
             What those were given that it served; none of them has a queue to take from instead.
         """
-        return self.poppers[end].take(database, requests, is_spread=True)
+        return self.poppers[end].take(database, requests, is_spread=True, also=also)
 
     def find(self, database: Database, requests: Sequence[MemberRequest]) -> Served:
         """Find queues that may have something, and deal them to requests; none if there are none.

@@ -136,6 +136,14 @@ class Visit:
         self.is_cut = False
         self.served = Served()
 
+    def begin_with(self, also: Callable[[Transaction], None] | None) -> None:
+        """Write something else first, if anything."""
+        if also is None:
+            return
+        also(self._tr)
+        self.served.wrote = True
+        self._sent_bytes = self._tr.get_approximate_size().wait()
+
     def serve(self, requests: Sequence[MemberRequest]) -> Served:
         """Take items for the requests, as far as there are any; correct what gave nothing."""
         waiting = deque(requests)
@@ -149,8 +157,11 @@ class Visit:
                 break
             count = len(waiting)
             self._look_at(hints, waiting)
-            # Those that go on have a queue each; where nothing is found it looks at more at once.
-            wanted = max(len(waiting), 2 * len(hints) if len(waiting) == count else 0)
+            served = count - len(waiting)
+            if served:  # those that go on are as many at a queue as these have served
+                wanted = min(len(waiting), -(-len(waiting) * len(hints) // served))
+            else:
+                wanted = max(len(waiting), 2 * len(hints))
         if not (self.is_cut or self._gives_more):
             self.served.results += [(one, []) for one in waiting]
         if self._corrects:

@@ -497,7 +497,7 @@ class Notice:
         arm(self._watches, None)
 
     def expect(self) -> None:
-        """Note that there may be items, because somebody has seen some."""
+        """Note that there may be items, because another look has seen some."""
         self._may_be = True
 
     def close(self) -> None:

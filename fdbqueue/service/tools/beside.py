@@ -2,12 +2,14 @@
 
 A worker takes from its own queues as ever. Beside them there may be members of families, which have
 items now and then. It leases from both by turns, a call each; and from the one that has something
-if the other has nothing. So neither can keep the other back, whatever is in it.
+if the other has nothing. So neither can keep the other back, whatever is in it. What the caller has
+to write, such as the ends of other items, may be in the transaction that leases from the families.
 
 Whether the families may have something is noted (:class:`Notice`) by the watch that waiters have:
 once a look has found nothing, there is no other until a row of the index is written, the moment of
 the first row LATER comes, or five seconds are over. Members whose limits keep their items back have
-such a row. So items that wait for a limit cost nothing until it gives again.
+such a row. So items that wait for a limit cost nothing until it gives again. That a single other
+queue is empty is noted likewise.
 
 Who waits does so at the watches of both; the notice passes on what wakes it. Nothing is stored; a
 fork or a crash leaves nothing.
@@ -74,23 +76,49 @@ class Beside:
             [source(family) for family in families],
         )
         self._notice = Notice(self._families.watches)
+        watches = (
+            () if isinstance(main, SeveralQueues) else (main.parts.consumer.group.lease_watch,)
+        )
+        self._main_notice = Notice(watches)
         self._is_first = False
         self.may_be = self._notice.may_be
 
     def is_first(self) -> bool:
-        """Tell whether the families are asked first this time: each second time."""
+        """Tell whether the families are asked first: each second time, or if the queue is empty."""
         self._is_first = not self._is_first
-        return self._is_first
+        return self._is_first or not self._main_notice.may_be()
+
+    def seen(self) -> Sequence[int]:
+        """Return what to give to :meth:`note_empty`, before a look into the other queues."""
+        return self._main_notice.seen()
+
+    def note_empty(self, seen: Sequence[int]) -> None:
+        """Note that a look has found nothing in the other queues; of several that is forgotten."""
+        if seen:
+            self._main_notice.begin(seen)
 
     def queue_of(self, item: Item) -> Queue:
         """Return the queue that an item was taken from."""
         return self._directory.queue(item.queue)
 
-    def lease(self, count: int, *, seconds: float, worker: str) -> list[Item]:
+    def lease(
+        self,
+        count: int,
+        *,
+        seconds: float,
+        worker: str,
+        also: Callable[[Transaction], None] | None = None,
+    ) -> list[Item]:
         """Lease items of the families in one transaction, as many of each member as it may give.
 
         An item that cannot be decoded becomes a dead letter, because nothing passes it. If the
         thread is interrupted behind the commit, the leases expire.
+
+        Args:
+            count: The most items.
+            seconds: How long they are leased.
+            worker: Who leases them.
+            also: Writes something else in the same transaction, whether or not there are items.
         """
         seen = self._notice.seen()
 
@@ -102,7 +130,7 @@ class Beside:
         requests = [
             MemberRequest(most, request, leases=True) for _ in range(min(_MEMBERS, count // most))
         ]
-        served = self._families.take_each(self._directory.database, "min", requests)
+        served = self._families.take_each(self._directory.database, "min", requests, also)
         items: list[Item] = []
         errors: list[Exception] = []
         for _, found in served.results:
@@ -145,8 +173,9 @@ class Beside:
         return bool(wait.until(look, deadline, database=main.database))
 
     def close(self) -> None:
-        """Watch the families no longer."""
+        """Watch nothing any longer."""
         self._notice.close()
+        self._main_notice.close()
 
     def _look(self, wait: ItemWait) -> bool:
         """Look whether there may be an item, and say where to wait."""

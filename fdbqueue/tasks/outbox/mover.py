@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from django.db import close_old_connections, connections
+from django.db import DatabaseError, close_old_connections, connections
 from django.db.models.functions import Length
 
 from fdbqueue.engines.protocols import Transaction
@@ -21,7 +21,7 @@ from fdbqueue.exceptions import QueueNotFound, text_of_error
 from fdbqueue.locks import start_thread
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
-from fdbqueue.tasks.ends import is_refusal
+from fdbqueue.tasks.ends import abort_in, is_refusal, write_aborted
 from fdbqueue.tasks.key_limits import Limited, declare
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
@@ -130,12 +130,10 @@ class RowMover:
             raise RuntimeError("Rows of an outbox are not moved in a transaction of the ORM.")
         names = OutboxName.objects.using(self._outbox.alias)
         found, _ = names.get_or_create(pk=1, defaults={"name": secrets.token_hex(16)})
-        records, alias = self._backend.records, self._backend.alias
-        key: bytes = records.state_key("outbox", alias, "claim", found.name)
-        return key
+        return _claim_at(self._backend, found.name)
 
     def _claim_in(self, tr: Transaction, by_force: bool) -> tuple[str, ...] | None:
-        claim, version = self._read(tr), tr.get_read_version().wait()
+        claim, version = _stored_claim(tr, self._key), tr.get_read_version().wait()
         age = (version - claim.version) / VERSIONS_PER_SECOND
         if claim.mover == self._name:
             if not 0 <= age < CLAIM_SECONDS / 2:
@@ -150,19 +148,12 @@ class RowMover:
         """Give up the claim, if this mover has it, so that another can take it at once."""
 
         def release(tr: Transaction) -> None:
-            claim = self._read(tr)
+            claim = _stored_claim(tr, self._key)
             if claim.mover == self._name:
                 self._write(tr, claim._replace(mover=None))
 
         if self._key:
             run(self._catalog.database, release)
-
-    def _read(self, tr: Transaction) -> _Claim:
-        value = tr[self._key]
-        if not value.present():
-            return _Claim()
-        found = json.loads(bytes(value))
-        return _Claim(found["mover"], found["version"], tuple(found["moved"]))
 
     def _write(self, tr: Transaction, claim: _Claim) -> None:
         tr[self._key] = encoded(claim._asdict())
@@ -281,7 +272,7 @@ class RowMover:
         limits = {one.queue.name: one.limited for one in ready if one.limited is not None}
 
         def move(tr: Transaction) -> int:
-            claim, version = self._read(tr), tr.get_read_version().wait()
+            claim, version = _stored_claim(tr, self._key), tr.get_read_version().wait()
             if claim.mover != self._name:
                 raise ClaimLost
             known = self._known(tr, ids)
@@ -297,9 +288,12 @@ class RowMover:
         return run(self._catalog.database, move, wrote=True)
 
     def _known(self, tr: Transaction, ids: Sequence[str]) -> set[str]:
-        """Return which tasks have a record: their rows are back, from a backup of the table."""
+        """Return which tasks have a record, and depend on it.
+
+        They were aborted, or their rows are back, from a backup of the table.
+        """
         records = self._backend.records
-        reads = [(one, records.begin_has(tr.snapshot, one)) for one in ids]
+        reads = [(one, records.begin_has(tr, one)) for one in ids]
         return {one for one, has in reads if has()}
 
     def _push(self, tr: Transaction, new: Sequence[_Ready], push: Prepared) -> None:
@@ -320,6 +314,55 @@ class RowMover:
         """Return a future that is ready when rows have come; to be called before :meth:`move`."""
         key = wake_key(self._backend)
         return run(self._catalog.database, lambda tr: tr.watch(key), read_only=True)
+
+
+def _claim_at(backend: Any, name: str) -> bytes:
+    """Return the key of the claim of the table with a name."""
+    key: bytes = backend.records.state_key("outbox", backend.alias, "claim", name)
+    return key
+
+
+def _stored_claim(tr: Transaction, key: bytes) -> _Claim:
+    value = tr[key]
+    if not value.present():
+        return _Claim()
+    found = json.loads(bytes(value))
+    return _Claim(found["mover"], found["version"], tuple(found["moved"]))
+
+
+def abort_row(outbox: Outbox, catalog: Catalog, result_id: str) -> str:
+    """Abort a task that is not in its queue, but in the table; or one that was just moved.
+
+    Its record is written, in a transaction that depends on there being none. A mover's transaction
+    depends on that, too: so it pushes nothing for the row, which is deleted here, or by the mover
+    if the caller's transaction of the ORM is rolled back. The table is read behind the
+    transaction's version, so a row that was moved before and is there yet is in ``moved``.
+
+    Returns:
+        What :func:`fdbqueue.tasks.ends.abort` does.
+
+    Raises:
+        TaskResultDoesNotExist: There is no such row, and no such task.
+    """
+    backend = outbox.backend
+
+    def abort(tr: Transaction) -> str:
+        tr.get_read_version().wait()
+        found = outbox.found(result_id)
+        if found is None or backend.records.read(tr, result_id) is not None:
+            return abort_in(tr, backend, result_id)
+        name = OutboxName.objects.using(outbox.alias).filter(pk=1).first()
+        key = None if name is None else _claim_at(backend, name.name)
+        if key is not None and result_id in _stored_claim(tr, key).moved:
+            return "ended"  # nothing is kept of it
+        write_aborted(tr, backend, result_id, found)
+        return "aborted"
+
+    outcome = run(catalog.database, abort)
+    if outcome == "aborted":
+        with contextlib.suppress(DatabaseError):  # then the mover deletes it
+            outbox.rows.filter(result_id=result_id).delete()
+    return outcome
 
 
 def _is_of_rows(error: Exception) -> bool:

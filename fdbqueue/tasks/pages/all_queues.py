@@ -516,9 +516,9 @@ def more_pages() -> list[MorePage]:
         MorePage("schedules", _("Schedules"), SchedulesView),
     ]
     if apps.is_installed(OUTBOX_APP):
-        from fdbqueue.tasks.pages.outbox import OutboxView
+        from fdbqueue.tasks.pages.outbox import OutboxView, trouble
 
-        pages.append(MorePage("outbox", _("Outbox"), OutboxView, has_outbox))
+        pages.append(MorePage("outbox", _("Outbox"), OutboxView, has_outbox, trouble))
     return pages
 
 

@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from fdbqueue.columns import Tile, link
 from fdbqueue.columns.text import grouped, lasting, seconds_since
@@ -54,6 +55,33 @@ class OutboxView(PageView):
         if not form.is_valid():
             return self.page(_("Outbox"), status=400, **shown)
         return self.page(_("Outbox"), **shown, **_context(form, may_view, self.addresses))
+
+
+def trouble(may_view: Callable[[str], bool]) -> str:
+    """Say what needs attention: rows that were set aside, or wait for more than a minute.
+
+    Of each outbox the first rows are read, as for the page.
+    """
+    aside, waits, unread = 0, 0.0, 0
+    for backend in backends():
+        if backend.settings.outbox is None:
+            continue
+        try:
+            for row in first_rows(backend.outbox(), _MOST_ROWS, may_view):
+                aside += row.set_aside_us is not None
+                if row.set_aside_us is None:
+                    waits = max(waits, seconds_since(enqueued(row)))
+                    break
+        except DatabaseError:
+            unread += 1
+    found = []
+    if unread:
+        found.append(_("could not be read"))
+    if aside:
+        found.append(ngettext("%d task set aside", "%d tasks set aside", aside) % aside)
+    if waits > _LATE_SECONDS:
+        found.append(_("the oldest task waits for %s") % lasting(waits))
+    return ", ".join(map(str, found))
 
 
 def _context(
