@@ -36,9 +36,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fdbqueue.tasks.aborts import abort, abort_requested
     from fdbqueue.tasks.backend import FdbQueueBackend
     from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
-    from fdbqueue.tasks.ends import abort, abort_requested
     from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
     from fdbqueue.tasks.group_results import GroupResult, group_result
     from fdbqueue.tasks.groups import abort_group, call, chain, group
@@ -68,9 +68,9 @@ _LAZY = {
     "GroupResult": "fdbqueue.tasks.group_results",
     "TaskAborted": "fdbqueue.tasks.exceptions",
     "TaskTimeout": "fdbqueue.tasks.exceptions",
-    "abort": "fdbqueue.tasks.ends",
+    "abort": "fdbqueue.tasks.aborts",
     "abort_group": "fdbqueue.tasks.groups",
-    "abort_requested": "fdbqueue.tasks.ends",
+    "abort_requested": "fdbqueue.tasks.aborts",
     "at_end": "fdbqueue.tasks.current",
     "call": "fdbqueue.tasks.groups",
     "chain": "fdbqueue.tasks.groups",

@@ -2,7 +2,7 @@
 
 There is one :class:`Attempt` from the lease to the end. What was decided of its end is an
 :class:`AttemptEnd`, which another thread may commit: it does not change, only what became of it.
-A task that waits has no attempt to end: :func:`abort` ends it at once, with the same record.
+A task that waits has no attempt to end: :func:`abort_in` ends it at once, with the same record.
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import EngineError, LeaseLost
 from fdbqueue.service import Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import (
-    DEFAULT_TASK_BACKEND_ALIAS,
     TaskResultDoesNotExist,
     TaskResultStatus,
-    task_backends,
 )
-from fdbqueue.tasks.current import running
 from fdbqueue.tasks.exceptions import TaskAborted, TaskUnknown
 from fdbqueue.tasks.key_limits import LIMITED, home_of
 from fdbqueue.tasks.notes import NOTED, Notes, as_stored
@@ -38,7 +35,6 @@ from fdbqueue.tasks.records import (
     TaskCall,
     encoded,
     is_ahead,
-    is_id,
     pending,
     stored,
     unknown_call,
@@ -473,46 +469,11 @@ def _final_writes(
 # Aborted by somebody
 
 
-def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
-    """Abort a task.
-
-    One that is ready, or waits for its ``run_after`` or its next attempt, is removed, and FAILED
-    with :class:`TaskAborted`. So is one that waits in the outbox, at once: whatever becomes of the
-    transaction of the ORM that is open here. One that runs is asked to end: it sees that by
-    :func:`abort_requested`, and is not run again, however this attempt ends.
-
-    Args:
-        result_id: The id of its result.
-        backend: The alias of its backend.
-
-    Returns:
-        ``"aborted"``, ``"asked"``, or ``"ended"`` if it had ended before.
-
-    Raises:
-        TaskResultDoesNotExist: There is no such task.
-    """
-    owner: Any = task_backends[backend]
-    try:
-        return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
-    except TaskResultDoesNotExist:
-        if owner.settings.outbox is None or not is_id(result_id):
-            raise
-    from fdbqueue.tasks.outbox.mover import abort_row
-
-    return abort_row(owner.outbox(), owner.catalog, result_id)
-
-
-def abort_requested() -> bool:
-    """Tell whether somebody has asked for the end of the task that runs here.
-
-    Looks about once a second, so a loop may ask each time round. False outside of tasks.
-    """
-    current = running()
-    return current is not None and current.abort_requested()
-
-
 def abort_in(tr: Transaction, backend: Any, result_id: str) -> str:
-    """Abort a task in a transaction, as :func:`abort` does."""
+    """Abort a task that is in its queue, in a transaction.
+
+    Returns and raises what :func:`fdbqueue.tasks.aborts.abort` does.
+    """
     found = backend.found(result_id, tr)
     if found is None:
         raise TaskResultDoesNotExist(result_id)

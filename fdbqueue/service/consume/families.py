@@ -29,9 +29,11 @@ How a take goes, without a transaction of the caller's:
    gave stay.
 5. **Commit**, all or nothing: items, counts, rows. After a conflict the members that it met come
    again behind the others of the page, and nothing is corrected, so that only takes of the same
-   items can conflict twice. After two conflicts each thread takes from the member that it was given
-   by that member's own :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, where processes
-   help each other, and for a quarter of a second a transaction that only reads chooses the members.
+   items can conflict twice. If the engine has reservations, the next attempt reserves the file, and
+   so do those of a quarter of a second. Otherwise, after two conflicts, each thread takes from the
+   member that it was given by that member's own
+   :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, where processes help each other, and for
+   a quarter of a second a transaction that only reads chooses the members.
 6. **None** is returned after a whole circle in one transaction: at its read version there was no
    row whose moment was over, or it looked at all these members, and none had anything. A
    transaction ends after 1,000 looks, a second, a megabyte, or if a member has more to requeue than
@@ -92,7 +94,12 @@ from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import ROUND_ITEMS
-from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
+from fdbqueue.service.consume.poppers import (
+    STAGED_SECONDS,
+    Reserving,
+    forget_at_fork,
+    requeue_or_log,
+)
 from fdbqueue.service.consume.ring import PAGE_ROWS, Ring, Source, Walking
 from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
 from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
@@ -104,8 +111,8 @@ from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unl
 
 logger = logging.getLogger(__name__)
 
-#: After so many conflicts in a row threads take from the members' own groups, for so long.
-_CONFLICTS, _CONTENDED_SECONDS = 2, 0.25
+#: After so many conflicts in a row threads take from the members' own groups, for a while.
+_CONFLICTS = 2
 _WROTE = operator.attrgetter("wrote")
 
 
@@ -121,12 +128,13 @@ class FamilyPoppers:
         self._families = families
         self._end: End = end
         self.combiner = Combiner(self)
+        self._reserving = Reserving(families.database)
         self.forget()
 
     def forget(self) -> None:
         """Start again in a forked process."""
         self.combiner.forget()
-        self._contended_until = 0.0
+        self._contended_until = self._reserving.until = 0.0
 
     # The combiner's work
 
@@ -181,38 +189,58 @@ class FamilyPoppers:
             found = self._families.find(database, requests)
             if found.results:
                 return found
-        last, asked = Served(), len(requests)
+        asked = len(requests)
         for conflicts in itertools.count():
             if conflicts > _CONFLICTS:
                 pause_before_retry(conflicts - _CONFLICTS)
-
+            seen: list[Served] = []
             try:
-                with self._families.walking() as walking:
-
-                    def serve(
-                        tr: Transaction, asked: int = asked, *, corrects: bool = not conflicts
-                    ) -> Served:
-                        nonlocal last
-                        walk = walking.begin(tr)  # called in this turn
-                        taken_up = requests[:asked] if batch is None else batch.take_up(requests)
-                        open_queue = self._families.consumer
-                        visit = Visit(open_queue, tr, walk, self._end, owns=True, corrects=corrects)
-                        visit.begin_with(also)
-                        last = visit.serve(taken_up)
-                        return last
-
-                    served = run(database, serve, wrote=_WROTE, retries_conflicts=False)
+                served = self._attempt(
+                    database, requests[:asked], batch, also, seen, corrects=not conflicts
+                )
                 break
             except Conflict:
                 if batch is not None:
                     batch.let_go()
+                if self._reserving.note_conflict():
+                    continue
                 if is_spread:
                     asked = max(1, asked // 2)
-                elif conflicts + 1 >= _CONFLICTS and last.gave:
-                    self._contended_until = time.monotonic() + _CONTENDED_SECONDS
-                    return Served([*last.gave.items()])
+                elif conflicts + 1 >= _CONFLICTS and seen[-1].gave:
+                    self._contended_until = time.monotonic() + STAGED_SECONDS
+                    return Served([*seen[-1].gave.items()])
         _log(served.expired)
         return served
+
+    def _attempt(
+        self,
+        database: Database,
+        requests: Sequence[MemberRequest],
+        batch: CombinedBatch | None,
+        also: Callable[[Transaction], None] | None,
+        seen: list[Served],
+        *,
+        corrects: bool,
+    ) -> Served:
+        """Take items in one transaction, and note what each run of it did.
+
+        Raises:
+            Conflict: It conflicted.
+        """
+
+        def serve(tr: Transaction) -> Served:
+            if time.monotonic() < self._reserving.until:
+                self._reserving.reserve(tr)
+            walk = walking.begin(tr)
+            visit = Visit(
+                self._families.consumer, tr, walk, self._end, owns=True, corrects=corrects
+            )
+            visit.begin_with(also)
+            seen.append(visit.served)
+            return visit.serve(requests if batch is None else batch.take_up(requests))
+
+        with self._families.walking() as walking:
+            return run(database, serve, wrote=_WROTE, retries_conflicts=False)
 
 
 class Families:

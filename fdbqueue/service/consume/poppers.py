@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 #: too; otherwise pushes were in its way, and it takes what it has seen.
 _CONFLICTS = 2
 #: For how long a process that had to ask for help asks again without trying first.
-_STAGED_SECONDS = 0.25
+STAGED_SECONDS = 0.25
 #: The slots of a queue with shards; for rounds of many items the skipped rows are fewer than this.
 _SLOTS, _SKIPPED_ITEMS = 32, 128
 #: After so many rounds without a conflict, on average, a process tries the slot nearer to the end.
@@ -64,7 +64,7 @@ class EndPoppers:
         self._database = database
         self._taker = taker
         self._end: End = end
-        self._has_reservations = getattr(database, "has_reservations", False)
+        self._reserving = Reserving(database)
         self._staging = Staging(database, taker, end, handoff_timeout_seconds, self._take)
         self.combiner = Combiner(self)
         self.forget()
@@ -75,7 +75,7 @@ class EndPoppers:
         self._staging.forget()
         self._slot = 0  # how many runs of rows of each shard it leaves to others
         self._extra = 0  # how many items to read for late requests and other processes
-        self._staged_until = self._reserved_until = 0.0
+        self._staged_until = self._reserving.until = 0.0
 
     # The combiner's work
 
@@ -109,7 +109,7 @@ class EndPoppers:
                 return
             batch.let_go()
         if self._staging.take(batch):
-            self._staged_until = time.monotonic() + _STAGED_SECONDS
+            self._staged_until = time.monotonic() + STAGED_SECONDS
         else:
             self._staged_until = 0.0
 
@@ -147,8 +147,8 @@ class EndPoppers:
         conflicts = 0
 
         def serve(tr: Transaction) -> RoundResult:
-            if time.monotonic() < self._reserved_until:
-                self._reserve(tr)
+            if time.monotonic() < self._reserving.until:
+                self._reserving.reserve(tr)
             is_strict = own is None and conflicts < _CONFLICTS and not self._taker.choices
             order = Order.STRICT if is_strict else Order.AS_SEEN
             one = Round(self._taker, tr, self._end, early, order, self._extra, self._slot)
@@ -187,24 +187,45 @@ class EndPoppers:
         Returns:
             How many conflicts in a row pushes may have caused.
         """
-        until = time.monotonic() + _STAGED_SECONDS
-        if self._has_reservations:
-            self._reserved_until = until
+        if self._reserving.note_conflict():
             return 0 if others_take else conflicts
         if self._taker.choices:
             most = max(3, min(_SLOTS, _SKIPPED_ITEMS // wanted))
             self._slot = random.randrange(min(most, 2 * self._slot + 2))
         elif conflicts >= _CONFLICTS and others_take:
-            self._staged_until = until
+            self._staged_until = time.monotonic() + STAGED_SECONDS
             return conflicts
         if conflicts > _CONFLICTS:
             pause_before_retry(conflicts - _CONFLICTS)
         return conflicts
 
-    def _reserve(self, tr: Any) -> None:
-        """Reserve the engine's file, as long as others do: then rounds need no help."""
+
+class Reserving:
+    """Whether takes reserve the engine's file before they read: for a while after a conflict.
+
+    And for as long as other processes do. Then they do not conflict, and need no help.
+
+    Args:
+        database: Where they take items.
+
+    Attributes:
+        until: Until when they do, by the monotonic clock.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.until = 0.0
+        self._is_possible = getattr(database, "has_reservations", False)
+
+    def reserve(self, tr: Any) -> None:
+        """Reserve the file, before a transaction reads anything."""
         if tr.reserve():
-            self._reserved_until = time.monotonic() + _STAGED_SECONDS
+            self.until = time.monotonic() + STAGED_SECONDS
+
+    def note_conflict(self) -> bool:
+        """Note that a take has conflicted; tell whether the engine has reservations."""
+        if self._is_possible:
+            self.until = time.monotonic() + STAGED_SECONDS
+        return self._is_possible
 
 
 def requeue_or_log(queue: str, requeue: Requeue, items: list[Item]) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -81,6 +82,7 @@ class Beside:
         )
         self._main_notice = Notice(watches)
         self._is_first = False
+        self._one_at_a_time = threading.Lock()
         self.may_be = self._notice.may_be
 
     def is_first(self) -> bool:
@@ -112,7 +114,8 @@ class Beside:
         """Lease items of the families in one transaction, as many of each member as it may give.
 
         An item that cannot be decoded becomes a dead letter, because nothing passes it. If the
-        thread is interrupted behind the commit, the leases expire.
+        thread is interrupted behind the commit, the leases expire. Threads lease one after the
+        other: at once they would meet at the same members, and most would lease nothing.
 
         Args:
             count: The most items.
@@ -130,7 +133,8 @@ class Beside:
         requests = [
             MemberRequest(most, request, leases=True) for _ in range(min(_MEMBERS, count // most))
         ]
-        served = self._families.take_each(self._directory.database, "min", requests, also)
+        with self._one_at_a_time:
+            served = self._families.take_each(self._directory.database, "min", requests, also)
         items: list[Item] = []
         errors: list[Exception] = []
         for _, found in served.results:

@@ -339,7 +339,7 @@ def abort_row(outbox: Outbox, catalog: Catalog, result_id: str) -> str:
     transaction's version, so a row that was moved before and is there yet is in ``moved``.
 
     Returns:
-        What :func:`fdbqueue.tasks.ends.abort` does.
+        What :func:`fdbqueue.tasks.aborts.abort` does.
 
     Raises:
         TaskResultDoesNotExist: There is no such row, and no such task.

@@ -14,8 +14,8 @@ from django.db import DatabaseError
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from fdbqueue.columns import Tile, link
 from fdbqueue.columns.text import grouped, lasting, seconds_since
@@ -74,14 +74,14 @@ def trouble(may_view: Callable[[str], bool]) -> str:
                     break
         except DatabaseError:
             unread += 1
-    found = []
+    found: list[str] = []
     if unread:
-        found.append(_("could not be read"))
+        found.append(gettext("could not be read"))
     if aside:
         found.append(ngettext("%d task set aside", "%d tasks set aside", aside) % aside)
     if waits > _LATE_SECONDS:
-        found.append(_("the oldest task waits for %s") % lasting(waits))
-    return ", ".join(map(str, found))
+        found.append(gettext("the oldest task waits for %s") % lasting(waits))
+    return ", ".join(found)
 
 
 def _context(

@@ -10,9 +10,9 @@ from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
+from fdbqueue.tasks.aborts import abort
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
-from fdbqueue.tasks.ends import abort
 from fdbqueue.tasks.groups import abort_group
 from fdbqueue.tasks.management import given
 
