@@ -27,6 +27,8 @@ MAX_ITEMS = 10_000
 MAX_SECONDS = 315_360_000
 #: The longest name of a worker.
 MAX_WORKER_CHARACTERS = 200
+#: How much of a reason is kept, with a dead letter, a failed attempt or a pause.
+MAX_REASON_CHARACTERS = 1_000
 #: The items on each page that an iteration over a queue reads.
 ITERATED_ITEMS = 500
 #: The most shards that a queue may have.

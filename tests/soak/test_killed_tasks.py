@@ -14,6 +14,7 @@ from tests.tasks.killing import (
     signalled,
     stopped,
     survive_kills,
+    survive_outage,
 )
 
 __all__ = ["configure", "environment"]
@@ -57,3 +58,8 @@ def test_twenty_killed_workers_move_each_row_once(
         backend = configure(outbox=True)
         variables = environment | outboxes.outbox_variables(path)
         outboxes.survive_kills(backend, variables, tmp_path, tasks=2_000, kills=20)
+
+
+def test_an_engine_that_is_away_for_a_minute_loses_nothing(configure, environment, tmp_path):
+    """Tasks of all kinds go on once it is back, by the same workers."""
+    survive_outage(configure, environment, tmp_path, tasks=300, seconds=60)

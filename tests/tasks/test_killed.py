@@ -15,6 +15,7 @@ from tests.tasks.killing import (
     limits_survive_kills,
     stopped,
     survive_kills,
+    survive_outage,
 )
 
 
@@ -31,6 +32,12 @@ def test_what_follows_a_group_comes_once_whatever_is_killed(configure, environme
 def test_killed_workers_keep_within_limits(configure, environment, tmp_path):
     """Never more than two tasks of a key run at once, and each ends once."""
     limits_survive_kills(configure, environment, tmp_path, tasks=50, kills=4)
+
+
+@pytest.mark.parametrize("engine", ["embedded"], indirect=True)
+def test_an_engine_that_is_away_loses_nothing(configure, environment, tmp_path):
+    """For longer than leases are: tasks of all kinds go on once it is back."""
+    survive_outage(configure, environment, tmp_path, tasks=40, seconds=4)
 
 
 @pytest.mark.parametrize("once", [True, False])

@@ -168,6 +168,15 @@ def match(folder: str) -> None:
         _CATASTROPHE.match(_TEXT)
 
 
+@task(max_attempts=20, backoff=at_once)
+def hang_once(folder: str) -> None:
+    """Do so, with attempts to spare."""
+    is_first = not any(Path(folder).glob("hang-*"))
+    _note(folder, "hang")
+    if is_first:
+        _CATASTROPHE.match(_TEXT)
+
+
 @task(max_attempts=2, backoff=at_once)
 def always_match(folder: str) -> None:
     _note(folder, "match")

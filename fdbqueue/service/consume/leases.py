@@ -26,6 +26,7 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.items import Item, moment
 from fdbqueue.service.limits import (
     MAX_ENDS_BYTES,
+    MAX_REASON_CHARACTERS,
     MAX_SENT_BYTES,
     MAX_WORKER_CHARACTERS,
     SENT_BY_CLEAR,
@@ -47,7 +48,6 @@ _ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
 _FAILURES_SENT = SENT_BY_CLEAR
 #: That of an item with a unique key frees it, too.
 _FREED_SENT = SENT_BY_SET + 1
-_MAX_REASON = 1_000
 
 #: Writes something more in the transaction that ends leases, which other threads may share: it may
 #: only write, to keys that no other call writes, and it may run again.
@@ -359,7 +359,7 @@ def reason_of(queue: str, reason: Any) -> str:
     """
     if not isinstance(reason, str):
         raise InvalidInput(queue=queue, reason=f"a text is needed, not {type(reason).__name__}")
-    return reason[:_MAX_REASON]
+    return reason[:MAX_REASON_CHARACTERS]
 
 
 def worker_of(queue: str, worker: Any) -> bytes:
