@@ -244,7 +244,7 @@ class Hiding(Meddled):
                 state.read_version.known = None
                 transaction.set_versionstamped_key(key, value)
 
-        return Unknowing()
+        return Unknowing(transaction)
 
 
 @pytest.mark.parametrize("engine", ["embedded"], indirect=True)

@@ -18,6 +18,7 @@ from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS, STRICT
 from tests.concurrency.requests import ask, requests_of
 from tests.engines.children import wait_until
+from tests.wrapped import WrappedTransaction
 
 CLIENTS, THREADS = 4, 12
 ITEMS = 240
@@ -273,21 +274,12 @@ class Meddled:
     def create_transaction(self):
         outer, transaction = self, self._database.create_transaction()
 
-        class Wrapped:
+        class Wrapped(WrappedTransaction):
             def commit(self):
                 outer.meddle()
                 return transaction.commit()
 
-            def __getattr__(self, name):
-                return getattr(transaction, name)
-
-            def __getitem__(self, key):
-                return transaction[key]
-
-            def __setitem__(self, key, value):
-                transaction[key] = value
-
-        return Wrapped()
+        return Wrapped(transaction)
 
 
 REQUESTS, HANDOFFS = 0x03, 0x10

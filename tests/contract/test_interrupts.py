@@ -9,6 +9,7 @@ import pytest
 from fdbqueue.service import FifoQueue
 from tests.concurrency.census import assert_counted
 from tests.engines.interrupts import handled_at_each_place
+from tests.wrapped import WrappedTransaction
 
 
 class Interrupting:
@@ -22,24 +23,16 @@ class Interrupting:
         return _Transaction(self, self.database.create_transaction())
 
 
-class _Transaction:
+class _Transaction(WrappedTransaction):
     def __init__(self, owner: Interrupting, transaction: Any) -> None:
-        self._owner, self._transaction = owner, transaction
+        super().__init__(transaction)
+        self._owner = owner
 
     def __getattr__(self, name: str) -> Any:
         if name == self._owner.at and self._owner.is_armed:
             self._owner.is_armed = False
             raise KeyboardInterrupt
-        return getattr(self._transaction, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._transaction[key]
-
-    def __setitem__(self, key: bytes, value: bytes) -> None:
-        self._transaction[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        del self._transaction[key]
+        return super().__getattr__(name)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from fdbqueue.exceptions import InvalidPriority, InvalidValue, PushInterrupted, 
 from fdbqueue.service import FifoQueue, Observer, PriorityQueue, instrumentation
 from tests.concurrency.clients import together
 from tests.contract.unsure import unsure_database
+from tests.wrapped import WrappedTransaction
 
 
 class Counting:
@@ -43,21 +44,12 @@ class CountingReads:
         return self._snapshot.get_range(*args, **kwargs)
 
 
-class CountingTransaction:
+class CountingTransaction(WrappedTransaction):
     """Passes everything on, counting snapshot reads and commits."""
 
     def __init__(self, counting, transaction):
+        super().__init__(transaction)
         self._counting = counting
-        self._transaction = transaction
-
-    def __getattr__(self, name):
-        return getattr(self._transaction, name)
-
-    def __getitem__(self, key):
-        return self._transaction[key]
-
-    def __setitem__(self, key, value):
-        self._transaction[key] = value
 
     @property
     def snapshot(self):

@@ -14,6 +14,7 @@ from fdbqueue.service.tools.upkeep import sweep as sweep_receipts
 from tests.concurrency.clients import another, together
 from tests.contract.recipes import PythonQueue
 from tests.engines.children import Child
+from tests.wrapped import WrappedTransaction
 
 THREADS = 4
 
@@ -61,20 +62,11 @@ class Later:
             def wait(self):
                 return transaction.get_read_version().wait() + outer._versions
 
-        class Wrapped:
+        class Wrapped(WrappedTransaction):
             def get_read_version(self):
                 return Version()
 
-            def __getattr__(self, name):
-                return getattr(transaction, name)
-
-            def __getitem__(self, key):
-                return transaction[key]
-
-            def __setitem__(self, key, value):
-                transaction[key] = value
-
-        return Wrapped()
+        return Wrapped(transaction)
 
 
 def later(database, subspace, seconds):

@@ -26,6 +26,7 @@ from tests.concurrency.requests import ask
 from tests.contract.recipes import PythonQueue
 from tests.contract.test_combining import Held
 from tests.engines.children import wait_until
+from tests.wrapped import WrappedTransaction
 
 SOON_SECONDS = 60
 WHILES = ["ready", "pending"]
@@ -561,16 +562,7 @@ class Measured(Held):
         outer, transaction = self, super().create_transaction()
         read = 0
 
-        class Wrapped:
-            def __getattr__(self, name):
-                return getattr(transaction, name)
-
-            def __getitem__(self, key):
-                return transaction[key]
-
-            def __setitem__(self, key, value):
-                transaction[key] = value
-
+        class Wrapped(WrappedTransaction):
             def get_range(self, *arguments, **options):
                 nonlocal read
                 rows = list(transaction.get_range(*arguments, **options))
@@ -578,7 +570,7 @@ class Measured(Held):
                 outer.most_bytes = max(outer.most_bytes, read)
                 return rows
 
-        return Wrapped()
+        return Wrapped(transaction)
 
 
 @pytest.mark.parametrize("verb", ["push", "extend"])

@@ -23,6 +23,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tests.wrapped import WrappedTransaction
+
 _CHANGED, _TIMED_OUT = 1039, 1031
 #: not_committed and transaction_too_old: how a late commit is refused.
 _REFUSED = frozenset({1020, 1007})
@@ -141,24 +143,12 @@ class Faulty:
         return kept
 
 
-class FaultyTransaction:
+class FaultyTransaction(WrappedTransaction):
     """A transaction whose commit may fail; all else is the transaction's own."""
 
     def __init__(self, faulty: Faulty) -> None:
         self._faulty = faulty
-        self._transaction = faulty.begin()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transaction, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._transaction[key]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._transaction[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        del self._transaction[key]
+        super().__init__(faulty.begin())
 
     def commit(self) -> _Commit:
         """Commit or fail; the future tells which."""

@@ -8,6 +8,7 @@ behind it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import signal
@@ -15,6 +16,8 @@ import sys
 from typing import Any
 
 import django
+
+from tests.wrapped import WrappedDatabase, WrappedTransaction
 
 STEPS = itertools.count()
 
@@ -25,44 +28,12 @@ def step(last: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Deadly:
-    """A database that may kill the process around its commits.
+class DeadlyTransaction(WrappedTransaction):
+    """A transaction whose commit is two steps, at the last of which the process is killed."""
 
-    Args:
-        database: The database.
-        last: The last step.
-    """
-
-    def __init__(self, database: Any, last: int) -> None:
-        self._database = database
+    def __init__(self, last: int, transaction: Any) -> None:
+        super().__init__(transaction)
         self._last = last
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._database, name)
-
-    def create_transaction(self) -> DeadlyTransaction:
-        """Return a transaction whose commit is two steps."""
-        return DeadlyTransaction(self._database.create_transaction(), self._last)
-
-
-class DeadlyTransaction:
-    """A transaction whose commit is two steps."""
-
-    def __init__(self, transaction: Any, last: int) -> None:
-        self._transaction = transaction
-        self._last = last
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transaction, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._transaction[key]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._transaction[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        del self._transaction[key]
 
     def commit(self) -> Any:
         """Commit, and wait for it."""
@@ -91,10 +62,11 @@ def main() -> None:
         finally:
             step(last)
 
+    deadly = functools.partial(DeadlyTransaction, last)
     backend: Any = task_backends["default"]
     with connections["default"].execute_wrapper(execute):
         catalog = backend.catalog
-        move_now(backend.outbox(), catalog.over(Deadly(catalog.database, last)))
+        move_now(backend.outbox(), catalog.over(WrappedDatabase(catalog.database, deadly)))
 
 
 if __name__ == "__main__":

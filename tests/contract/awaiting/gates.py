@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable
 from typing import Any
 
+from tests.wrapped import WrappedTransaction
+
 DEADLINE_SECONDS = 60
 
 
@@ -62,19 +64,10 @@ class Gated:
         return _Transaction(self, self._database.create_transaction())
 
 
-class _Transaction:
+class _Transaction(WrappedTransaction):
     def __init__(self, gate: Gated, transaction: Any) -> None:
+        super().__init__(transaction)
         self._gate = gate
-        self._transaction = transaction
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transaction, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._transaction[key]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._transaction[key] = value
 
     def commit(self) -> Any:
         return _Commit(self._gate, self._transaction)
