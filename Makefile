@@ -83,8 +83,9 @@ quick: install ## Check style, and test the contract, the API and the commands o
 	$(BIN)/ruff format --check
 	$(PYTEST) -m "not slow" $(QUICK) $(ARGS)
 
-soak: install ## Run the long tests of faults and concurrency.
-	$(BIN)/python -m pytest tests/soak $(ARGS)
+soak: install ## Run the long tests of faults and concurrency, and those of sizes in full.
+	FDBQUEUE_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/soak tests/pages/test_sizes.py \
+		tests/browser/test_sizes.py $(ARGS)
 
 fuzz: install ## Send a live server what schemathesis makes of the schema, for FUZZ_SECONDS.
 	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/live/test_schema.py -s $(ARGS)

@@ -39,6 +39,14 @@ def ask_station(place: str, seconds: float = 5) -> str:
     return f"{place} is quiet"
 
 
+@task(timeout=6, max_attempts=1)
+def await_wave(place: str) -> str:
+    """Wait half a minute for a wave: it fails with ``TaskTimeout``, because that is too long."""
+    for _ in range(60):
+        closing.wait(0.5)
+    return f"no wave at {place}"
+
+
 @task
 def compare(group: str) -> dict[str, Any]:
     """Return at which of some places there were most earthquakes: what follows their reports."""

@@ -100,6 +100,8 @@ def enqueue_some(chance: random.Random) -> None:
             tasks.ask_station.enqueue("Tonga", seconds=chance.randint(*_ASK_SECONDS))
     elif happens < 0.4:
         _enqueue_group(chance)
+    elif happens < 0.42:
+        tasks.await_wave.enqueue(chance.choice(_PLACES))
     else:
         tasks.summarise.enqueue(chance.choice(_PLACES))
 
@@ -124,6 +126,7 @@ def _leave_some(chance: random.Random) -> None:
         backend().queue("default").lease(seconds=_LEASE_SECONDS, worker=_ELSEWHERE)
     for place in _PLACES[:4]:
         tasks.listen.enqueue(place)
+    tasks.await_wave.enqueue(_PLACES[0])
     for hours in (1, 5, 24):
         later = timezone.now() + datetime.timedelta(hours=hours)
         tasks.summarise.using(run_after=later).enqueue(chance.choice(_PLACES))

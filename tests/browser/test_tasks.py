@@ -101,24 +101,18 @@ def test_axe_finds_nothing(visit, tasks, mount, width, scheme, step):
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
 
-def test_no_page_is_wider_than_its_window(visit, tasks):
-    """On a telephone, a tablet and two desktops; tables scroll within the page."""
-    visitor = visit()
-    for path in paths(tasks):
-        visitor.go(LIST + path)
-        for width in visitor.at_widths(WIDTHS):
-            assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, path
-    visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
-
-
 @pytest.mark.parametrize("mount", [LIST, "/queues/"])
 def test_no_column_is_pushed_out_of_view(visit, tasks, mount):
-    """In any tab, on the pages across queues, and on those of tasks, beside the sidebar, too."""
+    """In any tab, on the pages across queues, and on those of tasks, beside the sidebar, too.
+
+    No page is wider than its window; tables scroll within it.
+    """
     visitor = visit()
     for path in (*paths(tasks), f"{ERRANDS}?state=dead"):
         visitor.go(mount + path)
         for width in visitor.at_widths((*WIDTHS, 1024)):
             assert pushed_out(visitor.page) == [], (width, path)
+            assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, path
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
 

@@ -53,7 +53,7 @@ def test_threads_that_are_held_up(database, subspace, clients, members):
     def toil(thread):
         catalog = catalogs[thread % clients]
         users = catalog.several(["user-*"])
-        for turn in range(12):
+        for turn in range(6):
             text = f"{thread}.{turn}"
             queue = catalog.queue(f"user-{(thread + turn) % members}")
             queue.push(FIFO.value(text), delay=0.001 if turn % 4 == 1 else None)

@@ -11,11 +11,13 @@ from fdbqueue import conf, deadlines
 from tests.families import multiply
 from tests.pages import rules
 from tests.pages.addresses import LIST, text
+from tests.thorough import size
 
 pytestmark = pytest.mark.slow
 
 WORKERS, FAILURES, FAMILY = f"{LIST}-/workers/", f"{LIST}-/failures/", f"{LIST}user-*/"
 FIND = f"{LIST}-/find/?id=nothing"
+QUEUES = size(30_000, 6_000)
 #: A page that reads for four seconds says that the database does not respond; what its user may see
 #: is looked for in a time of its own, and a machine that runs other tests is slow.
 SECONDS = 16
@@ -61,14 +63,14 @@ def test_a_hundred_thousand_leases(viewer, queue, watched):
     assert "Only the leases of this worker are listed" in workers
 
 
-def test_thirty_thousand_queues(viewer, queue, watched):
+def test_very_many_queues(viewer, queue, watched):
     """The pages cover 1,000 of them, and lead to the others; the list has one row for them."""
-    names = [f"user-{number:05}" for number in range(30_000)]
+    names = [f"user-{number:05}" for number in range(QUEUES)]
     of_one = model(queue, names[0], leases=0, letters=1)
-    multiply(conf.catalog(), of_one, names[1:3_000])
-    pages = [LIST, f"{LIST}?q=user-29999", FAMILY, f"{FAMILY}?start=29999", FAILURES]
+    multiply(conf.catalog(), of_one, names[1 : QUEUES // 10])
+    pages = [LIST, f"{LIST}?q={names[-1]}", FAMILY, f"{FAMILY}?start={QUEUES - 1}", FAILURES]
     before = [cost_of(viewer, watched, page)[1] for page in pages]
-    multiply(conf.catalog(), of_one, names[3_000:])
+    multiply(conf.catalog(), of_one, names[QUEUES // 10 :])
     after = [cost_of(viewer, watched, page)[1] for page in pages]
     for page, first, last in zip(pages, before, after, strict=True):
         assert last < 1.6 * first + 20, page
@@ -81,18 +83,19 @@ def test_thirty_thousand_queues(viewer, queue, watched):
     assert reads < 12_000
 
 
-def test_who_may_view_one_of_thirty_thousand(pusher, queue, watched, settings, monkeypatch):
+def test_who_may_view_one_of_very_many(pusher, queue, watched, settings, monkeypatch):
     """Sees nothing of the others on any page, neither a name nor a count."""
-    names = [f"user-{number:05}" for number in range(30_000)]
+    names = [f"user-{number:05}" for number in range(QUEUES)]
     of_one = model(queue, names[0], leases=10, letters=3)
     multiply(conf.catalog(), of_one, names[1:])
-    monkeypatch.setattr(rules, "SEEN", {"user-29999"})
+    monkeypatch.setattr(rules, "SEEN", {names[-1]})
     api = {"AUTHORIZER": "tests.pages.rules.may_see"}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "API": api}
     for page in (LIST, WORKERS, FAILURES, FAMILY):
         shown, _reads = cost_of(pusher, watched, page)
-        assert set(re.findall(r"user-\d{5}", shown)) <= {"user-29999"}, page
-        assert re.search(r"[23]\d,\d{3}", shown) is None, page
+        assert set(re.findall(r"user-\d{5}", shown)) <= {names[-1]}, page
+        assert f"{QUEUES // 1_000}," not in shown, page
+        assert f"{QUEUES // 1_000 - 1}," not in shown, page
     assert cost_of(pusher, watched, FIND, status=404)
     monkeypatch.setattr(rules, "SEEN", set())
     monkeypatch.setattr(deadlines, "is_half_over", lambda: True)
