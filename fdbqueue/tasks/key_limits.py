@@ -163,8 +163,7 @@ def member_name(queue: str, path: str, key: str | None) -> str:
     its UTF-8, as ``_`` and two digits each. What is too long has its beginning, ``__``, and a
     digest. So two keys never have one name.
     """
-    digest = hashlib.blake2b(path.encode(errors="replace"), digest_size=_DIGEST_BYTES).hexdigest()
-    start = f"{LIMITED}{queue}.{digest}."
+    start = names_begin(queue, path)
     if key is None:
         return start + _NO_KEY
     text = "".join([one if _PLAIN.match(one) else _escaped(one) for one in key])
@@ -175,6 +174,12 @@ def member_name(queue: str, path: str, key: str | None) -> str:
         kept = re.sub(r"_[0-9a-f]?$", "", text[: room - len(known) - 2])
         text = f"{kept}__{known}"
     return start + text
+
+
+def names_begin(queue: str, path: str) -> str:
+    """Return how the names of the queues of a function's tasks begin."""
+    digest = hashlib.blake2b(path.encode(errors="replace"), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{LIMITED}{queue}.{digest}."
 
 
 def _escaped(character: str) -> str:

@@ -1158,6 +1158,10 @@ def test_limited_tasks_are_among_the_functions_and_the_failures(viewer, work):
     assert found["one_at_all"][1:3] == ["1", "0"]
     assert found["fail"][1:3] == ["3", "3"]
     assert found["fail"][9] == QUEUE
+    (start,) = {*re.findall(r"limited[.][^&\"]+[.](?=\")", text(viewer.get(FUNCTIONS)))}
+    listed = text(viewer.get(f"{LIST}?q={start}"))
+    assert f'id="dead-{start}a"' in listed
+    assert "Queues 1 to 1 of 1" in listed
     markup = text(viewer.get(ACROSS + "failures/"))
     assert "LookupError" in markup
     done = table(viewer.get(f"{PAGE}?state=done"))

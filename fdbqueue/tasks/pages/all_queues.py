@@ -40,6 +40,7 @@ from fdbqueue.columns import (
     link,
 )
 from fdbqueue.columns.text import grouped, lasting
+from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.across import (
     MOST_NAMED,
     AcrossForm,
@@ -58,7 +59,7 @@ from fdbqueue.tasks.backend import OUTBOX_APP, FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
-from fdbqueue.tasks.key_limits import home_of
+from fdbqueue.tasks.key_limits import home_of, names_begin
 from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.results import Found, imported, known_of
 from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
@@ -234,6 +235,16 @@ class Failed:
         functions = self._functions[name]
         return functions is None or path in functions
 
+    def limited(self, name: str, path: str) -> str | None:
+        """Return how the queues of a function's limited tasks are called; None if it has none."""
+        start = names_begin(name, path)
+        try:
+            family = self._catalog.family(self._catalog.spec(start).name)
+        except QueueNotFound:
+            return None
+        is_there = not deadlines.is_half_over() and any(True for _ in family.names(start))
+        return start if is_there else None
+
     def _read(self, tr: Any, name: str) -> set[str] | None:
         """Return the functions of all failed tasks of a queue, None if these are too many.
 
@@ -291,8 +302,14 @@ def functions(
     }
 
 
-def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str) -> str:
-    """Return the address of the tasks of a function that a queue has in a state."""
+def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str, failed: Failed) -> str:
+    """Return the address of the tasks of a function that a queue has in a state.
+
+    Those of limited tasks that have failed are in the queues of their keys.
+    """
+    start = failed.limited(name, row.path) if state == "dead" else None
+    if start is not None:
+        return f"{addresses.queues()}?{urlencode({'q': start})}"
     query = {"state": state}
     if 0 < len(row.path) <= _MAX_PATH:
         query["function"] = row.path
@@ -328,7 +345,7 @@ def _counts(
                 return text
             name = row.queues[0]
             state = _state(row, name, failed, is_failure=what == "failures")
-            address = _tasks(addresses, row, name, state)
+            address = _tasks(addresses, row, name, state, failed)
             return format_html('<a href="{}">{}</a>', address, text)
 
         return count
@@ -343,7 +360,7 @@ def _counts(
 def _queues(row: FunctionRow, addresses: Addresses, failed: Failed) -> SafeString:
     """Return links to the tasks of a function that ended in its queues."""
     links = [
-        (_tasks(addresses, row, name, _state(row, name, failed)), name)
+        (_tasks(addresses, row, name, _state(row, name, failed), failed), name)
         for name in row.queues[:MOST_NAMED]
     ]
     shown = format_html_join(", ", '<a href="{0}" title="{1}">{1}</a>', links)
