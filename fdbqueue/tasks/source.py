@@ -331,8 +331,7 @@ class TaskSource:
             ending = [end for end in ending if not end.is_done]
             may_share = all(end.call.place is None for end in ending)
         seen = beside.seen()
-        items = self._leased(count, seconds, worker, ending, may_share)
-        if items:
+        if items := self._leased(count, seconds, worker, ending, may_share):
             return items
         beside.note_empty(seen)
         return beside.lease(count, seconds=seconds, worker=worker)
@@ -350,13 +349,8 @@ class TaskSource:
         if may_share and ending and time.monotonic() >= self._apart_until:
             ack = [end.item for end in ending]
             together = functools.partial(lease, ack=ack, beside=self._ends.writes_of(ending))
-            try:
-                items = self._ends.commit_with(ending, together)
-            except Contended:
-                self._apart_until = time.monotonic() + _APART_SECONDS
-            else:
-                if items is not None:
-                    return items
+            if (items := self._shared(ending, together)) is not None:
+                return items
         self._ends.commit_all(ending, self.queue_of)
         return lease()
 
@@ -365,13 +359,22 @@ class TaskSource:
     ) -> list[Item]:
         """Lease limited tasks, and end others: in one transaction if that can be."""
         lease = functools.partial(beside.lease, count, seconds=seconds, worker=worker)
-        if ending and all(end.call.place is None for end in ending):
-            also = self._ends.together(ending, self.queue_of)
-            items = self._ends.commit_with(ending, functools.partial(lease, also=also))
-            if items is not None:
+        may_share = time.monotonic() >= self._apart_until
+        if may_share and ending and all(end.call.place is None for end in ending):
+            together = functools.partial(lease, also=self._ends.together(ending, self.queue_of))
+            if (items := self._shared(ending, together)) is not None:
                 return items
         self._ends.commit_all(ending, self.queue_of)
         return lease()
+
+    def _shared(
+        self, ending: Sequence[AttemptEnd], lease: Callable[[], list[Item]]
+    ) -> list[Item] | None:
+        """Lease tasks by a transaction that ends others; None if these are to be two."""
+        with contextlib.suppress(Contended):
+            return self._ends.commit_with(ending, lease)
+        self._apart_until = time.monotonic() + _APART_SECONDS
+        return None
 
     def settle(self, waiting: Sequence[Item]) -> None:
         """Note which tasks have begun that were leased ahead, and requeue those that wait.

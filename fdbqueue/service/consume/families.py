@@ -85,7 +85,7 @@ import logging
 import math
 import operator
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
@@ -101,6 +101,7 @@ from fdbqueue.service.consume.poppers import (
     requeue_or_log,
 )
 from fdbqueue.service.consume.ring import PAGE_ROWS, Ring, Source, Walking
+from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
 from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, Look
@@ -171,46 +172,44 @@ class FamilyPoppers:
         database: Database,
         requests: Sequence[MemberRequest],
         batch: CombinedBatch | None = None,
-        *,
-        is_spread: bool = False,
-        also: Callable[[Transaction], None] | None = None,
     ) -> Served:
-        """Take items, and again after a conflict; after two, find who has some.
-
-        Args:
-            database: Where.
-            requests: Who asks.
-            batch: Whose they are; None for those of one thread.
-            is_spread: Whether these want items of many members: then half as many after each
-                conflict, because the next members are others.
-            also: Writes something in the same transaction, before anything is taken.
-        """
-        if time.monotonic() < self._contended_until and not is_spread:
+        """Take items, again after a conflict; after two, find who has some."""
+        if time.monotonic() < self._contended_until:
             found = self._families.find(database, requests)
             if found.results:
                 return found
-        asked = len(requests)
-        for conflicts in itertools.count():
-            if conflicts > _CONFLICTS:
-                pause_before_retry(conflicts - _CONFLICTS)
-            seen: list[Served] = []
+        conflicts, seen = 0, [Served()]
+        while True:
             try:
-                served = self._attempt(
-                    database, requests[:asked], batch, also, seen, corrects=not conflicts
-                )
-                break
+                return self._attempt(database, requests, batch, None, seen, conflicts)
             except Conflict:
+                conflicts += 1
                 if batch is not None:
                     batch.let_go()
                 if self._reserving.note_conflict():
                     continue
-                if is_spread:
-                    asked = max(1, asked // 2)
-                elif conflicts + 1 >= _CONFLICTS and seen[-1].gave:
+                if conflicts >= _CONFLICTS and seen[-1].gave:
                     self._contended_until = time.monotonic() + STAGED_SECONDS
                     return Served([*seen[-1].gave.items()])
-        _log(served.expired)
-        return served
+
+    def take_each(
+        self,
+        database: Database,
+        requests: Sequence[MemberRequest],
+        also: Callable[[Transaction], None] | None,
+    ) -> Served:
+        """Do what :meth:`Families.take_each` does; after a conflict half as much, of others."""
+        conflicts, asked = 0, len(requests)
+        while True:
+            try:
+                return self._attempt(database, requests[:asked], None, also, [], conflicts)
+            except Conflict:
+                conflicts += 1
+                if self._reserving.note_conflict():
+                    continue
+                if also is not None:
+                    raise Contended from None
+                asked = max(1, asked // 2)
 
     def _attempt(
         self,
@@ -219,28 +218,30 @@ class FamilyPoppers:
         batch: CombinedBatch | None,
         also: Callable[[Transaction], None] | None,
         seen: list[Served],
-        *,
-        corrects: bool,
+        conflicts: int,
     ) -> Served:
-        """Take items in one transaction, and note what each run of it did.
+        """Take items in one transaction, after some conflicts, and note what each run of it did.
 
         Raises:
             Conflict: It conflicted.
         """
+        if conflicts > _CONFLICTS:
+            pause_before_retry(conflicts - _CONFLICTS)
 
         def serve(tr: Transaction) -> Served:
             if time.monotonic() < self._reserving.until:
                 self._reserving.reserve(tr)
-            walk = walking.begin(tr)
-            visit = Visit(
-                self._families.consumer, tr, walk, self._end, owns=True, corrects=corrects
-            )
+            walk, open_queue = walking.begin(tr), self._families.consumer
+            visit = Visit(open_queue, tr, walk, self._end, owns=True, corrects=not conflicts)
             visit.begin_with(also)
             seen.append(visit.served)
             return visit.serve(requests if batch is None else batch.take_up(requests))
 
         with self._families.walking() as walking:
-            return run(database, serve, wrote=_WROTE, retries_conflicts=False)
+            served = run(database, serve, wrote=_WROTE, retries_conflicts=False)
+        for name, counts in served.expired:
+            expiry.log(name, counts)
+        return served
 
 
 class Families:
@@ -327,12 +328,16 @@ class Families:
             database: Where.
             end: At which end.
             requests: How many, and what is made of each.
-            also: Writes something in the same transaction.
+            also: Writes something in the same transaction, before anything is taken.
 
         Returns:
             What those were given that it served; none of them has a queue to take from instead.
+
+        Raises:
+            Contended: With ``also``, on an engine without reservations: it conflicted, and nothing
+                was done.
         """
-        return self.poppers[end].take(database, requests, is_spread=True, also=also)
+        return self.poppers[end].take_each(database, requests, also)
 
     def find(self, database: Database, requests: Sequence[MemberRequest]) -> Served:
         """Find queues that may have something, and deal them to requests; none if there are none.
@@ -592,8 +597,3 @@ def _fitting(requests: Sequence[MemberRequest]) -> list[MemberRequest]:
         if index and room < 0:
             return list(requests[:index])
     return list(requests)
-
-
-def _log(expired: Iterable[tuple[str, expiry.ExpiredCounts]]) -> None:
-    for name, counts in expired:
-        expiry.log(name, counts)

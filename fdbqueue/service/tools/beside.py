@@ -122,6 +122,10 @@ class Beside:
             seconds: How long they are leased.
             worker: Who leases them.
             also: Writes something else in the same transaction, whether or not there are items.
+
+        Raises:
+            Contended: With ``also``, on an engine without reservations: other processes take these
+                items, too, and nothing was done.
         """
         seen = self._notice.seen()
 
