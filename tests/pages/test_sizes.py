@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 WORKERS, FAILURES, FAMILY = f"{LIST}-/workers/", f"{LIST}-/failures/", f"{LIST}user-*/"
 FIND = f"{LIST}-/find/?id=nothing"
-QUEUES = size(30_000, 6_000)
+QUEUES = size(30_000, 12_000)
 #: A page that reads for four seconds says that the database does not respond; what its user may see
 #: is looked for in a time of its own, and a machine that runs other tests is slow.
 SECONDS = 16
@@ -94,8 +94,7 @@ def test_who_may_view_one_of_very_many(pusher, queue, watched, settings, monkeyp
     for page in (LIST, WORKERS, FAILURES, FAMILY):
         shown, _reads = cost_of(pusher, watched, page)
         assert set(re.findall(r"user-\d{5}", shown)) <= {names[-1]}, page
-        assert f"{QUEUES // 1_000}," not in shown, page
-        assert f"{QUEUES // 1_000 - 1}," not in shown, page
+        assert re.search(r"[123]\d,\d{3}", shown) is None, page
     assert cost_of(pusher, watched, FIND, status=404)
     monkeypatch.setattr(rules, "SEEN", set())
     monkeypatch.setattr(deadlines, "is_half_over", lambda: True)
