@@ -47,6 +47,7 @@ for _ in range(2):
 def in_child():
     signal.alarm(20)  # a child that hangs is killed
     low.push_many(range(5))
+    catalog.queue("user-0").push_many(range(3))  # what it takes, and what the verb may
     assert several.pop() is not None
     assert several.lease(seconds=600) is not None
     assert users.pop() is not None
