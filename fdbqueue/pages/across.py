@@ -86,8 +86,8 @@ def looked_at(
 ) -> tuple[list[str], str | None]:
     """Return the next names that a user may see, and where to go on if there may be more.
 
-    If the time for a page runs out, because so many names are not for this user, the names that the
-    indexes of families have are added.
+    If the user may see few of very many names, the time for a page may run out before these are
+    found. Then the names that the indexes of families have are added.
     """
     names, cursor = access.visible(
         catalog, may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over

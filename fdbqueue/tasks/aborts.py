@@ -1,4 +1,4 @@
-"""Abort a task, wherever it is; and tell one that runs that somebody has asked for its end."""
+"""Abort a task, in its queue or in the outbox; a task that runs sees that it is to end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
 
 
 def abort_requested() -> bool:
-    """Tell whether somebody has asked for the end of the task that runs here.
+    """Tell whether the task that runs here was aborted, and so is to end.
 
     Looks about once a second, so a loop may ask each time round. False outside of tasks.
     """

@@ -99,7 +99,7 @@ class CommitRequest:
 
     def end(self, error: Exception | None) -> None:
         """Tell how it ended; what was told first counts, and telling it again does no harm."""
-        (error,) = vars(self).setdefault("told", (error,))  # in one step, whoever else tells it
+        (error,) = vars(self).setdefault("told", (error,))  # one step: of two threads one is first
         if not self.done:
             if error is None:
                 self.write_ranges += self.stamped_ranges

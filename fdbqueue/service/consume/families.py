@@ -112,7 +112,7 @@ from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unl
 
 logger = logging.getLogger(__name__)
 
-#: After so many conflicts in a row threads take from the members' own groups, for a while.
+#: After so many conflicts in a row a thread takes from the member's own ``ProcessGroup``.
 _CONFLICTS = 2
 _WROTE = operator.attrgetter("wrote")
 

@@ -224,6 +224,7 @@ class Failed:
         self._catalog = catalog
         self._records = Records(conf.prefix())
         self._functions: dict[str, set[str] | None] = {}
+        self._limited: dict[tuple[str, str], str | None] = {}
 
     def may_have(self, name: str, path: str) -> bool:
         """Tell whether a queue may have failed tasks of a function."""
@@ -236,7 +237,12 @@ class Failed:
         return functions is None or path in functions
 
     def limited(self, name: str, path: str) -> str | None:
-        """Return how the queues of a function's limited tasks are called; None if it has none."""
+        """Return how the names of the queues of a function's limited tasks begin; None for none."""
+        if (name, path) not in self._limited:
+            self._limited[name, path] = self._look_for_limited(name, path)
+        return self._limited[name, path]
+
+    def _look_for_limited(self, name: str, path: str) -> str | None:
         start = names_begin(name, path)
         try:
             family = self._catalog.family(self._catalog.spec(start).name)

@@ -25,6 +25,7 @@ from fdbqueue.pages.sites import Addresses
 from fdbqueue.tasks.backend import backends
 from fdbqueue.tasks.outbox.columns import COLUMNS, OutboxSums, enqueued, first_rows, sums
 from fdbqueue.tasks.outbox.models import OutboxTask
+from fdbqueue.tasks.outbox.rows import Outbox
 from fdbqueue.views import PageView
 
 _MOST_ROWS = 200
@@ -57,17 +58,20 @@ class OutboxView(PageView):
         return self.page(_("Outbox"), **shown, **_context(form, may_view, self.addresses))
 
 
+def _outboxes() -> list[Outbox]:
+    """Return the outboxes of all backends that have one."""
+    return [one.outbox() for one in backends() if one.settings.outbox is not None]
+
+
 def trouble(may_view: Callable[[str], bool]) -> str:
     """Say what needs attention: rows that were set aside, or wait for more than a minute.
 
     Of each outbox the first rows are read, as for the page.
     """
     aside, waits, unread = 0, 0.0, 0
-    for backend in backends():
-        if backend.settings.outbox is None:
-            continue
+    for outbox in _outboxes():
         try:
-            for row in first_rows(backend.outbox(), _MOST_ROWS, may_view):
+            for row in first_rows(outbox, _MOST_ROWS, may_view):
                 aside += row.set_aside_us is not None
                 if row.set_aside_us is None:
                     waits = max(waits, seconds_since(enqueued(row)))
@@ -90,15 +94,12 @@ def _context(
     rows: list[OutboxTask] = []
     found: list[OutboxSums] = []
     unread = []
-    for backend in backends():
-        if backend.settings.outbox is None:
-            continue
-        outbox = backend.outbox()
+    for outbox in _outboxes():
         try:
             found.append(sums(outbox, may_view))
             rows += first_rows(outbox, _MOST_ROWS, may_view)
         except DatabaseError:
-            unread.append(backend.settings.outbox)
+            unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)
     wanted = form.cleaned_data["function"].casefold()
     shown = [one for one in rows if wanted in f"{one.function}\n{one.problem}".casefold()]
