@@ -83,9 +83,12 @@ quick: install ## Check style, and test the contract, the API and the commands o
 	$(BIN)/ruff format --check
 	$(PYTEST) -m "not slow" $(QUICK) $(ARGS)
 
+# Those whose sizes are in part in the usual run.
+SIZES = tests/pages/test_sizes.py tests/browser/test_sizes.py tests/tasks/test_outbox.py \
+	tests/tasks/test_groups.py
+
 soak: install ## Run the long tests of faults and concurrency, and those of sizes in full.
-	FDBQUEUE_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/soak tests/pages/test_sizes.py \
-		tests/browser/test_sizes.py $(ARGS)
+	FDBQUEUE_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/soak $(SIZES) $(ARGS)
 
 fuzz: install ## Send a live server what schemathesis makes of the schema, for FUZZ_SECONDS.
 	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/live/test_schema.py -s $(ARGS)
@@ -107,7 +110,7 @@ messages: install ## Gather and compile what is to be translated into LOCALE; ne
 	cd fdbqueue && DJANGO_SETTINGS_MODULE=project.settings PYTHONPATH=.. ../$(BIN)/python -m django \
 		compilemessages --locale $(LOCALE)
 
-pictures: install ## Take the pictures of docs/images; needs chromium.
+pictures: install ## Take the pictures of docs/images; needs chromium-headless-shell.
 	$(BIN)/python -m tests.browser.pictures
 
 lint: install ## Check style and types.

@@ -18,8 +18,10 @@ The files of a life are those from the enqueue over the run to the result.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import gc
 import inspect
 import os
 import statistics
@@ -229,14 +231,27 @@ def counted_in_threads(function: Callable[[], Any]) -> tuple[Count, Any]:
             of_threads[threading.get_ident()] += 1
             files.add(frame.f_code.co_filename)
 
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        result = function()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
+    with _no_collection():
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            result = function()
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
     return Count(calls=sum(of_threads.values()), files=_ours_of(files)), result
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect no garbage meanwhile: what is finalised, and who is told of it, is of others."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def counted(function: Callable[[], Any]) -> tuple[Count, Any]:
@@ -256,11 +271,12 @@ def counted(function: Callable[[], Any]) -> tuple[Count, Any]:
 
     own = inspect.currentframe()
     before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        result = function()
-    finally:
-        sys.setprofile(before)
+    with _no_collection():
+        sys.setprofile(note)
+        try:
+            result = function()
+        finally:
+            sys.setprofile(before)
     count.files = _ours_of(files)
     return count, result
 

@@ -257,11 +257,8 @@ class AcrossView(PageView):
         shown = {"form": form, "live": refresh_of(request, form), **self.about_all(self.view)}
         if not form.is_valid():
             return self.page(self.title, status=400, **shown)
-        catalog = self.catalog()
-        names, following = across.looked_at(catalog, may_view, form.cleaned_data["after"])
-        if deadlines.is_half_over():  # to find the names took long
-            catalog = self.catalog()
-        found = across.read(catalog, names, following, self.state)
+        names, following = across.looked_at(self.catalog, may_view, form.cleaned_data["after"])
+        found = across.read(self.catalog(), names, following, self.state)
         return self.page(self.title, **shown, **type(self).context(form, found, self.addresses))
 
 

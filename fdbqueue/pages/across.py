@@ -82,20 +82,22 @@ class Across:
 
 
 def looked_at(
-    catalog: Catalog, may_view: Callable[[str], bool], after: str
+    begin: Callable[[], Catalog], may_view: Callable[[str], bool], after: str
 ) -> tuple[list[str], str | None]:
     """Return the next names that a user may see, and where to go on if there may be more.
 
     If the user may see few of very many names, the time for a page may run out before these are
-    found. Then the names that the indexes of families have are added.
+    found. Then the names that the indexes of families have are added. ``begin`` begins a time
+    limit, and returns the catalog: these have one of their own, and so has what follows.
     """
     names, cursor = access.visible(
-        catalog, may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over
+        begin(), may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over
     )
     if cursor is None:
         return names, None
     following = names[-1] if names else ""  # the cursor itself may be a name to hide
     if rest := LOOKED_AT - len(names):
+        catalog = begin()
         families, after = catalog.families(), following or after
         names += sorted(access.with_something(catalog, families, may_view, after=after, limit=rest))
     return names, following
@@ -448,10 +450,8 @@ def find(
     of_task = queue_of_task(sought)
     if of_task is not None and may_view(of_task):
         return Found([(of_task, addresses.task(of_task, sought))], 1, None)
+    names, following = looked_at(begin, may_view, after)
     catalog = begin()
-    names, following = looked_at(catalog, may_view, after)
-    if deadlines.is_half_over():  # to find the names took long
-        catalog = begin()
 
     def read_all(tr: Any) -> tuple[list[tuple[str, str]], int]:
         places: list[tuple[str, str]] = []

@@ -35,6 +35,8 @@ from fdbqueue.service.writes import OperationRunner
 
 #: The byte of the tuple layer that a text starts with; a zero byte ends it.
 _TEXT = b"\x02"
+#: The ranges of a queue's keys that are there without the queue, as what follows its subspace.
+_ALONE = (TableKeys(b"").formats, TableKeys(b"").responses)
 
 #: So many names are looked for in one transaction, or looked through for one that is like another.
 _NAMES_AT_ONCE = 1_000
@@ -563,10 +565,10 @@ class Catalog:
             first: bytes = self._subspace[_name_in(key[len(self._subspace.key()) :])].key()
         except ValueError:
             return key, key + b"\x00"
-        tables = TableKeys(first)
-        for alone in (tables.formats, tables.responses):
-            if alone[0] <= key < alone[1]:
-                return alone
+        rest = key[len(first) :]
+        for begin, end in _ALONE:
+            if begin <= rest < end:
+                return first + begin, first + end
         return first, first + b"\xff\xff"
 
     def _may_exist(self, name: str) -> bool:

@@ -36,6 +36,10 @@ CASES = [
     if engine in benchmark.engines
 ]
 
+#: That of the tests as they began: a process that starts in a thread of its own would read the
+#: real one while a test in another changes it, and may fail with "Bad address".
+ENVIRONMENT = dict(os.environ)
+
 Runs = dict[tuple[str, str], "Future[subprocess.CompletedProcess[str]]"]
 
 
@@ -52,7 +56,13 @@ def start(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "benchmarks", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             yield process

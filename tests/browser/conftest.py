@@ -25,7 +25,7 @@ _PATIENCE_MILLISECONDS = 60_000
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, headless; while it runs, this thread can run no event loop."""
-    missing = None if chromium() else "no chromium: apt-get install chromium"
+    missing = None if chromium() else "no chromium: apt-get install chromium-headless-shell"
     try:
         from playwright.sync_api import expect
     except ImportError:

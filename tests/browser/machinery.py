@@ -32,8 +32,11 @@ LIST = "/admin/fdbqueue/queuename/"
 
 
 def chromium() -> str | None:
-    """Return the path of Debian's Chromium, None where it is not installed."""
-    return shutil.which("chromium")
+    """Return the path of Debian's Chromium, None where it is not installed.
+
+    The one that draws no window, if it is there: the tests take a third less processor time.
+    """
+    return shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 @contextlib.contextmanager

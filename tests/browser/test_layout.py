@@ -186,7 +186,7 @@ def test_no_column_is_pushed_out_of_view(visit, busy, mount):
         "-/failures/",
     ):
         visitor.go(f"{mount}{path}")
-        for width in visitor.at_widths((390, 768, 1024, 1280, 1440), HEIGHT):
+        for width in visitor.at_widths((390, 768, 940, 1024, 1280, 1440), HEIGHT):
             assert pushed_out(visitor.page) == [], (width, path)
 
 

@@ -11,4 +11,4 @@ from tests.concurrency.machine import explore
 @pytest.mark.parametrize("kind", STRICT + MEMBERS, ids=str)
 def test_a_queue_does_what_its_model_does(database, subspace, clock, kind):
     """Order, states, attempts, counts and pages agree after every operation."""
-    explore(kind, database, subspace, clock, examples=20)
+    explore(kind, database, subspace, clock, examples=12)

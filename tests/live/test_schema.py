@@ -15,7 +15,7 @@ import pytest
 from tests.live.server import ROOT, Server
 
 SECONDS = os.environ.get("FDBQUEUE_FUZZ_SECONDS")
-SHORT = ["--max-examples", "5", "--seed", "1"]
+SHORT = ["--max-examples", "3", "--seed", "1"]
 LONG = ["--max-examples", "100000", "--max-time", SECONDS or ""]
 
 

@@ -38,6 +38,7 @@ from tests.concurrency.clients import together
 from tests.faults.conftest import clock, faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.tasks import group_jobs, jobs
+from tests.thorough import size
 
 __all__ = ["clock", "faulty"]
 
@@ -581,12 +582,13 @@ def test_random_trees(backend, few_together, seed):
 
 
 @pytest.mark.slow
-def test_ten_thousand_parts(backend):
+def test_very_many_parts(backend):
     """They are enqueued, end, and what follows comes once."""
-    result = group([call(jobs.note, n) for n in range(10_000)]).then(group_jobs.count).enqueue()
+    parts = size(10_000, 2_000)
+    result = group([call(jobs.note, n) for n in range(parts)]).then(group_jobs.count).enqueue()
     TaskWorker(backend, ["default"], threads=2, follow=False).run()
-    assert what_follows(result) == 10_000
-    assert len(set(jobs.done)) == 10_001
+    assert what_follows(result) == parts
+    assert len(set(jobs.done)) == parts + 1
 
 
 def test_a_task_enqueues_a_group(backend, work):

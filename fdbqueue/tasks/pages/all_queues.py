@@ -174,7 +174,7 @@ class FunctionsView(PageView):
             return self.page(_("Functions"), status=400, **shown)
         of_tasks = is_of_tasks()
         names, following = looked_at(
-            self.catalog(),
+            self.catalog,
             lambda name: of_tasks(name) and may_view(name),
             form.cleaned_data["after"],
         )

@@ -177,7 +177,7 @@ def test_keys_are_used_anew_while_answers_are_removed(kind, crowd, clock):
     """Each round of calls under the same keys takes each item once, and keeps what it took."""
     random.seed(3)
     queues = crowd(kind)
-    for _ in range(6):
+    for _ in range(3):
         queues[0].push_batch([Push(kind.value(f"{n:04}")) for n in range(80)])
 
         def take(thread):
