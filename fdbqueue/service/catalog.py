@@ -27,7 +27,7 @@ from fdbqueue.service.names import NAME, check_pattern, fits_of, share_a_name
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.families import FamilyKeys, Member
-from fdbqueue.service.storage.ranges import KeyRange, ranges_of
+from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.transactions import run
@@ -540,9 +540,10 @@ class Catalog:
             begin, end = self._beginning_with(start)
         if NAME.fullmatch(after):
             begin = max(begin, self._range_of(self._subspace[after].key())[1])
+        search = RangeSearch(begin, end, self._range_of)
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
-        while begin < end:
-            read = functools.partial(_some_ranges, begin, end, self._range_of, count)
+        while True:
+            read = functools.partial(_following, search, count)
             found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
@@ -552,7 +553,8 @@ class Catalog:
                     is_queue = with_responses or key == self._subspace[name].key()
                     if is_queue and name > after:
                         yield name
-            begin = found[-1][1] if len(found) == count else end
+            if len(found) < count:
+                return
             count = min(2 * count, _NAMES_AT_ONCE)
 
     def _range_of(self, key: bytes) -> KeyRange:
@@ -591,7 +593,5 @@ def _name_in(rest: bytes) -> Any:
     return tuples.unpack(rest)[0]
 
 
-def _some_ranges(
-    begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange], count: int, tr: Transaction
-) -> list[KeyRange]:
-    return list(itertools.islice(ranges_of(tr.snapshot, begin, end, range_of), count))
+def _following(search: RangeSearch, count: int, tr: Transaction) -> list[KeyRange]:
+    return search.following(tr.snapshot, count)

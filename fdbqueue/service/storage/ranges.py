@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import SnapshotTransaction
@@ -22,31 +22,38 @@ class _Gap(NamedTuple):
     end: bytes
 
 
-def ranges_of(
-    tr: SnapshotTransaction, begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange]
-) -> Iterator[KeyRange]:
-    """Yield the ranges that the keys between two belong to, in order.
+class RangeSearch:
+    """Finds the ranges that the keys between two belong to, in order, in one transaction or more.
 
     FoundationDB cannot list prefixes: each costs a read that skips to the next, and one after the
     other that is a round trip for each. Here the gaps between the known ranges are halved, and all
-    reads of a round are sent before the first is awaited.
+    reads of a round are sent before the first is awaited: about two for each range. They look ahead
+    of what is asked for, and what they have found or ruled out is not read again.
 
     Args:
-        tr: The transaction, or its snapshot.
         begin: Where to start.
         end: Where to stop, this key excluded.
         range_of: Returns the range that a key belongs to.
     """
-    gaps = [_Gap(begin, end)]
-    known: list[KeyRange] = []
-    while gaps:
-        halved, gaps = gaps[:_GAPS_AT_ONCE], gaps[_GAPS_AT_ONCE:]
-        found, rest = _look(tr, halved, range_of)
-        gaps = rest + gaps
-        known = sorted({*known, *found})
-        reached = gaps[0].begin if gaps else end
-        while known and known[0][0] < reached:
-            yield known.pop(0)
+
+    def __init__(self, begin: bytes, end: bytes, range_of: Callable[[bytes], KeyRange]) -> None:
+        self._gaps = [_Gap(begin, end)] if begin < end else []
+        self._known: list[KeyRange] = []
+        self._range_of = range_of
+
+    def following(self, tr: SnapshotTransaction, count: int) -> list[KeyRange]:
+        """Return the next ranges, ``count`` of them unless there are no more.
+
+        Args:
+            tr: The transaction, or its snapshot. Where it fails, another may go on.
+            count: The most ranges.
+        """
+        while self._gaps and (len(self._known) < count or self._gaps[0] < self._known[count - 1]):
+            halved, behind = self._gaps[:_GAPS_AT_ONCE], self._gaps[_GAPS_AT_ONCE:]
+            found, rest = _look(tr, halved, self._range_of)
+            self._known, self._gaps = sorted({*self._known, *found}), rest + behind
+        some, self._known = self._known[:count], self._known[count:]
+        return some
 
 
 def _look(
@@ -78,14 +85,19 @@ def _range(rows: Any, range_of: Callable[[bytes], KeyRange]) -> KeyRange | None:
 
 
 def _middle(gap: _Gap) -> bytes:
-    """Return a key in the middle of a gap, or its beginning when no key is in between."""
+    """Return a key in the middle of a gap, or its beginning when no key is in between.
+
+    It is as short as can be, so that it is rather before a range than within one, which would be
+    found from both sides.
+    """
     shared = next(
         (n for n, (a, b) in enumerate(zip(gap.begin, gap.end, strict=False)) if a != b),
         min(len(gap.begin), len(gap.end)),
     )
     low, high = (_number(key[shared : shared + _HALVED_BYTES]) for key in gap)
     middle = gap.begin[:shared] + ((low + high) // 2).to_bytes(_HALVED_BYTES, "big")
-    return middle if gap.begin < middle < gap.end else gap.begin
+    lengths = range(shared + 1, len(middle) + 1)
+    return next((k for n in lengths if gap.begin < (k := middle[:n]) < gap.end), gap.begin)
 
 
 def _number(key: bytes) -> int:
