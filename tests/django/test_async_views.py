@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
@@ -29,12 +30,16 @@ def queues():
 
 
 def run(coroutine):
-    """Run a coroutine that must not take too long."""
+    """Run a coroutine that must not take too long, in a context of its own.
+
+    At each step between threads asgiref hands on all that a context holds, and that of the tests
+    holds what thousands of others have left in it.
+    """
 
     async def bounded():
         return await asyncio.wait_for(coroutine, LONG_SECONDS)
 
-    return asyncio.run(bounded())
+    return contextvars.Context().run(asyncio.run, bounded())
 
 
 async def until(condition):
