@@ -34,7 +34,7 @@ from fdbqueue.columns.text import folded, grouped, visible
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
 from fdbqueue.pages.item_columns import in_one_line
-from fdbqueue.pages.readings import Reading, queue_of_task, reading_of
+from fdbqueue.pages.readings import Reading, find_task, reading_of
 from fdbqueue.pages.search import reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, Item, Queue, run, scan_by_moment
@@ -443,13 +443,14 @@ def find(
 ) -> Found:
     """Look for a task or an item by its id, in the queues that a user may view.
 
-    A task's id tells its queue. For an item's, the key that it would have in each queue is read,
-    and those of its states, in one transaction: the ids of most queues do not fit others. ``begin``
-    begins a time limit, and returns the catalog.
+    A task's id tells its queue, and that of a group or a chain leads to its first task, whose page
+    shows all of it. For an item's, the key that it would have in each queue is read, and those of
+    its states, in one transaction: the ids of most queues do not fit others. ``begin`` begins a
+    time limit, and returns the catalog.
     """
-    of_task = queue_of_task(sought)
-    if of_task is not None and may_view(of_task):
-        return Found([(of_task, addresses.task(of_task, sought))], 1, None)
+    task = find_task(sought)
+    if task is not None and may_view(task.queue):
+        return Found([(task.queue, addresses.task(*task))], 1, None)
     names, following = looked_at(begin, may_view, after)
     catalog = begin()
 

@@ -9,8 +9,8 @@ knows none of these apps, and imports what they name only when a page is shown.
 An app that has pages of its own beside the list of queues names ``fdbqueue_pages``: a function that
 returns the :class:`MorePage` of each.
 
-An app whose tasks have ids of their own names ``fdbqueue_queue_of_task``, too: a function that
-returns the name of the queue of a task by its id, None if there is no such task.
+An app whose tasks have ids of their own names ``fdbqueue_find_task``, too: a function that returns
+the :class:`TaskPlace` of the task that an id names, None if there is none.
 """
 
 from __future__ import annotations
@@ -153,14 +153,21 @@ def more_pages() -> list[MorePage]:
     return [page for path in paths if path for page in import_string(path)()]
 
 
-def queue_of_task(task_id: str) -> str | None:
-    """Return the name of the queue that a task is in by its id, None if no app has such a task.
+class TaskPlace(NamedTuple):
+    """Where a task is: the name of its queue, and its own id."""
+
+    queue: str
+    id: str
+
+
+def find_task(sought: str) -> TaskPlace | None:
+    """Return where the task is that an id names, None if no app has one.
 
     The reader may not be one who may know that: ask first who may view the queue.
     """
     for app in apps.get_app_configs():
-        path = getattr(app, "fdbqueue_queue_of_task", None)
-        name: str | None = import_string(path)(task_id) if path else None
-        if name is not None:
-            return name
+        path = getattr(app, "fdbqueue_find_task", None)
+        place: TaskPlace | None = import_string(path)(sought) if path else None
+        if place is not None:
+            return place
     return None

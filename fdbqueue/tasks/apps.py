@@ -14,7 +14,7 @@ class TasksConfig(AppConfig):
     #: Tells the queues' pages how tasks read: see :mod:`fdbqueue.pages.readings`.
     fdbqueue_reading = "fdbqueue.tasks.pages.reading_of_tasks"
     fdbqueue_pages = "fdbqueue.tasks.pages.all_queues.more_pages"
-    fdbqueue_queue_of_task = "fdbqueue.tasks.pages.queue_of_task"
+    fdbqueue_find_task = "fdbqueue.tasks.pages.find_task"
 
     def ready(self) -> None:
         """Register the checks of Django's Tasks, and the queues of tasks."""

@@ -152,6 +152,28 @@ def group_result(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -
     return found
 
 
+def first_task(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupPart | None:
+    """Read the first task of a group or a chain, however deep it is nested; None if there is none.
+
+    Raises:
+        TaskResultDoesNotExist: It is no id of a group or a chain.
+    """
+    owner, tree, branch = named(result_id, backend)
+
+    def read(tr: Transaction) -> GroupPart | None:
+        at = branch
+        while (group := read_group(tr, owner, tree, at)) is not None:
+            where = {"owner": owner, "tree": tree, "branch": at, "count": group.count}
+            first = next(iter(read_parts(tr, **where, after=-1, limit=1)), None)
+            if first is None or first.task:
+                return first
+            _owner, _tree, at = named(first.id, backend)
+        return None
+
+    found: GroupPart | None = run(owner.catalog.database, read, read_only=True)
+    return found
+
+
 def named(result_id: str, backend: str) -> tuple[Any, str, int]:
     """Return what an id stands for: the backend, the id of a tree, the number of a branch."""
     tree, dot, number = str(result_id).partition(".")

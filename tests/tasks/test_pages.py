@@ -21,7 +21,7 @@ from fdbqueue.columns import DASH
 from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
 from fdbqueue.service import now_us, run
-from fdbqueue.tasks import abort, call, chain, group
+from fdbqueue.tasks import abort, call, chain, group, group_result
 from fdbqueue.tasks.columns import shown_attempts
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.functions import FunctionCounters
@@ -877,6 +877,25 @@ def test_an_id_of_a_task_leads_to_it_from_the_list(viewer, work, settings, monke
     monkeypatch.setattr(rules, "SEEN", {"mail"})
     settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"AUTHORIZER": "tests.pages.rules.may_see"}}
     response = viewer.get(ACROSS + "find/", {"id": done.id})
+    assert response.status_code == 404
+    assert QUEUE not in text(response)
+
+
+def test_an_id_of_a_group_leads_to_its_first_task(viewer, work, settings, monkeypatch):
+    """However deep that is; no other id does, and nobody learns of a queue they may not view."""
+    inner = chain(call(letters.send, "eve"), call(letters.send, "bob"))
+    result = group([inner, call(letters.send, "ada")]).enqueue()
+    within = result.parts()[0].id
+    first_id = group_result(within).parts()[0].id
+    work()
+    for sought in (result.id, within):
+        response = viewer.get(ACROSS + "find/", {"id": sought})
+        assert (response.status_code, response.url) == (302, f"{of(QUEUE)}tasks/{first_id}/")
+    for wrong in (f"{result.id}.7", f"{result.id}.", f"{result.id}.1.1", f"{'A' * 32}.1", ".1"):
+        assert viewer.get(ACROSS + "find/", {"id": wrong}).status_code == 404, wrong
+    monkeypatch.setattr(rules, "SEEN", {"mail"})
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"AUTHORIZER": "tests.pages.rules.may_see"}}
+    response = viewer.get(ACROSS + "find/", {"id": result.id})
     assert response.status_code == 404
     assert QUEUE not in text(response)
 

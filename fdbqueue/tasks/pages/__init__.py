@@ -11,6 +11,7 @@ that is left out.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 from django.utils.functional import Promise
@@ -18,10 +19,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from fdbqueue.columns.text import grouped, lasting, subspace
-from fdbqueue.pages.readings import Reading, Setting
+from fdbqueue.pages.readings import Reading, Setting, TaskPlace
 from fdbqueue.service import Queue
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, RESULT_ID
+from fdbqueue.tasks.compat import TaskResultDoesNotExist
+from fdbqueue.tasks.group_results import first_task
 from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.pages.lists import (
     ABORTED,
@@ -66,18 +69,25 @@ def reading_of_tasks(name: str) -> Reading | None:
     )
 
 
-def queue_of_task(task_id: str) -> str | None:
-    """Return the name of the queue of a task, None if no backend has one with this id.
+def find_task(sought: str) -> TaskPlace | None:
+    """Return where the task is that an id names: its own, or that of a group or a chain it begins.
 
-    It reads up to two keys for each backend.
+    None if no backend has one. It reads up to two keys for each, and the first parts of a group.
     """
-    if not RESULT_ID.fullmatch(task_id):
-        return None
     for backend in backends():
-        found = backend.found(task_id)
+        found = _found(backend, sought)
+        if found is None:
+            with contextlib.suppress(TaskResultDoesNotExist):
+                first = first_task(sought, backend=backend.alias)
+                found = _found(backend, first.id) if first else None
         if found is not None:
-            return str(found.record["queue"])
+            return found
     return None
+
+
+def _found(backend: FdbQueueBackend, task_id: str) -> TaskPlace | None:
+    found = backend.found(task_id) if RESULT_ID.fullmatch(task_id) else None
+    return TaskPlace(str(found.record["queue"]), task_id) if found else None
 
 
 def _backend_of(name: str) -> FdbQueueBackend | None:
