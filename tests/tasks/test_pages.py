@@ -882,7 +882,7 @@ def test_an_id_of_a_task_leads_to_it_from_the_list(viewer, work, settings, monke
 
 
 def test_an_id_of_a_group_leads_to_its_first_task(viewer, work, settings, monkeypatch):
-    """However deep that is; no other id does, and nobody learns of a queue they may not view."""
+    """Also where groups are nested. Who may not view the queue is told that there is no such id."""
     inner = chain(call(letters.send, "eve"), call(letters.send, "bob"))
     result = group([inner, call(letters.send, "ada")]).enqueue()
     within = result.parts()[0].id

@@ -112,7 +112,7 @@ from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unl
 
 logger = logging.getLogger(__name__)
 
-#: After so many conflicts in a row a thread takes from the member's own ``ProcessGroup``.
+#: A thread that had so many conflicts in a row takes by the ``ProcessGroup`` of the member.
 _CONFLICTS = 2
 _WROTE = operator.attrgetter("wrote")
 
