@@ -20,6 +20,7 @@ from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.families import Families, FamilyTake
+from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.several import (
     Consumers,
@@ -423,6 +424,8 @@ class SeveralQueues:
     ) -> TakeCall:
         self._check(count, end)
         duration(self.name, "seconds", seconds)
+        if worker is not None:
+            worker_of(self.name, worker)
 
         def request(consumer: Consumer) -> TakeRequest:
             return consumer.lease_request(end, count, seconds, None, worker=worker)

@@ -221,6 +221,16 @@ def test_an_owner_has_one_batch(kind, queue):
     assert Examiner(queue).stale_holds() == 0
 
 
+@pytest.mark.parametrize("owner", ["sixteen letters.", b"short", 1], ids=str)
+def test_an_owner_is_sixteen_bytes(queue, owner):
+    """Anything else is refused, also if there is nothing to take, and fails no other call."""
+    queue.clear()
+    with pytest.raises(InvalidInput, match="16 bytes"):
+        queue.lease_batch(1, owner=owner)
+    with pytest.raises(InvalidInput, match="16 bytes"):
+        queue.settle_batch(owner)
+
+
 def test_a_settled_batch_is_lost_to_its_owner(queue):
     """Its former owner, should it live, learns of it."""
     batch = queue.lease_batch(2, owner=OWNER)

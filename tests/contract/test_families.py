@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 import time
@@ -85,6 +86,16 @@ def drained(several, **options):
     found = []
     while (item := several.pop(**options)) is not None:
         found.append((item.queue, item.value))
+    return found
+
+
+def in_line(combiner, pool, calls):
+    """Let the calls that are not refused be in line together; return the future of each."""
+    gate = threading.Lock()
+    with gate:
+        combiner._turns[0].lock, combiner._turns[0].worker = gate, 0
+        found = [pool.submit(call) for call in calls]
+        wait_until(lambda: len(combiner.line) + sum(one.done() for one in found) == len(calls))
     return found
 
 
@@ -460,6 +471,24 @@ def test_arguments_that_make_no_sense_are_refused(catalog, users, options):
     assert users.size() == 1
 
 
+@pytest.mark.parametrize("options", [{"worker": ""}, {"worker": 1}, {"seconds": -1}], ids=str)
+def test_a_lease_that_makes_no_sense_is_refused(users, options):
+    """Also if there is nothing to lease."""
+    with pytest.raises(InvalidInput):
+        users.lease(**options)
+
+
+def test_a_wrong_argument_fails_no_other_call(catalog, users, pool):
+    """Threads that lease at the same moment get their items."""
+    fill(catalog, 1)
+    combiner = users._families.poppers["min"].combiner
+    names = ["right", "", "right"]
+    calls = [functools.partial(users.lease, worker=name) for name in names]
+    first, wrong, last = in_line(combiner, pool, calls)
+    assert [one.result(LONG_SECONDS).worker for one in (first, last)] == ["right", "right"]
+    assert isinstance(wrong.exception(LONG_SECONDS), InvalidInput)
+
+
 # The caller's transaction
 
 
@@ -782,18 +811,10 @@ def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
     fill(catalog, 1, [f"user-{n}" for n in range(16)])
     users = catalog.several(["user-*"])
     combiner = users._families.poppers["min"].combiner
-    gate = threading.Lock()
-    with gate:
-        combiner._turns[0].lock, combiner._turns[0].worker = gate, 0
-        with ThreadPoolExecutor(16) as pool:
-            found = [pool.submit(users.pop) for _ in range(16)]
-            wait_until(lambda: len(combiner.line) == 16)
-            before = observed.transactions
-            gate.release()
-            try:
-                names = {one.result(LONG_SECONDS).queue for one in found}
-            finally:
-                gate.acquire()
+    before = observed.transactions
+    with ThreadPoolExecutor(16) as pool:
+        found = in_line(combiner, pool, [users.pop] * 16)
+        names = {one.result(LONG_SECONDS).queue for one in found}
     assert len(names) == 16
     assert observed.transactions - before <= 2
 

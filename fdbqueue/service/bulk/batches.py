@@ -83,8 +83,8 @@ class Batches:
         """Lease items from one end under one token; return an empty batch when there are none."""
         queue = self._store.queue
         lasting = duration(queue, "seconds", seconds)
-        owner = os.urandom(OWNER_BYTES) if owner is None else owner
-        request = TakeRequest(end, count, self._effect(owner, lasting), requeue=self._requeue_all)
+        owned = os.urandom(OWNER_BYTES) if owner is None else _owner_of(queue, owner)
+        request = TakeRequest(end, count, self._effect(owned, lasting), requeue=self._requeue_all)
         submit = self._group.poppers[end].combiner.submit
         items = instrumentation.observed(
             "lease_batch", queue, functools.partial(submit, request, self._runner.database)
@@ -119,7 +119,7 @@ class Batches:
         Returns:
             How many were removed.
         """
-        place_named = self._store.keys.place_named
+        owner, place_named = _owner_of(self._store.queue, owner), self._store.keys.place_named
         done = dict.fromkeys(place_named(item_id) for item_id in done_ids)
         finish = functools.partial(self._finish, owner=owner, done=done.keys())
         return run(self._runner.database, finish) + remove_places(
@@ -191,6 +191,17 @@ class Batches:
         remove_pieces(tr, self._store.tables, hold.name)
         tr.clear(self._store.tables.due(hold.deadline, Kind.BATCH, hold.name))
         tr.clear(self._store.tables.batch(hold.owner))
+
+
+def _owner_of(queue: str, owner: Any) -> bytes:
+    """Return the owner of a batch.
+
+    Raises:
+        InvalidInput: It is not sixteen bytes.
+    """
+    if isinstance(owner, bytes) and len(owner) == OWNER_BYTES:
+        return owner
+    raise InvalidInput(queue=queue, owner=owner, allowed=f"{OWNER_BYTES} bytes")
 
 
 def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> None:
