@@ -99,11 +99,14 @@ class Browser:
         """Return the item at a place, whatever state it is in.
 
         Raises:
+            FormatMismatch: The queue was written under other settings.
             ItemNotFound: No item is there.
         """
+        stored = self._store.format.begin_read(tr)
         ready = tr[self._keys.key(place)]
         reads = [(state, self._store.begin_read(tr, state, place)) for state in STATES.values()]
         failures = self._store.failures.begin_read(tr, place)
+        stored()
         if ready.present():
             (item,) = self._reader.shown(tr, [Row(place, bytes(ready))], retried=True)
             return dataclasses.replace(item, failures=self._store.failures.parse(failures))
@@ -115,9 +118,15 @@ class Browser:
         raise ItemNotFound(queue=self._store.queue, id=item_id)
 
     def has_item(self, tr: Transaction, place: bytes) -> bool:
-        """Tell whether an item has a place, taken for a popper or in a batch, too."""
+        """Tell whether an item has a place, taken for a popper or in a batch, too.
+
+        Raises:
+            FormatMismatch: The queue was written under other settings.
+        """
+        stored = self._store.format.begin_read(tr)
         ready = tr[self._keys.key(place)]
         reads = [(one, self._store.begin_facts(tr, one, place)) for one in STATES.values()]
+        stored()
         return (
             ready.present()
             or any(self._store.parse(one, place, read) is not None for one, read in reads)
@@ -137,8 +146,10 @@ class Browser:
         max_priority: Any,
         state: str,
         order: Order,
-    ) -> functools.partial[Page] | None:
+    ) -> Callable[[Transaction], Page] | None:
         """Return a function that reads a page in a transaction, None when it can only be empty.
+
+        It raises FormatMismatch if the queue was written under other settings.
 
         Raises:
             InvalidInput: There is no such state or order, or ``after`` is no place in this queue.
@@ -151,7 +162,9 @@ class Browser:
             at = None if after is None else parsed_position(after)
             if at is not None:
                 self._keys.place_named(at[1])
-            return functools.partial(self.moments.page, state=state, after=at, limit=limit, end=end)
+            return self._checked(
+                functools.partial(self.moments.page, state=state, after=at, limit=limit, end=end)
+            )
         begin, stop = self._keys.between(low, high)
         if after is not None:
             place = self._keys.place_named(after)
@@ -162,12 +175,26 @@ class Browser:
         if begin >= stop:
             return None
         if state == "ready":
-            return functools.partial(
-                self._reader.page, begin=begin, stop=stop, limit=limit, end=end
+            return self._checked(
+                functools.partial(self._reader.page, begin=begin, stop=stop, limit=limit, end=end)
             )
-        return functools.partial(
-            self._store.page, state=STATES[state], places=(begin, stop), limit=limit, end=end
+        places = (begin, stop)
+        return self._checked(
+            functools.partial(
+                self._store.page, state=STATES[state], places=places, limit=limit, end=end
+            )
         )
+
+    def _checked(self, read: Callable[[Transaction], Page]) -> Callable[[Transaction], Page]:
+        """Let what reads a page read the queue's format, too."""
+
+        def checked(tr: Transaction) -> Page:
+            stored = self._store.format.begin_read(tr)
+            page = read(tr)
+            stored()
+            return page
+
+        return checked
 
     def _check_order(self, order: Any, state: str, *, has_bounds: bool) -> None:
         """Refuse an order that there is not, or that items in a state do not have."""
@@ -257,12 +284,7 @@ class Overview:
         return self._counters.some_by_priority(tr, None, limit)
 
     def begin_mismatch(self, tr: Transaction) -> Callable[[], FormatMismatch | None]:
-        """Begin to read whether the queue was written under other settings than these.
-
-        Once this process has seen that it was not, nothing is read.
-        """
-        if self._store.format.known_key:
-            return _no_mismatch
+        """Begin to read whether the queue was written under other settings than these."""
         stored = self._store.format.begin_read(tr)
 
         def result() -> FormatMismatch | None:
@@ -357,10 +379,6 @@ class Overview:
         found = tr.snapshot[self._tables.unique(position.tag)]
         has_it = found.present() and bytes(found) == place
         return kept_while(position.tag) if has_it else None
-
-
-def _no_mismatch() -> None:
-    """Return that the queue was not written under other settings."""
 
 
 def _is_undecodable(items: Sequence[Item]) -> bool:

@@ -83,7 +83,7 @@ class Queue(AsyncVerbs):
     it is not known whether the commit took effect; a lease then expires. ``CorruptItem``: an item
     cannot be decoded; all stay where they are. ``FormatMismatch``: the queue was written under
     other settings that decide how (kind, codec, priority type, order, shards); nothing was changed.
-    Whatever writes or decodes items may raise it.
+    Whatever writes, reads, removes or buries items may raise it; acks and extends do not.
 
     Attributes:
         database: Where it is.
@@ -763,7 +763,8 @@ class Queue(AsyncVerbs):
 
         In a FIFO queue that is the first item that says when it was pushed; an item whose value
         cannot be decoded may say it, too. None when there are no items, or where it is not known:
-        none of the first 100 says it, or the codec keeps no such record.
+        none of the first 100 says it, or the codec keeps no such record. A queue that was written
+        under other settings is not noticed: it is the oldest item that these show.
         """
         return self._runner.read(tr, lambda reading: self.overview.begin_oldest(reading)()())
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fdbqueue.exceptions import FormatMismatch
-from fdbqueue.service import FifoQueue, Push, run
+from fdbqueue.service import FifoQueue, Push, ends_of, run
 from fdbqueue.service.tools.upkeep import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
@@ -30,6 +30,7 @@ class Worker:
         queue: Its queue object, which knows the format.
         held: The items that it leases.
         batch: The batch that it leases.
+        ready: The id of an item that is ready.
         popped: The items that it has popped, for a thread that has gone.
         values: The values of the items that are in the queue, in whatever state.
     """
@@ -49,6 +50,7 @@ class Worker:
         self.batch = queue.lease_batch(3, owner=OWNER)
         consumer = queue.parts.consumer
         (self.popped,) = consumer.take_now(consumer.pop_request("min", 3, None))
+        self.ready = queue.peek().id
         self.values = set(range(40)) - {item.value for item in self.popped}
 
 
@@ -69,7 +71,21 @@ WRITES = {
     "return_batch": lambda worker: worker.queue.return_batch(worker.batch),
     "settle_batch": lambda worker: worker.queue.settle_batch(OWNER),
     "remove from a batch": lambda worker: worker.queue.remove(worker.batch[0].id),
+    "remove": lambda worker: worker.queue.remove(worker.ready),
+    "bury": lambda worker: worker.queue.bury(worker.ready),
+    "clear_state": lambda worker: worker.queue.clear_state("ready"),
     "recount": lambda worker: worker.queue.recount(),
+}
+
+READS = {
+    "peek": lambda worker: worker.queue.peek(),
+    "get": lambda worker: worker.queue.get(worker.ready),
+    "has_item": lambda worker: worker.queue.has_item(worker.ready),
+    "page": lambda worker: worker.queue.page(),
+    "iterate": lambda worker: list(worker.queue),
+    "page of leased": lambda worker: worker.queue.page(state="leased"),
+    "page by time": lambda worker: worker.queue.page(state="leased", order="time"),
+    "clear_state of none": lambda worker: worker.queue.clear_state("delayed"),
 }
 
 
@@ -126,6 +142,22 @@ def test_what_knows_the_format_writes_nothing_after_a_change(database, subspace,
     with pytest.raises(FormatMismatch, match="shards"):
         WRITES[verb](worker)
     assert stored(database, subspace) == before
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_what_knows_the_format_shows_no_part_of_the_items(worker, new, verb):
+    """It gets the error, because it would look where some items are not."""
+    new.adopt_settings()
+    with pytest.raises(FormatMismatch, match="shards"):
+        READS[verb](worker)
+
+
+def test_what_knows_the_format_says_what_it_cannot_see(worker, new):
+    """A page or a command that shows the queue in another way."""
+    new.adopt_settings()
+    (ends,) = run(worker.meanwhile, lambda tr: ends_of(tr, [worker.queue]), read_only=True)
+    assert "shards" in ends.mismatch.context["here"]
+    assert worker.queue.counts() == new.counts()
 
 
 @pytest.mark.parametrize("verb", WRITES)

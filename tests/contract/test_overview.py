@@ -70,14 +70,14 @@ def test_many_queues_say_together_what_each_says_alone(several, observed, clock)
 
 
 def test_the_reads_of_a_queue_do_not_grow_with_it(several, observed, clock):
-    """Two each for counts and ends, one for the history, at most two for the oldest."""
+    """Two each for counts, three for ends, one for the history, at most two for the oldest."""
     fill(several, clock)
     several[1].push_many([(number, number % 7) for number in range(500)])
     for ask, most in (
         (lambda tr: counts_of(tr, several[:2]), 4),
         (lambda tr: histories_of(tr, several[:2], 60), 2),
         (lambda tr: oldest_of(tr, several[:2]), 3),
-        (lambda tr: ends_of(tr, several[:2]), 4),
+        (lambda tr: ends_of(tr, several[:2]), 6),
     ):
         observed.reads.clear()
         run(observed, ask, read_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput, ItemNotFound
@@ -19,6 +19,8 @@ from fdbqueue.service.storage.reader import Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
+
+T = TypeVar("T")
 
 #: The most items that one transaction removes.
 _REMOVED_AT_ONCE = 500
@@ -104,6 +106,7 @@ def remove_all(
         How many were removed.
 
     Raises:
+        FormatMismatch: The queue was written under other settings.
         InvalidInput: There is no such state, or items in it have no reason.
     """
     check_state(state, store.queue)
@@ -111,12 +114,20 @@ def remove_all(
     if group is not None and state != "dead":
         raise InvalidInput(queue=store.queue, state=state, reason="only dead letters have a reason")
     listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state], group)
-    last = run(database, listed.last, read_only=True)
+
+
+    def look(read: Callable[[Transaction], T]) -> T:
+        def checked(tr: Transaction) -> T:
+            store.format.check(tr)
+            return read(tr)
+
+        return run(database, checked, read_only=True)
+
+    last = look(listed.last)
     count = 0
     after: bytes | None = None
     while last is not None and (limit is None or count < limit):
-        following = functools.partial(listed.places, after=after, last=last)
-        places = run(database, following, read_only=True)
+        places = look(functools.partial(listed.places, after=after, last=last))
         if not places:
             break
         most = None if limit is None else limit - count
@@ -220,6 +231,7 @@ class _Ready:
 
     def remove(self, tr: Transaction, places: Sequence[bytes], most: int | None) -> int:
         """Remove the items at these places that are still ready, the first ``most`` of them."""
+        self._store.format.check(tr)
         count_change = self._store.count_change(tr)
         reads = [tr[self._store.keys.key(place)] for place in places]
         rows = [

@@ -105,8 +105,10 @@ class DeadLetters:
         Raises:
             ItemNotFound: No ready item is there.
         """
+        stored = self._store.format.begin_read(tr)
         key = self._store.keys.key(place)
         value = tr[key]
+        stored()
         if not value.present():
             raise ItemNotFound(queue=self._store.queue, id=item_id)
         count_change = self._store.count_change(tr)

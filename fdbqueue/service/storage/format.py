@@ -4,12 +4,13 @@ Kind, codec, priority type and order come from the settings of each process. One
 FORMAT, names those that its items are written under, so that processes with different settings find
 out before they harm each other's items. The row's key has the format, and its value is empty.
 
-- *Whoever writes a ready row has read the format in that transaction, and depends on it*
-  (:meth:`Format.begin_read`, :meth:`Format.check`): pushes, nacks, requeues, redrives, batches that
-  are broken up. So of a write and a change of the format that are under way at once, one commits
-  first: if it is the write, the change finds what it wrote; if it is the change, the write runs
-  again, finds another row, and fails. A process that has seen its own row gets that one key, along
-  with its other reads; the key is almost never written, so this conflicts with nothing else.
+- *Whoever writes a ready row, or removes or buries items, has read the format in that transaction,
+  and depends on it* (:meth:`Format.begin_read`, :meth:`Format.check`): pushes, nacks, requeues,
+  redrives, batches that are broken up. So of a write and a change of the format that are under way
+  at once, one commits first: if it is the write, the change finds what it wrote; if it is the
+  change, the write runs again, finds another row, and fails. A process that has seen its own row
+  gets that one key, along with its other reads; the key is almost never written, so this conflicts
+  with nothing else.
 - Rounds (pops, leases, help) see the row in the range that they read anyway
   (:meth:`~fdbqueue.service.storage.tables.TableKeys.present`), by a snapshot read. Those that write
   ready rows, because something has expired or cannot be taken, add the conflict
@@ -26,8 +27,9 @@ out before they harm each other's items. The row's key has the format, and its v
 
 The rest may do without, once this process has seen its own row. A take depends on the rows that it
 takes: if a move has rewritten one of them, the take runs again, and then it sees the new format. An
-ack, an extend, and the removal of hidden items know their item by its place, which no change of
-shards changes, and write no ready row. What only reads shows what lies where its setting looks.
+ack and an extend know their item by its place, which no change of shards changes, and write no
+ready row. What only reads items reads the row, too: it would show what lies where its setting
+looks. ``clear()`` removes all keys, whatever the format.
 
 What a process keeps is which rows it has seen in the database: a row that the reading transaction
 has written itself does not count, because its commit may fail. It decides only which read is sent,
