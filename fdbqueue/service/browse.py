@@ -26,11 +26,11 @@ from fdbqueue.service.entries import Priorities
 from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
-from fdbqueue.service.storage.handoffs import all_handoffs
+from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.reader import ENDS, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import HIDDEN_END
+from fdbqueue.service.storage.tables import HIDDEN_END, Due, Kind, State
 from fdbqueue.service.uniques import kept_while
 
 #: The names of the states that items may be in.
@@ -46,6 +46,8 @@ T = TypeVar("T")
 #: that do not say when they were pushed.
 _MAX_GHOSTS = 2_000
 _MAX_UNDATED = 100
+#: The most expired leases and delays that a transaction looks at for one that becomes ready.
+_MAX_PASSED = 1_000
 
 
 class Browser:
@@ -65,10 +67,23 @@ class Browser:
         self._priorities = priorities
         self.moments = Moments(store)
 
-    def peek(self, tr: Transaction, count: int, end: End) -> list[Item]:
+    def peek(
+        self, tr: Transaction, count: int, end: End, passed: Due | None = None
+    ) -> tuple[list[Item], Due | None]:
         """Return the first items at an end, in strict order, also in a queue with shards.
 
-        They include what the next pop would requeue.
+        They include what the next pop would requeue. If that is nothing, and there are no others,
+        one of those that a later pop would requeue.
+
+        Args:
+            tr: The transaction.
+            count: The most items.
+            end: Which end.
+            passed: What an earlier call returned to go on from; None for the first call.
+
+        Returns:
+            The items; and what to go on from, if there are none among the leases and delays that
+            it has looked at, 1,000 at most, and there may be more of these. Else None.
 
         Raises:
             CorruptItem: One of them cannot be decoded.
@@ -77,23 +92,49 @@ class Browser:
         read = begin_state(self._store, tr, now)
         head = Head(tr, self._keys, self._reader, end, count, TransactionBudget(0))
         state = parse_state(self._store, tr, now, read, at_random=self._taker.choices > 0)
-        preview = functools.partial(expiry.preview, self._store, tr)
-        returned, attempts = preview(state.dues, state.expired, self._taker.max_attempts)
-        head.add(returned)
+        attempts: dict[bytes, int] = {}
+        if passed is None:
+            returned, attempts = self._preview(tr, state.dues, state.expired)
+            head.add(returned)
         rows = head.take(count)
-        if not rows and state.dues:  # these all die, or are too many: find one that becomes ready
-            for entry in all_due(self._store, tr, now):
-                returned, attempts = preview([entry], [], self._taker.max_attempts)
-                if returned:
-                    head.add(returned)
-                    rows = head.take(count)
-                    break
+        following = None
+        if not rows and state.dues:  # these all die, or are too many
+            returned, attempts, following = self._first_returned(tr, now, passed)
+            head.add(returned)
+            rows = head.take(count)
         head.depend()
         items = self._reader.items(tr, rows, retried=state.retried)
-        return [
+        shown = [
             dataclasses.replace(item, attempts=attempts.get(row.place, item.attempts))
             for item, row in zip(items, rows, strict=True)
         ]
+        return shown, following
+
+    def _first_returned(
+        self, tr: Transaction, now: int, passed: Due | None
+    ) -> tuple[list[Row], dict[bytes, int], Due | None]:
+        """Return the rows of the first expired lease or delay behind one that becomes ready.
+
+        Returns:
+            The rows, and their attempts; and the last that it has looked at, if there are no rows,
+            and there may be more.
+        """
+        dues = [*all_due(self._store, tr, now, _MAX_PASSED, passed)]
+        leases = {due.rest: due for due in dues if due.kind is Kind.LEASE}
+        found = zip(leases.values(), self._store.facts(tr, State.LEASED, [*leases]), strict=True)
+        most = self._taker.max_attempts
+        dying = {due for due, one in found if one and expiry.dies(one, one.attempts + 1, most)}
+        for due in dues:
+            if due not in dying:
+                returned, attempts = self._preview(tr, [due], [])
+                if returned:
+                    return returned, attempts, None
+        return [], {}, dues[-1] if len(dues) == _MAX_PASSED else None
+
+    def _preview(
+        self, tr: Transaction, dues: Sequence[Due], requests: Sequence[HelpRequest]
+    ) -> tuple[list[Row], dict[bytes, int]]:
+        return expiry.preview(self._store, tr, dues, requests, self._taker.max_attempts)
 
     def get(self, tr: Transaction, place: bytes, item_id: str) -> Item:
         """Return the item at a place, whatever state it is in.

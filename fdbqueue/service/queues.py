@@ -24,8 +24,8 @@ from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
 from fdbqueue.service.bulk.reshape import reshape
-from fdbqueue.service.clock import now_us
 from fdbqueue.service.codecs import CODECS, Codec
+from fdbqueue.service.consume.several import first_with_items
 from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.consume.waiting import deadline_after
 from fdbqueue.service.entries import NoPriorities, Priorities, PriorityType
@@ -567,20 +567,12 @@ class Queue(AsyncVerbs):
         deadline = deadline_after(self.name, seconds)
         consumer = self._consumer
         item_wait = consumer.lease_wait if to_lease else consumer.item_wait
-        look = functools.partial(self._has_items, to_lease=to_lease)
+        find = functools.partial(first_with_items, consumers=(consumer,), to_lease=to_lease)
+
+        def look() -> bool:
+            return self._runner.read(None, find) is not None
+
         return bool(item_wait.until(look, deadline, database=self.database))
-
-    def _has_items(self, *, to_lease: bool) -> bool:
-        def look(tr: Transaction) -> bool:
-            if self.paused(tr=tr) is not None or self.peek(tr=tr) is None:
-                return False
-            until = self._consumer.held_until(tr, to_lease=to_lease)
-            return until is None or until <= now_us()
-
-        try:
-            return self._runner.read(None, look)
-        except CorruptItem:
-            return True
 
     def held_until(
         self, *, to_lease: bool = False, tr: Transaction | None = None
@@ -646,10 +638,17 @@ class Queue(AsyncVerbs):
         """Return the first items from one end, in strict order, and leave them where they are.
 
         Those are included whose lease or delay has expired, and that no pop or lease has
-        returned to their places yet.
+        returned to their places yet: as many as the next would return, 100 at most, or the first
+        that becomes ready if there is nothing else. It is looked for among 1,000 of them in a
+        transaction: without ``tr`` in as many as it takes, with ``tr`` only among the first, so
+        that there may seem to be none if these are all dead letters from the next pop on.
         """
         self._check(count, end)
-        return self._runner.read(tr, functools.partial(self._browser.peek, count=count, end=end))
+        peek = functools.partial(self._browser.peek, count=count, end=end)
+        items, passed = self._runner.read(tr, peek)
+        while passed is not None and tr is None:
+            items, passed = self._runner.read(None, functools.partial(peek, passed=passed))
+        return items
 
     def get(self, item_id: str, *, tr: Transaction | None = None) -> Item:
         """Return the item with an id, whatever state it is in, with its last failures.

@@ -239,3 +239,17 @@ def test_what_is_due_earlier_is_brought_back_first(fifo, clock):
     clock.advance(2)
     assert [item.value for item in fifo.pop_many(100)] == list(range(100, 200))
     assert [item.value for item in fifo.pop_many(100)] == list(range(100))
+
+
+def test_more_delays_than_a_take_requeues(database, subspace, clock):
+    """It takes the first of those that it requeues; once the rest is requeued, the order is strict.
+
+    These are the hundred whose delays ended first.
+    """
+    queue = FifoQueue(database, subspace)
+    for number in range(150):
+        queue.push(number, delay=1_000 - number)
+    clock.advance(2_000)
+    assert queue.peek().value == 50
+    taken = [item.value for item in iter(queue.pop, None)]
+    assert taken == [50, *range(50), *range(51, 150)]

@@ -15,11 +15,13 @@ from fdbqueue.exceptions import (
     ItemNotFound,
     LeaseLost,
 )
-from fdbqueue.service import Codec, FifoQueue, PriorityQueue
+from fdbqueue.service import Codec, FifoQueue, PriorityQueue, browse, run
 from fdbqueue.service.codecs import JsonCodec
+from fdbqueue.service.consume.expiry import MAX_EXPIRED
 from fdbqueue.service.items import moment
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
+from tests.contract.conftest import Observed
 
 THREADS = 8
 BAD_TOKENS = ["", ".", "x", "a.b", "FQE.", "é.é", "~.AAAA", "\ud800.A", "FQE.A", "a" * 40_000]
@@ -708,3 +710,38 @@ def test_a_codec_that_cannot_change_attempts(database, subspace):
         queue.nack(item)
     assert_counted(queue)
     assert queue.pop().attempts == 3
+
+
+def test_a_peek_passes_over_leases_whose_items_die(database, subspace, clock, monkeypatch):
+    """It looks at a bounded number in each transaction, and finds the one that becomes ready."""
+    monkeypatch.setattr(browse, "_MAX_PASSED", 150)
+    observed = Observed(database)
+    queue = FifoQueue(observed, subspace, max_attempts=1)
+    queue.push_many(range(500))
+    queue.lease_many(500, seconds=10)
+    queue.push("delayed", delay=20)
+    clock.advance(30)
+    before = observed.transactions
+    observed.reads.clear()
+    assert queue.peek().value == "delayed"
+    transactions = observed.transactions - before
+    assert 4 <= transactions <= 5
+    assert len(observed.reads) <= 500 + 2 * MAX_EXPIRED + 10 * transactions
+    assert queue.peek_many(5)[0].value == "delayed"
+    assert queue.wait_for_items(0)
+    assert run(database, lambda tr: queue.peek(tr=tr)) is None
+    assert queue.pop().value == "delayed"
+    assert queue.counts().dead == 500
+
+
+def test_a_peek_at_nothing_but_leases_whose_items_die(database, subspace, clock, monkeypatch):
+    """It ends, and says that there is nothing."""
+    monkeypatch.setattr(browse, "_MAX_PASSED", 150)
+    queue = FifoQueue(database, subspace, max_attempts=1)
+    queue.push_many(range(450))
+    queue.lease_many(450, seconds=10)
+    clock.advance(30)
+    assert queue.peek() is None
+    assert queue.peek_many(3, end="max") == []
+    assert queue.pop() is None
+    assert not queue.wait_for_items(0)

@@ -2,8 +2,11 @@
 
 Leases, delays and batches expire by the clock; help requests and handoffs by the database's
 versions. There is no daemon: the next popper requeues the items, in the transaction in which it
-takes its own. An item returns to its own place, and a popper looks at expired items before it
-takes any, so none is passed over. One transaction requeues a bounded number of items and bytes.
+takes its own. An item returns to its own place, and a popper requeues expired items before it takes
+any. One transaction requeues a bounded number of items and bytes, those that expired first. So if
+more have expired, those that are left may be passed over by this take, and by no other once they
+are requeued: their places are not known before all of them are read, and a take must not wait for
+that.
 """
 
 from __future__ import annotations

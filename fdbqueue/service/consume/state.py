@@ -141,9 +141,13 @@ def _by_age(
     return is_open, expired, awaits
 
 
-def all_due(store: ItemStore, tr: Transaction, now: int, limit: int = 0) -> Iterator[Due]:
-    """Yield what has expired by the clock, the oldest first; 0 for no limit."""
+def all_due(
+    store: ItemStore, tr: Transaction, now: int, limit: int, after: Due | None = None
+) -> Iterator[Due]:
+    """Yield what has expired by the clock, the oldest first, or the oldest after one."""
     begin, stop = store.tables.dues[0], store.tables.present(now)[1]
+    if after is not None:
+        begin = store.tables.due(*after) + b"\x00"
     for row in tr.snapshot.get_range(begin, stop, limit=limit):
         entry = store.tables.parse_due(row.key)
         if entry is not None:
