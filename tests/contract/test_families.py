@@ -15,13 +15,12 @@ import pytest
 
 from fdbqueue.exceptions import (
     CorruptItem,
-    FormatMismatch,
     IdempotencyKeyReused,
     InvalidInput,
     OutcomeUnknown,
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
-from fdbqueue.service.consume import families, visits
+from fdbqueue.service.consume import families, ring, visits
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.testing import FaultyDatabase
@@ -542,20 +541,70 @@ def test_a_corrupt_item_is_the_error_of_one_call(catalog, users):
     assert drained(users) == [("user-1", 1)]
 
 
-def test_a_member_of_another_format_is_the_error_of_one_call(open_catalog, database):
-    """The other members have their turns."""
-    catalog = open_catalog(database)
-    fill(catalog, 1, ["user-1"])
+@pytest.fixture
+def mismatched(open_catalog, database):
+    """A catalog in which user-2 is one of its members, and user-1 was written by another codec.
+
+    And a catalog of that codec.
+    """
     other = open_catalog(another(database), codec="bytes")
-    users = other.several(["user-*"])
-    other.queue("user-2").push(b"mine")
-    found = []
-    for _ in range(2):
-        try:
-            found.append(users.pop().queue)
-        except FormatMismatch as error:
-            found.append(error.context["queue"])
-    assert sorted(found) == ["user-1", "user-2"]
+    other.queue("user-1").push(b"theirs")
+    catalog = open_catalog(database)
+    catalog.queue("user-2").push_many(range(3))
+    return catalog, other
+
+
+TAKES = {
+    "pop": lambda users: users.pop(),
+    "lease": lambda users: users.lease(wait=0),
+    "under a key": lambda users: users.pop(once=IdempotencyKey(os.urandom(8).hex())),
+    "in a transaction": lambda users: run(users.database, lambda tr: users.pop(tr=tr)),
+}
+
+
+@pytest.mark.parametrize("take", TAKES)
+def test_a_member_of_another_format_fails_no_take(mismatched, caplog, take):
+    """It is logged once and passed over; processes with its settings find it."""
+    catalog, other = mismatched
+    users = catalog.several(["user-*"])
+    assert [TAKES[take](users).value for _ in range(3)] == [0, 1, 2]
+    assert TAKES[take](users) is None
+    assert TAKES[take](users) is None
+    (said,) = [one for one in caplog.records if one.name == ring.__name__]
+    assert (said.levelname, said.queue) == ("WARNING", "user-1")
+    assert "codec bytes" in said.written
+    assert other.several(["user-*"]).pop().value == b"theirs"
+
+
+@pytest.mark.parametrize("to_lease", [False, True])
+def test_a_member_of_another_format_wakes_nobody(mismatched, to_lease):
+    """Who waits does not look at it again and again."""
+    users = mismatched[0].several(["user-*"])
+    assert len(drained(users)) == 3
+    assert not users.wait_for_items(0, to_lease=to_lease)
+    assert users.held_until(to_lease=to_lease) is None
+    mismatched[0].queue("user-3").push(1)
+    assert users.wait_for_items(0, to_lease=to_lease)
+
+
+def test_a_member_that_was_set_aside_is_looked_at_again(mismatched, monkeypatch):
+    """Its format may have been corrected."""
+    catalog, _ = mismatched
+    users = catalog.several(["user-*"])
+    monkeypatch.setattr(ring, "_ASIDE_SECONDS", 0.0)
+    assert len(drained(users)) == 3
+    catalog.queue("user-1").clear()
+    catalog.queue("user-1").adopt_settings()
+    catalog.queue("user-1").push("mine")
+    assert users.pop().value == "mine"
+
+
+def test_a_worker_goes_on_beside_a_member_of_another_format(mismatched):
+    """It handles the items of the others, and ends when there are no more."""
+    done = []
+    worker = Worker(mismatched[0].several(["user-*"]), lambda item: done.append(item.value))
+    worker.run()
+    assert sorted(done) == [0, 1, 2]
 
 
 # Idempotency keys

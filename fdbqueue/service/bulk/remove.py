@@ -115,7 +115,6 @@ def remove_all(
         raise InvalidInput(queue=store.queue, state=state, reason="only dead letters have a reason")
     listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state], group)
 
-
     def look(read: Callable[[Transaction], T]) -> T:
         def checked(tr: Transaction) -> T:
             store.format.check(tr)

@@ -51,8 +51,9 @@ catalog, and names the member that gave.
 
 What is left behind by
 
-- *an error of one member* (an item that cannot be decoded, another format): its request gets it,
-  nothing is taken for that one, and the requests of the other members are not concerned;
+- *an error of one member* (an item that cannot be decoded): its request gets it, nothing is taken
+  for that one, and the requests of the other members are not concerned;
+- *a member of another format*: it is set aside for a minute (:mod:`ring`), and its rows stay;
 - *any other error, a deadline, a refused commit*: nothing. The names that were taken from the page
   return to it, or the circle misses them once if the thread is interrupted just then: they have
   their turn in the next;
@@ -270,8 +271,8 @@ class Families:
         self.facts = facts
         self.database: Database = unlimited(database)
         self.consumer = open_queue
-        self._sources = tuple(sources)
         self._ring = Ring(plain, sources)
+        self._sources = self._ring.sources
         self.poppers: dict[End, FamilyPoppers] = {end: FamilyPoppers(self, end) for end in ENDS}
         self._watch = ItemWatch(self.database, self._begin_look)
         self._plain = tuple(plain)
@@ -363,9 +364,9 @@ class Families:
                 begun = []
                 for hint in hints:
                     consumer = self.consumer(hint.name)
-                    begun.append(
-                        (hint, consumer, begin_look(tr, consumer.taker, to_lease=to_lease))
-                    )
+                    look = begin_look(tr, consumer.taker, to_lease=to_lease)
+                    member = consumer.taker.store.tables.member
+                    begun.append((hint, consumer, walk.guarded(hint.name, member, look)))
                 for hint, consumer, look in begun:
                     if len(found) == count:
                         walk.again(hint)

@@ -5,24 +5,32 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import logging
 import os
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.storage.families import FamilyKeys, IndexRow, Member
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+logger = logging.getLogger(__name__)
+
 #: How many rows a page has.
 PAGE_ROWS = 100
 #: Hints that are kept for the next transaction.
 _MAX_HINTS = 1_000
+#: For how long a member is set aside that was written under other settings.
+_ASIDE_SECONDS = 60.0
 
 
 class Source(NamedTuple):
@@ -48,12 +56,21 @@ class Ring:
     Args:
         plain: Names of queues that are looked at in each circle.
         sources: The families.
+
+    Attributes:
+        plain: As given.
+        sources: As given, but for the members that are set aside.
     """
 
     def __init__(self, plain: Sequence[str], sources: Sequence[Source]) -> None:
         self.plain = plain
+        #: Until when members are set aside, by the monotonic clock.
+        self._aside: dict[str, float] = {}
+        self.sources = tuple(
+            source._replace(fits=functools.partial(self._fits, source.fits)) for source in sources
+        )
         #: The stretches of a circle: None for the plain names.
-        self.stretches: tuple[Source | None, ...] = (*([None] if plain else []), *sources)
+        self.stretches: tuple[Source | None, ...] = (*([None] if plain else []), *self.sources)
         self.forget()
 
     def forget(self) -> None:
@@ -66,6 +83,21 @@ class Ring:
         self.at: tuple[int, bytes] = place, b""
         if source is not None:
             self.at = place, source.keys.ready_at(os.urandom(2))
+
+    def set_aside(self, name: str, error: FormatMismatch) -> None:
+        """Pass over a member for a while, because this process cannot read it, and log that.
+
+        Its rows stay, for the processes that can. While it is set aside nothing here waits for it.
+        """
+        if not self._is_aside(name):
+            logger.warning("a queue of another format was passed over", extra=error.context)
+        self._aside[name] = time.monotonic() + _ASIDE_SECONDS
+
+    def _is_aside(self, name: str) -> bool:
+        return time.monotonic() < self._aside.get(name, 0.0)
+
+    def _fits(self, fits: Callable[[str], bool], name: str) -> bool:
+        return fits(name) and not (self._aside and self._is_aside(name))
 
 
 class Walk:
@@ -132,6 +164,26 @@ class Walk:
             stretches = [source for source in self._ring.stretches if source is not None]
             self._passed = [one for one in stretches if self._pauses[one.keys.paused].present()]
         return self._passed
+
+    def set_aside(self, name: str, error: FormatMismatch) -> None:
+        """Pass over a member for a while, as :meth:`Ring.set_aside` does."""
+        self._ring.set_aside(name, error)
+
+    def guarded(
+        self, name: str, member: Member | None, look: Callable[[], bool]
+    ) -> Callable[[], bool]:
+        """Return a look that finds nothing in a member of another format, and sets it aside."""
+
+        def guarded() -> bool:
+            try:
+                return look()
+            except FormatMismatch as error:
+                if member is None:
+                    raise
+                self.set_aside(name, error)
+                return False
+
+        return guarded
 
     def again(self, hint: Hint) -> None:
         """Meet a queue again, as the next one."""

@@ -206,6 +206,9 @@ class Visit:
         try:
             result = look.round.serve(helps=self._owns, sent_bytes=self._sent_bytes)
         except FormatMismatch as error:
+            if look.consumer.taker.store.tables.member is not None:
+                self._walk.set_aside(look.hint.name, error)
+                return [*look.asked.values()]
             served.results += [(one, copy.copy(error)) for one in look.asked.values()]
             return []
         served.wrote = served.wrote or result.wrote
