@@ -82,6 +82,7 @@ def label_of(name: str) -> str:
     So the number of labels is bounded.
     """
     try:
-        return conf.catalog().spec(name).name
+        catalog = conf.catalog()
+        return catalog.family(name).name if "*" in name else catalog.spec(name).name
     except FdbQueueError:
         return OTHER

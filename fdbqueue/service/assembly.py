@@ -102,12 +102,12 @@ def assemble(
         max_attempts=options.max_attempts,
         limits=limits,
     )
-    shared_by = (keys.subspace.key(), name, type(keys), options, member and member.ready)
+    who = keys.subspace.key(), name, type(keys), member and member.ready
     group = shared_group(
         database,
         taker,
         options.handoff_timeout_seconds,
-        shared_by,
+        (*who, options, limits_at),
         stamped=options.in_commit_order,
     )
     runner = Runner(database, name, group.writes)

@@ -196,7 +196,7 @@ class Catalog:
         Raises:
             QueueNotFound: No spec has this name, and no pattern fits it.
         """
-        found = self._opened.get(name)
+        found = self._opened.get(name) if isinstance(name, str) else None
         if found is None:
             spec = self.spec(name)
             subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
@@ -477,12 +477,13 @@ class Catalog:
         Raises:
             QueueNotFound: No spec has this name, and no pattern fits it.
         """
-        if name in self._named:
-            return self._named[name]
-        if NAME.fullmatch(name):
-            for spec in self._patterns:
-                if fnmatch.fnmatchcase(name, spec.name):
-                    return spec
+        if isinstance(name, str):
+            if name in self._named:
+                return self._named[name]
+            if NAME.fullmatch(name):
+                for spec in self._patterns:
+                    if fnmatch.fnmatchcase(name, spec.name):
+                        return spec
         raise QueueNotFound(name=name)
 
     def owner(self, name: str) -> str | None:

@@ -272,6 +272,6 @@ def _named(value: Any) -> Any:
 
 def _is_object(name: str, value: Any) -> bool:
     """Tell whether an option is given as an object or a type, which settings cannot."""
-    return not isinstance(value, str) and (
-        name == "codec" or (name == "priority_type" and value in {int, float})
-    )
+    if name == "codec":
+        return isinstance(value, Codec)
+    return name == "priority_type" and (value is int or value is float)

@@ -317,7 +317,7 @@ class Pusher:
         """Write values, or pairs of a value and a priority, and return how many."""
         entries = self.encoder.of_many(items, delay, not_before)
         if tr is not None:
-            tr.get_read_version().wait()  # as write_in() does
+            tr.get_read_version().wait()  # as Write.do_in() does
             return len(self.put(tr, list(entries)))
         return self.put_all(entries)
 

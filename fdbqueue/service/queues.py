@@ -65,8 +65,8 @@ class Queue(AsyncVerbs):
 
     - ``tr``: the transaction to take part in, which the caller commits; None for one of its own.
     - ``once``: an idempotency key. The same call under the same key returns the same for a day and
-      takes effect once, also after an unknown outcome. ``IdempotencyKeyReused`` is raised, and
-      nothing changed, where another call has used the key.
+      takes effect once, also after an unknown outcome, unless the queue is cleared meanwhile.
+      ``IdempotencyKeyReused`` is raised, and nothing changed, where another call has used the key.
     - ``end``: ``"min"`` or ``"max"``. ``count``: the most items, up to 10,000.
     - ``wait``: for how many seconds to wait for an item where there is none; not with ``tr``.
     - ``waits_while``: called each time before it takes, and about once a second while it waits;
@@ -815,7 +815,8 @@ class Queue(AsyncVerbs):
         each, with how many it returned. One whose unique key another item has by now stays dead.
 
         Args:
-            item_ids: Which; None for all that are dead when it starts.
+            item_ids: Which; None for all that are dead when it starts. Of those that die meanwhile,
+                some may be among them: those whose places are before the last of these.
             limit: The most to return.
             reason: Only those of this reason, as :meth:`dead_by_reason` names it.
         """
@@ -957,7 +958,9 @@ class Queue(AsyncVerbs):
     ) -> int:
         """Remove the items that are in a state when it starts, and return how many.
 
-        In bounded transactions; ``on_removed`` is called after each, with how many it removed.
+        Of those that come to it meanwhile, some may be among them: those whose places are before
+        the last of these. In bounded transactions; ``on_removed`` is called after each, with how
+        many it removed.
 
         Args:
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
@@ -972,7 +975,8 @@ class Queue(AsyncVerbs):
     def clear(self, *, tr: Transaction | None = None) -> None:
         """Remove all items, in whatever state, and the counts, in one transaction.
 
-        Any number of them. Leases that are held are lost. A paused queue stays paused.
+        Any number of them. Leases that are held are lost. The saved responses of calls under a key
+        are removed, too: the same call takes effect again. A paused queue stays paused.
         """
         self._runner.write("clear", tr, functools.partial(clear, store=self._store))
 

@@ -443,7 +443,8 @@ class SeveralQueues:
         call: KeyedCall | None,
     ) -> TakeCall:
         responses = SeveralResponses(self._directory.responses, self._consumer)
-        given = verb, self.name, self.database, end, request, responses, call
+        named = self.name, self.names[0]
+        given = verb, *named, self.database, end, request, responses, call
         if self._families is not None:
             return FamilyTake(self._families, count, *given)
         return SeveralTake(self._queues, self._turns, *given)

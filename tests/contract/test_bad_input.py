@@ -6,6 +6,7 @@ import decimal
 import math
 import uuid
 
+import fdb.tuple
 import pytest
 from fdb.subspace_impl import Subspace
 
@@ -16,9 +17,11 @@ from fdbqueue.exceptions import (
     InvalidPriority,
     InvalidValue,
     KeyTooLarge,
+    QueueNotFound,
     ValueTooLarge,
 )
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import Catalog, FifoQueue, PriorityQueue, QueueSpec
+from fdbqueue.service.codecs import JsonCodec
 
 NOT_NUMBERS = [None, True, False, "1", b"1", [], {}, 1j, decimal.Decimal(1)]
 
@@ -249,3 +252,29 @@ def test_unknown_options_are_refused(database, subspace):
         FifoQueue(database, subspace, codec="pickle")
     with pytest.raises(ConfigurationError):
         PriorityQueue(database, subspace, priority_type="decimal")
+
+
+@pytest.mark.parametrize("codec", [None, [], 1, {}, JsonCodec], ids=str)
+def test_a_codec_is_a_name_or_a_codec(database, subspace, codec):
+    """Anything else is a configuration error, before the first push."""
+    with pytest.raises(ConfigurationError, match="codec"):
+        FifoQueue(database, subspace, codec=codec)
+
+
+@pytest.mark.parametrize("priority_type", [None, [], {}, bool, str, 1], ids=str)
+def test_a_priority_type_is_a_name_or_a_type(database, subspace, priority_type):
+    """Anything else is a configuration error."""
+    with pytest.raises(ConfigurationError, match="priority_type"):
+        PriorityQueue(database, subspace, priority_type=priority_type)
+    assert PriorityQueue(database, subspace, priority_type=int).priority_type == "int"
+
+
+@pytest.mark.parametrize("name", [None, 1, b"mail", [], {}, True, "", "user-*"], ids=str)
+def test_what_is_no_name_names_no_queue(database, subspace, name):
+    """It is the error of a name that no queue has."""
+    specs = [QueueSpec("mail", "fifo"), QueueSpec("user-*", "fifo")]
+    catalog = Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
+    with pytest.raises(QueueNotFound):
+        catalog.queue(name)
+    with pytest.raises(QueueNotFound):
+        catalog.spec(name)

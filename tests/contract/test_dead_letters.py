@@ -216,6 +216,25 @@ def test_some_come_back_by_their_ids(kind, queue):
     assert queue.redrive([]) == 0
 
 
+@pytest.mark.parametrize("way", ["redrive", "clear_state"])
+def test_what_dies_behind_the_last_stays(database, subspace, way):
+    """So a queue whose items die all the time is not gone through for ever."""
+    queue = FifoQueue(database, subspace)
+    items = [queue.push(number) for number in range(700)]
+    for item in items[:600]:
+        queue.bury(item.id)
+    late = iter(items[600:])
+
+    def die(_):
+        queue.bury(next(late).id)
+
+    if way == "redrive":
+        assert queue.redrive(on_redriven=die) == 600
+    else:
+        assert queue.clear_state("dead", on_removed=die) == 600
+    assert 1 <= queue.counts().dead < 10
+
+
 def test_what_is_no_id_is_not_put_back(kind, queue):
     """The first that is none is refused, and none comes back."""
     (buried,) = bury(kind, queue, "a")

@@ -9,6 +9,7 @@ import pytest
 from fdbqueue.service import Failure, FifoQueue, PriorityQueue
 from fdbqueue.service.storage.store import ItemStore
 from tests.concurrency.census import assert_counted, with_failures
+from tests.concurrency.clients import another
 
 SECOND = datetime.timedelta(seconds=1)
 
@@ -166,6 +167,24 @@ def test_a_moved_item_leaves_them_behind(database, subspace):
     assert moved.attempts == 1
     fail(target, "two")
     assert said(target.get(moved.id)) == [(2, "w", "two")]
+
+
+@pytest.mark.parametrize("adopted", [False, True], ids=["", "settings"])
+def test_a_pop_that_is_undone_keeps_them(database, subspace, adopted):
+    """For a thread that has gone: also if the queue has other settings by then."""
+    queue = FifoQueue(database, subspace)
+    queue.push_many(["tried", "not tried"])
+    item_id = fail(queue, "one", "two")
+    before = said(queue.get(item_id))
+    consumer = queue.parts.consumer
+    (items,) = consumer.take_now(consumer.pop_request("min", 2, None))
+    if adopted:
+        queue = FifoQueue(another(database), subspace, shards=4)
+        queue.adopt_settings()
+    consumer.requeue_popped(items)
+    assert said(queue.get(item_id)) == before == [(1, "w", "one"), (2, "w", "two")]
+    taken = queue.pop_many(2)
+    assert [item.attempts for item in taken] == [2, 0]
 
 
 def test_an_item_that_was_never_tried_costs_nothing(database, subspace, monkeypatch):

@@ -168,6 +168,21 @@ def test_without_limits_nothing_is_read_or_stored(observed, database, open_queue
 # At most so many leases
 
 
+def test_objects_of_one_queue_keep_their_own_limits(database, subspace):
+    """Whichever was made first: one with the limits of a row, one without limits."""
+    row = subspace["limits"].key()
+    run(database, lambda tr: tr.set(row, b'{"max_leased": 1}'))
+    for place, limited_first in (("a", True), ("b", False)):
+        made = [
+            FifoQueue(database, subspace[place], name="x", limits_at=row if is_limited else None)
+            for is_limited in (limited_first, not limited_first)
+        ]
+        limited, free = made if limited_first else made[::-1]
+        free.push_many(range(6))
+        assert [bool(limited.lease()) for _ in range(3)] == [True, False, False]
+        assert [bool(free.lease()) for _ in range(3)] == [True] * 3
+
+
 def test_no_more_are_leased(open_queue):
     """At either end, one by one or many; pops lease nothing, and are not limited."""
     queue = open_queue(count=10, max_leased=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -674,6 +675,8 @@ def test_a_wait_ends_when_it_is_told_to(catalog):
     several = catalog.several(["high", "low"])
     assert several.pop_many(1, wait=LONG_SECONDS, waits_while=lambda: False) == []
     assert several.pop_many(1, waits_while=lambda: False, once="key") == []
+    nothing = functools.partial(several.pop_many, 1, waits_while=lambda: False, once="key")
+    assert run(catalog.database, lambda tr: nothing(tr=tr)) == []
     assert several.pop_many(1, once="key") != []
 
 
@@ -826,7 +829,7 @@ class Noting(Observer):
 
 
 def test_observers_are_told_of_the_queue_that_gave(catalog):
-    """Or of the first, where none did."""
+    """Or of the first that is named, a queue or a pattern, if none did."""
     fill(catalog, low=[1, 2, 3])
     several = catalog.several(["high", "low"])
     noting = Noting()
@@ -835,10 +838,14 @@ def test_observers_are_told_of_the_queue_that_gave(catalog):
         several.pop_many(2)
         several.lease()
         several.pop()
+        catalog.several(["high", "mail-*"]).pop()
+        catalog.several(["mail-*", "high"]).pop(once="key")
     finally:
         remove(noting)
     told = [(done.verb, done.queue, done.items, done.error) for done in noting.done]
-    assert told == [("pop", "low", 2, None), ("lease", "low", 1, None), ("pop", "high", 0, None)]
+    assert told[:2] == [("pop", "low", 2, None), ("lease", "low", 1, None)]
+    assert told[2:4] == [("pop", "high", 0, None)] * 2
+    assert ("pop", "mail-*", 0, None) in told[4:]
 
 
 # What it costs

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import FifoQueue, PriorityQueue, run
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -342,6 +342,18 @@ def test_who_does_not_want_to_wait_any_more_takes_nothing(fifo, waiting, operati
     item = fifo.push("kept")
     assert found.result(LONG_SECONDS) == []
     assert assert_counted(fifo)["ready"] == [item]
+
+
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+def test_a_transaction_takes_nothing_that_is_not_wanted(fifo, database, operation):
+    """Nothing is saved under the key, either."""
+    item = fifo.push("kept")
+    options = {"once": "key", "waits_while": lambda: False}
+    assert run(database, lambda tr: getattr(fifo, operation)(1, tr=tr, **options)) == []
+    assert assert_counted(fifo)["ready"] == [item]
+    options["waits_while"] = lambda: True
+    (found,) = run(database, lambda tr: getattr(fifo, operation)(1, tr=tr, **options))
+    assert found.id == item.id
 
 
 def test_a_wait_that_is_given_up_ends_without_an_item(fifo, waiting, observed):

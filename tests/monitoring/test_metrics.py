@@ -211,6 +211,18 @@ def test_operations_are_counted_and_timed(queues, bearer):
     assert growth(bearer, push, "fdbqueue_operation_seconds_bucket", **last) == 1
 
 
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [(["user-*"], "user-*"), (["user-*", "mail"], "user-*"), (["mail", "user-*"], "mail")],
+    ids=str,
+)
+def test_takes_that_find_nothing_are_counted_under_the_first_name(queues, bearer, names, label):
+    """A queue, or a pattern of the setting."""
+    labels = {"queue": label, "operation": "pop"}
+    name = "fdbqueue_operation_seconds_count"
+    assert growth(bearer, queues.several(names).pop, name, **labels) == 1
+
+
 def test_failures_are_counted_by_their_code(queues, bearer):
     """Codes are few, whatever the messages are."""
     mail = queues.queue("mail")

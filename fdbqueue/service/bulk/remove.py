@@ -256,15 +256,11 @@ class _Hidden:
 
     def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None if there is none."""
-        begin, stop = self._store.tables.state_bounds(self._state)
-        for row in tr.snapshot.get_range(begin, stop, limit=1, reverse=True):
-            return self._store.tables.hidden_place(self._state, row.key)[0]
-        return None
+        return self._store.last_place(tr, self._state)
 
     def places(self, tr: Transaction, after: bytes | None, last: bytes) -> list[bytes]:
         """Return the next places, up to the last."""
-        found = self._store.places(tr, self._state, after, _REMOVED_AT_ONCE)
-        return [place for place in found if place <= last]
+        return self._store.places(tr, self._state, after, _REMOVED_AT_ONCE, last)
 
     def remove(self, tr: Transaction, places: Sequence[bytes], most: int | None) -> int:
         """Remove the items at these places that are still in the state, the first ``most``."""

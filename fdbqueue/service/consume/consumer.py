@@ -15,7 +15,8 @@ bytes take several transactions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import (
@@ -49,11 +50,14 @@ TakeOnce = Callable[[Callable[[], tuple[list[Item], ...]]], Awaitable[tuple[list
 
 
 class Popped(list[Item]):
-    """Popped items, with the stored rows that requeue them."""
+    """Popped items, with the stored rows that requeue them, and those of their failures."""
 
-    def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded]) -> None:
+    def __init__(
+        self, items: Iterable[Item], loaded: Sequence[Loaded], failures: Mapping[bytes, list[Any]]
+    ) -> None:
         super().__init__(items)
         self.loaded = loaded
+        self.failures = failures
 
 
 class Consumer:
@@ -149,12 +153,14 @@ class Consumer:
             request: What to take.
             wait: For how many seconds to wait.
             tr: The transaction to take part in; then there is no waiting.
-            waits_while: False ends the wait.
+            waits_while: False ends the call, and nothing is taken.
         """
         deadline = 0.0 if wait is None else deadline_after(self._store.queue, wait)
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self._store.queue, reason="a transaction cannot wait")
+            if waits_while is not None and not waits_while():
+                return []
             return [*self.taker.take(tr, request)]
         try:
             if wait is None and waits_while is None:
@@ -257,20 +263,31 @@ class Consumer:
         Whoever pops may be interrupted or cancelled before it has them, and then they are requeued.
         So later pushes go behind them, also if the queue is empty meanwhile.
         """
-        items = []
+        items, failures = [], self._failures_of(count_change.tr, loaded)
         for one in loaded:
             if isinstance(one.position.sequence, int):  # in commit order they are first anyway
                 self._store.note_hidden(count_change, one.position)
             self._store.remove_taken(count_change, one)
             assert isinstance(one.item, Item)
             items.append(one.item)
-        return Popped(items, loaded)
+        return Popped(items, loaded, failures)
+
+    def _failures_of(self, tr: Transaction, loaded: Sequence[Loaded]) -> dict[bytes, list[Any]]:
+        """Return the rows of the failures of items that have attempts, by their places."""
+        tried = [
+            one.row.place for one in loaded if isinstance(one.item, Item) and one.item.attempts
+        ]
+        reads = [self._store.failures.begin_read(tr, place) for place in tried]
+        return {place: [*rows] for place, rows in zip(tried, reads, strict=True)}
 
     def requeue_popped(self, items: Popped) -> None:
         """Requeue popped items, and remove them from the list: after an error it holds the rest."""
         while items:
             count = _fitting_count(items)
-            self._requeue(functools.partial(self._requeue_rows, loaded=items.loaded[:count]))
+            some = items.loaded[:count]
+            self._requeue(
+                functools.partial(self._requeue_rows, loaded=some, failures=items.failures)
+            )
             items.loaded = items.loaded[count:]
             del items[:count]
 
@@ -282,7 +299,9 @@ class Consumer:
             self._requeue(functools.partial(self._leases.requeue, tokens=tokens))
             del items[:count]
 
-    def _requeue_rows(self, tr: Transaction, loaded: Sequence[Loaded]) -> None:
+    def _requeue_rows(
+        self, tr: Transaction, loaded: Sequence[Loaded], failures: Mapping[bytes, list[Any]]
+    ) -> None:
         """Requeue popped items: if the queue has other settings by now, as delayed ones.
 
         Those are where they are under any settings, and nobody else has the items any more.
@@ -294,7 +313,8 @@ class Consumer:
             until = now_us()
         count_change = self._store.count_change(tr)
         for one in loaded:
-            self._store.requeue_taken(count_change, one, until)
+            failed = failures.get(one.row.place, ())
+            self._store.requeue_taken(count_change, one, failed, until)
         count_change.write()
 
     def _requeue(self, function: Callable[[Transaction], None]) -> None:

@@ -82,20 +82,27 @@ class DeadLetters:
         return moved
 
     def _dead(self, places: Iterator[bytes] | None) -> Iterator[list[bytes]]:
-        """Yield the places of dead letters, some at a time."""
+        """Yield the places of dead letters, some at a time: of all, up to the last of now."""
         after: bytes | None = None
+        last = None if places is not None else self._runner.read(None, self._last_place)
         while True:
             if places is not None:
                 some = list(itertools.islice(places, _REDRIVEN_AT_ONCE))
             else:
-                some = self._runner.read(None, functools.partial(self._next_places, after=after))
+                following = functools.partial(self._next_places, after=after, last=last)
+                some = self._runner.read(None, following)
             if not some:
                 return
             after = some[-1]
             yield some
 
-    def _next_places(self, tr: Transaction, after: bytes | None) -> list[bytes]:
-        return self._store.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE)
+    def _last_place(self, tr: Transaction) -> bytes | None:
+        return self._store.last_place(tr, State.DEAD)
+
+    def _next_places(self, tr: Transaction, after: bytes | None, last: bytes | None) -> list[bytes]:
+        if last is None:
+            return []
+        return self._store.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE, last)
 
     # In a transaction
 

@@ -220,8 +220,9 @@ class TakeCall:
 
     Args:
         verb: ``"pop"`` or ``"lease"``, for observers. They are told of the queue that gave, or of
-            the first queue if none did.
+            the first queue that is named, or pattern, if none did.
         name: What errors call the queues.
+        first_name: The first of their names.
         database: Where they are; its transactions may have a time limit.
         end: Which end to take from.
         request: Makes the request to one queue.
@@ -233,6 +234,7 @@ class TakeCall:
         self,
         verb: str,
         name: str,
+        first_name: str,
         database: Database,
         end: End,
         request: Callable[[Consumer], TakeRequest],
@@ -250,7 +252,7 @@ class TakeCall:
         self._requests: dict[Consumer, TakeRequest] = {}
         self._item_wait = ItemWait(())
         #: The queue that observers are told of.
-        self._reported = name
+        self._reported = first_name
         #: What was taken, and from which queue, while it may not have been returned yet.
         self._taken: tuple[Consumer, list[Item]] | None = None
         #: Whether something runs that may take items, or has taken some.
@@ -267,6 +269,8 @@ class TakeCall:
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self._name, reason="a transaction cannot wait")
+            if waits_while is not None and not waits_while():
+                return []
             return [*self._take_in(tr)]
         found = self._item_wait.until(self._look, deadline, waits_while, self._database)
         if found is None:
@@ -518,7 +522,8 @@ class SeveralTake(TakeCall):
         found = self._queues()
         watches = found.lease_watches if self._leases else found.watches
         self._item_wait.watches, self._item_wait.look_at = watches, found.stale_at
-        self._reported = found.consumers[0].name if found.consumers else self._name
+        if found.consumers:
+            self._reported = found.consumers[0].name
         return found.consumers
 
 

@@ -141,6 +141,11 @@ class Failures:
         """Remove the failures of an item."""
         tr.clear_range(*self._tables.failures(place))
 
+    def restore(self, tr: Transaction, rows: Iterable[Any]) -> None:
+        """Write failures again that were read before they were removed."""
+        for row in rows:
+            tr[bytes(row.key)] = bytes(row.value)
+
     def begin_read(self, tr: Transaction, place: bytes) -> Any:
         """Begin to read the failures of an item, for :meth:`parse`; nothing depends on them."""
         return tr.snapshot.get_range(*self._tables.failures(place))

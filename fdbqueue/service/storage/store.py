@@ -91,19 +91,25 @@ class ItemStore:
         count_change.pops += 1
 
     def requeue_taken(
-        self, count_change: CountChange, loaded: Loaded, until: int | None = None
+        self,
+        count_change: CountChange,
+        loaded: Loaded,
+        failures: Iterable[Any] = (),
+        until: int | None = None,
     ) -> None:
         """Write a popped item again, as it was; the history still counts it as popped.
 
         Args:
             count_change: What the transaction changes in the counts.
             loaded: The item.
+            failures: The rows of its failures, which its removal has removed.
             until: When its delay ends; None to make it ready.
         """
         assert isinstance(loaded.item, Item)
         tr = count_change.tr
         place = Place(loaded.row.place)
         first = self.write_chunks(tr, place, loaded.data)
+        self.failures.restore(tr, failures)
         if until is not None:
             row, attempts = Row(place.data, first), loaded.item.attempts
             delayed = Hidden(State.DELAYED, row, until, attempts, loaded.pushed_at)
@@ -397,14 +403,27 @@ class ItemStore:
         is_cut = bool(items) and (rows == 2 * limit or size >= MAX_RETURNED_BYTES)
         return Page(items, items[-1].id if is_cut else None)
 
-    def places(self, tr: Transaction, state: State, after: bytes | None, limit: int) -> list[bytes]:
-        """Return the places of the next hidden items in a state."""
+    def last_place(self, tr: Transaction, state: State) -> bytes | None:
+        """Return the place of the last hidden item in a state, None if there is none."""
+        for row in tr.snapshot.get_range(*self.tables.state_bounds(state), limit=1, reverse=True):
+            return self.tables.hidden_place(state, row.key)[0]
+        return None
+
+    def places(
+        self,
+        tr: Transaction,
+        state: State,
+        after: bytes | None,
+        limit: int,
+        last: bytes | None = None,
+    ) -> list[bytes]:
+        """Return the places of the next hidden items in a state, up to the last if one is given."""
         begin, stop = self.tables.state_bounds(state)
         if after is not None:
             begin = self.tables.hidden_keys(state, after)[1] + b"\x00"
         rows = tr.snapshot.get_range(begin, stop, limit=2 * limit)
         found = dict.fromkeys(self.tables.hidden_place(state, row.key)[0] for row in rows)
-        return list(found)
+        return [place for place in found if last is None or place <= last]
 
     def ends(self, tr: Transaction) -> list[Position | None]:
         """Return the parts of the places of the first and the last ready item, if there are any."""
