@@ -240,6 +240,17 @@ def test_many_delayed_items_have_few_rows(catalog):
     assert_indexed(catalog)
 
 
+def test_leases_that_looks_have_met_leave_one_row(catalog, users):
+    """The row of the one that is held, however many have ended before."""
+    for number in range(20):
+        catalog.queue("user-1").push(number)
+        item = users.lease(seconds=100 + number)
+        assert users.pop() is None
+        assert_indexed(catalog)
+        users.ack(item)
+    assert len(rows_of(catalog, "user-*")["user-1"]) == 1
+
+
 def test_more_due_members_than_a_page(catalog, users, clock):
     """All of them come, and none twice in a circle."""
     names = [f"user-{n}" for n in range(230)]

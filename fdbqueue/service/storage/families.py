@@ -120,7 +120,7 @@ class Member:
             keeps the rest back.
     """
 
-    __slots__ = ("_later", "_name", "_wake", "family", "gives_at_end", "paused", "ready")
+    __slots__ = ("_later", "_name", "_noted", "_wake", "family", "gives_at_end", "paused", "ready")
 
     def __init__(
         self, keys: FamilyKeys, ready: bytes, later: bytes, name: bytes, wake: bytes
@@ -132,6 +132,8 @@ class Member:
         self._later = later
         self._name = name
         self._wake = wake
+        #: The row LATER that this process has written last by a correction. Only a hint.
+        self._noted: tuple[bytes, ...] = ()
 
     def write(self, tr: Transaction, moment: int) -> None:
         """Write that there may be something to take from a moment on, and wake who waits.
@@ -150,18 +152,20 @@ class Member:
         """Write when there is something to take next, by the caller who saw that there is nothing.
 
         The transaction depends on the rows that it removes: if someone writes one of them, it
-        conflicts.
+        conflicts. The row of this process's last correction goes, too: else each lease that a look
+        has met would leave one until the moment at which it would have expired.
 
         Args:
             tr: The transaction that saw it.
             moment: From when there is something, in microseconds; None for never.
             later: The keys of rows LATER of the member whose moments are over.
         """
-        for key in (self.ready, *later):
+        for key in (self.ready, *later, *self._noted):
             tr.add_read_conflict_key(key)
             tr.clear(key)
-        if moment is not None:
-            tr[self._at(moment)] = b""
+        self._noted = () if moment is None else (self._at(moment),)
+        for key in self._noted:
+            tr[key] = b""
 
     def promote(self, tr: Transaction, later: Iterable[bytes]) -> None:
         """Write one row READY in place of rows LATER whose moments are over."""
