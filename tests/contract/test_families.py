@@ -587,6 +587,21 @@ def test_a_member_of_another_format_fails_no_take(mismatched, caplog, take):
     assert other.several(["user-*"]).pop().value == b"theirs"
 
 
+def test_many_members_of_another_format(open_catalog, database, observed, monkeypatch):
+    """A transaction looks at a bounded number of them."""
+    monkeypatch.setattr(visits, "MAX_LOOKS", 5)
+    other = open_catalog(another(database), codec="bytes")
+    for number in range(12):
+        other.queue(f"user-{number}").push(b"theirs")
+    users = open_catalog(observed).several(["user-*"])
+    before = observed.transactions
+    assert users.pop() is None
+    assert observed.transactions - before >= 3
+    before = observed.transactions
+    assert users.pop() is None
+    assert observed.transactions - before == 1
+
+
 @pytest.mark.parametrize("to_lease", [False, True])
 def test_a_member_of_another_format_wakes_nobody(mismatched, to_lease):
     """Who waits does not look at it again and again."""

@@ -31,6 +31,8 @@ PAGE_ROWS = 100
 _MAX_HINTS = 1_000
 #: For how long a member is set aside that was written under other settings.
 _ASIDE_SECONDS = 60.0
+#: So many are remembered; if there are more, all are looked at again.
+_MAX_ASIDE = 10_000
 
 
 class Source(NamedTuple):
@@ -91,6 +93,8 @@ class Ring:
         """
         if not self._is_aside(name):
             logger.warning("a queue of another format was passed over", extra=error.context)
+        if len(self._aside) >= _MAX_ASIDE:
+            self._aside.clear()
         self._aside[name] = time.monotonic() + _ASIDE_SECONDS
 
     def _is_aside(self, name: str) -> bool:

@@ -208,6 +208,7 @@ class Visit:
         except FormatMismatch as error:
             if look.consumer.taker.store.tables.member is not None:
                 self._walk.set_aside(look.hint.name, error)
+                self._check_bounds(has_expired=False)
                 return [*look.asked.values()]
             served.results += [(one, copy.copy(error)) for one in look.asked.values()]
             return []
