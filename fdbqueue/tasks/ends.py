@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import EngineError, LeaseLost
+from fdbqueue.exceptions import EngineError, LeaseLost, path_of
 from fdbqueue.service import Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
@@ -46,7 +46,6 @@ from fdbqueue.tasks.results import (
     change,
     metadata_in,
     microseconds,
-    path_of,
     result_time,
     set_attempts,
 )

@@ -65,6 +65,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import text_of_error
 from fdbqueue.service import NAME, Catalog, Queue, run
 from fdbqueue.service.options import ALLOWED
 from fdbqueue.service.tuples import packed
@@ -263,7 +264,7 @@ def _formatted(task: FdbQueueTask, key: str, args: Any, kwargs: Any) -> str:
         return key.format(*args, **{**bound.arguments, **bound.arguments.get("kwargs", {})})
     except (AttributeError, IndexError, KeyError, ValueError) as error:
         text = f"The concurrency_key {key!r} does not fit the arguments of the task"
-        raise InvalidTask(f"{text}: {type(error).__name__}: {error}") from error
+        raise InvalidTask(f"{text}: {text_of_error(error)}") from error
 
 
 def _check_key(key: Any) -> None:

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple
@@ -65,7 +65,9 @@ class Progress(NamedTuple):
     @property
     def share(self) -> float | None:
         """Which share is done, 0 to 1; None if that is not known."""
-        return min(1.0, self.done / self.of) if self.of else None
+        if not self.of:
+            return None
+        return 1.0 if self.done >= self.of else self.done / self.of
 
 
 class Notes(MutableMapping[str, Any]):
@@ -97,14 +99,14 @@ class Notes(MutableMapping[str, Any]):
 
         Raises:
             TypeError: One is no number.
-            ValueError: One is below 0, or is no finite number.
+            ValueError: One is below 0, or no float is as large.
             RuntimeError: The attempt has ended.
         """
         for number in (done, 0 if of is None else of):
             if isinstance(number, bool) or not isinstance(number, int | float):
                 raise TypeError(f"A progress is a number, not {type(number).__name__}.")
-            if not 0 <= number < math.inf:
-                raise ValueError(f"A progress is a number from 0 on, not {number!r}.")
+            if not 0 <= number <= sys.float_info.max:  # not shown: Python shows no long ones
+                raise ValueError("A progress is a number from 0 to the largest of a float.")
         with self._mutex:
             self._change()
             self.progress = Progress(done, of)

@@ -12,7 +12,6 @@ import logging
 import os
 import sys
 import threading
-import traceback
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import close_old_connections, connections
 
-from fdbqueue.exceptions import message_of
+from fdbqueue.exceptions import message_of, path_of, traceback_of
 from fdbqueue.service import MAX_SECONDS, Item, now_us
 from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
@@ -49,7 +48,6 @@ from fdbqueue.tasks.results import (
     found_task,
     is_imported,
     normalised,
-    path_of,
     running_result,
     task_at,
 )
@@ -150,12 +148,13 @@ def _end_child(error: BaseException | None) -> NoReturn:
     the task's.
     """
     code: Any = 0
+    text = ""
     if isinstance(error, SystemExit):
         code = error.code
     elif error is not None:
-        traceback.print_exception(error)
-        code = 1
+        code, text = 1, traceback_of(error)
     with contextlib.suppress(Exception):
+        sys.stderr.write(text)
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code if isinstance(code, int) else code is not None)
@@ -364,16 +363,12 @@ class TaskRunner:
 
     def _fail(self, attempt: Attempt, error: BaseException, seconds: float | None) -> None:
         """Note that an attempt has failed, and after how many seconds there is another."""
-        try:
-            text = "".join(traceback.format_exception(error))
-        except BaseException:  # noqa: BLE001  # what its own attributes raise is its failure, too
-            text = f"{path_of(type(error))}\n"
-        failure = AttemptFailure(path_of(type(error)), text)
+        failure = AttemptFailure(path_of(type(error)), traceback_of(error))
         if not isinstance(error, WorkerDied):  # whose deaths are among the errors
             attempt.attempts = attempt.attempts.failed(failure)
         attempt.ends(
             failure=failure,
-            reason=_reason(error),
+            reason=f"{failure.exception}\n{message_of(error)}",
             retry_seconds=seconds,
             is_aborted=isinstance(error, TaskAborted),
         )
@@ -442,9 +437,3 @@ def _own_part(found: types.TracebackType | None) -> types.TracebackType | None:
     while part is not None and part.tb_frame.f_code.co_filename in _OWN_FILES:
         part = part.tb_next
     return part or found
-
-
-def _reason(error: BaseException) -> str:
-    """Return what the dead letter says: the class on the first line, which groups them."""
-    kind = type(error)
-    return f"{kind.__module__}.{kind.__qualname__}\n{message_of(error)}"

@@ -68,7 +68,7 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown, message_of
+from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown, text_of_error
 from fdbqueue.service import Push, now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -466,8 +466,7 @@ class Tree:
                 logger.exception("the rest of a group cannot be enqueued", extra=facts)
                 return
             part = self._part(place.branch, place.at) or {}
-            problem = f"{type(error).__name__}: {message_of(error)}"[:1_000]
-            refused = {**part, "enqueued": False, "problem": problem}
+            refused = {**part, "enqueued": False, "problem": text_of_error(error)}
             self._write(self.keys.part(place.branch, place.at), refused)
             self._ends.append(PartEnd(place, False))
 
