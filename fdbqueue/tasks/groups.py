@@ -39,13 +39,12 @@ from fdbqueue.tasks.records import call_of, encoded, packed
 from fdbqueue.tasks.results import new_id, new_result
 from fdbqueue.tasks.trees import (
     MAX_BYTES,
-    UNBEGUN_SECONDS,
     Tree,
     TreeKeys,
     chunks_of,
-    due_key,
     rows_of_branch,
 )
+from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, Due, due_key
 
 #: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
@@ -293,10 +292,8 @@ def _backend_of(part: Any) -> FdbQueueBackend:
 def _store(plan: _Plan) -> None:
     """Store a tree, and begin it: in one transaction if it is small."""
     database, prefix = plan.backend.catalog.database, plan.backend.records.prefix
-    alias, retention = plan.backend.alias, plan.backend.settings.retention
-    kept = max(retention.successful or 0, retention.failed or 0, UNBEGUN_SECONDS)
-    now = now_us()
-    unbegun = due_key(prefix, alias, now + int(UNBEGUN_SECONDS * 1_000_000), plan.tree)
+    alias, now = plan.backend.alias, now_us()
+    unbegun = due_key(prefix, alias, Due(now + UNBEGUN_SECONDS * 1_000_000, plan.tree))
     *portions, last = _portions(plan.rows)
     for limited in plan.limits.values():
         keep(plan.backend.catalog, prefix, limited)
@@ -305,7 +302,7 @@ def _store(plan: _Plan) -> None:
 
     def begin(tr: Transaction) -> None:
         tr.clear(unbegun)
-        due = due_key(prefix, alias, now + int(kept * 1_000_000), plan.tree)
+        due = due_key(prefix, alias, Due(now + LOOK_SECONDS * 1_000_000, plan.tree))
         _write(tr, [*last, plan.first, (due, b"")])
         Tree(tr, plan.backend, plan.tree).begin()
 

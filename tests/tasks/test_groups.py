@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 from collections import Counter
@@ -22,6 +23,7 @@ from fdbqueue.tasks import (
     group_result,
     task,
     trees,
+    upkeep,
 )
 from fdbqueue.tasks.compat import (
     IN_DJANGO,
@@ -30,7 +32,7 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
 )
 from fdbqueue.tasks.exceptions import TaskUnknown
-from fdbqueue.tasks.housekeeping import Housekeeping
+from fdbqueue.tasks.housekeeping import Housekeeping, _Pace
 from fdbqueue.tasks.records import place_in
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
@@ -71,6 +73,12 @@ def left(backend):
     """Return how many tasks have not ended: ready, leased and delayed."""
     counts = backend.queue("default").counts()
     return counts.ready, counts.leased, counts.delayed
+
+
+def look_after(backend):
+    """Look at all groups and chains that are due, as the housekeeping of a worker does."""
+    house = Housekeeping(backend, backend.catalog)
+    house._keep_trees(_Pace(house._is_over, house._periodic))
 
 
 def stored_rows(backend):
@@ -458,7 +466,8 @@ def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     assert work().succeeded == 0
 
     def clear():
-        run(backend.catalog.database, lambda tr: trees.clear_old(tr, backend, now_us(), 7 * 86_400))
+        old = functools.partial(upkeep.clear_old, backend=backend, now=now_us())
+        run(backend.catalog.database, functools.partial(old, kept_seconds=7 * 86_400))
 
     clear()
     assert len(stored_rows(backend)) == count
@@ -467,7 +476,7 @@ def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     assert 0 < len(stored_rows(backend)) < count
     assert group_result(kept.id).status is SUCCESSFUL
     clock.advance(40 * 86_400)
-    Housekeeping(backend, backend.catalog)._prune_trees(backend.settings.retention)
+    look_after(backend)
     assert stored_rows(backend) == []
 
 

@@ -365,7 +365,7 @@ def test_the_command(backend, work, later, command):
     kept_jobs.fail_while_closed.enqueue()
     work()
     later(1)
-    nothing = {"successful": 0, "failed": 0, "entries": 0, "lost": 0}
+    nothing = {"successful": 0, "failed": 0, "entries": 0, "lost": 0, "parts": 0}
     base = {"backend": "default", "dry_run": False, **nothing}
     assert command() == base
     assert command("--older-than", "2d") == base
