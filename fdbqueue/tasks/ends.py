@@ -122,6 +122,7 @@ class Attempt:
     Attributes:
         item: The leased item.
         until: Until when it is surely held, by the monotonic clock.
+        leased: When its lease was asked for, likewise.
         has_begun: Whether the attempt has begun. From then on the following are set.
         call: What is called.
         attempts: This attempt, and all before.
@@ -133,6 +134,7 @@ class Attempt:
 
     item: Item
     until: float
+    leased: float = dataclasses.field(default_factory=time.monotonic)
     has_begun: bool = False
     call: TaskCall = _NO_CALL
     attempts: Attempts = NO_ATTEMPTS

@@ -42,6 +42,7 @@ from fdbqueue.tasks.trees import (
     Tree,
     TreeKeys,
     chunks_of,
+    range_of,
     rows_of_branch,
 )
 from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, Due, due_key
@@ -50,7 +51,7 @@ from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, Due, due_key
 MAX_TASKS, MAX_DEPTH = 10_000, 50
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
-#: The most rows of a transaction that stores them.
+#: The most rows of a transaction that stores them, or reads them.
 _ROWS_TOGETHER = 2_000
 #: How many tasks one transaction aborts.
 _ABORTED_TOGETHER = 20
@@ -334,7 +335,7 @@ class GroupAbort(NamedTuple):
     Attributes:
         aborted: How many were removed from their queues, and have failed.
         asked: How many run, and were asked to end.
-        ended: How many had ended before.
+        ended: How many had ended before, or were ended by workers meanwhile: as aborted.
         never: How many had not been enqueued, and never will be.
     """
 
@@ -347,9 +348,9 @@ class GroupAbort(NamedTuple):
 def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupAbort:
     """Abort a group or a chain, with all that is nested in it.
 
-    No task of it is enqueued any more, nothing follows it. Its tasks that wait are aborted, those
-    that run are asked to end, as :func:`~fdbqueue.tasks.abort` does. If this is interrupted, some
-    are left: call it again.
+    No task of it is enqueued or begins any more, nothing follows it. Its tasks that wait are
+    aborted, those that run are asked to end, as :func:`~fdbqueue.tasks.abort` does. If this is
+    interrupted, some are left: call it again.
 
     Args:
         result_id: The id of the whole: one that is nested in another is not aborted by itself.
@@ -379,27 +380,43 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
 
     if (has_begun := run(database, begin)) is None:
         raise TaskResultDoesNotExist(result_id)
-    counts: Counter[str] = Counter()
-    parts = keys.all["part"]
-    at, end = parts.range().start, parts.range().stop
-    while has_begun:
+    return _abort_tasks(owner, keys) if has_begun else GroupAbort()
 
-        def abort_some(tr: Transaction, at: bytes = at) -> tuple[list[str], bytes | None]:
-            rows = list(tr.snapshot.get_range(at, end, limit=_ABORTED_TOGETHER))
-            found = [json.loads(row.value) for row in rows]
-            outcomes = [_aborted(tr, owner, part["id"]) for part in found if "id" in part]
-            return outcomes, bytes(rows[-1].key) + b"\x00" if rows else None
 
-        outcomes, following = run(database, abort_some)
-        counts.update(outcomes)
-        if following is None:
-            break
-        at = following
+def _abort_tasks(owner: Any, keys: TreeKeys) -> GroupAbort:
+    """Abort the tasks of a tree that was aborted, the last one first: workers begin with others."""
+    enqueued, counts = [], Counter[str]()
+    for part in _tasks_of(owner, keys):
+        if part.get("enqueued"):
+            enqueued.append(part["id"])
+        else:
+            counts["never"] += 1
+    enqueued.reverse()
+    for start in range(0, len(enqueued), _ABORTED_TOGETHER):
+        some = enqueued[start : start + _ABORTED_TOGETHER]
+        abort_some = functools.partial(_aborted, owner=owner, ids=some)
+        counts.update(run(owner.catalog.database, abort_some))
     return GroupAbort(**counts)
 
 
-def _aborted(tr: Transaction, owner: Any, task_id: str) -> str:
-    try:
-        return abort_in(tr, owner, task_id)
-    except TaskResultDoesNotExist:
-        return "never"
+def _tasks_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of a tree in their order."""
+    begin, end = range_of(keys.all["part"])
+
+    def read(tr: Transaction) -> list[Any]:
+        return list(tr.snapshot.get_range(begin, end, limit=_ROWS_TOGETHER))
+
+    while rows := run(owner.catalog.database, read, read_only=True):
+        yield from (part for row in rows if "id" in (part := json.loads(row.value)))
+        begin = bytes(rows[-1].key) + b"\x00"
+
+
+def _aborted(tr: Transaction, owner: Any, ids: Sequence[str]) -> list[str]:
+    """Abort some tasks in a transaction; return what became of each."""
+    outcomes = []
+    for task_id in ids:
+        try:
+            outcomes.append(abort_in(tr, owner, task_id))
+        except TaskResultDoesNotExist:
+            outcomes.append("never")
+    return outcomes

@@ -209,6 +209,7 @@ class TaskRunner:
             before, is_aborted, metadata = self._source.begin_again(item, call.id)
             if metadata:
                 attempt.notes = Notes(metadata)
+        is_aborted = is_aborted or (call is not None and self._source.is_aborted(attempt, call))
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
         attempt.attempts = (

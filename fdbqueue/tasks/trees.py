@@ -48,8 +48,9 @@ What is left behind by
 - *a crash, a kill, a pause or an unknown outcome at an end*: what any task's end leaves, which is
   one transaction (``source.py``): the bits, the result and what follows are in it, or not;
 - *a fork*: nothing: a transaction belongs to the thread that makes it;
-- *an abort*: the key ``abort`` is committed first, and whatever enqueues reads it: nothing is
-  enqueued from then on, and the abort goes through what is. If it is killed, call it again;
+- *an abort*: the key ``abort`` is committed first, and whatever enqueues or begins a part reads it:
+  nothing is enqueued or begun from then on, and the abort goes through what is, from the last part
+  to the first, as workers come from the other end. If it is killed, call it again;
 - *a task that cannot be enqueued*, because its queue is gone, or it is too long with the value that
   it is given: its part has failed, says why, and its branch goes on as after any failure.
   :func:`enqueue_rest` goes to a queue that has just taken a task of the tree; if none has, and its
@@ -182,6 +183,11 @@ def due_key(prefix: tuple[Any, ...], backend: str, moment: int, tree: str) -> by
     """Return the key that says when to look whether a tree can be removed."""
     key: bytes = Subspace((*prefix, "tasks", "trees", backend)).pack((moment, tree))
     return key
+
+
+def is_tree_aborted(tr: Transaction, prefix: tuple[Any, ...], tree: str) -> bool:
+    """Tell whether a tree was aborted."""
+    return bool(tr[TreeKeys(prefix, tree).abort].present())
 
 
 class Tree:
@@ -353,7 +359,7 @@ class Tree:
 
     def is_aborted(self) -> bool:
         """Tell whether the tree was aborted; the transaction then depends on that."""
-        return bool(self._tr[self.keys.abort].present())
+        return is_tree_aborted(self._tr, self._backend.records.prefix, self._id)
 
     # What begins
 

@@ -14,6 +14,7 @@ from django.test import override_settings
 from fdbqueue.exceptions import OutcomeUnknown, ValueTooLarge
 from fdbqueue.service import now_us, run
 from fdbqueue.tasks import (
+    TaskAborted,
     abort,
     abort_group,
     call,
@@ -21,6 +22,7 @@ from fdbqueue.tasks import (
     enqueue_at_end,
     group,
     group_result,
+    groups,
     task,
     trees,
     upkeep,
@@ -395,6 +397,38 @@ def test_an_abort_ends_what_waits_and_what_would_follow(backend, work, few_toget
     result.refresh()
     assert (result.status, result.is_aborted) == (FAILED, True)
     assert abort_group(result.id).aborted == 0
+
+
+def test_no_part_begins_once_the_whole_is_aborted(backend, monkeypatch):
+    """Though its worker has leased it, and the abort has not come to it yet."""
+    result = group([call(group_jobs.add, n) for n in range(2)]).enqueue()
+    worker = TaskWorker(backend, ["default"])
+    items = worker._source.lease_many(2, seconds=60, worker=worker.worker)
+    monkeypatch.setattr(groups, "_abort_tasks", lambda *_: None)
+    abort_group(result.id)
+    for item in items:
+        with pytest.raises(TaskAborted):
+            worker._runner(item)
+        worker._source.nack(item, reason="")
+    assert jobs.done == []
+    result.refresh()
+    assert (result.failed, backend.queue("default").size()) == (2, 0)
+
+
+def test_an_abort_begins_with_the_last_part(backend, monkeypatch, few_together):
+    """Workers begin with the first; and what was never enqueued is counted, and not looked for."""
+    aborted = []
+
+    def note(_tr, _owner, task_id):
+        aborted.append(task_id)
+        return "aborted"
+
+    monkeypatch.setattr(groups, "abort_in", note)
+    monkeypatch.setattr(groups, "_ROWS_TOGETHER", 4)
+    monkeypatch.setattr(groups, "_ABORTED_TOGETHER", 2)
+    result = group([call(group_jobs.add, n) for n in range(10)]).enqueue()
+    assert abort_group(result.id) == (3, 0, 0, 7)
+    assert aborted == [part.id for part in result.parts(limit=3)][::-1]
 
 
 def test_an_abort_asks_what_runs(backend):

@@ -72,6 +72,7 @@ examples:
 def _group_record(found: GroupResult) -> dict[str, Any]:
     """Return what JSON says of a group or a chain."""
     ended, part = aware(found.finished_at), found.follows
+    utc = None if ended is None else ended.astimezone(datetime.timezone.utc)
     return {
         "id": found.id,
         "kind": found.kind,
@@ -80,9 +81,7 @@ def _group_record(found: GroupResult) -> dict[str, Any]:
         "count": found.count,
         "succeeded": found.succeeded,
         "failed": found.failed,
-        "finished_at": None
-        if ended is None
-        else timestamp(ended.astimezone(datetime.timezone.utc)),
+        "finished_at": None if utc is None else timestamp(utc),
         "is_aborted": found.is_aborted,
         "follows": None if part is None else {"id": part.id, "task": part.task},
     }
