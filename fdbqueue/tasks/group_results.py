@@ -205,8 +205,9 @@ def read_group(tr: Transaction, owner: Any, tree: str, branch: int) -> GroupResu
         status = TaskResultStatus.FAILED
     follows = None
     if known.get("then"):
-        part = json.loads(bytes(tr[keys.part(branch, known["count"])]))
-        follows = _shown_part(owner, tree, known["count"], part, None)
+        part, row = tr[keys.part(branch, known["count"])], tr[keys.follower.pack((branch,))]
+        ended_as = TaskResultStatus(json.loads(bytes(row))) if row.present() else None
+        follows = _shown_part(owner, tree, known["count"], json.loads(bytes(part)), ended_as)
     return GroupResult(
         group_id(tree, branch),
         known["kind"],

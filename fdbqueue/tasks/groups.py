@@ -33,7 +33,15 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.ends import abort_in
 from fdbqueue.tasks.group_results import GroupResult, named
-from fdbqueue.tasks.key_limits import NO_LIMITS, Limited, is_limited, keep, where
+from fdbqueue.tasks.key_limits import (
+    NO_LIMITS,
+    Limited,
+    is_limited,
+    keep,
+    later_key,
+    needs_arguments,
+    where,
+)
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import call_of, encoded, packed
 from fdbqueue.tasks.results import new_id, new_result
@@ -207,8 +215,17 @@ class _Plan:
         known = self._add_branch(root, None, 0)
         self.first = self._keys.branch(0), encoded({**known, "queue": self._queue})
 
-    def _add_branch(self, branch: Branch, place: list[Any] | None, depth: int) -> dict[str, Any]:
-        """Add the rows of a branch, but for its own; return what that says."""
+    def _add_branch(
+        self, branch: Branch, place: list[Any] | None, depth: int, *, is_given: bool = False
+    ) -> dict[str, Any]:
+        """Add the rows of a branch, but for its own; return what that says.
+
+        Args:
+            branch: The branch.
+            place: Which part of another it is.
+            depth: How deep it is nested.
+            is_given: Whether its first part, or each part of a group, is given a value.
+        """
         if depth > MAX_DEPTH:
             raise InvalidTask(f"Groups and chains are nested over {MAX_DEPTH} deep.")
         number, count = self._branches, len(branch.parts)
@@ -222,40 +239,40 @@ class _Plan:
         leads = branch.kind == "chain"
         following = () if branch.follows is None else (branch.follows,)
         for at, part in enumerate((*branch.parts, *following)):
-            self._add_part(part, [number, at, count, leads], depth)
+            is_later = at == count or (leads and at > 0)
+            self._add_part(part, [number, at, count, leads], depth, is_given=is_given or is_later)
         return known
 
-    def _add_part(self, part: Any, place: list[Any], depth: int) -> None:
+    def _add_part(self, part: Any, place: list[Any], depth: int, *, is_given: bool) -> None:
         branch, at = place[:2]
         if isinstance(part, Branch):
             number = self._branches
-            known = self._add_branch(part, place, depth + 1)
+            known = self._add_branch(part, place, depth + 1, is_given=is_given)
             self.rows.append((self._keys.branch(number), encoded(known)))
             facts: dict[str, Any] = {"branch": number}
         else:
             self._tasks += at < place[2]  # what follows a group is not counted
-            facts = self._add_call(part, branch, at)
+            facts = self._add_call(part, branch, at, is_given=is_given)
         self.rows.append((self._keys.part(branch, at), encoded(facts)))
 
-    def _add_call(self, part: Call, branch: int, at: int) -> dict[str, Any]:
+    def _add_call(self, part: Call, branch: int, at: int, *, is_given: bool) -> dict[str, Any]:
         if self._tasks > MAX_TASKS:
             raise InvalidTask(f"A group or a chain has at most {MAX_TASKS:,} tasks in all.")
         self._check(part.task)
         result = new_result(part.task, part.args, part.kwargs, self.backend.alias)
         task = part.task
-        key = task.key_of(result.args, result.kwargs) if isinstance(task, FdbQueueTask) else None
-        if key is not None:
-            text = f"{task.module_path} has a unique key, so it may not be enqueued"
-            raise InvalidTask(f"{text}: a group or a chain would wait for it for ever.")
+        _check_unique(task, result, is_given=is_given)
         queue = self.backend.queue_prefix + task.queue_name
         self._queue = self._queue or queue
+        more: dict[str, Any] = {}
         if isinstance(task, FdbQueueTask) and is_limited(task):
-            limited = where(task, queue, result.args, result.kwargs)
-            if limited is not None:
+            if is_given and needs_arguments(task):
+                more["key"] = later_key(task)
+            elif limited := where(task, queue, result.args, result.kwargs):
                 queue = limited.queue
                 self.limits.setdefault(queue.rpartition(".")[0], limited)
         found = call_of(result)
-        data = encoded({"queue": queue, "value": packed(found)})
+        data = encoded({"queue": queue, "value": packed(found), **more})
         if len(data) > MAX_CALL_BYTES - _PLACE_BYTES:
             self.backend.prepare(result)  # raises, if it is over the limit without its place
         self.rows += chunks_of(self._keys.all["call"][branch][at], data)
@@ -273,6 +290,15 @@ class _Plan:
                 plain = dataclasses.replace(task, unique_key=None, **NO_LIMITS)
             self.backend.prepare(new_result(plain, (), {}, task.backend))
             self._checked.add(id(task))  # the parts keep the tasks
+
+
+def _check_unique(task: Any, result: Any, *, is_given: bool) -> None:
+    """Refuse a call that has a unique key, or may have one with the value that it is given."""
+    if not isinstance(task, FdbQueueTask) or task.unique_key is None:
+        return
+    if is_given or task.key_of(result.args, result.kwargs) is not None:
+        text = f"{task.module_path} has a unique key, so it may not be enqueued"
+        raise InvalidTask(f"{text}: a group or a chain would wait for it for ever.")
 
 
 def _backend_of(part: Any) -> FdbQueueBackend:

@@ -15,6 +15,7 @@ reads the candidates without depending on them, and then depends on what it remo
   entry, if it is dead and died before the limit. If it lives again, since it was redriven, or died
   again later, only the entry goes. If the item is gone, the record goes with the entry.
 - *an entry without a record* goes alone.
+- *a part of a group or a chain that has not ended* stays with all it has: what follows reads it.
 
 So a worker that ends a task, a redrive, and another pruner make the portion conflict, or it makes
 them; it is then tried again with what is there by then. A pruner that conflicts again and again
@@ -59,6 +60,7 @@ from fdbqueue.tasks.upkeep import (
     clear_old,
     fail_lost,
     has_lost_item,
+    is_under_way,
     look_again,
     seem_lost,
 )
@@ -251,6 +253,7 @@ class _Pruner:
         limit: int,
         dry_run: bool,
     ) -> None:
+        self._backend = backend
         self._records = backend.records
         self._catalog = catalog
         self._queue = queue
@@ -265,7 +268,7 @@ class _Pruner:
         return _given_way(self._catalog, work) or (Pruned(gave_way=True), None)
 
     def _work(self, tr: Transaction, after: tuple[int, str] | None) -> _Portion:
-        entries = list(
+        found = list(
             self._records.ended(
                 tr.snapshot,
                 self._queue,
@@ -275,6 +278,9 @@ class _Pruner:
                 limit=self._most,
             )
         )
+        trees = {entry.tree for entry in found if entry.tree}
+        kept = {tree for tree in trees if is_under_way(tr.snapshot, self._backend, tree)}
+        entries = [entry for entry in found if entry.tree not in kept]
         pruned = Pruned()
         if self._status == SUCCESSFUL:
             for entry in entries:
@@ -284,7 +290,7 @@ class _Pruner:
             reads = [self._records.begin_read(tr, entry.id) for entry in entries]
             for entry, read in zip(entries, reads, strict=True):
                 pruned = pruned.plus(self._remove_failed(tr, entry, read()))
-        last = entries[-1] if len(entries) == self._most else None
+        last = found[-1] if len(found) == self._most else None
         return pruned, None if last is None else (last.moment, last.id)
 
     def _remove_failed(

@@ -38,10 +38,11 @@ from typing import Any, NamedTuple
 from fdbqueue.locks import start_thread
 from fdbqueue.tasks.compat import normalize_json
 from fdbqueue.tasks.exceptions import MetadataTooLarge
+from fdbqueue.tasks.records import encoded
 
 logger = logging.getLogger(__name__)
 
-#: The most metadata that a task may have, as JSON.
+#: The most metadata that a task may have, as JSON in UTF-8.
 MAX_METADATA_BYTES = 10_000
 #: The fields of a record that have notes.
 NOTED = ("metadata", "progress")
@@ -146,7 +147,7 @@ class Notes(MutableMapping[str, Any]):
         found = json.loads(json.dumps(normalize_json(value), allow_nan=False))
         with self._mutex:
             changed = {**self._metadata, name: found}
-            size = len(json.dumps(changed, allow_nan=False, separators=(",", ":")).encode())
+            size = len(encoded(changed))
             if size > MAX_METADATA_BYTES:
                 limit = {"size_bytes": size, "limit_bytes": MAX_METADATA_BYTES}
                 raise MetadataTooLarge(name=name[:100], **limit)

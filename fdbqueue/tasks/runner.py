@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -20,11 +21,11 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import close_old_connections, connections
 
 from fdbqueue.exceptions import message_of, path_of, traceback_of
-from fdbqueue.service import MAX_SECONDS, Item, now_us
+from fdbqueue.service import MAX_SECONDS, Item, now_us, run
 from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
-from fdbqueue.tasks.ends import AtEndFailed, Attempt
+from fdbqueue.tasks.ends import AtEndFailed, Attempt, was_aborted
 from fdbqueue.tasks.exceptions import (
     ReturnValueTooLarge,
     TaskAborted,
@@ -40,6 +41,7 @@ from fdbqueue.tasks.records import (
     AttemptFailure,
     Attempts,
     TaskCall,
+    encoded,
     name_of,
     unknown_call,
     unpacked,
@@ -51,7 +53,7 @@ from fdbqueue.tasks.results import (
     running_result,
     task_at,
 )
-from fdbqueue.tasks.source import TaskSource
+from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
 from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch
 
 logger = logging.getLogger(__name__)
@@ -209,7 +211,7 @@ class TaskRunner:
             before, is_aborted, metadata = self._source.begin_again(item, call.id)
             if metadata:
                 attempt.notes = Notes(metadata)
-        is_aborted = is_aborted or (call is not None and self._source.is_aborted(attempt, call))
+        is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
         attempt.attempts = (
@@ -275,6 +277,19 @@ class TaskRunner:
             return item.attempts >= most and self._source.count_attempts(item, call.id) >= most
         except TaskUnknown:
             return False
+
+    def _is_aborted(self, attempt: Attempt, call: TaskCall) -> bool:
+        """Tell whether a task was aborted before it begins, by itself or with its group.
+
+        By itself, if it has waited for a thread: what has not is leased and begins at once.
+        """
+        has_waited = attempt.is_ahead and time.monotonic() > attempt.leased + AHEAD_SECONDS
+        if call.place is None and not has_waited:
+            return False
+        read = functools.partial(
+            was_aborted, backend=self._backend, call=call, by_itself=has_waited
+        )
+        return run(self._source.queue_of(attempt.item).database, read, read_only=True)
 
     def _declare_limits(self, task: Task[..., Any], item: Item) -> None:
         """Have the limits be as this process's code says, once for each function and queue."""
@@ -356,7 +371,7 @@ class TaskRunner:
         if value is None:
             return None
         value = normalised(value, lambda other: _with_text_keys(normalize_json(other)))
-        size = len(json.dumps(value, allow_nan=False).encode())
+        size = len(encoded(value, allow_nan=False))
         if size > self._options.max_result_bytes:
             limit = self._options.max_result_bytes
             raise ReturnValueTooLarge(size_bytes=size, limit_bytes=limit)

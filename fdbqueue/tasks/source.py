@@ -13,13 +13,11 @@ end what it is for a task. The protocol, for one task:
    Limited tasks (``key_limits.py``) are leased by turns with others. Only if a lease has ended
    before, :meth:`TaskSource.begin_again` reads what is known of it,
    notes the workers that died, and that this attempt begins.
-2. **Run.** A part of a group that was aborted does not run, and no task that was aborted while it
-   waited for a thread (:meth:`TaskSource.is_aborted`).
-   The lease is extended after each third of its time, and that of what waits as well; the
-   first extension notes when the attempt began. If it was leased ahead, that is after a tenth of
-   a second (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the
-   function decides is in memory alone: an :class:`AttemptEnd`. What it notes, its progress and its
-   metadata, is written with extensions (:mod:`fdbqueue.tasks.notes`).
+2. **Run.** Unless it or its group was aborted while it waited. The lease is extended after each
+   third of its time, and that of what waits as well; the first extension notes when the attempt
+   began. If it was leased ahead, that is after a tenth of a second (:meth:`TaskSource.settle`);
+   before it begins if the task may run once only. What the function decides is in memory alone: an
+   :class:`AttemptEnd`. What it notes is written with extensions (:mod:`fdbqueue.tasks.notes`).
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
      if that can be; without one if other processes take items, or if a task is in a group or a
@@ -78,7 +76,6 @@ from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
     Before,
     Records,
-    TaskCall,
     ahead,
     attempts_in,
     is_ahead,
@@ -88,7 +85,6 @@ from fdbqueue.tasks.records import (
 )
 from fdbqueue.tasks.results import attempts_at, metadata_in
 from fdbqueue.tasks.time_limits import Overdue
-from fdbqueue.tasks.trees import is_tree_aborted
 
 logger = logging.getLogger(__name__)
 
@@ -196,24 +192,6 @@ class TaskSource:
         """
         if time.monotonic() >= attempt.until:
             raise LeaseLost(queue=attempt.item.queue, item=attempt.item.id)
-
-    def is_aborted(self, attempt: Attempt, call: TaskCall) -> bool:
-        """Tell whether a task was aborted before it begins, by itself or with its group.
-
-        By itself, if it has waited for a thread: what has not is leased and begins at once.
-        """
-        has_waited = attempt.is_ahead and time.monotonic() > attempt.leased + AHEAD_SECONDS
-        place = call.place
-        if place is None and not has_waited:
-            return False
-
-        def read(tr: Transaction) -> bool:
-            if place is not None and is_tree_aborted(tr, self._records.prefix, place.tree):
-                return True
-            record = self._records.read(tr, call.id) if has_waited else None
-            return record is not None and bool(record.get("abort"))
-
-        return run(self._queue.database, read, read_only=True)
 
     def begin_again(self, item: Item, result_id: str) -> Before:
         """Return what is known of a task that was leased before.

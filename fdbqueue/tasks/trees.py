@@ -7,10 +7,12 @@ the last. Under ``(*PREFIX, "tasks", "tree", id)``:
     ("branch", n)           what branch n is, how many parts it has, and which part it is itself
     ("part", n, at)         a part: a task's id, path and queue, and whether it is enqueued; or the
                             number of a branch
-    ("call", n, at, k)      how to enqueue the task, as long as it has not been: JSON in chunks
+    ("call", n, at, k)      how to enqueue the task, as long as it has not been: JSON in chunks;
+                            with what makes its key, if the value that it is given is part of that
     ("ended", n, level, j)  which of 16 parts have ended, and which of them successfully: two sets
                             of bits; a level above, of which sixteen that is so
     ("outcome", n)          how branch n has ended
+    ("follower", n)         how what follows group n has ended
     ("waiting", n)          a group whose parts are being enqueued, and from which on
     ("given", n, k)         what each of them is given as its first argument
     ("abort",)              the whole was aborted
@@ -49,10 +51,10 @@ What is left behind by
   one transaction (``source.py``): the bits, the result and what follows are in it, or not;
 - *a fork*: nothing: a transaction belongs to the thread that makes it;
 - *an abort*: the key ``abort`` is committed first, and whatever enqueues or begins a part reads it:
-  nothing is enqueued or begun from then on, and the abort goes through what is, from the last part
-  to the first, as workers come from the other end. If it is killed, call it again;
-- *a task that cannot be enqueued*, because its queue is gone, or it is too long with the value that
-  it is given: its part has failed, says why, and its branch goes on as after any failure.
+  from then on none is. The abort goes through what is enqueued, the last part first. If it is
+  killed, call it again;
+- *a task that cannot be enqueued*, because its queue is gone, or with the value that it is given it
+  is too long or has no key of its limits: its part has failed, says why, and its branch goes on.
   :func:`enqueue_rest` goes to a queue that has just taken a task of the tree; if none has, and its
   own is gone, the log says so, and what waits is left to housekeeping, or to an abort;
 - *an item that is removed by hand*: a part that does not end, until housekeeping finds it.
@@ -75,12 +77,21 @@ from fdbqueue.service import Push, now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     DEFAULT_TASK_QUEUE_NAME,
-    TaskResultStatus,
     task_backends,
 )
-from fdbqueue.tasks.key_limits import home_of
+from fdbqueue.tasks.exceptions import pass_interrupt
+from fdbqueue.tasks.key_limits import declare, home_of, where_given
 from fdbqueue.tasks.options import FdbQueueTask
-from fdbqueue.tasks.records import Place, aware, encoded, pending, rank_of, unpacked
+from fdbqueue.tasks.records import (
+    FAILED,
+    SUCCESSFUL,
+    Place,
+    aware,
+    encoded,
+    pending,
+    rank_of,
+    unpacked,
+)
 from fdbqueue.tasks.results import new_id
 
 logger = logging.getLogger(__name__)
@@ -124,7 +135,7 @@ class TreeKeys:
     def __init__(self, prefix: tuple[Any, ...], tree: str) -> None:
         self.all = Subspace((*prefix, "tasks", "tree", tree))
         self.abort: bytes = self.all.pack(("abort",))
-        self.waiting = self.all["waiting"]
+        self.waiting, self.follower = self.all["waiting"], self.all["follower"]
 
     def branch(self, branch: int) -> bytes:
         """Return the key that says what a branch is."""
@@ -183,11 +194,6 @@ def due_key(prefix: tuple[Any, ...], backend: str, moment: int, tree: str) -> by
     """Return the key that says when to look whether a tree can be removed."""
     key: bytes = Subspace((*prefix, "tasks", "trees", backend)).pack((moment, tree))
     return key
-
-
-def is_tree_aborted(tr: Transaction, prefix: tuple[Any, ...], tree: str) -> bool:
-    """Tell whether a tree was aborted."""
-    return bool(tr[TreeKeys(prefix, tree).abort].present())
 
 
 class Tree:
@@ -281,6 +287,9 @@ class Tree:
             return
         for end in ends:
             if end.place.at == end.place.of:  # what follows the group
+                self._write(
+                    self.keys.follower.pack((branch,)), SUCCESSFUL if end.is_success else FAILED
+                )
                 self._branch_ended(branch, known, end.is_success, end.value)
         has_ended, has_succeeded = marked
         if known.get("then"):
@@ -351,15 +360,15 @@ class Tree:
         """Note how a branch has ended, and that the part has which it is."""
         if branch == 0 and self.is_aborted():
             return
-        status = TaskResultStatus.SUCCESSFUL if is_success else TaskResultStatus.FAILED
-        self._write(self.keys.outcome(branch), {"status": status.value, "ended": now_us()})
+        how = {"status": SUCCESSFUL if is_success else FAILED, "ended": now_us()}
+        self._write(self.keys.outcome(branch), how)
         if "place" in known:
             place = Place(self._id, *known["place"])
             self._ends.append(PartEnd(place, is_success, value))
 
     def is_aborted(self) -> bool:
         """Tell whether the tree was aborted; the transaction then depends on that."""
-        return is_tree_aborted(self._tr, self._backend.records.prefix, self._id)
+        return bool(self._tr[self.keys.abort].present())
 
     # What begins
 
@@ -457,7 +466,12 @@ class Tree:
                 queue, value = (stored := json.loads(data))["queue"], stored["value"]
                 value = {**value, "args": [*given, *value["args"]], "tree": place.stored()}
                 self._tr.clear_range(*range_of(self.keys.all["call"][place.branch][place.at]))
-                self._write(self.keys.part(place.branch, place.at), {**part, "enqueued": True})
+                if "key" in stored:
+                    queue = self._limited_queue(place, queue, value, stored["key"])
+                if not queue:
+                    continue
+                known = {**part, "queue": queue, "enqueued": True}
+                self._write(self.keys.part(place.branch, place.at), known)
             of_queues.setdefault(queue, []).append((place, value))
         for queue, values in of_queues.items():
             try:
@@ -467,6 +481,19 @@ class Tree:
             except FdbQueueError:  # nothing of them was written: each by itself
                 for place, value in values:
                     self._push_or_refuse(queue, place, value)
+
+    def _limited_queue(self, place: Place, queue: str, value: Any, key: str | None) -> str:
+        """Return the queue of a task whose key needs what it is given; empty if it has failed."""
+        try:
+            limited = where_given(value["task"], key, queue, value["args"], value["kwargs"])
+        except BaseException as error:  # noqa: BLE001  # a project's own function may raise anything
+            pass_interrupt(error)
+            self.fail(place, text_of_error(error))
+            return ""
+        if limited is None:
+            return queue
+        declare(self._tr, self._backend.catalog, self._backend.records.prefix, limited)
+        return limited.queue
 
     def _push_or_refuse(self, queue: str, place: Place, value: Any) -> None:
         try:

@@ -90,11 +90,12 @@ def begun(tr: Transaction, backend: Any, after: Due | None) -> tuple[list[str], 
         begin = index.pack(after) + b"\x00"
     rows = list(tr.snapshot.get_range(begin, end, limit=_LOOKS))
     found = [Due(*index.unpack(row.key)) for row in rows]
-    trees = [due.tree for due in found if _is_under_way(tr.snapshot, backend, due.tree)]
+    trees = [due.tree for due in found if is_under_way(tr.snapshot, backend, due.tree)]
     return trees, found[-1] if len(rows) == _LOOKS else None
 
 
-def _is_under_way(tr: Any, backend: Any, tree: str) -> bool:
+def is_under_way(tr: Any, backend: Any, tree: str) -> bool:
+    """Tell whether a tree has begun and not ended."""
     keys = TreeKeys(backend.records.prefix, tree)
     return bool(tr[keys.branch(0)].present()) and not tr[keys.outcome(0)].present()
 
@@ -169,7 +170,7 @@ def clear_old(tr: Transaction, backend: Any, now: int, kept_seconds: float | Non
     found = [Due(*index.unpack(row.key)) for row in tr.get_range(begin, end, limit=_LOOKS)]
     begun = []
     for due in found:
-        if _is_under_way(tr, backend, due.tree):
+        if is_under_way(tr, backend, due.tree):
             begun.append(due)
             continue
         keys = TreeKeys(prefix, due.tree)

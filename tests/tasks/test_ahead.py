@@ -112,7 +112,7 @@ def test_a_task_of_one_attempt_is_noted_before_it_begins(configure, clock):
 
 def test_what_was_aborted_while_it_waited_does_not_run(backend, monkeypatch):
     """Though its worker had leased it: it has failed as aborted, and the others run."""
-    monkeypatch.setattr("fdbqueue.tasks.source.AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr("fdbqueue.tasks.runner.AHEAD_SECONDS", 0.0)
     results = [jobs.note.enqueue(number) for number in range(2)]
     one = TaskWorker(backend, ["default"])
     first, second = leased_together(one, 2)

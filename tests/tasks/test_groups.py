@@ -244,6 +244,30 @@ def test_always_follows_a_group_whose_parts_have_failed(backend, work):
     assert sum(one[0] == "collect" for one in jobs.done) == 1
 
 
+def test_what_follows_says_how_it_has_ended(backend, work):
+    """A task or a group; also when it was enqueued after the group had failed."""
+    plain = group([call(group_jobs.add, 1)]).then(group_jobs.count).enqueue()
+    nested = group([call(group_jobs.add, 1)]).then(group([group_jobs.fail])).enqueue()
+    late = group([call(group_jobs.fail_while_closed, 1)]).then(group_jobs.count).enqueue()
+    work(limit=3)
+    for result in (plain, nested, late):
+        result.refresh()
+    assert [one.follows.status for one in (plain, nested, late)] == [None] * 3
+    assert (late.status, late.follows.is_enqueued) == (FAILED, False)
+    work()
+    for result in (plain, nested):
+        result.refresh()
+    assert [one.follows.status for one in (plain, nested)] == [SUCCESSFUL, FAILED]
+    group_jobs.is_open.append(True)
+    backend.queue("default").redrive()
+    work(limit=1)
+    late.refresh()
+    assert (late.follows.status, late.follows.is_enqueued) == (None, True)
+    work()
+    late.refresh()
+    assert late.follows.status is SUCCESSFUL
+
+
 def test_what_follows_may_fail(backend, work):
     """Then the group has failed, until that is redriven and succeeds."""
     result = group([call(group_jobs.add, 1)]).then(group_jobs.fail_while_closed).enqueue()
