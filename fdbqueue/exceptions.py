@@ -28,11 +28,13 @@
 An error of FoundationDB itself (a conflict that outlived its retries, a timeout) is not
 wrapped: it is the engine's own ``FDBError``, with FoundationDB's code.
 
-:func:`text_of_error` and :func:`message_of` put any error into words, those of other programs too.
+:func:`text_of_error`, :func:`message_of`, :func:`path_of` and :func:`traceback_of` put any error
+into words, those of other programs too, and never raise, whatever the methods of the error do.
 """
 
 from __future__ import annotations
 
+import traceback
 from typing import Any, ClassVar
 
 _MAX_TEXT = 1_000
@@ -53,12 +55,30 @@ def message_of(error: BaseException) -> str:
     return _message(error) or type(error).__name__
 
 
+def path_of(kind: type) -> str:
+    """Return the dotted path of a class; its name alone if it says no module."""
+    module = getattr(kind, "__module__", None)  # a class need not have one
+    return f"{module}.{kind.__qualname__}" if isinstance(module, str) else kind.__qualname__
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return an error with its traceback as Python prints it, or what can be had of that."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:  # noqa: BLE001  # what the error's own attributes raise
+        last = f"{path_of(type(error))}: {message_of(error)}\n"
+    try:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        return f"Traceback (most recent call last):\n{frames}{last}"
+    except BaseException:  # noqa: BLE001  # the same
+        return last
+
+
 def _message(error: BaseException) -> str:
     try:
-        text = str(error)[:_MAX_TEXT]
+        return str(error)[:_MAX_TEXT].encode(errors="backslashreplace").decode()[:_MAX_TEXT]
     except BaseException:  # noqa: BLE001  # what another program's __str__ raises ends nothing here
         return ""
-    return text.encode(errors="backslashreplace").decode()[:_MAX_TEXT]
 
 
 def _shown(value: Any) -> str:

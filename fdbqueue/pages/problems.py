@@ -22,7 +22,7 @@ from fdbqueue.exceptions import (
     FormatMismatch,
     OutcomeUnknown,
     QueueNotFound,
-    message_of,
+    text_of_error,
 )
 from fdbqueue.service import error_code
 
@@ -131,7 +131,7 @@ def _missing() -> str | Promise:
 def _unavailable(error: Exception, user: Any, message: str | Promise) -> Problem:
     cause = ""
     if getattr(user, "is_superuser", False) and user.is_active:
-        cause = visible(f"{type(error).__name__}: {message_of(error)}"[:_MAX_CAUSE])
+        cause = visible(text_of_error(error)[:_MAX_CAUSE])
     return Problem(
         status=503, title=_("Queues unavailable"), message=message, cause=cause, can_retry=True
     )

@@ -70,7 +70,7 @@ class FdbQueueTaskContext(TaskContext):  # type: ignore[misc,type-arg]  # as the
         """Say how far this attempt has come; written as the metadata is, and so as cheap.
 
         Args:
-            done: How much is done, as a number from 0 on.
+            done: How much is done, as a number from 0 to the largest of a float.
             of: How much that is of; None if that is not known.
 
         Raises:

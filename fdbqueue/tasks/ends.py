@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import EngineError, LeaseLost
+from fdbqueue.exceptions import EngineError, LeaseLost, path_of
 from fdbqueue.service import Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
@@ -46,11 +46,10 @@ from fdbqueue.tasks.results import (
     change,
     metadata_in,
     microseconds,
-    path_of,
     result_time,
     set_attempts,
 )
-from fdbqueue.tasks.trees import PartEnd, note_ends
+from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 
 T = TypeVar("T")
 
@@ -123,6 +122,7 @@ class Attempt:
     Attributes:
         item: The leased item.
         until: Until when it is surely held, by the monotonic clock.
+        leased: When its lease was asked for, likewise.
         has_begun: Whether the attempt has begun. From then on the following are set.
         call: What is called.
         attempts: This attempt, and all before.
@@ -134,6 +134,7 @@ class Attempt:
 
     item: Item
     until: float
+    leased: float = dataclasses.field(default_factory=time.monotonic)
     has_begun: bool = False
     call: TaskCall = _NO_CALL
     attempts: Attempts = NO_ATTEMPTS
@@ -285,7 +286,7 @@ class AttemptEnds:
         """Return what writes all that is kept of a task whose item is removed."""
         is_success = end.failure is None
         keep: Callable[[Transaction], None]
-        if is_success and not self._keeps_successful:
+        if not self._keeps(end):
             keep = functools.partial(self._records.remove, result_id=end.call.id)
         else:
             status = SUCCESSFUL if is_success else FAILED
@@ -306,6 +307,10 @@ class AttemptEnds:
 
         return write
 
+    def _keeps(self, end: AttemptEnd) -> bool:
+        """Tell whether a record is kept: of a part of a group at least until that has ended."""
+        return not end.is_success or self._keeps_successful or end.call.place is not None
+
     def _count(self, tr: Transaction, end: AttemptEnd) -> None:
         """Count an attempt at its function."""
         is_known = end.failure is None or end.failure.exception != UNKNOWN
@@ -323,7 +328,7 @@ class AttemptEnds:
         """Tell whether it was this end that took effect, after an outcome that was not known."""
         record = run(queue.database, lambda tr: self._records.read(tr, end.call.id), read_only=True)
         if record is None:
-            return end.is_success and not self._keeps_successful
+            return not self._keeps(end)
         workers = tuple(record.get("workers", ()))
         count = len(end.attempts.workers)
         if workers[:count] != end.attempts.workers:
@@ -365,10 +370,15 @@ class AttemptEnds:
         self._records.write(tr, end.call.id, noted)
         if not retry:
             home = home_of(queue.name)
-            entry = EndedTask(home, FAILED, end.moment, end.call.id, end.call.task)
+            call = end.call
+            entry = EndedTask(home, FAILED, end.moment, call.id, call.task, _tree_of(call))
             key, value = self._records.ended_row(entry)
             tr[key] = value
             self._note_end(tr, end)
+
+
+def _tree_of(call: TaskCall) -> str:
+    return "" if call.place is None else call.place.tree
 
 
 def _part_end(end: AttemptEnd) -> PartEnd:
@@ -456,7 +466,7 @@ def _final_writes(
             **({} if call.place is None else {"tree": call.place.stored()}),
         }
     )
-    entry = EndedTask(queue, status, ended, call.id, call.task)
+    entry = EndedTask(queue, status, ended, call.id, call.task, _tree_of(call))
     entry_key, path = records.ended_row(entry)
 
     def write(tr: Transaction) -> None:
@@ -486,6 +496,14 @@ def abort_in(tr: Transaction, backend: Any, result_id: str) -> str:
     backend.catalog.queue(record["queue"]).remove(item.id, tr=tr)
     write_aborted(tr, backend, result_id, found)
     return "aborted"
+
+
+def was_aborted(tr: Transaction, backend: Any, call: TaskCall, *, by_itself: bool) -> bool:
+    """Tell whether the group or chain of a leased task was aborted, or it was ``by_itself``."""
+    if call.place is not None and Tree(tr, backend, call.place.tree).is_aborted():
+        return True
+    record = backend.records.read(tr, call.id) if by_itself else None
+    return record is not None and bool(record.get("abort"))
 
 
 def write_aborted(tr: Transaction, backend: Any, result_id: str, found: Found) -> None:

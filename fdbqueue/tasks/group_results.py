@@ -39,10 +39,11 @@ class GroupPart(NamedTuple):
         id: The id of its task's result, or of the group or chain that it is.
         task: The dotted path of its task; empty for a group or a chain.
         status: ``SUCCESSFUL`` or ``FAILED``; None as long as it has not ended.
-        problem: Why its task could not be enqueued; empty if it could.
+        problem: Why it failed without a result: its task could not be enqueued, or its item was
+            removed by hand; else empty.
         backend: The alias of the backend.
         queue: The queue of its task, as the catalog names it; empty for a group or a chain.
-        is_enqueued: Whether its task has been enqueued.
+        is_enqueued: Whether its task has been enqueued, and its item was not removed by hand.
     """
 
     at: int
@@ -204,8 +205,9 @@ def read_group(tr: Transaction, owner: Any, tree: str, branch: int) -> GroupResu
         status = TaskResultStatus.FAILED
     follows = None
     if known.get("then"):
-        part = json.loads(bytes(tr[keys.part(branch, known["count"])]))
-        follows = _shown_part(owner, tree, known["count"], part, None)
+        part, row = tr[keys.part(branch, known["count"])], tr[keys.follower.pack((branch,))]
+        ended_as = TaskResultStatus(json.loads(bytes(row))) if row.present() else None
+        follows = _shown_part(owner, tree, known["count"], json.loads(bytes(part)), ended_as)
     return GroupResult(
         group_id(tree, branch),
         known["kind"],

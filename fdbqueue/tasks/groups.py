@@ -33,25 +33,33 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.ends import abort_in
 from fdbqueue.tasks.group_results import GroupResult, named
-from fdbqueue.tasks.key_limits import NO_LIMITS, Limited, is_limited, keep, where
+from fdbqueue.tasks.key_limits import (
+    NO_LIMITS,
+    Limited,
+    is_limited,
+    keep,
+    later_key,
+    needs_arguments,
+    where,
+)
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import call_of, encoded, packed
 from fdbqueue.tasks.results import new_id, new_result
 from fdbqueue.tasks.trees import (
     MAX_BYTES,
-    UNBEGUN_SECONDS,
     Tree,
     TreeKeys,
     chunks_of,
-    due_key,
+    range_of,
     rows_of_branch,
 )
+from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, Due, due_key
 
 #: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
-#: The most rows of a transaction that stores them.
+#: The most rows of a transaction that stores them, or reads them.
 _ROWS_TOGETHER = 2_000
 #: How many tasks one transaction aborts.
 _ABORTED_TOGETHER = 20
@@ -207,8 +215,17 @@ class _Plan:
         known = self._add_branch(root, None, 0)
         self.first = self._keys.branch(0), encoded({**known, "queue": self._queue})
 
-    def _add_branch(self, branch: Branch, place: list[Any] | None, depth: int) -> dict[str, Any]:
-        """Add the rows of a branch, but for its own; return what that says."""
+    def _add_branch(
+        self, branch: Branch, place: list[Any] | None, depth: int, *, is_given: bool = False
+    ) -> dict[str, Any]:
+        """Add the rows of a branch, but for its own; return what that says.
+
+        Args:
+            branch: The branch.
+            place: Which part of another it is.
+            depth: How deep it is nested.
+            is_given: Whether its first part, or each part of a group, is given a value.
+        """
         if depth > MAX_DEPTH:
             raise InvalidTask(f"Groups and chains are nested over {MAX_DEPTH} deep.")
         number, count = self._branches, len(branch.parts)
@@ -222,40 +239,40 @@ class _Plan:
         leads = branch.kind == "chain"
         following = () if branch.follows is None else (branch.follows,)
         for at, part in enumerate((*branch.parts, *following)):
-            self._add_part(part, [number, at, count, leads], depth)
+            is_later = at == count or (leads and at > 0)
+            self._add_part(part, [number, at, count, leads], depth, is_given=is_given or is_later)
         return known
 
-    def _add_part(self, part: Any, place: list[Any], depth: int) -> None:
+    def _add_part(self, part: Any, place: list[Any], depth: int, *, is_given: bool) -> None:
         branch, at = place[:2]
         if isinstance(part, Branch):
             number = self._branches
-            known = self._add_branch(part, place, depth + 1)
+            known = self._add_branch(part, place, depth + 1, is_given=is_given)
             self.rows.append((self._keys.branch(number), encoded(known)))
             facts: dict[str, Any] = {"branch": number}
         else:
             self._tasks += at < place[2]  # what follows a group is not counted
-            facts = self._add_call(part, branch, at)
+            facts = self._add_call(part, branch, at, is_given=is_given)
         self.rows.append((self._keys.part(branch, at), encoded(facts)))
 
-    def _add_call(self, part: Call, branch: int, at: int) -> dict[str, Any]:
+    def _add_call(self, part: Call, branch: int, at: int, *, is_given: bool) -> dict[str, Any]:
         if self._tasks > MAX_TASKS:
             raise InvalidTask(f"A group or a chain has at most {MAX_TASKS:,} tasks in all.")
         self._check(part.task)
         result = new_result(part.task, part.args, part.kwargs, self.backend.alias)
         task = part.task
-        key = task.key_of(result.args, result.kwargs) if isinstance(task, FdbQueueTask) else None
-        if key is not None:
-            text = f"{task.module_path} has a unique key, so it may not be enqueued"
-            raise InvalidTask(f"{text}: a group or a chain would wait for it for ever.")
+        _check_unique(task, result, is_given=is_given)
         queue = self.backend.queue_prefix + task.queue_name
         self._queue = self._queue or queue
+        more: dict[str, Any] = {}
         if isinstance(task, FdbQueueTask) and is_limited(task):
-            limited = where(task, queue, result.args, result.kwargs)
-            if limited is not None:
+            if is_given and needs_arguments(task):
+                more["key"] = later_key(task)
+            elif limited := where(task, queue, result.args, result.kwargs):
                 queue = limited.queue
                 self.limits.setdefault(queue.rpartition(".")[0], limited)
         found = call_of(result)
-        data = encoded({"queue": queue, "value": packed(found)})
+        data = encoded({"queue": queue, "value": packed(found), **more})
         if len(data) > MAX_CALL_BYTES - _PLACE_BYTES:
             self.backend.prepare(result)  # raises, if it is over the limit without its place
         self.rows += chunks_of(self._keys.all["call"][branch][at], data)
@@ -273,6 +290,15 @@ class _Plan:
                 plain = dataclasses.replace(task, unique_key=None, **NO_LIMITS)
             self.backend.prepare(new_result(plain, (), {}, task.backend))
             self._checked.add(id(task))  # the parts keep the tasks
+
+
+def _check_unique(task: Any, result: Any, *, is_given: bool) -> None:
+    """Refuse a call that has a unique key, or may have one with the value that it is given."""
+    if not isinstance(task, FdbQueueTask) or task.unique_key is None:
+        return
+    if is_given or task.key_of(result.args, result.kwargs) is not None:
+        text = f"{task.module_path} has a unique key, so it may not be enqueued"
+        raise InvalidTask(f"{text}: a group or a chain would wait for it for ever.")
 
 
 def _backend_of(part: Any) -> FdbQueueBackend:
@@ -293,10 +319,8 @@ def _backend_of(part: Any) -> FdbQueueBackend:
 def _store(plan: _Plan) -> None:
     """Store a tree, and begin it: in one transaction if it is small."""
     database, prefix = plan.backend.catalog.database, plan.backend.records.prefix
-    alias, retention = plan.backend.alias, plan.backend.settings.retention
-    kept = max(retention.successful or 0, retention.failed or 0, UNBEGUN_SECONDS)
-    now = now_us()
-    unbegun = due_key(prefix, alias, now + int(UNBEGUN_SECONDS * 1_000_000), plan.tree)
+    alias, now = plan.backend.alias, now_us()
+    unbegun = due_key(prefix, alias, Due(now + UNBEGUN_SECONDS * 1_000_000, plan.tree))
     *portions, last = _portions(plan.rows)
     for limited in plan.limits.values():
         keep(plan.backend.catalog, prefix, limited)
@@ -305,7 +329,7 @@ def _store(plan: _Plan) -> None:
 
     def begin(tr: Transaction) -> None:
         tr.clear(unbegun)
-        due = due_key(prefix, alias, now + int(kept * 1_000_000), plan.tree)
+        due = due_key(prefix, alias, Due(now + LOOK_SECONDS * 1_000_000, plan.tree))
         _write(tr, [*last, plan.first, (due, b"")])
         Tree(tr, plan.backend, plan.tree).begin()
 
@@ -337,7 +361,7 @@ class GroupAbort(NamedTuple):
     Attributes:
         aborted: How many were removed from their queues, and have failed.
         asked: How many run, and were asked to end.
-        ended: How many had ended before.
+        ended: How many had ended before, or were ended by workers meanwhile: as aborted.
         never: How many had not been enqueued, and never will be.
     """
 
@@ -350,9 +374,9 @@ class GroupAbort(NamedTuple):
 def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupAbort:
     """Abort a group or a chain, with all that is nested in it.
 
-    No task of it is enqueued any more, nothing follows it. Its tasks that wait are aborted, those
-    that run are asked to end, as :func:`~fdbqueue.tasks.abort` does. If this is interrupted, some
-    are left: call it again.
+    No task of it is enqueued or begins any more, nothing follows it. Its tasks that wait are
+    aborted, those that run are asked to end, as :func:`~fdbqueue.tasks.abort` does. If this is
+    interrupted, some are left: call it again.
 
     Args:
         result_id: The id of the whole: one that is nested in another is not aborted by itself.
@@ -382,27 +406,43 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
 
     if (has_begun := run(database, begin)) is None:
         raise TaskResultDoesNotExist(result_id)
-    counts: Counter[str] = Counter()
-    parts = keys.all["part"]
-    at, end = parts.range().start, parts.range().stop
-    while has_begun:
+    return _abort_tasks(owner, keys) if has_begun else GroupAbort()
 
-        def abort_some(tr: Transaction, at: bytes = at) -> tuple[list[str], bytes | None]:
-            rows = list(tr.snapshot.get_range(at, end, limit=_ABORTED_TOGETHER))
-            found = [json.loads(row.value) for row in rows]
-            outcomes = [_aborted(tr, owner, part["id"]) for part in found if "id" in part]
-            return outcomes, bytes(rows[-1].key) + b"\x00" if rows else None
 
-        outcomes, following = run(database, abort_some)
-        counts.update(outcomes)
-        if following is None:
-            break
-        at = following
+def _abort_tasks(owner: Any, keys: TreeKeys) -> GroupAbort:
+    """Abort the tasks of a tree that was aborted, the last one first: workers begin with others."""
+    enqueued, counts = [], Counter[str]()
+    for part in _tasks_of(owner, keys):
+        if part.get("enqueued"):
+            enqueued.append(part["id"])
+        else:
+            counts["never"] += 1
+    enqueued.reverse()
+    for start in range(0, len(enqueued), _ABORTED_TOGETHER):
+        some = enqueued[start : start + _ABORTED_TOGETHER]
+        abort_some = functools.partial(_aborted, owner=owner, ids=some)
+        counts.update(run(owner.catalog.database, abort_some))
     return GroupAbort(**counts)
 
 
-def _aborted(tr: Transaction, owner: Any, task_id: str) -> str:
-    try:
-        return abort_in(tr, owner, task_id)
-    except TaskResultDoesNotExist:
-        return "never"
+def _tasks_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of a tree in their order."""
+    begin, end = range_of(keys.all["part"])
+
+    def read(tr: Transaction) -> list[Any]:
+        return list(tr.snapshot.get_range(begin, end, limit=_ROWS_TOGETHER))
+
+    while rows := run(owner.catalog.database, read, read_only=True):
+        yield from (part for row in rows if "id" in (part := json.loads(row.value)))
+        begin = bytes(rows[-1].key) + b"\x00"
+
+
+def _aborted(tr: Transaction, owner: Any, ids: Sequence[str]) -> list[str]:
+    """Abort some tasks in a transaction; return what became of each."""
+    outcomes = []
+    for task_id in ids:
+        try:
+            outcomes.append(abort_in(tr, owner, task_id))
+        except TaskResultDoesNotExist:
+            outcomes.append("never")
+    return outcomes

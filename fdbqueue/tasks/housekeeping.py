@@ -15,14 +15,15 @@ reads the candidates without depending on them, and then depends on what it remo
   entry, if it is dead and died before the limit. If it lives again, since it was redriven, or died
   again later, only the entry goes. If the item is gone, the record goes with the entry.
 - *an entry without a record* goes alone.
+- *a part of a group or a chain that has not ended* stays with all it has: what follows reads it.
 
 So a worker that ends a task, a redrive, and another pruner make the portion conflict, or it makes
 them; it is then tried again with what is there by then. A pruner that conflicts again and again
 gives way: what it leaves is there for the next one. A crash between two portions leaves nothing
 half done. A dead letter that was buried by hand has no entry; it stays until it is removed by hand.
 
-Groups and chains have an index of when each is to be looked at: when it was enqueued, and again
-after the retention since its end. It goes with one range; what has not ended is looked at again.
+Groups and chains have an index of when each is to be looked at: while they run to find lost parts,
+and when the retention since their end is over (:mod:`fdbqueue.tasks.upkeep`).
 
 One worker does this about once a minute. Which one, a key decides: it has the database's version of
 the last time, so that clocks do not matter. A worker that dies while it prunes is replaced a minute
@@ -39,7 +40,7 @@ import operator
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import close_old_connections
@@ -52,7 +53,17 @@ from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
 from fdbqueue.tasks.results import microseconds
 from fdbqueue.tasks.schedules import Periodic, is_engines
-from fdbqueue.tasks.trees import clear_old
+from fdbqueue.tasks.trees import Tree
+from fdbqueue.tasks.upkeep import (
+    Due,
+    begun,
+    clear_old,
+    fail_lost,
+    has_lost_item,
+    is_under_way,
+    look_again,
+    seem_lost,
+)
 
 if TYPE_CHECKING:
     from fdbqueue.tasks.outbox.mover import MoverThread
@@ -87,6 +98,7 @@ class Pruned(NamedTuple):
         failed: Tasks that had failed, with their dead letters.
         entries: Entries of the index whose task lives again, died again, or was gone.
         lost: Records whose item was gone.
+        parts: Parts of groups and chains that have failed, because their item was gone.
         gave_way: Whether other transactions were in the way, so that something old is left.
     """
 
@@ -94,11 +106,12 @@ class Pruned(NamedTuple):
     failed: int = 0
     entries: int = 0
     lost: int = 0
+    parts: int = 0
     gave_way: bool = False
 
     def plus(self, other: Pruned) -> Pruned:
         """Return both together."""
-        both = Pruned(*map(operator.add, self[:4], other[:4]))
+        both = Pruned(*map(operator.add, self[:5], other[:5]))
         return both._replace(gave_way=self.gave_way or other.gave_way)
 
 
@@ -154,7 +167,8 @@ def remove_lost(
 ) -> Pruned:
     """Remove the pending records whose item is gone: the queue was cleared, or the item removed.
 
-    Reads all records, and the items of those that are pending.
+    Those of groups and chains have failed by that. Reads all records, and the items of those that
+    are pending.
 
     Args:
         backend: The backend; records of queues that are another's are left alone.
@@ -171,8 +185,42 @@ def remove_lost(
         remove = functools.partial(_remove_lost, backend=backend, catalog=catalog, ids=ids)
         count = _given_way(catalog, functools.partial(remove, dry_run=dry_run)) if ids else 0
         pruned = pruned.plus(Pruned(gave_way=True) if count is None else Pruned(lost=count))
-        if not goes_on(pruned) or after is None:
+        if not goes_on(pruned):
             return pruned
+        if after is None:
+            break
+    due: Due | None = None
+    while True:
+        look_up = functools.partial(begun, backend=backend, after=due)
+        trees, due = run(catalog.database, look_up, read_only=True)
+        for tree in trees:
+            for done in _look_at(backend, catalog, tree, dry_run=dry_run):
+                pruned = pruned.plus(done)
+                if not goes_on(pruned):
+                    return pruned
+        if due is None:
+            return pruned
+
+
+def _look_at(
+    backend: Any, catalog: Catalog, tree: str, *, dry_run: bool = False
+) -> Iterator[Pruned]:
+    """Have the lost parts of a tree fail, and enqueue what waits; yield after each transaction."""
+    after: bytes | None = None
+    while True:
+        look = functools.partial(
+            seem_lost, backend=backend, catalog=catalog, tree=tree, after=after
+        )
+        places, after = run(catalog.database, look, read_only=True)
+        count: int | None = len(places)
+        if places and not dry_run:
+            fail = functools.partial(fail_lost, backend=backend, catalog=catalog, places=places)
+            count = _given_way(catalog, fail)
+        yield Pruned(gave_way=True) if count is None else Pruned(parts=count)
+        if after is None:
+            break
+    while not dry_run and _given_way(catalog, lambda tr: Tree(tr, backend, tree).enqueue_waiting()):
+        yield Pruned()
 
 
 def may_prune(backend: Any, catalog: Catalog) -> bool:
@@ -205,6 +253,7 @@ class _Pruner:
         limit: int,
         dry_run: bool,
     ) -> None:
+        self._backend = backend
         self._records = backend.records
         self._catalog = catalog
         self._queue = queue
@@ -219,7 +268,7 @@ class _Pruner:
         return _given_way(self._catalog, work) or (Pruned(gave_way=True), None)
 
     def _work(self, tr: Transaction, after: tuple[int, str] | None) -> _Portion:
-        entries = list(
+        found = list(
             self._records.ended(
                 tr.snapshot,
                 self._queue,
@@ -229,6 +278,9 @@ class _Pruner:
                 limit=self._most,
             )
         )
+        trees = {entry.tree for entry in found if entry.tree}
+        kept = {tree for tree in trees if is_under_way(tr.snapshot, self._backend, tree)}
+        entries = [entry for entry in found if entry.tree not in kept]
         pruned = Pruned()
         if self._status == SUCCESSFUL:
             for entry in entries:
@@ -238,7 +290,7 @@ class _Pruner:
             reads = [self._records.begin_read(tr, entry.id) for entry in entries]
             for entry, read in zip(entries, reads, strict=True):
                 pruned = pruned.plus(self._remove_failed(tr, entry, read()))
-        last = entries[-1] if len(entries) == self._most else None
+        last = found[-1] if len(found) == self._most else None
         return pruned, None if last is None else (last.moment, last.id)
 
     def _remove_failed(
@@ -286,13 +338,9 @@ def _remove_lost(
     count = 0
     for result_id in ids:
         record = backend.records.read(tr, result_id)
-        if record is None or not is_pending(record) or not backend.owns(record["queue"]):
+        if record is None or not backend.owns(record["queue"]):
             continue
-        try:
-            is_there = catalog.queue(record["queue"]).has_item(record["item"], tr=tr)
-        except QueueNotFound:
-            continue
-        if not is_there:
+        if has_lost_item(tr, catalog, record):
             count += 1
             if not dry_run:
                 backend.records.remove(tr, result_id)
@@ -422,8 +470,8 @@ class Housekeeping:
             functions = self._backend.records.functions
             run(self._catalog.database, lambda tr: functions.clear_old(tr, now_us()))
             retention = self._backend.settings.retention
-            self._prune_trees(retention)
             pace = _Pace(self._is_over, self._periodic)
+            self._keep_trees(pace)
             pruned = prune(self._backend, retention, catalog=self._catalog, goes_on=pace.goes_on)
         except Exception as error:
             if is_engines(error):
@@ -437,14 +485,37 @@ class Housekeeping:
             alias = {"backend": self._backend.alias}
             logger.info("ended tasks were removed", extra={**numbers, **alias})
 
-    def _prune_trees(self, retention: Retention) -> None:
-        """Remove groups and chains that ended as long ago as their tasks are kept at most."""
-        kept = None
+    def _keep_trees(self, pace: _Pace) -> None:
+        """Look at groups and chains that are due.
+
+        Those that ended as long ago as their tasks are kept at most are removed; of those that have
+        not ended, lost parts have failed.
+        """
+        retention, kept = self._backend.settings.retention, None
         if retention.successful is not None and retention.failed is not None:
             kept = max(retention.successful, retention.failed)
         work = functools.partial(clear_old, backend=self._backend, now=now_us(), kept_seconds=kept)
-        while not self._is_over.is_set() and _given_way(self._catalog, work):
-            pass
+        while not self._is_over.is_set():
+            looked = _given_way(self._catalog, work)
+            if not (looked and looked.looks):
+                return
+            for due in looked.begun:
+                if not self._look_at(due, pace):
+                    return
+
+    def _look_at(self, due: Due, pace: _Pace) -> bool:
+        """Have the lost parts of a group or a chain fail; tell whether there is time for more."""
+        found = Pruned()
+        for some in _look_at(self._backend, self._catalog, due.tree):
+            found = found.plus(some)
+            if not pace.goes_on(found):
+                return False
+        if found.parts:
+            facts = {"backend": self._backend.alias, "tree": due.tree, "parts": found.parts}
+            logger.warning("parts of a group or a chain were lost", extra=facts)
+        again = functools.partial(look_again, backend=self._backend, due=due, now=now_us())
+        _given_way(self._catalog, again)
+        return True
 
 
 class _Pace:

@@ -55,23 +55,24 @@ What is left behind by
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import inspect
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import text_of_error
 from fdbqueue.service import NAME, Catalog, Queue, run
 from fdbqueue.service.options import ALLOWED
 from fdbqueue.service.tuples import packed
 from fdbqueue.tasks.compat import InvalidTask
-
-if TYPE_CHECKING:
-    from fdbqueue.tasks.options import FdbQueueTask
+from fdbqueue.tasks.options import FdbQueueTask
+from fdbqueue.tasks.results import task_at
 
 #: How the names of the queues begin in which limited tasks are.
 LIMITED = "limited."
@@ -263,12 +264,14 @@ def _formatted(task: FdbQueueTask, key: str, args: Any, kwargs: Any) -> str:
         return key.format(*args, **{**bound.arguments, **bound.arguments.get("kwargs", {})})
     except (AttributeError, IndexError, KeyError, ValueError) as error:
         text = f"The concurrency_key {key!r} does not fit the arguments of the task"
-        raise InvalidTask(f"{text}: {type(error).__name__}: {error}") from error
+        raise InvalidTask(f"{text}: {text_of_error(error)}") from error
 
 
 def _check_key(key: Any) -> None:
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_CHARACTERS:
         text = f"A concurrency_key is a text of 1 to {MAX_KEY_CHARACTERS} characters"
+        if isinstance(key, str) and key:
+            raise InvalidTask(f"{text}; not of {len(key):,}.")
         shown = repr(key) if len(repr(key)) <= MAX_KEY_CHARACTERS else type(key).__name__
         raise InvalidTask(f"{text}; not {shown}.")
 
@@ -299,6 +302,43 @@ def where(task: FdbQueueTask, queue: str, args: Any, kwargs: Any) -> Limited | N
     if not has_limit:
         return None
     return Limited(member_name(queue, task.module_path, key), row_of(task))
+
+
+def needs_arguments(task: FdbQueueTask) -> bool:
+    """Tell whether the key of a task with limits depends on the arguments of a call."""
+    key = task.concurrency_key
+    return callable(key) or (key is not None and "{" in key)
+
+
+def later_key(task: FdbQueueTask) -> str | None:
+    """Return what makes the key once the arguments of a call are complete; None for the code's.
+
+    Raises:
+        InvalidTask: It is a function that the code of the task does not name.
+    """
+    key = task.concurrency_key
+    if isinstance(key, str):
+        return key
+    code: Any = task_at(task.module_path)
+    if code.concurrency_key != key:
+        text = "A concurrency_key that using() gives as a function cannot be kept until its task is"
+        raise InvalidTask(f"{text} enqueued: give a text, or have the task itself name it.")
+    return None
+
+
+def where_given(path: str, key: str | None, queue: str, args: Any, kwargs: Any) -> Limited | None:
+    """Return where a call goes whose arguments are complete, given what :func:`later_key` returned.
+
+    Raises:
+        TaskUnknown: The code of the task is gone, or is not there yet.
+        Exception: As :func:`where`, and what the function of the key raises.
+    """
+    task = task_at(path)
+    if not isinstance(task, FdbQueueTask) or not is_limited(task):
+        return None  # its limits are gone from the code
+    if key is not None:
+        task = dataclasses.replace(task, concurrency_key=key)
+    return where(task, queue, args, kwargs)
 
 
 # The row

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple
@@ -38,10 +38,11 @@ from typing import Any, NamedTuple
 from fdbqueue.locks import start_thread
 from fdbqueue.tasks.compat import normalize_json
 from fdbqueue.tasks.exceptions import MetadataTooLarge
+from fdbqueue.tasks.records import encoded
 
 logger = logging.getLogger(__name__)
 
-#: The most metadata that a task may have, as JSON.
+#: The most metadata that a task may have, as JSON in UTF-8.
 MAX_METADATA_BYTES = 10_000
 #: The fields of a record that have notes.
 NOTED = ("metadata", "progress")
@@ -65,7 +66,9 @@ class Progress(NamedTuple):
     @property
     def share(self) -> float | None:
         """Which share is done, 0 to 1; None if that is not known."""
-        return min(1.0, self.done / self.of) if self.of else None
+        if not self.of:
+            return None
+        return 1.0 if self.done >= self.of else self.done / self.of
 
 
 class Notes(MutableMapping[str, Any]):
@@ -97,14 +100,14 @@ class Notes(MutableMapping[str, Any]):
 
         Raises:
             TypeError: One is no number.
-            ValueError: One is below 0, or is no finite number.
+            ValueError: One is below 0, or no float is as large.
             RuntimeError: The attempt has ended.
         """
         for number in (done, 0 if of is None else of):
             if isinstance(number, bool) or not isinstance(number, int | float):
                 raise TypeError(f"A progress is a number, not {type(number).__name__}.")
-            if not 0 <= number < math.inf:
-                raise ValueError(f"A progress is a number from 0 on, not {number!r}.")
+            if not 0 <= number <= sys.float_info.max:  # not shown: Python shows no long ones
+                raise ValueError("A progress is a number from 0 to the largest of a float.")
         with self._mutex:
             self._change()
             self.progress = Progress(done, of)
@@ -144,7 +147,7 @@ class Notes(MutableMapping[str, Any]):
         found = json.loads(json.dumps(normalize_json(value), allow_nan=False))
         with self._mutex:
             changed = {**self._metadata, name: found}
-            size = len(json.dumps(changed, allow_nan=False, separators=(",", ":")).encode())
+            size = len(encoded(changed))
             if size > MAX_METADATA_BYTES:
                 limit = {"size_bytes": size, "limit_bytes": MAX_METADATA_BYTES}
                 raise MetadataTooLarge(name=name[:100], **limit)

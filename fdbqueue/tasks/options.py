@@ -102,7 +102,7 @@ class TaskOptions:
             ``tasks-ALIAS-`` if the backend's alias is not ``default``.
         enqueue_on_commit: Whether a task is enqueued when the ORM's transaction commits.
         outbox: The database of the table in whose transactions tasks are enqueued; None for none.
-        max_result_bytes: The longest return value, as JSON.
+        max_result_bytes: The longest return value, as compact JSON in UTF-8.
         timeout: How many seconds an attempt may take; None for any number.
         grace_seconds: How long a process may go on with an attempt that does not end in time.
         schedules: Tasks that are enqueued at their times, by name.

@@ -43,7 +43,7 @@ class Line(NamedTuple):
         is_here: Whether it is the task that the reader looks at.
         queue: The queue of a task.
         is_enqueued: Whether it has been enqueued, so that it has a result.
-        problem: Why a task could not be enqueued.
+        problem: Why a task has failed without a result.
     """
 
     depth: int

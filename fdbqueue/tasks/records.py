@@ -13,7 +13,8 @@ of the task's result.
 Everything else is under ``(*PREFIX, "tasks")``:
 
     ("result", id, part)                     a record, as JSON in parts of 90,000 bytes
-    ("ended", queue, status, moment, id)     the dotted path of an ended task
+    ("ended", queue, status, moment, id)     the dotted path of an ended task; if it is in a group
+                                             or a chain, also a zero byte and the id of the tree
     ("state", what, ...)                     what workers know together: housekeeping, schedules
     ("runs", ...)                            counters, see :mod:`fdbqueue.tasks.functions`
     ("tree", ...), ("trees", ...)            groups and chains, see :mod:`fdbqueue.tasks.trees`
@@ -46,9 +47,14 @@ SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
 FAILED = TaskResultStatus.FAILED.value
 
 _PART_BYTES = 90_000
+#: What is between the path and the tree of an entry.
+_TREE = "\0"
 #: The first part of a record, and those behind it up to the last, as its keys end.
 _FIRST, _SECOND, _BEHIND = packed_element(0), packed_element(1), b"\xff"
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode, _encode_numbers = (
+    json.JSONEncoder(ensure_ascii=False, allow_nan=allow_nan, separators=(",", ":")).encode
+    for allow_nan in (True, False)
+)
 #: The most errors that a record keeps, the latest, and the longest traceback.
 MAX_ERRORS = 10
 MAX_TRACEBACK = 6_000
@@ -265,6 +271,8 @@ class EndedTask(NamedTuple):
         moment: When it ended, in microseconds.
         id: The id of its result.
         task: Its dotted path.
+        tree: The id of the group or chain that it is a part of, with all that is around; else
+            empty.
     """
 
     queue: str
@@ -272,6 +280,7 @@ class EndedTask(NamedTuple):
     moment: int
     id: str
     task: str
+    tree: str = ""
 
 
 #: Of a task that no worker has begun.
@@ -342,9 +351,16 @@ def is_pending(record: dict[str, Any]) -> bool:
     return "item" in record
 
 
-def encoded(record: dict[str, Any]) -> bytes:
-    """Return a record as it is stored, but for its division into parts."""
-    return _encode(record).encode()
+def encoded(value: Any, *, allow_nan: bool = True) -> bytes:
+    """Return what is stored of a JSON value, such as a record: compact JSON in UTF-8.
+
+    Lone surrogates, which have no UTF-8, are escaped as JSON does it.
+
+    Raises:
+        ValueError: A number is none, or infinite, and that is not allowed.
+    """
+    text = _encode(value) if allow_nan else _encode_numbers(value)
+    return text.encode(errors="backslashreplace")
 
 
 class Records:
@@ -460,7 +476,8 @@ class Records:
     def ended_row(self, ended: EndedTask) -> tuple[bytes, bytes]:
         """Return the key and the value of an entry."""
         key = self._ended_key + b"".join(map(packed_element, ended[:4]))
-        return key, ended.task.encode(errors="replace")
+        text = f"{ended.task}{_TREE}{ended.tree}" if ended.tree else ended.task
+        return key, text.encode(errors="replace")
 
     def ended(
         self,
@@ -496,7 +513,8 @@ class Records:
             return
         for row in tr.get_range(begin, end, limit=limit, reverse=newest_first):
             moment, result_id = within.unpack(row.key)
-            yield EndedTask(queue, status, moment, result_id, row.value.decode(errors="replace"))
+            task, _, tree = row.value.decode(errors="replace").partition(_TREE)
+            yield EndedTask(queue, status, moment, result_id, task, tree)
 
 
 def _clipped(text: str) -> str:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from fdbqueue import service
+from fdbqueue.exceptions import path_of
 from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import (
     TASK_REFRESH_ATTRS,
@@ -477,8 +478,3 @@ def _result(
         change(result, metadata=known.metadata or {}, progress=known.progress)
     set_attempts(result, known.attempts)
     return result
-
-
-def path_of(kind: type) -> str:
-    """Return the dotted path of a class."""
-    return f"{kind.__module__}.{kind.__qualname__}"

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import threading
-import traceback
+import time
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -20,12 +20,12 @@ from typing import Any, NoReturn
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import close_old_connections, connections
 
-from fdbqueue.exceptions import message_of
-from fdbqueue.service import MAX_SECONDS, Item, now_us
+from fdbqueue.exceptions import message_of, path_of, traceback_of
+from fdbqueue.service import MAX_SECONDS, Item, now_us, run
 from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
-from fdbqueue.tasks.ends import AtEndFailed, Attempt
+from fdbqueue.tasks.ends import AtEndFailed, Attempt, was_aborted
 from fdbqueue.tasks.exceptions import (
     ReturnValueTooLarge,
     TaskAborted,
@@ -41,6 +41,7 @@ from fdbqueue.tasks.records import (
     AttemptFailure,
     Attempts,
     TaskCall,
+    encoded,
     name_of,
     unknown_call,
     unpacked,
@@ -49,11 +50,10 @@ from fdbqueue.tasks.results import (
     found_task,
     is_imported,
     normalised,
-    path_of,
     running_result,
     task_at,
 )
-from fdbqueue.tasks.source import TaskSource
+from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
 from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch
 
 logger = logging.getLogger(__name__)
@@ -150,12 +150,13 @@ def _end_child(error: BaseException | None) -> NoReturn:
     the task's.
     """
     code: Any = 0
+    text = ""
     if isinstance(error, SystemExit):
         code = error.code
     elif error is not None:
-        traceback.print_exception(error)
-        code = 1
+        code, text = 1, traceback_of(error)
     with contextlib.suppress(Exception):
+        sys.stderr.write(text)
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code if isinstance(code, int) else code is not None)
@@ -210,6 +211,7 @@ class TaskRunner:
             before, is_aborted, metadata = self._source.begin_again(item, call.id)
             if metadata:
                 attempt.notes = Notes(metadata)
+        is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
         attempt.attempts = (
@@ -275,6 +277,19 @@ class TaskRunner:
             return item.attempts >= most and self._source.count_attempts(item, call.id) >= most
         except TaskUnknown:
             return False
+
+    def _is_aborted(self, attempt: Attempt, call: TaskCall) -> bool:
+        """Tell whether a task was aborted before it begins, by itself or with its group.
+
+        By itself, if it has waited for a thread: what has not is leased and begins at once.
+        """
+        has_waited = attempt.is_ahead and time.monotonic() > attempt.leased + AHEAD_SECONDS
+        if call.place is None and not has_waited:
+            return False
+        read = functools.partial(
+            was_aborted, backend=self._backend, call=call, by_itself=has_waited
+        )
+        return run(self._source.queue_of(attempt.item).database, read, read_only=True)
 
     def _declare_limits(self, task: Task[..., Any], item: Item) -> None:
         """Have the limits be as this process's code says, once for each function and queue."""
@@ -356,7 +371,7 @@ class TaskRunner:
         if value is None:
             return None
         value = normalised(value, lambda other: _with_text_keys(normalize_json(other)))
-        size = len(json.dumps(value, allow_nan=False).encode())
+        size = len(encoded(value, allow_nan=False))
         if size > self._options.max_result_bytes:
             limit = self._options.max_result_bytes
             raise ReturnValueTooLarge(size_bytes=size, limit_bytes=limit)
@@ -364,16 +379,12 @@ class TaskRunner:
 
     def _fail(self, attempt: Attempt, error: BaseException, seconds: float | None) -> None:
         """Note that an attempt has failed, and after how many seconds there is another."""
-        try:
-            text = "".join(traceback.format_exception(error))
-        except BaseException:  # noqa: BLE001  # what its own attributes raise is its failure, too
-            text = f"{path_of(type(error))}\n"
-        failure = AttemptFailure(path_of(type(error)), text)
+        failure = AttemptFailure(path_of(type(error)), traceback_of(error))
         if not isinstance(error, WorkerDied):  # whose deaths are among the errors
             attempt.attempts = attempt.attempts.failed(failure)
         attempt.ends(
             failure=failure,
-            reason=_reason(error),
+            reason=f"{failure.exception}\n{message_of(error)}",
             retry_seconds=seconds,
             is_aborted=isinstance(error, TaskAborted),
         )
@@ -442,9 +453,3 @@ def _own_part(found: types.TracebackType | None) -> types.TracebackType | None:
     while part is not None and part.tb_frame.f_code.co_filename in _OWN_FILES:
         part = part.tb_next
     return part or found
-
-
-def _reason(error: BaseException) -> str:
-    """Return what the dead letter says: the class on the first line, which groups them."""
-    kind = type(error)
-    return f"{kind.__module__}.{kind.__qualname__}\n{message_of(error)}"

@@ -13,11 +13,11 @@ end what it is for a task. The protocol, for one task:
    Limited tasks (``key_limits.py``) are leased by turns with others. Only if a lease has ended
    before, :meth:`TaskSource.begin_again` reads what is known of it,
    notes the workers that died, and that this attempt begins.
-2. **Run.** The lease is extended after each third of its time, and that of what waits as well; the
-   first extension notes when the attempt began. If it was leased ahead, that is after a tenth of
-   a second (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the
-   function decides is in memory alone: an :class:`AttemptEnd`. What it notes, its progress and its
-   metadata, is written with extensions (:mod:`fdbqueue.tasks.notes`).
+2. **Run.** Unless it or its group was aborted while it waited. The lease is extended after each
+   third of its time, and that of what waits as well; the first extension notes when the attempt
+   began. If it was leased ahead, that is after a tenth of a second (:meth:`TaskSource.settle`);
+   before it begins if the task may run once only. What the function decides is in memory alone: an
+   :class:`AttemptEnd`. What it notes is written with extensions (:mod:`fdbqueue.tasks.notes`).
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
      if that can be; without one if other processes take items, or if a task is in a group or a
@@ -293,12 +293,12 @@ class TaskSource:
             return []
         try:
             while True:
-                until = time.monotonic() + seconds
+                now = time.monotonic()
                 name = ahead(worker) if most > self._threads else worker
                 items = self._leased_by_turns(count, seconds, name, ending, may_share)
                 with self._mutex:
                     for item in items:
-                        self._held[item.lease] = Attempt(item, until)
+                        self._held[item.lease] = Attempt(item, now + seconds, now)
                 left = [one for one in items if not (one.attempts and self.ends_spent(one))]
                 if left or not items:
                     return left

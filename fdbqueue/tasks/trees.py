@@ -7,10 +7,12 @@ the last. Under ``(*PREFIX, "tasks", "tree", id)``:
     ("branch", n)           what branch n is, how many parts it has, and which part it is itself
     ("part", n, at)         a part: a task's id, path and queue, and whether it is enqueued; or the
                             number of a branch
-    ("call", n, at, k)      how to enqueue the task, as long as it has not been: JSON in chunks
+    ("call", n, at, k)      how to enqueue the task, as long as it has not been: JSON in chunks;
+                            with what makes its key, if the value that it is given is part of that
     ("ended", n, level, j)  which of 16 parts have ended, and which of them successfully: two sets
                             of bits; a level above, of which sixteen that is so
     ("outcome", n)          how branch n has ended
+    ("follower", n)         how what follows group n has ended
     ("waiting", n)          a group whose parts are being enqueued, and from which on
     ("given", n, k)         what each of them is given as its first argument
     ("abort",)              the whole was aborted
@@ -35,7 +37,8 @@ The protocol:
 5. **A part has failed** at its last attempt, or was aborted: so has its branch, once that cannot go
    on. If the dead letter is redriven, and succeeds, it sets the bit that was missing: then what
    follows is enqueued. That bit is set once, so nothing follows twice.
-6. **Removed** by housekeeping, with one range, when the retention since the end is over.
+6. **Looked after** by housekeeping (:mod:`fdbqueue.tasks.upkeep`): a part whose item went without
+   its end has failed, and when the retention since the end is over, the tree is removed.
 
 What is left behind by
 
@@ -47,13 +50,14 @@ What is left behind by
 - *a crash, a kill, a pause or an unknown outcome at an end*: what any task's end leaves, which is
   one transaction (``source.py``): the bits, the result and what follows are in it, or not;
 - *a fork*: nothing: a transaction belongs to the thread that makes it;
-- *an abort*: the key ``abort`` is committed first, and whatever enqueues reads it: nothing is
-  enqueued from then on, and the abort goes through what is. If it is killed, call it again;
-- *a task that cannot be enqueued*, because its queue is gone, or it is too long with the value that
-  it is given: its part has failed, says why, and its branch goes on as after any failure.
+- *an abort*: the key ``abort`` is committed first, and whatever enqueues or begins a part reads it:
+  from then on none is. The abort goes through what is enqueued, the last part first. If it is
+  killed, call it again;
+- *a task that cannot be enqueued*, because its queue is gone, or with the value that it is given it
+  is too long or has no key of its limits: its part has failed, says why, and its branch goes on.
   :func:`enqueue_rest` goes to a queue that has just taken a task of the tree; if none has, and its
-  own is gone, the log says so, and what waits is left to an abort;
-- *an item that is removed by hand*: a part that never ends, in a tree that can be aborted.
+  own is gone, the log says so, and what waits is left to housekeeping, or to an abort;
+- *an item that is removed by hand*: a part that does not end, until housekeeping finds it.
 """
 
 from __future__ import annotations
@@ -68,17 +72,26 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown, message_of
+from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown, text_of_error
 from fdbqueue.service import Push, now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     DEFAULT_TASK_QUEUE_NAME,
-    TaskResultStatus,
     task_backends,
 )
-from fdbqueue.tasks.key_limits import home_of
+from fdbqueue.tasks.exceptions import pass_interrupt
+from fdbqueue.tasks.key_limits import declare, home_of, where_given
 from fdbqueue.tasks.options import FdbQueueTask
-from fdbqueue.tasks.records import Place, aware, encoded, pending, rank_of, unpacked
+from fdbqueue.tasks.records import (
+    FAILED,
+    SUCCESSFUL,
+    Place,
+    aware,
+    encoded,
+    pending,
+    rank_of,
+    unpacked,
+)
 from fdbqueue.tasks.results import new_id
 
 logger = logging.getLogger(__name__)
@@ -90,10 +103,6 @@ _CHUNK_BYTES = 90_000
 #: How many tasks one transaction enqueues, and how many bytes of calls.
 TOGETHER = 100
 MAX_BYTES = 1_000_000
-#: How long rows are kept that no tree has begun with.
-UNBEGUN_SECONDS = 86_400
-#: How many trees one transaction of the housekeeping looks at.
-_LOOKS = 20
 
 
 class PartEnd(NamedTuple):
@@ -126,7 +135,7 @@ class TreeKeys:
     def __init__(self, prefix: tuple[Any, ...], tree: str) -> None:
         self.all = Subspace((*prefix, "tasks", "tree", tree))
         self.abort: bytes = self.all.pack(("abort",))
-        self.waiting = self.all["waiting"]
+        self.waiting, self.follower = self.all["waiting"], self.all["follower"]
 
     def branch(self, branch: int) -> bytes:
         """Return the key that says what a branch is."""
@@ -218,6 +227,24 @@ class Tree:
             self._branches[branch] = json.loads(bytes(row)) if row.present() else {}
         return self._branches[branch]
 
+    def place(self, branch: int, at: int) -> Place:
+        """Return the place of a part."""
+        known = self.branch(branch)
+        return Place(self._id, branch, at, known["count"], known["kind"] == "chain")
+
+    def part(self, branch: int, at: int) -> dict[str, Any] | None:
+        """Return what a part is; None if the tree was removed."""
+        row = self._tr[self.keys.part(branch, at)]
+        return json.loads(bytes(row)) if row.present() else None
+
+    def has_ended(self, place: Place) -> bool:
+        """Tell whether the end of a part was noted, or its tree was removed."""
+        if place.at == place.of:  # what follows a group
+            return bool(self._tr[self.keys.outcome(place.branch)].present())
+        row = self._tr[self.keys.ended(place.branch, 0, place.at // WIDTH)]
+        bits = bits_of(bytes(row) if row.present() else b"")
+        return bits is None or bool(bits[0] >> place.at % WIDTH & 1)
+
     # What goes on
 
     def note(self, ends: Iterable[PartEnd]) -> None:
@@ -247,7 +274,7 @@ class Tree:
         """Enqueue some tasks that wait for that; tell whether others do."""
         self._waits = self._has_rest = True
         self.note(())
-        return any(True for _ in self._tr.get_range(*_range(self.keys.waiting), limit=1))
+        return any(True for _ in self._tr.get_range(*range_of(self.keys.waiting), limit=1))
 
     def _note_of_branch(self, branch: int, ends: Sequence[PartEnd]) -> None:
         parts = {end.place.at: end.is_success for end in ends if end.place.at < end.place.of}
@@ -260,6 +287,9 @@ class Tree:
             return
         for end in ends:
             if end.place.at == end.place.of:  # what follows the group
+                self._write(
+                    self.keys.follower.pack((branch,)), SUCCESSFUL if end.is_success else FAILED
+                )
                 self._branch_ended(branch, known, end.is_success, end.value)
         has_ended, has_succeeded = marked
         if known.get("then"):
@@ -330,8 +360,8 @@ class Tree:
         """Note how a branch has ended, and that the part has which it is."""
         if branch == 0 and self.is_aborted():
             return
-        status = TaskResultStatus.SUCCESSFUL if is_success else TaskResultStatus.FAILED
-        self._write(self.keys.outcome(branch), {"status": status.value, "ended": now_us()})
+        how = {"status": SUCCESSFUL if is_success else FAILED, "ended": now_us()}
+        self._write(self.keys.outcome(branch), how)
         if "place" in known:
             place = Place(self._id, *known["place"])
             self._ends.append(PartEnd(place, is_success, value))
@@ -350,15 +380,13 @@ class Tree:
         part: dict[str, Any] | None = None,
     ) -> None:
         """Let a part begin; ``given`` has the first argument of its tasks, if they get one."""
-        part = part or self._part(branch, at)
+        part = part or self.part(branch, at)
         if part is None:  # the tree was removed
             return
         if "branch" in part:
             self._begin_branch(part["branch"], given)
         else:
-            known = self.branch(branch)
-            place = Place(self._id, branch, at, known["count"], known["kind"] == "chain")
-            self._pushes.append((place, given, part))
+            self._pushes.append((self.place(branch, at), given, part))
 
     def _begin_branch(self, branch: int, given: tuple[Any, ...]) -> None:
         known = self.branch(branch)
@@ -381,7 +409,7 @@ class Tree:
             return
         if self.is_aborted():
             self._pushes = []
-            self._tr.clear_range(*_range(self.keys.waiting))
+            self._tr.clear_range(*range_of(self.keys.waiting))
             return
         if waits and (self._has_taken or self._take_waiting()) and not self._has_rest:
             self._has_rest = True
@@ -393,7 +421,7 @@ class Tree:
     def _take_waiting(self) -> bool:
         """Begin some parts of the groups that wait; tell whether others do."""
         size = 0
-        while rows := list(self._tr.get_range(*_range(self.keys.waiting), limit=1)):
+        while rows := list(self._tr.get_range(*range_of(self.keys.waiting), limit=1)):
             (branch,) = self.keys.waiting.unpack(rows[0].key)
             known, state = self.branch(branch), json.loads(rows[0].value)
             given = self._given(branch) if state["is_given"] else ()
@@ -413,22 +441,18 @@ class Tree:
                     return True
                 continue
             self._tr.clear(rows[0].key)
-            self._tr.clear_range(*_range(self.keys.all["given"][branch]))
+            self._tr.clear_range(*range_of(self.keys.all["given"][branch]))
         return False
 
     def _given(self, branch: int) -> tuple[Any, ...]:
-        rows = self._tr.get_range(*_range(self.keys.all["given"][branch]))
+        rows = self._tr.get_range(*range_of(self.keys.all["given"][branch]))
         return (json.loads(b"".join([row.value for row in rows])),)
-
-    def _part(self, branch: int, at: int) -> dict[str, Any] | None:
-        row = self._tr[self.keys.part(branch, at)]
-        return json.loads(bytes(row)) if row.present() else None
 
     def _push(self, pushes: Sequence[tuple[Place, tuple[Any, ...], dict[str, Any]]]) -> None:
         """Push tasks, those of each queue together; one that is refused has ended."""
         of_queues: dict[str, list[tuple[Place, Any]]] = {}
         reads = [
-            self._tr.get_range(*_range(self.keys.all["call"][place.branch][place.at]))
+            self._tr.get_range(*range_of(self.keys.all["call"][place.branch][place.at]))
             for place, *_ in pushes
         ]
         for (place, given, part), read in zip(pushes, reads, strict=True):
@@ -441,8 +465,13 @@ class Tree:
                     continue  # the tree was removed
                 queue, value = (stored := json.loads(data))["queue"], stored["value"]
                 value = {**value, "args": [*given, *value["args"]], "tree": place.stored()}
-                self._tr.clear_range(*_range(self.keys.all["call"][place.branch][place.at]))
-                self._write(self.keys.part(place.branch, place.at), {**part, "enqueued": True})
+                self._tr.clear_range(*range_of(self.keys.all["call"][place.branch][place.at]))
+                if "key" in stored:
+                    queue = self._limited_queue(place, queue, value, stored["key"])
+                if not queue:
+                    continue
+                known = {**part, "queue": queue, "enqueued": True}
+                self._write(self.keys.part(place.branch, place.at), known)
             of_queues.setdefault(queue, []).append((place, value))
         for queue, values in of_queues.items():
             try:
@@ -452,6 +481,19 @@ class Tree:
             except FdbQueueError:  # nothing of them was written: each by itself
                 for place, value in values:
                     self._push_or_refuse(queue, place, value)
+
+    def _limited_queue(self, place: Place, queue: str, value: Any, key: str | None) -> str:
+        """Return the queue of a task whose key needs what it is given; empty if it has failed."""
+        try:
+            limited = where_given(value["task"], key, queue, value["args"], value["kwargs"])
+        except BaseException as error:  # noqa: BLE001  # a project's own function may raise anything
+            pass_interrupt(error)
+            self.fail(place, text_of_error(error))
+            return ""
+        if limited is None:
+            return queue
+        declare(self._tr, self._backend.catalog, self._backend.records.prefix, limited)
+        return limited.queue
 
     def _push_or_refuse(self, queue: str, place: Place, value: Any) -> None:
         try:
@@ -465,11 +507,14 @@ class Tree:
                 facts = {"tree": self._id, "error": type(error).__name__}
                 logger.exception("the rest of a group cannot be enqueued", extra=facts)
                 return
-            part = self._part(place.branch, place.at) or {}
-            problem = f"{type(error).__name__}: {message_of(error)}"[:1_000]
-            refused = {**part, "enqueued": False, "problem": problem}
-            self._write(self.keys.part(place.branch, place.at), refused)
-            self._ends.append(PartEnd(place, False))
+            self.fail(place, text_of_error(error))
+
+    def fail(self, place: Place, problem: str) -> None:
+        """Have a part fail without a result; :meth:`note` brings about what follows."""
+        part = self.part(place.branch, place.at) or {}
+        failed = {**part, "enqueued": False, "problem": problem}
+        self._write(self.keys.part(place.branch, place.at), failed)
+        self._ends.append(PartEnd(place, False))
 
     def _push_to(self, name: str, values: Sequence[Any]) -> None:
         queue, records = self._backend.catalog.queue(name), self._backend.records
@@ -500,7 +545,8 @@ class Tree:
         self._tr[key] = encoded(value)
 
 
-def _range(within: Subspace) -> tuple[bytes, bytes]:
+def range_of(within: Subspace) -> tuple[bytes, bytes]:
+    """Return where a subspace begins and ends."""
     return within.range().start, within.range().stop
 
 
@@ -551,45 +597,3 @@ def enqueue_rest(tree: str, backend: str) -> None:
 
     while run(owner.catalog.database, enqueue):
         pass
-
-
-# Removal
-
-
-def clear_old(tr: Transaction, backend: Any, now: int, kept_seconds: float | None) -> int:
-    """Remove trees that ended long ago, or were never begun; return at how many it has looked.
-
-    Args:
-        tr: The transaction.
-        backend: The backend.
-        now: The moment, in microseconds.
-        kept_seconds: How long trees are kept that have ended; None for ever.
-    """
-    prefix = backend.records.prefix
-    due = Subspace((*prefix, "tasks", "trees", backend.alias))
-    begin, end = due.range().start, due.pack((now,))
-    rows = list(tr.get_range(begin, end, limit=_LOOKS))
-    for row in rows:
-        _moment, tree = due.unpack(row.key)
-        keys = TreeKeys(prefix, tree)
-        tr.clear(row.key)
-        again = _kept_until(tr, keys, now, kept_seconds)
-        if again is None:
-            tr.clear_range(*_range(keys.all))
-        else:
-            tr[due.pack((again, tree))] = b""
-    return len(rows)
-
-
-def _kept_until(
-    tr: Transaction, keys: TreeKeys, now: int, kept_seconds: float | None
-) -> int | None:
-    """Return when to look at a tree again, None if it is to be removed."""
-    if not tr[keys.branch(0)].present():
-        return None
-    kept = int((UNBEGUN_SECONDS if kept_seconds is None else kept_seconds) * 1_000_000)
-    row = tr[keys.outcome(0)]
-    if not row.present() or kept_seconds is None:
-        return now + max(kept, UNBEGUN_SECONDS * 1_000_000)
-    until: int = json.loads(bytes(row))["ended"] + kept
-    return until if until > now else None

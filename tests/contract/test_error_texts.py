@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import types
 
 import pytest
 
-from fdbqueue.exceptions import InvalidPriority, InvalidValue, message_of, text_of_error
+from fdbqueue.exceptions import (
+    InvalidPriority,
+    InvalidValue,
+    message_of,
+    path_of,
+    text_of_error,
+    traceback_of,
+)
 from fdbqueue.service import FifoQueue, Worker
 from fdbqueue.service.codecs import BytesCodec
 
@@ -27,7 +35,15 @@ class Endless(ValueError):
         return str(self)
 
 
+def _make():
+    return type("Homeless", (ValueError,), {})
+
+
+#: An exception class that says no module: what makes it is in none, as code that ``exec`` runs.
+Homeless = types.FunctionType(_make.__code__, {"type": type, "ValueError": ValueError})()
+
 ERRORS = {
+    "no module": (Homeless("lost"), "Homeless: lost"),
     "text fails": (Unprintable(LookupError("no text")), "Unprintable"),
     "text interrupts": (Unprintable(KeyboardInterrupt()), "Unprintable"),
     "text exits": (Unprintable(SystemExit(3)), "Unprintable"),
@@ -136,3 +152,26 @@ def test_a_codec_may_raise_what_it_wants(database, subspace):
         queue.push(b"y")
     assert caught.value.context["reason"] == "Unprintable"
     assert queue.page().items[0].value.reason == r"no \udce9"
+
+
+def test_an_error_whose_class_has_no_module_is_told_with_its_frames():
+    """Python's own function raises for it; its name, its text and where it was raised are told."""
+    try:
+        raise Homeless("what the reader needs")
+    except ValueError as error:
+        text, path = traceback_of(error), path_of(type(error))
+    assert path == "Homeless"
+    assert text.startswith("Traceback (most recent call last):\n")
+    assert 'raise Homeless("what the reader needs")' in text
+    assert text.endswith("Homeless: what the reader needs\n")
+
+
+def test_an_error_whose_frames_cannot_be_had_is_told_without():
+    """Whatever its own attributes raise."""
+
+    class Hiding(ValueError):
+        @property
+        def __traceback__(self):
+            raise LookupError
+
+    assert traceback_of(Hiding("why")) == f"{__name__}.{Hiding.__qualname__}: why\n"

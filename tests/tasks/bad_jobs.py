@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 
 from fdbqueue.tasks import at_end, enqueue_at_end, task
+from tests.contract.test_error_texts import Homeless
 from tests.tasks import jobs
 from tests.tasks.jobs import never, note
 
@@ -77,6 +78,11 @@ def fail_with_a_bad_backoff() -> None:
 @task(backoff=never)
 def raise_what_cannot_be_shown() -> None:
     raise Odd
+
+
+@task
+def raise_what_has_no_module() -> None:
+    raise Homeless("what the reader needs")
 
 
 # Connections

@@ -88,6 +88,15 @@ def long(size: int) -> str:
     return "x" * size
 
 
+#: What :func:`give` returns, for values that no item can have.
+given: list[list[Any]] = []
+
+
+@task
+def give(which: int, at: int) -> Any:
+    return given[which][at]
+
+
 @task
 async def double(value: int) -> int:
     await asyncio.sleep(0)

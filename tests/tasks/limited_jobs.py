@@ -41,6 +41,18 @@ def one_a_customer(customer: str | None, number: int, seconds: float = 0.0) -> i
     return _ran(str(customer), number, seconds)
 
 
+def _without_digits(customer: str, *_: Any) -> str:
+    if customer.isdigit():
+        raise LookupError("no customer is a number")
+    return customer
+
+
+@task(concurrency_key=_without_digits, max_running=1)
+def say(customer: str, number: int = 0) -> str:
+    _ran(customer, number, 0.0)
+    return customer
+
+
 @task(max_running=1)
 def one_at_all(number: int) -> int:
     return _ran("all", number, 0.0)

@@ -52,6 +52,11 @@ def fail_half_way(context: Any) -> None:
     raise LookupError
 
 
+@task(takes_context=True, max_attempts=1)
+def go_far(context: Any, digits: int) -> None:
+    context.progress(10**digits, of=1)
+
+
 @task(takes_context=True)
 def note_badly(context: Any, kind: str) -> str:
     """Note what cannot be noted, and go on."""

@@ -8,6 +8,9 @@ import sys
 import threading
 import time
 
+import pytest
+
+from fdbqueue.tasks import TaskAborted, abort
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
@@ -105,6 +108,24 @@ def test_a_task_of_one_attempt_is_noted_before_it_begins(configure, clock):
     TaskWorker(backend, ["default"], follow=False, worker="berta").run()
     assert [stored(result).status for result in results] == [FAILED, SUCCESSFUL]
     assert stored(results[0]).worker_ids == ["anna"]
+
+
+def test_what_was_aborted_while_it_waited_does_not_run(backend, monkeypatch):
+    """Though its worker had leased it: it has failed as aborted, and the others run."""
+    monkeypatch.setattr("fdbqueue.tasks.runner.AHEAD_SECONDS", 0.0)
+    results = [jobs.note.enqueue(number) for number in range(2)]
+    one = TaskWorker(backend, ["default"])
+    first, second = leased_together(one, 2)
+    assert abort(results[1].id) == "asked"
+    thread = threading.Thread(target=one._runner, args=[first])
+    thread.start()
+    thread.join(DEADLINE_SECONDS)
+    one._source.ack(first)
+    with pytest.raises(TaskAborted):
+        one._runner(second)
+    one._source.nack(second, reason="")
+    assert [stored(result).status for result in results] == [SUCCESSFUL, FAILED]
+    assert jobs.done == [0]
 
 
 def test_a_killer_among_others_costs_them_nothing(configure, environment):

@@ -169,6 +169,18 @@ def test_an_exception_that_cannot_be_shown(backend):
     assert error.exception_class is bad_jobs.Odd
 
 
+def test_an_exception_whose_class_has_no_module(configure):
+    """It is told as any other, its text and its frames included, and its backoff is kept to."""
+    configure(backoff=None)
+    result = bad_jobs.raise_what_has_no_module.enqueue()
+    work()
+    assert (stored(result).status, stored(result).attempts) == (FAILED, 1)
+    (error,) = stored(result).errors
+    assert error.exception_class_path == "Homeless"
+    assert "in raise_what_has_no_module" in error.traceback
+    assert error.traceback.endswith("Homeless: what the reader needs\n")
+
+
 def test_a_schedule_whose_code_leaves(configure, importable):
     """Its slots are tried again; others, and all that a worker keeps, go on."""
     importable("leaving_jobs", "raise SystemExit")

@@ -113,7 +113,11 @@ def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine, pref
 
 
 def test_an_end_by_itself_whose_outcome_stays_unknown_is_found_out(backend, engine):
-    """It is told of, where other processes take items and no lease shares its transaction."""
+    """It is told of, where other processes take items and no lease shares its transaction.
+
+    The worker leases nothing while the first task runs: a lease whose outcome stays unknown would
+    keep the next task until it has expired.
+    """
     database = FaultyDatabase(backend.catalog.database)
     results = [jobs.note.enqueue(number) for number in range(2)]
     ids, disconnect = received(task_finished)
@@ -123,7 +127,8 @@ def test_an_end_by_itself_whose_outcome_stays_unknown_is_found_out(backend, engi
             database.fail_commits(code=TIMED_OUT, took_effect=True)
 
     task_started.connect(break_once)
-    worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
+    catalog = backend.catalog.over(database)
+    worker = TaskWorker(backend, ["default"], prefetch=1, catalog=catalog)
     worker._source._apart_until = math.inf
     thread = threading.Thread(target=worker.run)
     thread.start()

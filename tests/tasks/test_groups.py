@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 from collections import Counter
@@ -13,6 +14,7 @@ from django.test import override_settings
 from fdbqueue.exceptions import OutcomeUnknown, ValueTooLarge
 from fdbqueue.service import now_us, run
 from fdbqueue.tasks import (
+    TaskAborted,
     abort,
     abort_group,
     call,
@@ -20,8 +22,10 @@ from fdbqueue.tasks import (
     enqueue_at_end,
     group,
     group_result,
+    groups,
     task,
     trees,
+    upkeep,
 )
 from fdbqueue.tasks.compat import (
     IN_DJANGO,
@@ -30,7 +34,7 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
 )
 from fdbqueue.tasks.exceptions import TaskUnknown
-from fdbqueue.tasks.housekeeping import Housekeeping
+from fdbqueue.tasks.housekeeping import Housekeeping, _Pace
 from fdbqueue.tasks.records import place_in
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
@@ -71,6 +75,12 @@ def left(backend):
     """Return how many tasks have not ended: ready, leased and delayed."""
     counts = backend.queue("default").counts()
     return counts.ready, counts.leased, counts.delayed
+
+
+def look_after(backend):
+    """Look at all groups and chains that are due, as the housekeeping of a worker does."""
+    house = Housekeeping(backend, backend.catalog)
+    house._keep_trees(_Pace(house._is_over, house._periodic))
 
 
 def stored_rows(backend):
@@ -234,6 +244,30 @@ def test_always_follows_a_group_whose_parts_have_failed(backend, work):
     assert sum(one[0] == "collect" for one in jobs.done) == 1
 
 
+def test_what_follows_says_how_it_has_ended(backend, work):
+    """A task or a group; also when it was enqueued after the group had failed."""
+    plain = group([call(group_jobs.add, 1)]).then(group_jobs.count).enqueue()
+    nested = group([call(group_jobs.add, 1)]).then(group([group_jobs.fail])).enqueue()
+    late = group([call(group_jobs.fail_while_closed, 1)]).then(group_jobs.count).enqueue()
+    work(limit=3)
+    for result in (plain, nested, late):
+        result.refresh()
+    assert [one.follows.status for one in (plain, nested, late)] == [None] * 3
+    assert (late.status, late.follows.is_enqueued) == (FAILED, False)
+    work()
+    for result in (plain, nested):
+        result.refresh()
+    assert [one.follows.status for one in (plain, nested)] == [SUCCESSFUL, FAILED]
+    group_jobs.is_open.append(True)
+    backend.queue("default").redrive()
+    work(limit=1)
+    late.refresh()
+    assert (late.follows.status, late.follows.is_enqueued) == (None, True)
+    work()
+    late.refresh()
+    assert late.follows.status is SUCCESSFUL
+
+
 def test_what_follows_may_fail(backend, work):
     """Then the group has failed, until that is redriven and succeeds."""
     result = group([call(group_jobs.add, 1)]).then(group_jobs.fail_while_closed).enqueue()
@@ -389,6 +423,38 @@ def test_an_abort_ends_what_waits_and_what_would_follow(backend, work, few_toget
     assert abort_group(result.id).aborted == 0
 
 
+def test_no_part_begins_once_the_whole_is_aborted(backend, monkeypatch):
+    """Though its worker has leased it, and the abort has not come to it yet."""
+    result = group([call(group_jobs.add, n) for n in range(2)]).enqueue()
+    worker = TaskWorker(backend, ["default"])
+    items = worker._source.lease_many(2, seconds=60, worker=worker.worker)
+    monkeypatch.setattr(groups, "_abort_tasks", lambda *_: None)
+    abort_group(result.id)
+    for item in items:
+        with pytest.raises(TaskAborted):
+            worker._runner(item)
+        worker._source.nack(item, reason="")
+    assert jobs.done == []
+    result.refresh()
+    assert (result.failed, backend.queue("default").size()) == (2, 0)
+
+
+def test_an_abort_begins_with_the_last_part(backend, monkeypatch, few_together):
+    """Workers begin with the first; and what was never enqueued is counted, and not looked for."""
+    aborted = []
+
+    def note(_tr, _owner, task_id):
+        aborted.append(task_id)
+        return "aborted"
+
+    monkeypatch.setattr(groups, "abort_in", note)
+    monkeypatch.setattr(groups, "_ROWS_TOGETHER", 4)
+    monkeypatch.setattr(groups, "_ABORTED_TOGETHER", 2)
+    result = group([call(group_jobs.add, n) for n in range(10)]).enqueue()
+    assert abort_group(result.id) == (3, 0, 0, 7)
+    assert aborted == [part.id for part in result.parts(limit=3)][::-1]
+
+
 def test_an_abort_asks_what_runs(backend):
     """What runs may end; nothing follows it."""
     result = chain(call(jobs.wait_for_abort), group_jobs.concatenate).enqueue()
@@ -458,7 +524,8 @@ def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     assert work().succeeded == 0
 
     def clear():
-        run(backend.catalog.database, lambda tr: trees.clear_old(tr, backend, now_us(), 7 * 86_400))
+        old = functools.partial(upkeep.clear_old, backend=backend, now=now_us())
+        run(backend.catalog.database, functools.partial(old, kept_seconds=7 * 86_400))
 
     clear()
     assert len(stored_rows(backend)) == count
@@ -467,7 +534,7 @@ def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     assert 0 < len(stored_rows(backend)) < count
     assert group_result(kept.id).status is SUCCESSFUL
     clock.advance(40 * 86_400)
-    Housekeeping(backend, backend.catalog)._prune_trees(backend.settings.retention)
+    look_after(backend)
     assert stored_rows(backend) == []
 
 

@@ -16,7 +16,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from fdbqueue.service import NAME, run
-from fdbqueue.tasks import abort, call, group, group_result, task
+from fdbqueue.tasks import abort, call, chain, group, group_result, task
 from fdbqueue.tasks.compat import (
     IN_DJANGO,
     BaseTaskBackend,
@@ -393,6 +393,77 @@ def test_limited_tasks_in_a_group(backend, work):
 # Bad input
 
 
+@pytest.mark.parametrize("key", ["its own", "{customer}", "{0}-{number}"])
+def test_a_step_whose_key_needs_the_value_that_it_is_given(backend, work, key):
+    """Its key is made when it is enqueued; whether the code names it, or a call gives a text."""
+    step = limited_jobs.say if key == "its own" else limited_jobs.say.using(concurrency_key=key)
+    inner = group([call(step, 1), call(step, 2)]).then(limited_jobs.say)
+    result = chain(call(limited_jobs.say, "a"), inner).enqueue()
+    work(limit=1)
+    names = {"{0}-{number}": ["a-1", "a-2"]}.get(key, ["a"])
+    path = limited_jobs.say.module_path
+    expected = [member_name("tasks-default", path, name) for name in names]
+    assert sorted({*expected}) == sorted(name for name in backend.catalog.names() if _size(name))
+    parts = group_result(result.parts()[1].id).parts()
+    assert {part.queue for part in parts} == {*expected}
+    work()
+    group_id = result.parts()[1].id
+    *before, after = limited_jobs.begun
+    assert sorted(before) == [("a", 0), ("a", 1), ("a", 2)]  # keys take turns
+    assert after == (group_id, 0)
+    assert group_result(result.id).status is SUCCESSFUL
+
+
+def _size(name):
+    return task_backends["default"].catalog.queue(name).size()
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("5", "LookupError: no customer is a number"),
+        (None, "AttributeError: 'NoneType' object has no attribute 'isdigit'"),
+        ("x" * 201, f"{InvalidTask.__name__}: A concurrency_key is a text of 1 to 200 characters"),
+    ],
+)
+def test_a_step_that_has_no_key_has_failed(backend, work, value, problem):
+    """Its part says why; the step before has succeeded, and the chain has failed."""
+    first = jobs.note.using(queue_name="default")
+    result = chain(call(first, value), limited_jobs.say).enqueue()
+    work()
+    result.refresh()
+    assert (result.status, result.succeeded, result.failed) == (FAILED, 1, 1)
+    assert result.parts()[1].problem.startswith(problem)
+
+
+def test_a_step_whose_code_is_gone_has_failed(backend, work, monkeypatch):
+    """Nothing is known of its key."""
+    result = chain(call(limited_jobs.say, "a"), limited_jobs.two_a_customer).enqueue()
+    monkeypatch.delattr(limited_jobs, "two_a_customer")
+    work()
+    assert result.parts()[1].problem.startswith("TaskUnknown: No task has this path")
+
+
+def test_a_step_whose_limits_are_gone_has_none(backend, work, monkeypatch):
+    """It is enqueued as any other."""
+    result = chain(call(limited_jobs.say, "a"), call(limited_jobs.two_a_customer, 1)).enqueue()
+    plain = dataclasses.replace(limited_jobs.two_a_customer, concurrency_key=None, max_running=None)
+    monkeypatch.setattr(limited_jobs, "two_a_customer", plain)
+    work(limit=1)
+    assert result.parts()[1].queue == "tasks-default"
+
+
+def test_keys_that_a_step_may_not_have(backend):
+    """A function of a call cannot be kept; a unique key may depend on the value."""
+    own = limited_jobs.say.using(concurrency_key=lambda *_: "b")
+    with pytest.raises(InvalidTask, match="cannot be kept until its task is enqueued"):
+        chain(call(limited_jobs.say, "a"), own).enqueue()
+    unique = jobs.note.using(queue_name="default", unique_key=lambda value, more: value)
+    with pytest.raises(InvalidTask, match="has a unique key"):
+        chain(call(limited_jobs.say, "a"), unique).enqueue()
+    assert backend.catalog.names() == []
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -409,7 +480,7 @@ def test_limited_tasks_in_a_group(backend, work):
         ({"concurrency_key": "a"}, "max_running or a rate"),
         ({"concurrency_key": 5, "max_running": 1}, "concurrency_key may be a text"),
         ({"concurrency_key": "", "max_running": 1}, "1 to 200 characters"),
-        ({"concurrency_key": "x" * 201, "max_running": 1}, "1 to 200 characters"),
+        ({"concurrency_key": "x" * 201, "max_running": 1}, "200 characters; not of 201"),
         ({"queue_name": "x" * 60, "max_running": 1}, "too long a name"),
     ],
 )

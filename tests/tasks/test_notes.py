@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.test import override_settings
 
 from fdbqueue.tasks import abort
+from fdbqueue.tasks.columns import progress_text
 from fdbqueue.tasks.compat import (
     IN_DJANGO,
     ImmediateBackend,
@@ -198,6 +199,43 @@ def test_metadata_is_a_dictionary_of_copies():
         notes["late"] = 1
     with pytest.raises(RuntimeError, match="has ended"):
         notes.set_progress(1, None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [-1, float("inf"), float("nan"), 10**400, -(10**400), 10**5_000],
+    ids=["below 0", "inf", "nan", "long", "long below 0", "too long for Python's texts"],
+)
+def test_a_progress_is_a_number_that_a_float_can_have(wrong):
+    """What Python cannot show as text, or cannot divide, is refused; nothing is changed by it."""
+    notes = Notes()
+    notes.set_progress(1, 2)
+    with pytest.raises(ValueError, match="A progress is a number from 0 to the largest of a float"):
+        notes.set_progress(wrong, 1)
+    with pytest.raises(ValueError, match="A progress"):
+        notes.set_progress(1, wrong)
+    assert notes.stored() == ({"progress": [1, 2]}, 1)
+
+
+def test_a_progress_beyond_a_float_ends_the_attempt_alone(backend, work):
+    """The worker goes on with the next task."""
+    results = [note_jobs.go_far.enqueue(5_000), note_jobs.go_far.enqueue(3)]
+    worker = work()
+    assert (worker.failed, worker.succeeded) == (1, 1)
+    for result in results:
+        result.refresh()
+    assert [result.progress for result in results] == [None, (1_000, 1)]
+    assert results[0].errors[0].exception_class is ValueError
+    assert re.search(r"^PROGRESS +1,000 of 1, 100 %$", shown(results[1].id)[1], re.MULTILINE)
+
+
+def test_a_progress_that_was_stored_before_it_was_refused_is_shown():
+    """Its share is one, and its page has a text."""
+    assert Progress(10**400, 1).share == 1.0
+    assert Progress(10**400, 10**401).share == 0.1
+    assert Progress(0, 10**400).share == 0.0
+    assert Progress(5, 0).share is None
+    assert progress_text(Progress(10**400, 1)).endswith(" of 1, 100 %")
 
 
 def test_behind_the_end_nothing_is_noted(backend, work):

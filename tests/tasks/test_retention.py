@@ -13,11 +13,11 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from fdbqueue.service import clock, run
-from fdbqueue.tasks import abort, housekeeping
+from fdbqueue.tasks import abort, call, group, housekeeping
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, TaskResultStatus
 from fdbqueue.tasks.housekeeping import Pruned, may_prune, prune, remove_lost
 from fdbqueue.tasks.options import Retention
-from tests.tasks import jobs, kept_jobs
+from tests.tasks import group_jobs, jobs, kept_jobs
 
 _DAY = 86_400
 FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
@@ -115,6 +115,35 @@ def test_what_is_kept_for_ever_and_what_is_not_kept(backend, work, later):
     assert prune(backend, Retention(None, 0)) == Pruned(failed=1)
     assert not exists(bad)
     assert exists(good)
+
+
+@pytest.mark.parametrize("kept", [0, 60])
+def test_results_that_what_follows_reads_are_kept(configure, work, later, kept):
+    """Until the whole has ended, however short the retention is; then they go as others do."""
+    backend = configure(retention={"successful": kept, "failed": kept}, max_attempts=1)
+    retention = backend.settings.retention
+    parts = [call(group_jobs.add, 1), group_jobs.fail, call(group_jobs.add, 2)]
+    result = group(parts).then(group_jobs.collect, always=True).enqueue()
+    work(limit=3)
+    later(1 / 24)
+    assert prune(backend, retention) == Pruned()
+    work()
+    assert result.follows is None
+    result.refresh()
+    assert result.status == "SUCCESSFUL"
+    assert jobs.done[-1] == ("collect", 3)
+    later(2 / 24)
+    assert prune(backend, retention) == Pruned(successful=3, failed=1)
+    assert stored(backend) == (0, 0)
+
+
+def test_a_result_that_is_not_kept_without_a_group(configure, work):
+    """Nothing of it is written."""
+    backend = configure(retention={"successful": 0})
+    result = jobs.note.enqueue(1)
+    work()
+    assert not exists(result)
+    assert stored(backend) == (0, 0)
 
 
 def test_tasks_that_wait_or_run_are_left_alone(backend, later):
@@ -365,7 +394,7 @@ def test_the_command(backend, work, later, command):
     kept_jobs.fail_while_closed.enqueue()
     work()
     later(1)
-    nothing = {"successful": 0, "failed": 0, "entries": 0, "lost": 0}
+    nothing = {"successful": 0, "failed": 0, "entries": 0, "lost": 0, "parts": 0}
     base = {"backend": "default", "dry_run": False, **nothing}
     assert command() == base
     assert command("--older-than", "2d") == base

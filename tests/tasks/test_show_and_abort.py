@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.upkeep import LOST
 from tests.tasks import group_jobs, jobs, kept_jobs
 
 
@@ -114,10 +115,38 @@ def test_a_task_of_a_group(backend, work):
     assert "\n    Chain of 2: 0 ended, 0 failed  Ready\n" in text
     assert "\n    … and 12 more\n" in text
     assert "\n  then: tests.tasks.group_jobs.collect\n" in text
+    assert called("tasks_show", result.id) == text[text.index("GROUP") :].replace("  > ", "    ")
     found = json.loads(called("tasks_abort", result.id, "--json"))
     assert found == {"id": result.id, "aborted": 31, "asked": 0, "ended": 1, "never": 2}
     assert "was aborted" in called("tasks_abort", result.id)
     assert "failed  Aborted\n" in called("tasks_show", first.id)
     nested = result.parts()[1].id
+    shown = json.loads(called("tasks_show", nested, "--json"))
+    assert (shown["id"], shown["kind"], shown["count"]) == (nested, "chain", 2)
     with pytest.raises(CommandError, match="is nested"):
         called("tasks_abort", nested)
+
+
+def test_a_group_is_shown_by_its_id(backend, work):
+    """Whether anything is kept of its tasks or not."""
+    result = group([group_jobs.add]).then(group_jobs.count, always=True).enqueue()
+    backend.queue("default").clear()
+    called("tasks_prune", "--lost")
+    shown = json.loads(called("tasks_show", result.id, "--json"))
+    result.refresh()
+    follows = {"id": result.follows.id, "task": "tests.tasks.group_jobs.count"}
+    assert shown == {
+        "id": result.id,
+        "kind": "group",
+        "status": "RUNNING",
+        "backend": "default",
+        "count": 1,
+        "succeeded": 0,
+        "failed": 1,
+        "finished_at": None,
+        "is_aborted": False,
+        "follows": follows,
+    }
+    assert f"tests.tasks.group_jobs.add  Failed  {LOST}" in called("tasks_show", result.id)
+    work()
+    assert json.loads(called("tasks_show", result.id, "--json"))["finished_at"].endswith("Z")

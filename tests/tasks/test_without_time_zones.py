@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 import fdbqueue
+from fdbqueue.tasks import call, group
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.schedules import Periodic
 from fdbqueue.tasks.worker import TaskWorker
@@ -40,8 +41,8 @@ def backend(empty_queues, settings, db):
     settings.USE_TZ, settings.TIME_ZONE = False, "Asia/Kolkata"
     if "fdbqueue.tasks" not in settings.INSTALLED_APPS:
         settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
-    call = {"task": SEND, "args": ["ada"]}
-    schedules = {"often": {**call, "every": 1}, "nightly": {**call, "cron": "0 3 * * *"}}
+    calls = {"task": SEND, "args": ["ada"]}
+    schedules = {"often": {**calls, "every": 1}, "nightly": {**calls, "cron": "0 3 * * *"}}
     one = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "OPTIONS": {"schedules": schedules}}
     settings.TASKS = {"default": one}
     return task_backends["default"]
@@ -166,6 +167,16 @@ def test_every_command_that_reads(filled):
     for command in commands:
         assert printed(*command)
         assert [json.loads(line) for line in printed(*command, "--json").splitlines()]
+
+
+def test_a_group_has_times_in_utc(backend):
+    """The moment of its end is the same, whatever the project's own time."""
+    before = datetime.datetime.now(datetime.timezone.utc)
+    group_id = group([call(letters.send, "ada")]).enqueue().id
+    TaskWorker(backend, follow=False).run()
+    found = json.loads(printed("tasks_show", group_id, "--json"))["finished_at"]
+    ended = datetime.datetime.fromisoformat(found.replace("Z", "+00:00"))
+    assert before <= ended <= datetime.datetime.now(datetime.timezone.utc)
 
 
 def printed(*arguments):

@@ -11,6 +11,8 @@ from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import abort, at_end, compat, ends, enqueue_at_end
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.exceptions import ReturnValueTooLarge
+from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.runner import Loop, TaskRunner
 from fdbqueue.tasks.source import TaskSource
 from fdbqueue.tasks.worker import TaskWorker
@@ -170,6 +172,23 @@ def test_a_result_of_any_length_up_to_the_limit(configure, work):
     assert backend_result(short).return_value == "x" * 250_000
     (error,) = backend_result(long).errors
     assert error.exception_class_path == "fdbqueue.tasks.exceptions.ReturnValueTooLarge"
+
+
+def test_a_result_is_as_long_as_its_json_is_stored(configure, work):
+    """Compact, and in UTF-8, in any language; lone surrogates, which have none, as escapes."""
+    backend = configure(max_result_bytes=30, backoff=jobs.never)
+    fits = ["é" * 14, "語" * 9 + "x", "\udce9" * 4 + "xxxx", [1] * 14]
+    too_long = ["é" * 14 + "x", "語" * 9 + "xx", "\udce9" * 4 + "xxxxx", [1] * 15]
+    results = [[jobs.give.enqueue(n, at) for at in range(4)] for n in range(2)]
+    jobs.given[:] = fits, too_long
+    work()
+    assert [backend_result(one).return_value for one in results[0]] == fits
+    for one in results[0]:
+        record = backend.found(one.id).record
+        assert len(encoded(record["value"])) in {29, 30}
+    errors = [backend_result(one).errors[0] for one in results[1]]
+    assert {error.exception_class for error in errors} == {ReturnValueTooLarge}
+    assert {"size_bytes=31" in error.traceback for error in errors} == {True}
 
 
 def test_async_tasks_run_in_one_loop(backend, work):

@@ -53,7 +53,8 @@ examples:
             "--lost",
             action="store_true",
             help="Also remove the records of tasks whose item was removed by hand, as by "
-            "queue_purge; this reads all records",
+            "queue_purge, and have their groups and chains go on as after a failure; this reads "
+            "all records",
         )
         parser.add_argument(
             "--dry-run", action="store_true", help="Remove nothing, and print what would be removed"
@@ -75,10 +76,11 @@ examples:
             "failed": pruned.failed,
             "entries": pruned.entries,
             "lost": pruned.lost,
+            "parts": pruned.parts,
         }
         self.console.report(
             {"backend": backend.alias, "dry_run": options["dry_run"], **numbers},
-            _text(pruned, "Would remove" if options["dry_run"] else "Removed"),
+            _text(pruned, dry_run=options["dry_run"]),
             as_json=options["as_json"],
         )
         if pruned.gave_way:
@@ -101,7 +103,7 @@ def _steps(finish_step: Callable[[int], None]) -> Callable[[Pruned], bool]:
 
     def note(pruned: Pruned) -> bool:
         nonlocal done
-        total = pruned.successful + pruned.failed + pruned.lost
+        total = pruned.successful + pruned.failed + pruned.lost + pruned.parts
         finish_step(total - done)
         done = total
         return True
@@ -109,7 +111,7 @@ def _steps(finish_step: Callable[[int], None]) -> Callable[[Pruned], bool]:
     return note
 
 
-def _text(pruned: Pruned, verb: str) -> str:
+def _text(pruned: Pruned, *, dry_run: bool) -> str:
     parts = [
         counted(pruned.successful, "successful task"),
         counted(pruned.failed, "failed task"),
@@ -117,7 +119,11 @@ def _text(pruned: Pruned, verb: str) -> str:
     if pruned.lost:
         parts.append(counted(pruned.lost, "lost record"))
     *some, last = parts
-    return f"{verb} {', '.join(some)} and {last}."
+    text = f"{'Would remove' if dry_run else 'Removed'} {', '.join(some)} and {last}."
+    if pruned.parts:
+        lost, outcome = counted(pruned.parts, "part"), "would fail" if dry_run else "failed"
+        text += f" {lost} of groups and chains {outcome}: no item was left of the task."
+    return text
 
 
 def _age(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,16 +14,21 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import facts, value_text
+from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, shown_facts
+from fdbqueue.tasks.compat import TaskResultDoesNotExist
+from fdbqueue.tasks.group_results import GroupResult, group_result
 from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.management import given
 from fdbqueue.tasks.outlines import Line, outline_of
+from fdbqueue.tasks.records import Place, aware
 
 
 class Command(QueueCommand):
     help = (
         "Print everything about one task: its function and arguments, its state, its times, its "
-        "attempts with their workers and errors, its progress and metadata, and what it returned."
+        "attempts with their workers and errors, its progress and metadata, and what it returned. "
+        "Of a group or a chain, print how far it is."
     )
     examples = """\
 examples:
@@ -42,13 +48,43 @@ examples:
         if found is None and backend.settings.outbox is not None:
             found = backend.found_in_outbox(options["id"])
         if found is None:
-            raise failure(given.not_found(backend, options["id"]))
+            self._show_group(backend, options["id"], as_json=options["as_json"])
+            return
         queue = backend.catalog.queue(found.record["queue"])
         task = TaskRow.of(backend, queue, options["id"], found)
         place = task.known.call.place
         outline = [] if place is None else outline_of(backend, place)
         lines = [*_lines(task), *_outline_lines(outline)]
         self.console.report(_record(task), "\n".join(lines), as_json=options["as_json"])
+
+    def _show_group(self, backend: FdbQueueBackend, result_id: str, *, as_json: bool) -> None:
+        """Print how far a group or a chain is."""
+        try:
+            found = group_result(result_id, backend=backend.alias)
+        except TaskResultDoesNotExist as error:
+            raise failure(given.not_found(backend, result_id)) from error
+        tree, _, branch = result_id.partition(".")
+        outline = outline_of(backend, Place(tree, int(branch or 0), -1, 0))
+        _blank, *lines = _outline_lines(outline)
+        self.console.report(_group_record(found), "\n".join(lines), as_json=as_json)
+
+
+def _group_record(found: GroupResult) -> dict[str, Any]:
+    """Return what JSON says of a group or a chain."""
+    ended, part = aware(found.finished_at), found.follows
+    utc = None if ended is None else ended.astimezone(datetime.timezone.utc)
+    return {
+        "id": found.id,
+        "kind": found.kind,
+        "status": found.status.value,
+        "backend": found.backend,
+        "count": found.count,
+        "succeeded": found.succeeded,
+        "failed": found.failed,
+        "finished_at": None if utc is None else timestamp(utc),
+        "is_aborted": found.is_aborted,
+        "follows": None if part is None else {"id": part.id, "task": part.task},
+    }
 
 
 def _record(task: TaskRow) -> dict[str, Any]:
