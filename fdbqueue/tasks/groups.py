@@ -49,6 +49,8 @@ from fdbqueue.tasks.trees import (
 
 #: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
+#: The most queues that a tree says its tasks are in.
+_MOST_QUEUES = 100
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
 #: The most rows of a transaction that stores them.
@@ -203,9 +205,13 @@ class _Plan:
         self._keys = TreeKeys(self.backend.records.prefix, self.tree)
         self._checked: set[int] = set()
         self._branches = self._tasks = 0
-        self._queue = ""
+        #: The queues of all tasks, those of the first ones first.
+        self._queues: dict[str, None] = {}
         known = self._add_branch(root, None, 0)
-        self.first = self._keys.branch(0), encoded({**known, "queue": self._queue})
+        known["queue"] = next(iter(self._queues))
+        if len(self._queues) <= _MOST_QUEUES:
+            known["queues"] = [*self._queues]
+        self.first = self._keys.branch(0), encoded(known)
 
     def _add_branch(self, branch: Branch, place: list[Any] | None, depth: int) -> dict[str, Any]:
         """Add the rows of a branch, but for its own; return what that says."""
@@ -248,7 +254,7 @@ class _Plan:
             text = f"{task.module_path} has a unique key, so it may not be enqueued"
             raise InvalidTask(f"{text}: a group or a chain would wait for it for ever.")
         queue = self.backend.queue_prefix + task.queue_name
-        self._queue = self._queue or queue
+        self._queues.setdefault(queue)
         if isinstance(task, FdbQueueTask) and is_limited(task):
             limited = where(task, queue, result.args, result.kwargs)
             if limited is not None:

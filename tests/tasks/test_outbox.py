@@ -505,6 +505,21 @@ def called(*arguments):
     return out.getvalue()
 
 
+def test_the_command_counts_the_rows_of_any_number_of_queues(backend):
+    """Each key of a limited function is one."""
+    (one,) = enqueue_all([1])
+    row = OutboxTask.objects.get(result_id=one.id)
+    more = [
+        OutboxTask(result_id=f"{number}", backend="default", queue=f"q{number}", enqueued_us=1)
+        for number in range(1_500)
+    ]
+    OutboxTask.objects.bulk_create(more)
+    assert json.loads(called("--json"))["waiting"] == 1_501
+    OutboxTask.objects.exclude(pk=row.pk).update(set_aside_us=1)
+    shown = json.loads(called("--json"))
+    assert (shown["waiting"], shown["set_aside_count"]) == (1, 1_500)
+
+
 def test_the_command_shows_moves_and_retries(backend):
     """And says how many rows it did that with."""
     first, second = enqueue_all([1, 2])
