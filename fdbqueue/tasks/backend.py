@@ -436,6 +436,24 @@ def backends() -> list[FdbQueueBackend]:
     return found
 
 
+def ours(alias: str, what_for: str, error: type[Exception]) -> FdbQueueBackend:
+    """Return the backend of this kind with an alias.
+
+    Args:
+        alias: The alias.
+        what_for: What it is for, as the message says it.
+        error: What to raise if it is of another kind.
+
+    Raises:
+        InvalidTaskBackend: There is none.
+    """
+    backend = task_backends[alias]
+    if not isinstance(backend, FdbQueueBackend):
+        text = f"The task backend {alias!r} is a {type(backend).__name__}"
+        raise error(f"{text}: {what_for} it must be one of fdbqueue's.")
+    return backend
+
+
 def specs() -> list[QueueSpec]:
     """Return how the queues of all backends are stored.
 

@@ -22,14 +22,13 @@ from django.db import transaction
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import now_us, run
-from fdbqueue.tasks.backend import MAX_CALL_BYTES, FdbQueueBackend
+from fdbqueue.tasks.backend import MAX_CALL_BYTES, FdbQueueBackend, ours
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTask,
     Task,
     TaskResultDoesNotExist,
     TaskResultStatus,
-    task_backends,
 )
 from fdbqueue.tasks.ends import abort_in
 from fdbqueue.tasks.group_results import GroupResult, named
@@ -289,11 +288,7 @@ def _backend_of(part: Any) -> FdbQueueBackend:
     """
     while isinstance(part, Branch):
         part = part.parts[0]
-    backend = task_backends[part.task.backend]
-    if not isinstance(backend, FdbQueueBackend):
-        text = f"The task backend {part.task.backend!r} is a {type(backend).__name__}"
-        raise InvalidTask(f"{text}: groups and chains need one of fdbqueue's.")
-    return backend
+    return ours(part.task.backend, "for groups and chains", InvalidTask)
 
 
 def _store(plan: _Plan) -> None:
