@@ -88,8 +88,17 @@ def may(user: Any, permission: str, name: str) -> bool:
         return False
     if _is_allowed(user, permission, name):
         return True
-    home = conf.catalog().home(name) if permission == VIEW else None
+    home = _home(name) if permission == VIEW else None
     return home is not None and _is_allowed(user, permission, home)
+
+
+def _home(name: str) -> str | None:
+    """Return the queue that the items of another one belong to, None if they are its own."""
+    catalog = conf.catalog()
+    with contextlib.suppress(QueueNotFound):
+        home_of = catalog.spec(name).home_of if catalog.has_owned else None
+        return None if home_of is None else home_of(name)
+    return None
 
 
 def _is_allowed(user: Any, permission: str, name: str) -> bool:

@@ -68,8 +68,7 @@ class QueueSpec:
         kind: One of :data:`KINDS`.
         subspace: The tuple of its subspace if that is not under the catalog's prefix.
         owner: The app that alone pushes and takes its items; None for the project.
-        home_of: Returns, by a queue's name, the queue that its items are a part of; None if they
-            are not a part of another one's.
+        home_of: Returns, by a queue's name, that of the queue its items belong to; None for itself.
         limits_at: Returns, by a queue's name, the key of a row that has its limits
             (:mod:`fdbqueue.service.consume.allowance`); None for those of the options.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
@@ -495,14 +494,6 @@ class Catalog:
             return self.spec(name).owner if self.has_owned else None
         except QueueNotFound:
             return None
-
-    def home(self, name: str) -> str | None:
-        """Return the queue that the items of a queue are a part of, None if there is none."""
-        try:
-            home_of = self.spec(name).home_of if self.has_owned else None
-        except QueueNotFound:
-            return None
-        return None if home_of is None else home_of(name)
 
     def _check_name(self, name: str, *, with_owned: bool) -> None:
         """Check that there may be a queue with a name, or one that fits a pattern.

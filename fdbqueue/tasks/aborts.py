@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fdbqueue.service import run
-from fdbqueue.tasks.backend import ours
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTaskBackend,
     TaskResultDoesNotExist,
+    ours,
 )
 from fdbqueue.tasks.current import running
 from fdbqueue.tasks.ends import abort_in

@@ -71,6 +71,7 @@ class FdbQueueBackend(BaseTaskBackend):
     again if its worker died, or lost its lease.
     """
 
+    is_fdbqueue = True
     task_class = FdbQueueTask
     supports_defer = True
     supports_async_task = True
@@ -434,24 +435,6 @@ def backends() -> list[FdbQueueBackend]:
         if isinstance(backend, FdbQueueBackend):
             found.append(backend)
     return found
-
-
-def ours(alias: str, what_for: str, error: type[Exception]) -> FdbQueueBackend:
-    """Return the backend of this kind with an alias.
-
-    Args:
-        alias: The alias.
-        what_for: What it is for, as the message says it.
-        error: What to raise if it is of another kind.
-
-    Raises:
-        InvalidTaskBackend: There is none.
-    """
-    backend = task_backends[alias]
-    if not isinstance(backend, FdbQueueBackend):
-        text = f"The task backend {alias!r} is a {type(backend).__name__}"
-        raise error(f"{text}: {what_for} it must be one of fdbqueue's.")
-    return backend
 
 
 def specs() -> list[QueueSpec]:

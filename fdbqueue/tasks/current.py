@@ -28,6 +28,7 @@ from fdbqueue.tasks.compat import (
     TaskContext,
     TaskResult,
     TaskResultStatus,
+    ours,
     task_backends,
     task_finished,
     task_started,
@@ -305,8 +306,6 @@ def _prepared(task: Any, args: Any, kwargs: Any) -> tuple[Any, TaskResult[..., A
     Raises:
         InvalidTask: Its backend is none of fdbqueue's, or refuses it.
     """
-    from fdbqueue.tasks.backend import ours  # which makes tasks, and so needs this module
-
     backend = ours(task.backend, f"to enqueue {task.module_path} here", InvalidTask)
     backend.validate_task(task)
     result = new_result(task, args, kwargs, task.backend)

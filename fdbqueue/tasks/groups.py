@@ -22,13 +22,14 @@ from django.db import transaction
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import now_us, run
-from fdbqueue.tasks.backend import MAX_CALL_BYTES, FdbQueueBackend, ours
+from fdbqueue.tasks.backend import MAX_CALL_BYTES
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTask,
     Task,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    ours,
 )
 from fdbqueue.tasks.ends import abort_in
 from fdbqueue.tasks.group_results import GroupResult, named
@@ -280,7 +281,7 @@ class _Plan:
             self._checked.add(id(task))  # the parts keep the tasks
 
 
-def _backend_of(part: Any) -> FdbQueueBackend:
+def _backend_of(part: Any) -> Any:
     """Return the backend of the first task in a branch.
 
     Raises:

@@ -18,6 +18,7 @@ from django.test import modify_settings
 from django.utils import timezone
 
 from fdbqueue.exceptions import ValueTooLarge
+from fdbqueue.service import run
 from fdbqueue.tasks import TaskAborted, abort, call, group, group_result
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.compat import (
@@ -275,6 +276,21 @@ def test_movers_that_each_know_a_queue_alone_take_turns(configure):
     assert (first.done.moved, second.done.moved) == (2, 2)
     assert not second.claim()
     assert not both.claim()
+
+
+def test_a_claim_that_says_nothing_of_unknown_queues(configure, backend):
+    """As versions before have written it."""
+    first, second = mover_of(configure, "default"), mover_of(configure)
+    assert first.claim()
+    stored = json.loads(claims(backend)[0])
+    del stored["unknown"]
+    key = first._key
+    run(backend.catalog.database, lambda tr: tr.set(key, json.dumps(stored).encode()))
+    assert not second.claim()
+    jobs.note.using(queue_name="other").enqueue("other")
+    assert first.claim()
+    first.move()
+    assert second.claim()
 
 
 def test_a_task_whose_code_is_gone_fails_as_any_other(backend, work):

@@ -231,11 +231,11 @@ class RowMover:
         project, whose workers know their queues. Each read begins with the first row: only what one
         statement reads is whole, so that no row comes before an earlier one.
         """
-        most = MOST_ROWS
+        most, is_for_known = MOST_ROWS, functools.cache(self._is_for_known)
         while True:
             rows = self._rows_to_look_at().annotate(size=Length("call"))
             found = [*rows.values_list("pk", "result_id", "size", "queue")[:most]]
-            sizes = [one[:3] for one in found if self._is_for_known(one[3])]
+            sizes = [one[:3] for one in found if is_for_known(one[3])]
             if sizes or len(found) < most:
                 return sizes[:MOST_ROWS]
             most *= 2
