@@ -10,6 +10,7 @@ How a call of :func:`run` goes. Only its own thread acts for it.
 3. **The commit ends.** It returned: the attempt took effect, and its result is the call's. The
    engine says that it was refused (a conflict, a limit): nothing happened, the attempt is
    settled, and 1 follows after the engine's own pause (``on_error``), or the error is raised.
+   So it is if an attempt is too old, but twice at most if its function takes so long by itself.
    Anything else leaves it unsettled.
 4. **While an attempt is unsettled, the function does not run.** The next transaction looks at
    the slot.
@@ -361,7 +362,8 @@ class _Call(Generic[T]):
                     self._took = 0.0
                     found = None if self._unsettled is None else self._settle(tr)
                     if found is None:
-                        result = self._result(tr)
+                        timed = self._wrote is None
+                        result = self._timed(tr) if timed else self._function(tr)
                         found = result, self._commit(tr, result)
                     break
                 except Exception as error:
@@ -386,8 +388,12 @@ class _Call(Generic[T]):
             if self._unsettled is None:
                 self._release()
 
-    def _result(self, tr: Transaction) -> T:
-        """Return what the function returns, and note how long it takes."""
+    def _timed(self, tr: Transaction) -> T:
+        """Return what the function returns, and note how long it takes.
+
+        That is not done for the verbs' own functions, which are bounded, and say whether they
+        write: if one of these takes long, the process or the engine stood still, and that passes.
+        """
         began = time.monotonic()
         try:
             return self._function(tr)
@@ -395,16 +401,11 @@ class _Call(Generic[T]):
             self._took = time.monotonic() - began
 
     def _check_length(self, error: Exception) -> None:
-        """End a call whose function is too long for any transaction.
-
-        The verbs' own functions are bounded, and say whether they write; if one of these takes so
-        long, it is because the process or the engine stood still, and that passes.
-        """
-        if self._wrote is None and self._took > _TOO_LONG_SECONDS:
-            self._too_long += 1
-            if self._too_long >= _MOST_TOO_LONG:
-                seconds = round(self._took, 1)
-                raise BatchTooLarge(seconds=seconds, limit_seconds=_TRANSACTION_SECONDS) from error
+        """End a call whose function has been too long for a transaction too often."""
+        self._too_long += self._took > _TOO_LONG_SECONDS
+        if self._too_long >= _MOST_TOO_LONG:
+            seconds = round(self._took, 1)
+            raise BatchTooLarge(seconds=seconds, limit_seconds=_TRANSACTION_SECONDS) from error
 
     def _release(self) -> None:
         """Let another call have the slot; an interrupt may leave it to nobody, never to two."""

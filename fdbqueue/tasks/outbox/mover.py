@@ -110,6 +110,8 @@ class RowMover:
     def claim(self, *, by_force: bool = False) -> bool:
         """Take the claim or renew it; tell whether this mover has it.
 
+        A mover that is at work keeps it, unless it leaves rows of a queue that this one knows.
+
         Args:
             by_force: Whether to take it from a mover that is at work.
 
