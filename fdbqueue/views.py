@@ -200,6 +200,12 @@ class PageView(View):
             raise PermissionDenied
         return may_view
 
+    def task_of(self, reading: Reading, queue: Queue, task_id: str) -> dict[str, Any] | None:
+        """Return what the page of a task of a queue shows, None if the user sees no such task."""
+        if reading.task is None:
+            return None
+        return reading.task(queue, task_id, self.addresses, self.may_view_once())
+
     def about_all(self, view: str) -> dict[str, Any]:
         """Return what the pages of all queues show: the way to the others, and to an id."""
         return {
@@ -382,7 +388,7 @@ class FindView(PageView):
         except ItemNotFound:
             message = _("This item is not in the queue. It may have been popped or acknowledged.")
         except InvalidInput:
-            if reading.task is not None and reading.task(queue, sought, self.addresses):
+            if self.task_of(reading, queue, sought) is not None:
                 return HttpResponseRedirect(self.addresses.task(queue.name, sought))
             message = _("This is not an id of this queue. An item's own page shows its id.")
         else:
@@ -433,9 +439,7 @@ class TaskView(PageView):
         form = PageForm(request.GET)
         if not form.is_valid():
             return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
-        shown = None
-        if reading.task is not None:
-            shown = reading.task(queue, task_id, self.addresses)
+        shown = self.task_of(reading, queue, task_id)
         if shown is None:
             message = _(
                 "This queue has no such task. It may have been removed after its retention."

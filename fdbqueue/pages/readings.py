@@ -109,8 +109,9 @@ class Reading:
             is not known. None if there are no such tabs.
         begin_notes: Begins to read in a transaction what columns show of an item besides the
             item; what it returns returns that. None if columns show nothing else.
-        task: Reads what the page of one task shows, by its id, and returns the template's context,
-            None if there is no such task. None if items are not tasks.
+        task: Reads what the page of one task shows: called with the queue, the id, the addresses,
+            and what tells whether the reader may view a queue, it returns the template's context;
+            None if there is no such task, or the reader may not see it. None if items are no tasks.
         task_template: The template of that page.
         task_named: Returns the id of the task that an item is, and what to call it; None if it is
             none that has a page.
@@ -128,7 +129,9 @@ class Reading:
     scans: Mapping[str, Callable[..., Scan]] = field(default_factory=dict)
     count: Callable[[str, Queue, Any], Callable[[], str]] | None = None
     begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None
-    task: Callable[[Queue, str, Addresses], dict[str, Any] | None] | None = None
+    task: Callable[[Queue, str, Addresses, Callable[[str], bool]], dict[str, Any] | None] | None = (
+        None
+    )
     task_template: str = ""
     task_named: Callable[[Item], tuple[str, str] | None] = lambda _item: None
 

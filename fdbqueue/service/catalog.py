@@ -68,6 +68,7 @@ class QueueSpec:
         kind: One of :data:`KINDS`.
         subspace: The tuple of its subspace if that is not under the catalog's prefix.
         owner: The app that alone pushes and takes its items; None for the project.
+        home_of: Returns, by a queue's name, that of the queue its items belong to; None for itself.
         limits_at: Returns, by a queue's name, the key of a row that has its limits
             (:mod:`fdbqueue.service.consume.allowance`); None for those of the options.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
@@ -83,6 +84,7 @@ class QueueSpec:
         *,
         subspace: tuple[Any, ...] | None = None,
         owner: str | None = None,
+        home_of: Callable[[str], str] | None = None,
         limits_at: Callable[[str], bytes] | None = None,
         **options: Any,
     ) -> None:
@@ -92,6 +94,7 @@ class QueueSpec:
         self.kind = kind
         self.subspace = subspace
         self.owner = owner
+        self.home_of = home_of
         self.limits_at = limits_at
         self.options = options
 

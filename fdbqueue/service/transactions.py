@@ -10,6 +10,7 @@ How a call of :func:`run` goes. Only its own thread acts for it.
 3. **The commit ends.** It returned: the attempt took effect, and its result is the call's. The
    engine says that it was refused (a conflict, a limit): nothing happened, the attempt is
    settled, and 1 follows after the engine's own pause (``on_error``), or the error is raised.
+   So it is if an attempt is too old, but twice at most if its function takes so long by itself.
    Anything else leaves it unsettled.
 4. **While an attempt is unsettled, the function does not run.** The next transaction looks at
    the slot.
@@ -73,7 +74,7 @@ import fdb.tuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown
+from fdbqueue.exceptions import BatchTooLarge, EngineError, FdbQueueError, OutcomeUnknown
 from fdbqueue.locks import start_thread
 from fdbqueue.service import instrumentation
 
@@ -100,7 +101,13 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
 #: Retries that took longer are worth a line in the log.
 _LONG_SECONDS = 1.0
 
+#: How long a transaction may take, how much of that makes a function too long by itself, and how
+#: many times it may be.
+_TRANSACTION_SECONDS, _TOO_LONG_SECONDS, _MOST_TOO_LONG = 5, 4.0, 2
+
 _NOT_COMMITTED = 1020
+#: transaction_too_old
+_TOO_OLD = 1007
 #: commit_unknown_result: it may have taken effect, and is not under way any more.
 _UNKNOWN_RESULT = 1021
 #: cluster_version_changed: it may have taken effect, or may do so yet.
@@ -250,6 +257,8 @@ def run(
         OutcomeUnknown: It is not known whether the commit took effect: a timeout (1031),
             the retry limit, or an engine that does not answer came before that could be
             found out; or versions moved on by ten minutes' worth meanwhile.
+        BatchTooLarge: The function, of which ``wrote`` says nothing, has taken the five seconds of
+            a transaction by itself, twice; nothing was written.
         FDBError: The engine's own, where trying again would not help; nothing was written.
     """
     call = _Call(database, function, False if read_only else wrote, retries_conflicts)
@@ -336,6 +345,9 @@ class _Call(Generic[T]):
         self._since: int | None = None
         self._retries = 0
         self._failed_at = 0.0
+        #: How long the function took in this attempt, and in how many it took too long.
+        self._took = 0.0
+        self._too_long = 0
 
     def run(self) -> tuple[T, bytes]:
         """Attempt it until one takes effect, and return its result and its stamp."""
@@ -347,9 +359,11 @@ class _Call(Generic[T]):
             tr = self._database.create_transaction()
             while True:
                 try:
+                    self._took = 0.0
                     found = None if self._unsettled is None else self._settle(tr)
                     if found is None:
-                        result = self._function(tr)
+                        timed = self._wrote is None
+                        result = self._timed(tr) if timed else self._function(tr)
                         found = result, self._commit(tr, result)
                     break
                 except Exception as error:
@@ -373,6 +387,25 @@ class _Call(Generic[T]):
         finally:
             if self._unsettled is None:
                 self._release()
+
+    def _timed(self, tr: Transaction) -> T:
+        """Return what the function returns, and note how long it takes.
+
+        That is not done for the verbs' own functions, which are bounded, and say whether they
+        write: if one of these takes long, the process or the engine stood still, and that passes.
+        """
+        began = time.monotonic()
+        try:
+            return self._function(tr)
+        finally:
+            self._took = time.monotonic() - began
+
+    def _check_length(self, error: Exception) -> None:
+        """End a call whose function has been too long for a transaction too often."""
+        self._too_long += self._took > _TOO_LONG_SECONDS
+        if self._too_long >= _MOST_TOO_LONG:
+            seconds = round(self._took, 1)
+            raise BatchTooLarge(seconds=seconds, limit_seconds=_TRANSACTION_SECONDS) from error
 
     def _release(self) -> None:
         """Let another call have the slot; an interrupt may leave it to nobody, never to two."""
@@ -451,6 +484,8 @@ class _Call(Generic[T]):
         self._retries += 1
         if code == _NOT_COMMITTED and not self._retries_conflicts and self._unsettled is None:
             raise Conflict from error
+        if code == _TOO_OLD:
+            self._check_length(error)
         if code == _VERSION_CHANGED:  # a client of one version does not retry it by itself
             tr.cancel()
             return self._database.create_transaction()

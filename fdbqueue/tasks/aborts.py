@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fdbqueue.service import run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
+    InvalidTaskBackend,
     TaskResultDoesNotExist,
-    task_backends,
+    ours,
 )
 from fdbqueue.tasks.current import running
 from fdbqueue.tasks.ends import abort_in
@@ -32,8 +31,9 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
 
     Raises:
         TaskResultDoesNotExist: There is no such task.
+        InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
     """
-    owner: Any = task_backends[backend]
+    owner = ours(backend, "to abort a task", InvalidTaskBackend)
     try:
         return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
     except TaskResultDoesNotExist:

@@ -71,6 +71,7 @@ class FdbQueueBackend(BaseTaskBackend):
     again if its worker died, or lost its lease.
     """
 
+    is_fdbqueue = True
     task_class = FdbQueueTask
     supports_defer = True
     supports_async_task = True
@@ -268,7 +269,7 @@ class FdbQueueBackend(BaseTaskBackend):
         """
         limits_at = functools.partial(key_limits.limits_key, self.records.prefix)
         for name in self.limited_names():
-            yield _spec(name, limits_at=limits_at)
+            yield _spec(name, limits_at=limits_at, home_of=key_limits.home_of)
         for name in self.names():
             if NAME.fullmatch(name) or PATTERN.fullmatch(name):
                 yield _spec(name)

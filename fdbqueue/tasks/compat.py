@@ -1,12 +1,12 @@
 """Django's Tasks API: ``django.tasks`` of Django 6, or its backport ``django_tasks`` for 5.2.
 
-The one module that knows which. All others import from here.
+The one module that knows which. All others import from here, and ask here for a backend of ours.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 #: Whether Django has the API itself.
 IN_DJANGO = importlib.util.find_spec("django.tasks") is not None
@@ -75,9 +75,28 @@ __all__ = [
     "TaskResultMismatch",
     "TaskResultStatus",
     "normalize_json",
+    "ours",
     "task",
     "task_backends",
     "task_enqueued",
     "task_finished",
     "task_started",
 ]
+
+
+def ours(alias: str, what_for: str, error: type[Exception]) -> Any:
+    """Return the backend with an alias, which must be one of fdbqueue's.
+
+    Args:
+        alias: The alias.
+        what_for: What it is for, as the message says it.
+        error: What to raise if it is of another kind.
+
+    Raises:
+        InvalidTaskBackend: There is none.
+    """
+    backend = task_backends[alias]
+    if not getattr(backend, "is_fdbqueue", False):
+        text = f"The task backend {alias!r} is a {type(backend).__name__}"
+        raise error(f"{text}: {what_for} it must be one of fdbqueue's.")
+    return backend

@@ -28,6 +28,7 @@ from fdbqueue.tasks.compat import (
     TaskContext,
     TaskResult,
     TaskResultStatus,
+    ours,
     task_backends,
     task_finished,
     task_started,
@@ -229,7 +230,7 @@ def enqueue_in(tr: Transaction, task: Any, *args: Any, **kwargs: Any) -> TaskRes
         Its result, or that of the task that has its unique key. ``task_enqueued`` is not sent.
 
     Raises:
-        InvalidTask, TypeError: As for ``enqueue``; nothing was written.
+        InvalidTask, TypeError: As for ``enqueue``; or it is of another backend. It wrote nothing.
     """
     backend, result, push = _prepared(task, args, kwargs)
     (item,) = push(tr)
@@ -300,8 +301,12 @@ def _here() -> Running:
 
 
 def _prepared(task: Any, args: Any, kwargs: Any) -> tuple[Any, TaskResult[..., Any], Any]:
-    """Return the backend of a task, its result, and what pushes it."""
-    backend: Any = task_backends[task.backend]
+    """Return the backend of a task, its result, and what pushes it.
+
+    Raises:
+        InvalidTask: Its backend is none of fdbqueue's, or refuses it.
+    """
+    backend = ours(task.backend, f"to enqueue {task.module_path} here", InvalidTask)
     backend.validate_task(task)
     result = new_result(task, args, kwargs, task.backend)
     return backend, result, backend.prepare(result)

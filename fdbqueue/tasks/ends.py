@@ -270,7 +270,7 @@ class AttemptEnds:
             queue.ack(end.item, beside=self.writes(end))
         else:
             commit = self._succeed if end.is_success else self._fail
-            run(queue.database, lambda tr: commit(tr, queue, end))
+            run(queue.database, lambda tr: commit(tr, queue, end), wrote=True)
 
     def writes_of(self, ending: Sequence[AttemptEnd]) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of some tasks whose items are removed."""

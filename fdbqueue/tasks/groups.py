@@ -22,14 +22,14 @@ from django.db import transaction
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import now_us, run
-from fdbqueue.tasks.backend import MAX_CALL_BYTES, FdbQueueBackend
+from fdbqueue.tasks.backend import MAX_CALL_BYTES
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTask,
     Task,
     TaskResultDoesNotExist,
     TaskResultStatus,
-    task_backends,
+    ours,
 )
 from fdbqueue.tasks.ends import abort_in
 from fdbqueue.tasks.group_results import GroupResult, named
@@ -57,6 +57,8 @@ from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, Due, due_key
 
 #: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
+#: The most queues that a tree says its tasks are in.
+_MOST_QUEUES = 100
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
 #: The most rows of a transaction that stores them, or reads them.
@@ -211,9 +213,13 @@ class _Plan:
         self._keys = TreeKeys(self.backend.records.prefix, self.tree)
         self._checked: set[int] = set()
         self._branches = self._tasks = 0
-        self._queue = ""
+        #: The queues of all tasks, those of the first ones first.
+        self._queues: dict[str, None] = {}
         known = self._add_branch(root, None, 0)
-        self.first = self._keys.branch(0), encoded({**known, "queue": self._queue})
+        known["queue"] = next(iter(self._queues))
+        if len(self._queues) <= _MOST_QUEUES:
+            known["queues"] = [*self._queues]
+        self.first = self._keys.branch(0), encoded(known)
 
     def _add_branch(
         self, branch: Branch, place: list[Any] | None, depth: int, *, is_given: bool = False
@@ -263,7 +269,7 @@ class _Plan:
         task = part.task
         _check_unique(task, result, is_given=is_given)
         queue = self.backend.queue_prefix + task.queue_name
-        self._queue = self._queue or queue
+        self._queues.setdefault(queue)
         more: dict[str, Any] = {}
         if isinstance(task, FdbQueueTask) and is_limited(task):
             if is_given and needs_arguments(task):
@@ -301,7 +307,7 @@ def _check_unique(task: Any, result: Any, *, is_given: bool) -> None:
         raise InvalidTask(f"{text}: a group or a chain would wait for it for ever.")
 
 
-def _backend_of(part: Any) -> FdbQueueBackend:
+def _backend_of(part: Any) -> Any:
     """Return the backend of the first task in a branch.
 
     Raises:
@@ -309,11 +315,7 @@ def _backend_of(part: Any) -> FdbQueueBackend:
     """
     while isinstance(part, Branch):
         part = part.parts[0]
-    backend = task_backends[part.task.backend]
-    if not isinstance(backend, FdbQueueBackend):
-        text = f"The task backend {part.task.backend!r} is a {type(backend).__name__}"
-        raise InvalidTask(f"{text}: groups and chains need one of fdbqueue's.")
-    return backend
+    return ours(part.task.backend, "for groups and chains", InvalidTask)
 
 
 def _store(plan: _Plan) -> None:

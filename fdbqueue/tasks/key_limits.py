@@ -15,7 +15,8 @@ Where they are
     (:mod:`fdbqueue.service.consume.allowance`): ``max_running`` is its ``max_leased``, because
     what runs is leased. So each transaction that leases reads what decides it, and depends on it.
     Records, results, pages and commands know a task's queue by its record, as ever; what is
-    counted and listed of ended tasks is under the name of QUEUE.
+    counted and listed of ended tasks is under the name of QUEUE. Who may view QUEUE may view the
+    members, too (:mod:`fdbqueue.access`).
 
 Who says the limits
     The code. They are in one row for each queue and function, beside the records under

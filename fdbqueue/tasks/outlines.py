@@ -2,10 +2,16 @@
 
 Reads are bounded: of each branch the first parts, and the one that the reader looks at, and all
 lines together; a branch says how many parts it has that are not shown.
+
+Of a task in a queue that the reader may not view it says only that there is one. How far a branch
+is would tell how its tasks have ended: that is only said if the reader may view the queues of all
+tasks, or if it is not known which these are, all queues of the backend.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -19,6 +25,7 @@ from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.group_results import GroupPart, GroupResult, read_group, read_parts
 from fdbqueue.tasks.records import Place
+from fdbqueue.tasks.trees import TreeKeys
 
 #: The most lines, and the most parts of one branch.
 _MOST_LINES, _MOST_PARTS = 200, 20
@@ -37,9 +44,9 @@ class Line(NamedTuple):
         depth: How deep it is nested.
         text: What it is: a branch with its progress, or the function of a task.
         state: What state that is in, in words; empty for a part that has not ended.
-        task: The id of the task; empty for a branch.
+        task: The id of the task; empty for a branch, and for a task that the reader may not see.
         branch: The id of the group or chain; empty for a task.
-        percent: How much of a branch has ended.
+        percent: How much of a branch has ended; None if the reader may not know.
         is_here: Whether it is the task that the reader looks at.
         queue: The queue of a task.
         is_enqueued: Whether it has been enqueued, so that it has a result.
@@ -58,11 +65,19 @@ class Line(NamedTuple):
     problem: str = ""
 
 
-def outline_of(backend: Any, place: Place) -> list[Line]:
-    """Read the outline of what a task is a part of; empty if that is not kept any more."""
+def outline_of(
+    backend: Any, place: Place, may_view: Callable[[str], bool] = lambda _: True
+) -> list[Line]:
+    """Read the outline of what a task is a part of; empty if that is not kept any more.
+
+    Args:
+        backend: The backend.
+        place: Where the reader is.
+        may_view: Tells whether the reader may view a queue.
+    """
 
     def read(tr: Transaction) -> list[Line]:
-        outline = _Outline(tr, backend, place)
+        outline = _Outline(tr, backend, place, may_view)
         outline.add(0, 0, is_next=False)
         return outline.lines
 
@@ -77,31 +92,40 @@ class _Outline:
         tr: The transaction.
         backend: The backend.
         place: Where the reader is.
+        may_view: Tells whether the reader may view a queue.
     """
 
-    def __init__(self, tr: Transaction, backend: Any, place: Place) -> None:
+    def __init__(
+        self, tr: Transaction, backend: Any, place: Place, may_view: Callable[[str], bool]
+    ) -> None:
         self._tr = tr
         self._backend = backend
         self._here = place
+        self._may_view = may_view
+        self._sees_all = all(map(may_view, self._queues()))
         self.lines: list[Line] = []
+
+    def _queues(self) -> list[str]:
+        """Return the queues that all tasks are of, or may be of."""
+        row = self._tr[TreeKeys(self._backend.records.prefix, self._here.tree).branch(0)]
+        known = json.loads(bytes(row)) if row.present() else {}
+        names: list[str] = known.get("queues") or self._backend.names()
+        return names
 
     def add(self, branch: int, depth: int, *, is_next: bool) -> None:
         """Add the lines of a branch; ``is_next`` for what follows a group."""
         found = read_group(self._tr, self._backend, self._here.tree, branch)
         if found is None:
             return
-        ended = found.succeeded + found.failed
-        state = _("Aborted") if found.is_aborted and branch == 0 else _STATES[found.status]
-        text = _text(found)
-        self.lines.append(
-            Line(
-                depth,
-                _("then: %(part)s") % {"part": text} if is_next else text,
-                state,
-                branch=found.id,
-                percent=round(100 * ended / found.count, 1),
-            )
+        text = _text(found) if self._sees_all else _what(found)
+        line = Line(
+            depth, _("then: %(part)s") % {"part": text} if is_next else text, branch=found.id
         )
+        if self._sees_all:
+            ended = found.succeeded + found.failed
+            state = _("Aborted") if found.is_aborted and branch == 0 else _STATES[found.status]
+            line = line._replace(state=state, percent=round(100 * ended / found.count, 1))
+        self.lines.append(line)
         shown = self._parts(found, branch)
         for part in shown:
             self._add_part(part, branch, depth + 1, is_next=False)
@@ -128,19 +152,25 @@ class _Outline:
             if len(self.lines) < _MOST_LINES:
                 self.add(number, depth, is_next=is_next)
             return
-        text = shown_path(part.task)
-        self.lines.append(
-            Line(
-                depth,
-                _("then: %(part)s") % {"part": text} if is_next else text,
-                _STATES[part.status] if part.status else "",
-                part.id,
+        sees = self._may_view(part.queue)
+        text = shown_path(part.task) if sees else _("a task of another queue")
+        line = Line(depth, _("then: %(part)s") % {"part": text} if is_next else text)
+        if sees:
+            line = line._replace(
+                state=_STATES[part.status] if part.status else "",
+                task=part.id,
                 queue=part.queue,
                 is_enqueued=part.is_enqueued,
                 is_here=(branch, part.at) == (self._here.branch, self._here.at),
                 problem=part.problem,
             )
-        )
+        self.lines.append(line)
+
+
+def _what(found: GroupResult) -> str:
+    """Return what a branch is, and nothing of what its tasks have done."""
+    count = {"count": grouped(found.count)}
+    return (_("Chain of %(count)s") if found.kind == "chain" else _("Group of %(count)s")) % count
 
 
 def _text(found: GroupResult) -> str:

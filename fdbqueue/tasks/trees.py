@@ -4,7 +4,9 @@ What is enqueued as one is a *tree*. Its *branches* are groups and chains; branc
 The *parts* of a branch are tasks, or branches of their own; what follows a group is its part behind
 the last. Under ``(*PREFIX, "tasks", "tree", id)``:
 
-    ("branch", n)           what branch n is, how many parts it has, and which part it is itself
+    ("branch", n)           what branch n is, how many parts it has, and which part it is itself;
+                            that of the whole says which queues all tasks are of, unless these are
+                            very many
     ("part", n, at)         a part: a task's id, path and queue, and whether it is enqueued; or the
                             number of a branch
     ("call", n, at, k)      how to enqueue the task, as long as it has not been: JSON in chunks;

@@ -12,8 +12,15 @@ from pathlib import Path
 import pytest
 from django.test import override_settings
 
-from fdbqueue.tasks import compat
-from fdbqueue.tasks.compat import InvalidTask, TaskResultStatus, task_backends
+from fdbqueue import conf
+from fdbqueue.service import run
+from fdbqueue.tasks import abort, compat, enqueue_in
+from fdbqueue.tasks.compat import (
+    InvalidTask,
+    InvalidTaskBackend,
+    TaskResultStatus,
+    task_backends,
+)
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
@@ -258,6 +265,20 @@ def test_follow_ups_in_the_immediate_backend(configure, ends_well):
     assert result.status == (SUCCESSFUL if ends_well else FAILED)
     assert done == (["at the end", "x"] if ends_well else [])
     assert follower.is_finished == ends_well
+
+
+def test_tasks_of_other_backends_are_refused(configure):
+    """What only fdbqueue's can do says so: nothing of another one's task is in FoundationDB."""
+    configure()
+    kind = f"{'django.tasks' if compat.IN_DJANGO else 'django_tasks'}.backends.immediate"
+    with override_settings(TASKS={"default": {"BACKEND": f"{kind}.ImmediateBackend"}}):
+        with pytest.raises(InvalidTask, match="'default' is a ImmediateBackend: to enqueue"):
+            run(conf.database(), lambda tr: enqueue_in(tr, jobs.note, 1))
+        with pytest.raises(InvalidTaskBackend, match="to abort a task it must be one of fdbqueue"):
+            abort("0" * 32)
+        with pytest.raises(InvalidTaskBackend):
+            abort("0" * 32, backend="nobody's")
+    assert jobs.done == []
 
 
 # Forks

@@ -18,14 +18,16 @@ from django.test import modify_settings
 from django.utils import timezone
 
 from fdbqueue.exceptions import ValueTooLarge
+from fdbqueue.service import run
 from fdbqueue.tasks import TaskAborted, abort, call, group, group_result
-from fdbqueue.tasks.backend import FdbQueueBackend
+from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
     TaskResultStatus,
     task_enqueued,
 )
+from fdbqueue.tasks.outbox import mover
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.mover import MOST_ROWS, ClaimLost, RowMover, move_now
 from fdbqueue.tasks.outbox.tables import check_tables
@@ -205,6 +207,90 @@ def test_rows_of_a_queue_that_is_not_known_wait(backend, configure, caplog):
     new = configure(outbox=True)
     assert move_now(new.outbox(), new.catalog) == (1, 0)
     assert queued(new, "other") == ["other"]
+
+
+def mover_of(configure, *queues):
+    """Return the mover of a version of the project that knows some queues; () for any."""
+    backend = configure(queues=queues, outbox=True)
+    return RowMover(backend.outbox(), backend.catalog)
+
+
+def test_rows_of_very_many_queues_that_are_not_known(configure, caplog, monkeypatch):
+    """They keep no other row back, and the log says once which they are."""
+    monkeypatch.setattr(mover, "_MOST_UNKNOWN", 2)
+    monkeypatch.setattr(mover, "MOST_ROWS", 4)
+    old, new = mover_of(configure, "default"), mover_of(configure)
+    with transaction.atomic():
+        jobs.note.enqueue("first")
+        for number in range(5):
+            jobs.note.using(queue_name=f"new-{number}").enqueue(number)
+        for number in range(9):
+            limited_jobs.one_a_customer.using(queue_name="new").enqueue(f"{number}", number)
+        jobs.note.enqueue("last")
+    assert old.claim()
+    for _ in range(2):
+        old.move()
+        jobs.note.enqueue("next")
+    old.move()
+    assert queued(backends()[0]) == ["first", "last", "next", "next"]
+    known = [f"tasks-new-{number}" for number in range(5)]
+    assert sorted(one.queue for one in caplog.records) == ["limited.tasks-new.*", *known]
+    assert new.claim()
+    new.move()
+    assert new.done == (14, 0)
+    assert not OutboxTask.objects.exists()
+
+
+def test_rows_of_an_unknown_queue_go_to_a_mover_that_knows_it(configure):
+    """It takes the claim from the mover that leaves them; no other does."""
+    first, second = mover_of(configure, "default"), mover_of(configure, "default")
+    third, fourth = mover_of(configure), mover_of(configure)
+    jobs.note.using(queue_name="other").enqueue("other")
+    assert first.claim()
+    assert not third.claim()
+    first.move()
+    assert not second.claim()
+    assert third.claim()
+    first.move()
+    third.move()
+    assert (first.done, third.done) == ((0, 0), (1, 0))
+    assert not OutboxTask.objects.exists()
+    assert not any(one.claim() for one in (first, second, fourth))
+
+
+def test_movers_that_each_know_a_queue_alone_take_turns(configure):
+    """The claim says what is left as soon as something is moved, and no more once nothing is."""
+    first, second = mover_of(configure, "default"), mover_of(configure, "other")
+    both = mover_of(configure)
+    for name in ("other", "default"):
+        jobs.note.using(queue_name=name).enqueue(name)
+    assert first.claim()
+    first.move(lambda _: False)  # there may be more to move
+    for name in ("default", "other"):
+        jobs.note.using(queue_name=name).enqueue(name)
+    assert second.claim()
+    second.move(lambda _: False)
+    assert first.claim()
+    first.move()
+    assert not OutboxTask.objects.exists()
+    assert (first.done.moved, second.done.moved) == (2, 2)
+    assert not second.claim()
+    assert not both.claim()
+
+
+def test_a_claim_that_says_nothing_of_unknown_queues(configure, backend):
+    """As versions before have written it."""
+    first, second = mover_of(configure, "default"), mover_of(configure)
+    assert first.claim()
+    stored = json.loads(claims(backend)[0])
+    del stored["unknown"]
+    key = first._key
+    run(backend.catalog.database, lambda tr: tr.set(key, json.dumps(stored).encode()))
+    assert not second.claim()
+    jobs.note.using(queue_name="other").enqueue("other")
+    assert first.claim()
+    first.move()
+    assert second.claim()
 
 
 def test_a_task_whose_code_is_gone_fails_as_any_other(backend, work):
@@ -433,6 +519,21 @@ def called(*arguments):
     out = io.StringIO()
     call_command("tasks_outbox", *arguments, stdout=out, stderr=io.StringIO())
     return out.getvalue()
+
+
+def test_the_command_counts_the_rows_of_any_number_of_queues(backend):
+    """Each key of a limited function is one."""
+    (one,) = enqueue_all([1])
+    row = OutboxTask.objects.get(result_id=one.id)
+    more = [
+        OutboxTask(result_id=f"{number}", backend="default", queue=f"q{number}", enqueued_us=1)
+        for number in range(1_500)
+    ]
+    OutboxTask.objects.bulk_create(more)
+    assert json.loads(called("--json"))["waiting"] == 1_501
+    OutboxTask.objects.exclude(pk=row.pk).update(set_aside_us=1)
+    shown = json.loads(called("--json"))
+    assert (shown["waiting"], shown["set_aside_count"]) == (1, 1_500)
 
 
 def test_the_command_shows_moves_and_retries(backend):

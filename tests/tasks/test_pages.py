@@ -663,12 +663,12 @@ def test_the_page_of_a_running_task_says_how_far_it_has_come(viewer, backend, qu
 
 
 def test_the_page_of_a_task_of_a_group(viewer, work, backend):
-    """It has the whole as a tree; of tasks in other queues only that there are some."""
+    """It has the whole as a tree, with the tasks in other queues that the reader may view."""
     other = letters.refuse.using(queue_name="other")
     parts = [call(letters.send, "ada"), chain(call(letters.lose, "x"), letters.send)]
     result = group([*parts, call(other, "<b>")]).then(letters.send).enqueue()
     work()
-    first, nested, _ = result.parts()
+    first, nested, refused = result.parts()
     response = viewer.get(page_of(first.id))
     markup = text(response).partition('class="fdbqueue-outline"')[2].partition("</ul>")[0]
     lines = [plain(one) for one in re.findall(r"<li.*?</li>", markup)]
@@ -678,14 +678,14 @@ def test_the_page_of_a_task_of_a_group(viewer, work, backend):
         "Chain of 2: 1 ended, 1 failed Failed",
         "tests.tasks.letters.lose Failed",
         "tests.tasks.letters.send",
-        "a task of another queue Failed",
+        "tests.tasks.letters.refuse Failed",
         "then: tests.tasks.letters.send",
     ]
     assert markup.count('aria-current="true"') == 1
     addresses = re.findall(r'href="([^"]+)"', markup)
     lost, _ = nested.result().parts()
-    assert addresses == [page_of(lost.id)]
-    assert viewer.get(addresses[0]).status_code == 200
+    assert addresses == [page_of(lost.id), page_of(refused.id, "tasks-other")]
+    assert [viewer.get(address).status_code for address in addresses] == [200, 200]
     assert '<progress max="100" value="100.0"' in markup
     assert "Failed" in facts(viewer.get(page_of(lost.id)))["State"]
 

@@ -12,22 +12,26 @@ are some. Who may do what:
 - *A mover*, which each worker process has, moves rows while it has the *claim*, a key in
   FoundationDB for each backend and table:
 
-      {"mover": ..., "version": ..., "moved": [...]}
+      {"mover": ..., "version": ..., "moved": [...], "unknown": [...]}
 
-  ``mover`` is a name that nobody else has, ``version`` the database's version when the claim was
-  last renewed, and ``moved`` the ids of the rows that were moved last. Anyone may take the claim;
-  one that was renewed in the last ten seconds is left to its mover, unless a command asks.
+  ``mover`` is a name that no other has, ``version`` the database's version when the claim was last
+  renewed, ``moved`` the ids of the rows that were moved last, and ``unknown`` names queues whose
+  rows were left, because the mover does not know them. Any mover may take the claim; one that was
+  renewed in the last ten seconds is left to its mover, unless a command asks, or the mover that
+  looks at it knows a queue in ``unknown``.
 
 A mover does this, again and again; each step begins when the one before is known to have ended:
 
 1. *Claim*: it takes or renews the claim, and learns ``moved``.
 2. *Clear*: it deletes the rows in ``moved`` from the table, and commits that.
-3. *Read*: it reads the first rows by their numbers, some hundred. There must be no transaction of
-   the ORM around 2 and 3: they see what is committed, and are committed.
+3. *Read*: it reads the first rows by their numbers, some hundred, and passes over those of queues
+   that it does not know, however many these are. There must be no transaction of the ORM around 2
+   and 3: they see what is committed, and are committed.
 4. *Move*, one transaction of FoundationDB: it checks that the claim is still its own, pushes the
-   tasks with their records, and writes their ids into ``moved``, in place of those of 2.
-5. It goes on with 2, until there is nothing to read; then it waits until it is woken, or for two
-   seconds.
+   tasks with their records, and writes their ids into ``moved``, in place of those of 2, and the
+   queues it has passed over into ``unknown``.
+5. It goes on with 2, until there is nothing to read; it writes ``unknown`` if that has changed, and
+   waits until it is woken, or for two seconds.
 
 What is true: a row that was moved is in ``moved`` until its deletion is committed, because only
 who has deleted the rows in ``moved`` replaces these. And who moves has read the table behind that,
@@ -47,6 +51,10 @@ whatever became of its task meanwhile. What is left behind by
 - *several movers*: one has the claim; locks of rows are not needed, and no database has to have
   ``SKIP LOCKED``. Several that are asked by commands take the claim from each other: one waits
   for the other then;
+- *several versions of a project*, as while it is deployed: the rows that the mover of one leaves
+  are moved by one of another that knows their queues: it looks at the claim every few seconds, and
+  takes it. If each knows a queue that the other does not, they take turns. If none knows a queue,
+  its rows wait, and no mover takes the claim for them;
 - *an engine that is away*: rows, which wait. Enqueueing does not need the engine;
 - *a database that is away*, for one mover: it gives up the claim, and tries again later;
 - *a row that cannot be moved*, since it is no task, is too large, or its queue refuses it: it is

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
-from django.db.models import Count, Min
+from django.db.models import Count, Min, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import CODE, PAST, TEXT, Column
@@ -17,8 +16,8 @@ from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.rows import Outbox
 
-#: The most queues that are told apart.
-_MOST_QUEUES = 1_000
+#: So many queues are named in one query.
+_NAMES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +58,60 @@ COLUMNS: tuple[Column[OutboxTask], ...] = (
 )
 
 
-def sums(outbox: Outbox, is_shown: Callable[[str], bool] = lambda _: True) -> OutboxSums:
+def _all_are_shown(_name: str) -> bool:
+    return True
+
+
+def sums(outbox: Outbox, is_shown: Callable[[str], bool] = _all_are_shown) -> OutboxSums:
     """Count the rows of the queues that are shown, by their names."""
+    waiting, oldest = count(outbox.waiting, is_shown)
+    aside, _oldest = count(outbox.set_aside, is_shown)
+    return OutboxSums(waiting, aside, oldest)
 
-    def of(rows: Any) -> list[Any]:
-        counted = rows.order_by("queue").values("queue")
-        counted = counted.annotate(count=Count("id"), oldest=Min("enqueued_us"))[:_MOST_QUEUES]
-        return [one for one in counted if is_shown(one["queue"])]
 
-    waiting, aside = of(outbox.waiting), of(outbox.set_aside)
-    oldest = min((one["oldest"] for one in waiting), default=None)
-    return OutboxSums(
-        sum(one["count"] for one in waiting),
-        sum(one["count"] for one in aside),
-        None if oldest is None else moment(oldest),
-    )
+def count(
+    rows: QuerySet[OutboxTask], is_shown: Callable[[str], bool]
+) -> tuple[int, datetime.datetime | None]:
+    """Count those of some rows whose queues are shown; return when the first was enqueued, too."""
+    of_queues = rows.order_by("queue").values("queue")
+    of_queues = of_queues.annotate(count=Count("id"), oldest=Min("enqueued_us"))
+    total, oldest = 0, None
+    for one in of_queues.iterator():
+        if is_shown(one["queue"]):
+            total += one["count"]
+            oldest = one["oldest"] if oldest is None else min(oldest, one["oldest"])
+    return total, None if oldest is None else moment(oldest)
 
 
 def first_rows(
-    outbox: Outbox, most: int, is_shown: Callable[[str], bool] = lambda _: True
-) -> Iterator[OutboxTask]:
-    """Yield the first rows, without what they push: those that were set aside, then the others.
+    outbox: Outbox, most: int, is_shown: Callable[[str], bool] = _all_are_shown
+) -> list[OutboxTask]:
+    """Return the first rows, without what they push: those that were set aside, then the others.
 
     Args:
         outbox: The outbox.
         most: The most of each.
         is_shown: Tells whether rows of a queue are shown, by its name.
     """
-    for rows in (outbox.set_aside, outbox.waiting):
-        for row in rows.defer("call")[:most]:
-            if is_shown(row.queue):
-                yield row
+    return [*first(outbox.set_aside, most, is_shown), *first(outbox.waiting, most, is_shown)]
+
+
+def first(
+    rows: QuerySet[OutboxTask], most: int, is_shown: Callable[[str], bool] = _all_are_shown
+) -> list[OutboxTask]:
+    """Return the first of some rows whose queues are shown, without what they push.
+
+    Rows that are not shown take no place: if one is among the first, it is asked which queues are
+    shown, and then only rows of these are read.
+    """
+    rows = rows.defer("call")
+    found = [*rows[:most]]
+    if all(is_shown(row.queue) for row in found):
+        return found
+    names = [*filter(is_shown, rows.order_by().values_list("queue", flat=True).distinct())]
+    found = []
+    for begin in range(0, len(names), _NAMES_AT_ONCE):
+        more = rows.filter(queue__in=names[begin : begin + _NAMES_AT_ONCE])[:most]
+        found += [row for row in more if is_shown(row.queue)]  # of some databases "a" is "A"
+        found = sorted(found, key=attrgetter("pk"))[:most]
+    return found

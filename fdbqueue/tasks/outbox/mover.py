@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from django.db import DatabaseError, close_old_connections, connections
-from django.db.models.functions import Length
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Left, Length
+from django.db.models.lookups import Exact
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound, text_of_error
@@ -22,7 +24,7 @@ from fdbqueue.locks import start_thread
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
 from fdbqueue.tasks.ends import abort_in, is_refusal, write_aborted
-from fdbqueue.tasks.key_limits import Limited, declare
+from fdbqueue.tasks.key_limits import Limited, declare, family_of, home_of
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
 from fdbqueue.tasks.outbox.wake import wake_key
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 #: The most rows of one transaction, and about the most characters of their calls.
 MOST_ROWS, MOST_CHARACTERS = 500, 1_500_000
+#: So many queues that a mover does not know are left out by the database, and noted in the claim.
+_MOST_UNKNOWN = 100
 #: How often a mover looks at the table if nothing wakes it.
 LOOK_SECONDS = 2.0
 #: A claim that was not renewed for so long may be taken; it is renewed after half of that.
@@ -63,6 +67,7 @@ class _Claim(NamedTuple):
     mover: str | None = None
     version: int = 0
     moved: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 class _Ready(NamedTuple):
@@ -94,12 +99,18 @@ class RowMover:
         self._key = b""
         #: What ``moved`` has of rows that may be in the table yet; None if that is not known.
         self._uncleared: tuple[str, ...] | None = None
-        self._unknown_queues: set[str] = set()
+        #: The queues, or families of queues, that rows are for and this process does not know, each
+        #: with a name that was met; which of them the claim has, and which the log.
+        self._unknown: dict[str, str] = {}
+        self._noted: tuple[str, ...] = ()
+        self._told: set[str] = set()
 
     # The claim
 
     def claim(self, *, by_force: bool = False) -> bool:
         """Take the claim or renew it; tell whether this mover has it.
+
+        A mover that is at work keeps it, unless it leaves rows of a queue that this one knows.
 
         Args:
             by_force: Whether to take it from a mover that is at work.
@@ -111,9 +122,11 @@ class RowMover:
         claim = functools.partial(self._claim_in, by_force=by_force)
         self._uncleared = None
         try:
-            self._uncleared = run(self._catalog.database, claim, retries_conflicts=by_force)
+            claimed = run(self._catalog.database, claim, retries_conflicts=by_force)
         except Conflict:  # another mover was first
             return False
+        if claimed is not None:
+            self._uncleared, self._noted = claimed.moved, claimed.unknown
         if self._uncleared is not None and self._claim_key() != self._key:
             self.release()  # the table was emptied, and has another name
             self._key, self._uncleared = b"", None
@@ -132,17 +145,19 @@ class RowMover:
         found, _ = names.get_or_create(pk=1, defaults={"name": secrets.token_hex(16)})
         return _claim_at(self._backend, found.name)
 
-    def _claim_in(self, tr: Transaction, by_force: bool) -> tuple[str, ...] | None:
+    def _claim_in(self, tr: Transaction, by_force: bool) -> _Claim | None:
         claim, version = _stored_claim(tr, self._key), tr.get_read_version().wait()
         age = (version - claim.version) / VERSIONS_PER_SECOND
         if claim.mover == self._name:
             if not 0 <= age < CLAIM_SECONDS / 2:
                 self._write(tr, claim._replace(version=version))
-        elif claim.mover is None or by_force or not 0 <= age < CLAIM_SECONDS:
-            self._write(tr, _Claim(self._name, version, claim.moved))
-        else:
-            return None
-        return claim.moved
+            return claim
+        is_free = claim.mover is None or not 0 <= age < CLAIM_SECONDS
+        if is_free or by_force or any(map(self._knows, claim.unknown)):
+            taken = _Claim(self._name, version, claim.moved)
+            self._write(tr, taken)
+            return taken
+        return None
 
     def release(self) -> None:
         """Give up the claim, if this mover has it, so that another can take it at once."""
@@ -170,12 +185,13 @@ class RowMover:
         Raises:
             ClaimLost: Another mover has taken the claim.
         """
-        self._unknown_queues.clear()
+        self._unknown.clear()
         while True:
             self._clear()
             rows, too_large = self._first_rows()
             ready, aside = self._ready(rows)
-            if not (rows or too_large) or len(self._unknown_queues) > MOST_ROWS:
+            if not (rows or too_large):
+                self._note_unknown()
                 return
             self.done = self.done.plus(Moved(set_aside=aside + too_large))
             for some in self._moved_together(ready):
@@ -192,17 +208,13 @@ class RowMover:
             self._uncleared = ()
 
     def _first_rows(self) -> tuple[list[OutboxTask], int]:
-        """Return the first rows, as many as one transaction takes.
+        """Return the first rows of queues that are known, as many as one transaction takes.
 
         Those that are too large to be read are set aside; returns how many, too.
         """
-        rows = self._outbox.waiting
-        if self._unknown_queues:
-            rows = rows.exclude(queue__in=self._unknown_queues)
-        found = rows.annotate(size=Length("call")).values_list("pk", "result_id", "size")
         chosen: list[int] = []
         total = too_large = 0
-        for key, result_id, size in found[:MOST_ROWS]:
+        for key, result_id, size in self._first_sizes():
             if size > MAX_CALL_CHARACTERS:
                 row = OutboxTask(pk=key, result_id=result_id)
                 self._set_aside(row, NotATask(f"it has {size:,} characters"))
@@ -212,30 +224,83 @@ class RowMover:
             if chosen and total > MOST_CHARACTERS:
                 break
             chosen.append(key)
-        return [*rows.filter(pk__in=chosen)], too_large
+        return [*self._outbox.waiting.filter(pk__in=chosen)], too_large
+
+    def _first_sizes(self) -> list[tuple[int, str, int]]:
+        """Return the numbers, the ids and the sizes of the first rows of queues that are known.
+
+        Other rows are passed over, however many they are: they may be of a newer version of the
+        project, whose workers know their queues. Each read begins with the first row: only what one
+        statement reads is whole, so that no row comes before an earlier one.
+        """
+        most, is_for_known = MOST_ROWS, functools.cache(self._is_for_known)
+        while True:
+            rows = self._rows_to_look_at().annotate(size=Length("call"))
+            found = [*rows.values_list("pk", "result_id", "size", "queue")[:most]]
+            sizes = [one[:3] for one in found if is_for_known(one[3])]
+            if sizes or len(found) < most:
+                return sizes[:MOST_ROWS]
+            most *= 2
+
+    def _rows_to_look_at(self) -> QuerySet[OutboxTask]:
+        """Return the rows that wait, without those of most queues that are not known."""
+        rows, left_out = self._outbox.waiting, Q()
+        for name in [*self._unknown][:_MOST_UNKNOWN]:
+            start = name.removesuffix("*")
+            is_of_family = Q(Exact(Left(F("queue"), len(start)), start))
+            left_out |= Q(queue=name) if start == name else is_of_family
+        return rows.exclude(left_out) if left_out else rows
+
+    def _knows(self, name: str) -> bool:
+        """Tell whether this process knows a queue, as one of the backend's."""
+        try:
+            self._catalog.spec(name)
+        except QueueNotFound:
+            return False
+        return bool(self._backend.owns(name))
+
+    def _is_for_known(self, name: str) -> bool:
+        """Tell whether the queue of a row is known; the log says once which are not."""
+        if self._knows(name):
+            return True
+        home = home_of(name)
+        queues = name if home == name else family_of(home)  # of limited tasks each key has a queue
+        self._unknown.setdefault(queues, name)
+        if queues not in self._told:
+            self._told.add(queues)
+            facts = {"backend": self._backend.alias, "queue": queues}
+            logger.warning("rows of an outbox are for a queue that is not known", extra=facts)
+        return False
+
+    def _left(self) -> tuple[str, ...]:
+        """Return queues that rows were left for: of very many now some, and now others."""
+        names = sorted(self._unknown.values())
+        return tuple(sorted(random.sample(names, min(len(names), _MOST_UNKNOWN))))
+
+    def _note_unknown(self) -> None:
+        """Note in the claim which rows were left, so that a mover that knows better takes it."""
+        left = self._left()
+        if left == self._noted:
+            return
+
+        def note(tr: Transaction) -> None:
+            claim = _stored_claim(tr, self._key)
+            if claim.mover == self._name:
+                self._write(tr, claim._replace(unknown=left))
+
+        run(self._catalog.database, note, wrote=lambda _: False)  # harmless twice
+        self._noted = left
 
     def _ready(self, rows: Sequence[OutboxTask]) -> tuple[list[_Ready], int]:
-        """Return what to push for each row; set those aside that are no tasks, and count them.
-
-        Rows of queues that this process does not know are left: they may be of a newer version of
-        the project, whose workers know them.
-        """
+        """Return what to push for each row; set those aside that are no tasks, and count them."""
         found, aside = [], 0
         for row in rows:
             try:
                 push, limited = push_in(row)
-                queue = self._catalog.queue(row.queue)
-                if not self._backend.owns(row.queue):
-                    raise QueueNotFound(queue=row.queue)
-            except QueueNotFound:
-                self._unknown_queues.add(row.queue)
-                facts = {"backend": self._backend.alias, "queue": row.queue}
-                logger.warning("rows of an outbox are for a queue that is not known", extra=facts)
+                found.append(_Ready(row, self._catalog.queue(row.queue), push, limited))
             except Exception as error:  # noqa: BLE001  # whatever is wrong with it, others are moved
                 self._set_aside(row, error)
                 aside += 1
-            else:
-                found.append(_Ready(row, queue, push, limited))
         return found, aside
 
     def _moved_together(self, ready: Sequence[_Ready]) -> Iterator[Moved]:
@@ -270,6 +335,7 @@ class RowMover:
         pushes = [(some, _prepared(some)) for some in of_queues.values()]
         ids = tuple(one.row.result_id for one in ready)
         limits = {one.queue.name: one.limited for one in ready if one.limited is not None}
+        left = self._left()
 
         def move(tr: Transaction) -> int:
             claim, version = _stored_claim(tr, self._key), tr.get_read_version().wait()
@@ -282,10 +348,12 @@ class RowMover:
                 new = [one for one in some if one.row.result_id not in known]
                 is_all = len(new) == len(some)
                 self._push(tr, new, push_all if is_all else _prepared(new))
-            self._write(tr, _Claim(self._name, version, ids))
+            self._write(tr, _Claim(self._name, version, ids, left))
             return len(ids) - len(known)
 
-        return run(self._catalog.database, move, wrote=True)
+        moved: int = run(self._catalog.database, move, wrote=True)
+        self._noted = left
+        return moved
 
     def _known(self, tr: Transaction, ids: Sequence[str]) -> set[str]:
         """Return which tasks have a record, and depend on it.
@@ -327,7 +395,8 @@ def _stored_claim(tr: Transaction, key: bytes) -> _Claim:
     if not value.present():
         return _Claim()
     found = json.loads(bytes(value))
-    return _Claim(found["mover"], found["version"], tuple(found["moved"]))
+    unknown = tuple(found.get("unknown", ()))  # others wrote claims before there was this
+    return _Claim(found["mover"], found["version"], tuple(found["moved"]), unknown)
 
 
 def abort_row(outbox: Outbox, catalog: Catalog, result_id: str) -> str:

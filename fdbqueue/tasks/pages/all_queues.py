@@ -21,7 +21,6 @@ from urllib.parse import urlencode
 from django.apps import apps
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
-from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
@@ -448,41 +447,56 @@ class SchedulesView(PageView):
 
 def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[ScheduleRow], bool]:
     """Read the schedules that a user may see, in one transaction; tell whether these are all."""
-    every = [(backend, one) for backend in backends() for one in schedules_of(backend)]
-    chosen, now = every[:MOST_SCHEDULES], now_us()
+    every = []
+    for backend in backends():
+        for schedule in schedules_of(backend):
+            queue = _queue_of(backend, schedule)
+            if queue is None or may_view(queue):
+                every.append((backend, schedule, queue))
 
-    def read(tr: Any) -> list[ScheduleRow]:
-        keys = [
-            backend.records.state_key("schedule", backend.alias, one.name)
-            for backend, one in chosen
-        ]
-        begun = [tr.snapshot[key] for key in keys]
-        rows = []
-        for (backend, schedule), state_row in zip(chosen, begun, strict=True):
-            if deadlines.is_half_over():
-                break
-            state = state_in(state_row)
-            due = schedule.times.following(now)
-            found = backend.found(state.last, tr) if state.last else None
-            queue = _queue_of(backend, schedule, found)
-            row = ScheduleRow(backend, schedule, state, moment(due), queue, found)
-            if all(map(may_view, backend.names() if queue is None else [queue])):
+    def read(tr: Any) -> tuple[list[ScheduleRow], bool]:
+        rows: list[ScheduleRow] = []
+        for begin in range(0, len(every), MOST_SCHEDULES):
+            some = every[begin : begin + MOST_SCHEDULES]
+            begun = [tr.snapshot[_state_key(backend, one)] for backend, one, _queue in some]
+            for (backend, schedule, queue), state_row in zip(some, begun, strict=True):
+                if deadlines.is_half_over():
+                    return rows, False
+                row = _schedule_row(tr, backend, schedule, queue, state_in(state_row))
+                queues = backend.names() if row.queue is None else [row.queue]
+                if queue is None and not all(map(may_view, queues)):
+                    continue
+                if len(rows) == MOST_SCHEDULES:
+                    return rows, False
                 rows.append(row)
-        return rows
+        return rows, True
 
-    rows = run(catalog.database, read, read_only=True)
-    return rows, len(chosen) == len(every) and not deadlines.is_half_over()
+    found: tuple[list[ScheduleRow], bool] = run(catalog.database, read, read_only=True)
+    return found
 
 
-def _queue_of(backend: FdbQueueBackend, schedule: Schedule, found: Found | None) -> str | None:
+def _state_key(backend: FdbQueueBackend, schedule: Schedule) -> bytes:
+    return backend.records.state_key("schedule", backend.alias, schedule.name)
+
+
+def _schedule_row(
+    tr: Any, backend: FdbQueueBackend, schedule: Schedule, queue: str | None, state: ScheduleState
+) -> ScheduleRow:
+    """Read the latest task of a schedule, which tells the queue if that is not known yet."""
+    due = schedule.times.following(now_us())
+    found = backend.found(state.last, tr) if state.last else None
+    if queue is None and found is not None:
+        queue = home_of(str(found.record["queue"]))
+    return ScheduleRow(backend, schedule, state, moment(due), queue, found)
+
+
+def _queue_of(backend: FdbQueueBackend, schedule: Schedule) -> str | None:
     """Return the name of a schedule's queue, None if it is not known without the task's code."""
     name = schedule.changes.get("queue_name")
     if name is None:
         task = imported(schedule.task)
         name = task.queue_name if isinstance(task, Task) else None
-    if name is not None:
-        return backend.queue_prefix + name
-    return None if found is None else str(found.record["queue"])
+    return None if name is None else backend.queue_prefix + name
 
 
 def schedules(
@@ -505,14 +519,12 @@ def schedules(
     else:
         rows.sort(key=lambda row: (row.schedule.name, row.backend.alias))
 
-    def latest_task(row: ScheduleRow) -> SafeString | str | Promise | None:
-        if row.found is None:
+    def latest_task(row: ScheduleRow) -> SafeString | None:
+        queue = "" if row.found is None else str(row.found.record["queue"])
+        if row.found is None or not may_view(queue):
             return None
         known = known_of(row.state.last, row.found, row.backend.settings.lease_seconds)
         words = state_of(known, row.found.item, row.found.record)
-        queue = str(row.found.record["queue"])
-        if not may_view(queue):
-            return words
         return format_html('<a href="{}">{}</a>', addresses.task(queue, row.state.last), words)
 
     def queue_of(row: ScheduleRow) -> SafeString | None:

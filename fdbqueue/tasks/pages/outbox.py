@@ -2,7 +2,7 @@
 
 It reads the tables of all backends that have one, in their databases: two sums for each queue, and
 the first 200 rows that were set aside, and that wait. Only rows of queues that the user may view
-are counted or shown.
+are counted, read or shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from fdbqueue.pages.across import AcrossForm, Left, order_field, paged, tile, wi
 from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.tasks.backend import backends
-from fdbqueue.tasks.outbox.columns import COLUMNS, OutboxSums, enqueued, first_rows, sums
+from fdbqueue.tasks.outbox.columns import (
+    COLUMNS,
+    OutboxSums,
+    count,
+    enqueued,
+    first,
+    first_rows,
+    sums,
+)
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.rows import Outbox
 from fdbqueue.views import PageView
@@ -66,16 +74,14 @@ def _outboxes() -> list[Outbox]:
 def trouble(may_view: Callable[[str], bool]) -> str:
     """Say what needs attention: rows that were set aside, or wait for more than a minute.
 
-    Of each outbox the first rows are read, as for the page.
+    Of each outbox those that were set aside are counted, and the first is read that waits.
     """
     aside, waits, unread = 0, 0.0, 0
     for outbox in _outboxes():
         try:
-            for row in first_rows(outbox, _MOST_ROWS, may_view):
-                aside += row.set_aside_us is not None
-                if row.set_aside_us is None:
-                    waits = max(waits, seconds_since(enqueued(row)))
-                    break
+            aside += count(outbox.set_aside, may_view)[0]
+            for row in first(outbox.waiting, 1, may_view):
+                waits = max(waits, seconds_since(enqueued(row)))
         except DatabaseError:
             unread += 1
     found: list[str] = []

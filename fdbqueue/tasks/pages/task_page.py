@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -79,15 +80,23 @@ class ShownValue(NamedTuple):
 
 
 def read_task(
-    backend: Any, queue: Queue, task_id: str, addresses: Addresses
+    backend: Any,
+    queue: Queue,
+    task_id: str,
+    addresses: Addresses,
+    may_view: Callable[[str], bool],
 ) -> dict[str, Any] | None:
-    """Read a task of a queue, and return what its page shows; None if there is none.
+    """Read a task of a queue, and return what its page shows.
 
-    Of a task of another queue the reader may see nothing.
+    None if the queue has none by this id, or the reader may not see it. One that was limited has
+    this page under the queue of its key, too, when it has ended, and is then its home's.
     """
     found = backend.found(task_id) if RESULT_ID.fullmatch(task_id) else None
-    if found is None or found.record["queue"] not in (queue.name, home_of(queue.name)):
-        return None  # one that was limited is in the list of its queue when it has ended
+    if found is None:
+        return None
+    stored = found.record["queue"]
+    if stored not in (queue.name, home_of(queue.name)) or not may_view(stored):
+        return None
     task = replace(TaskRow.of(backend, queue, task_id, found), addresses=addresses)
     call = task.known.call
     return {
@@ -97,7 +106,7 @@ def read_task(
         "has_arguments": bool(call.args or call.kwargs),
         "arguments": _shown(task.arguments, task),
         "returned": _shown(task.known.value, task) if task.is_successful else None,
-        "outline": [] if call.place is None else _outline(task, call.place),
+        "outline": [] if call.place is None else _outline(task, call.place, may_view),
         "noted": _shown(task.known.metadata, task) if task.known.metadata else None,
         "answer": _answer(task),
         "can_change": task.item is not None,
@@ -132,20 +141,13 @@ def _kind(task: TaskRow) -> str:
     return "busy" if task.is_running else ""
 
 
-def _outline(task: TaskRow, place: Place) -> list[dict[str, Any]]:
-    """Return the lines of the group or the chain that a task is in, each with its address.
-
-    Of tasks in other queues, which the reader may not be allowed to see, only that they are there.
-    """
+def _outline(task: TaskRow, place: Place, may_view: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Return the lines of the group or the chain that a task is in, each with its address."""
     found = []
-    for line in outline_of(task.backend, place):
-        address, shown = "", line
-        if line.task and line.queue != task.queue.name:
-            shown = line._replace(text=_("a task of another queue"), problem="")
-        elif line.is_enqueued and not line.is_here:
-            address = task.addresses.task(line.queue, line.task)
-        depth = min(line.depth, _MOST_DEPTH)
-        found.append({"line": shown, "address": address, "depth": depth})
+    for line in outline_of(task.backend, place, may_view):
+        is_elsewhere = line.is_enqueued and not line.is_here
+        address = task.addresses.task(line.queue, line.task) if is_elsewhere else ""
+        found.append({"line": line, "address": address, "depth": min(line.depth, _MOST_DEPTH)})
     return found
 
 

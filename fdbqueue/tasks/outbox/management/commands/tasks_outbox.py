@@ -15,7 +15,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import table_of
 from fdbqueue.tasks.management import given
-from fdbqueue.tasks.outbox.columns import COLUMNS, OutboxSums, first_rows, sums
+from fdbqueue.tasks.outbox.columns import COLUMNS, OutboxSums, first, sums
 from fdbqueue.tasks.outbox.mover import Moved, move_now
 from fdbqueue.tasks.outbox.rows import Outbox
 
@@ -102,8 +102,7 @@ examples:
 
     def _show(self, outbox: Outbox, options: dict[str, Any]) -> None:
         found = sums(outbox)
-        rows = [*first_rows(outbox, _SHOWN_ROWS)]
-        aside = [row for row in rows if row.set_aside_us is not None]
+        aside = first(outbox.set_aside, _SHOWN_ROWS)
         age = None if found.oldest is None else seconds_since(found.oldest)
         record = {
             "backend": outbox.backend.alias,
