@@ -448,7 +448,7 @@ def find(
     its states, in one transaction: the ids of most queues do not fit others. ``begin`` begins a
     time limit, and returns the catalog.
     """
-    task = find_task(sought)
+    task = find_task(begin(), sought)
     if task is not None and may_view(task.queue):
         return Found([(task.queue, addresses.task(*task))], 1, None)
     names, following = looked_at(begin, may_view, after)

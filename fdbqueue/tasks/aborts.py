@@ -33,7 +33,11 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
     Raises:
         TaskResultDoesNotExist: There is no such task.
     """
-    owner: Any = task_backends[backend]
+    return abort_by(task_backends[backend], result_id)
+
+
+def abort_by(owner: Any, result_id: str) -> str:
+    """Abort a task of a backend, as :func:`abort` does."""
     try:
         return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
     except TaskResultDoesNotExist:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from fdbqueue.columns.text import grouped
-from fdbqueue.engines.protocols import Transaction
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service import run
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.compat import TaskResultStatus
@@ -58,7 +58,7 @@ class Line(NamedTuple):
     problem: str = ""
 
 
-def outline_of(backend: Any, place: Place) -> list[Line]:
+def outline_of(database: Database, backend: Any, place: Place) -> list[Line]:
     """Read the outline of what a task is a part of; empty if that is not kept any more."""
 
     def read(tr: Transaction) -> list[Line]:
@@ -66,7 +66,7 @@ def outline_of(backend: Any, place: Place) -> list[Line]:
         outline.add(0, 0, is_next=False)
         return outline.lines
 
-    lines: list[Line] = run(backend.catalog.database, read, read_only=True)
+    lines: list[Line] = run(database, read, read_only=True)
     return lines
 
 

@@ -15,7 +15,7 @@ from fdbqueue.columns import WORD, facts, link
 from fdbqueue.columns.text import Moment
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
-from fdbqueue.service import Queue
+from fdbqueue.service import Queue, run
 from fdbqueue.tasks.columns import (
     FACTS,
     RESULT_ID,
@@ -85,7 +85,9 @@ def read_task(
 
     Of a task of another queue the reader may see nothing.
     """
-    found = backend.found(task_id) if RESULT_ID.fullmatch(task_id) else None
+    found = None
+    if RESULT_ID.fullmatch(task_id):
+        found = run(queue.database, lambda tr: backend.found(task_id, tr), read_only=True)
     if found is None or found.record["queue"] not in (queue.name, home_of(queue.name)):
         return None  # one that was limited is in the list of its queue when it has ended
     task = replace(TaskRow.of(backend, queue, task_id, found), addresses=addresses)
@@ -138,7 +140,7 @@ def _outline(task: TaskRow, place: Place) -> list[dict[str, Any]]:
     Of tasks in other queues, which the reader may not be allowed to see, only that they are there.
     """
     found = []
-    for line in outline_of(task.backend, place):
+    for line in outline_of(task.queue.database, task.backend, place):
         address, shown = "", line
         if line.task and line.queue != task.queue.name:
             shown = line._replace(text=_("a task of another queue"), problem="")

@@ -37,7 +37,7 @@ examples:
         arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"])
+        backend = given.backend_of(options["backend"]).over(self.catalog)
         found = backend.found(options["id"])
         if found is None and backend.settings.outbox is not None:
             found = backend.found_in_outbox(options["id"])
@@ -46,7 +46,7 @@ examples:
         queue = backend.catalog.queue(found.record["queue"])
         task = TaskRow.of(backend, queue, options["id"], found)
         place = task.known.call.place
-        outline = [] if place is None else outline_of(backend, place)
+        outline = [] if place is None else outline_of(self.catalog.database, backend, place)
         lines = [*_lines(task), *_outline_lines(outline)]
         self.console.report(_record(task), "\n".join(lines), as_json=options["as_json"])
 
