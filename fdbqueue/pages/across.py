@@ -99,7 +99,16 @@ def looked_at(
     if rest := LOOKED_AT - len(names):
         catalog = begin()
         families, after = catalog.families(), following or after
-        names += sorted(access.with_something(catalog, families, may_view, after=after, limit=rest))
+        names += sorted(
+            access.with_something(
+                catalog,
+                families,
+                may_view,
+                after=after,
+                limit=rest,
+                is_late=deadlines.is_half_over,
+            )
+        )
     return names, following
 
 
