@@ -6,13 +6,13 @@ import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 import django
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from fdbqueue import access, conf, models
 from fdbqueue.columns.text import visible
@@ -180,7 +180,7 @@ def logout_address() -> str:
     for place in (getattr(settings, "LOGOUT_URL", None), "logout"):
         with contextlib.suppress(NoReverseMatch):
             address = resolve_url(place) if place else ""
-            if address and not urlsplit(address).netloc:
+            if url_has_allowed_host_and_scheme(address, allowed_hosts=None):
                 return address
     return ""
 
