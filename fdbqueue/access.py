@@ -176,10 +176,6 @@ def visible(
     return names, None
 
 
-class _TimeIsOver(Exception):
-    """No more members are looked at."""
-
-
 def with_something(
     catalog: Catalog,
     families: Iterable[Family],
@@ -187,7 +183,7 @@ def with_something(
     *,
     after: str = "",
     limit: int,
-    is_late: Callable[[], bool] = lambda: False,
+    is_late: Callable[[], bool],
 ) -> list[str]:
     """Return members that have something, now or later, and that a user may see.
 
@@ -202,24 +198,18 @@ def with_something(
         limit: Return at most this many names.
         is_late: Asked before each name; True ends the search.
     """
-    found: list[str] = []
 
     def allows(name: str) -> bool:
-        if is_late():
-            raise _TimeIsOver
-        is_one = name > after and may_view(name)
-        if is_one:
-            found.append(name)
-        return is_one
+        return name > after and may_view(name)
 
-    def read(tr: Any) -> None:
-        found.clear()
+    def read(tr: Any) -> list[str]:
+        found: list[str] = []
         for family in families:
-            family.with_something(tr, limit - len(found), allows, with_later=True)
+            left = limit - len(found)
+            found += family.with_something(tr, left, allows, with_later=True, is_late=is_late)
+        return found
 
-    with contextlib.suppress(_TimeIsOver):
-        run(catalog.database, read, read_only=True)
-    return found
+    return run(catalog.database, read, read_only=True)
 
 
 def sees_some(

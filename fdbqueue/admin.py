@@ -45,7 +45,8 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         return self.has_view_permission(request)
 
     def _page(self, view: type[PageView]) -> Any:
-        site = AdminSite(self)
+        decide = type(self).has_view_permission
+        site = AdminSite(self, has_own_rules=decide is not QueueAdmin.has_view_permission)
         page = read_only(self.admin_site.admin_view(view.as_view(site=site)), site)
         page.login_url = reverse_lazy(  # type: ignore[attr-defined]  # for LoginRequiredMiddleware
             "admin:login", current_app=self.admin_site.name

@@ -194,7 +194,9 @@ class PageView(View):
             PermissionDenied: The user may see none, of whatever queues there are.
         """
         may_view = self.may_view_once()
-        if not may_view(None) and not access.sees_some(
+        if may_view(None):
+            return may_view
+        if not self.site.may_view_some(self.request) or not access.sees_some(
             self.catalog(), may_view, deadlines.is_half_over
         ):
             raise PermissionDenied
@@ -324,7 +326,9 @@ class FamilyView(PageView):
         families = {family.name: family for family in catalog.families()}
         family = families.get(pattern)
         if not may_view(pattern) and (
-            family is None or not queue_list.sees_member(catalog, family, may_view)
+            family is None
+            or not self.site.may_view_some(request)
+            or not queue_list.sees_member(catalog, family, may_view)
         ):
             raise PermissionDenied  # whether there is such a family or not
         if family is None:

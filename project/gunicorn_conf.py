@@ -11,7 +11,8 @@ workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
 worker_class = "gthread"
 threads = 32  # of each worker; a long poll holds one
 # A worker takes no request that none of its threads is free for: another worker may have one that
-# is. It keeps no connection open then, which the proxy in front does not need.
+# is. It keeps no connection open then, which the proxy in front does not need. That one is there:
+# without it a client that does not close its connections stops a worker.
 worker_connections, keepalive = threads, 0
 preload_app = True  # queues are opened by the workers, on first use
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108  # gunicorn's advice

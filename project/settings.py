@@ -120,7 +120,8 @@ STORAGES = {
     },
 }
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True  # nothing links to the others
-LOGIN_URL = "admin:login"
+LOGIN_URL = "login"  # the admin's refuses users who are not staff
+LOGIN_REDIRECT_URL = "fdbqueue:queues"
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_I18N = True

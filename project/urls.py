@@ -1,11 +1,16 @@
 """Where the demo project serves fdbqueue."""
 
 from django.contrib import admin
+from django.contrib.auth.views import LoginView
 from django.http import HttpResponse
 from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, SpectacularSwaggerView
 
+from project.schema import KeptSchemas
+
+_login = LoginView.as_view(template_name="project/login.html")
+_schema = SpectacularAPIView.as_view(generator_class=KeptSchemas)
 _swagger = SpectacularSwaggerView.as_view(url_name="schema", template_name="project/swagger.html")
 _redoc = SpectacularRedocView.as_view(url_name="schema", template_name="project/redoc.html")
 
@@ -13,9 +18,10 @@ urlpatterns = [
     path("favicon.ico", lambda _: HttpResponse(status=204)),  # browsers ask, and the log tells
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
+    path("login/", _login, name="login"),
     path("queues/", include("fdbqueue.urls")),
     path("api/", include("fdbqueue.api.urls")),
-    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/schema/", _schema, name="schema"),
     path("health/", include("fdbqueue.health.urls")),
     path("metrics/", include("fdbqueue.metrics.urls")),
     path("api/docs/", _swagger, name="docs"),

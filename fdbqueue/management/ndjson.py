@@ -11,6 +11,7 @@ Ctrl-C is allowed while a line is awaited, and deferred while a batch is pushed.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import hashlib
@@ -79,6 +80,7 @@ class Lines:
 
     A line that is too long is cut, and the rest of it is skipped. If the next line of a pipe or
     a terminal takes long to come, an empty one comes first: what was read need not wait for it.
+    A byte order mark at the beginning is passed over.
 
     Args:
         queue: The queue, whose longest value limits a line.
@@ -113,7 +115,8 @@ class Lines:
             rest = line
             while len(rest) > self.max_line_bytes and not rest.endswith(b"\n"):
                 rest = self._read(self.max_line_bytes + 1)
-            yield line
+            # Programs on Windows put a mark of UTF-8 before the first line, which is none of it.
+            yield line.removeprefix(codecs.BOM_UTF8) if self.number == 1 else line
 
     def skip(self, mark: SourceMark) -> None:
         """Skip the lines that were pushed before.

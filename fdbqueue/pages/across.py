@@ -99,7 +99,16 @@ def looked_at(
     if rest := LOOKED_AT - len(names):
         catalog = begin()
         families, after = catalog.families(), following or after
-        names += sorted(access.with_something(catalog, families, may_view, after=after, limit=rest))
+        names += sorted(
+            access.with_something(
+                catalog,
+                families,
+                may_view,
+                after=after,
+                limit=rest,
+                is_late=deadlines.is_half_over,
+            )
+        )
     return names, following
 
 
@@ -448,7 +457,7 @@ def find(
     its states, in one transaction: the ids of most queues do not fit others. ``begin`` begins a
     time limit, and returns the catalog.
     """
-    task = find_task(sought)
+    task = find_task(begin(), sought)
     if task is not None and may_view(task.queue):
         return Found([(task.queue, addresses.task(*task))], 1, None)
     names, following = looked_at(begin, may_view, after)

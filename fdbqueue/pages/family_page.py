@@ -14,6 +14,7 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue import deadlines
 from fdbqueue.columns import cells
 from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, Members
 from fdbqueue.columns.queues import RATE_MINUTES, QueueRow, fill, reads_of
@@ -78,8 +79,9 @@ def listed(
     def read(tr: Any) -> tuple[list[QueueRow], Members | None, Pause | None]:
         names, members, pause = chosen, None, family.begin_paused(tr)
         if names is None:
-            found = family.with_something(tr, MOST_MEMBERS + 1, may_view)
-            members = Members.of(found)
+            is_late = deadlines.is_half_over
+            found = family.with_something(tr, MOST_MEMBERS + 1, may_view, is_late=is_late)
+            members = Members.of(found, is_late=is_late())
             names = found[:MOST_MEMBERS][first : first + MEMBERS_PER_PAGE]
         rows = [QueueRow(catalog.queue(name)) for name in names]
         fill(tr, [(begin, rows) for begin in reads_of(COLUMNS)])
@@ -118,7 +120,8 @@ def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dic
         "first": grouped(found.first),
         "last": grouped(last),
         "found": None if members is None else members.as_text(grouped),
-        "counted": grouped(MOST_MEMBERS) if members is not None and not members.is_all else "",
+        "counted": grouped(members.number) if members is not None and not members.is_all else "",
+        "is_late": members is not None and not members.is_all and members.number < MOST_MEMBERS,
         "rate_minutes": RATE_MINUTES,
         "previous_page": previous_page,
         "next_page": next_page,

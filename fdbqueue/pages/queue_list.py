@@ -269,7 +269,7 @@ def some_members(
 def sees_member(catalog: Catalog, family: Family, may_view: Callable[[str], bool]) -> bool:
     """Tell whether a user may view a member; one with nothing in it is looked for by its name."""
     return bool(
-        access.with_something(catalog, [family], may_view, limit=1)
+        access.with_something(catalog, [family], may_view, limit=1, is_late=deadlines.is_half_over)
         or some_members(family, may_view, 1)[0]
     )
 
@@ -320,7 +320,7 @@ def listed(
 
     def read(tr: Any) -> list[QueueRow]:
         family_rows[:] = [
-            family_row(one, tr, may_view)[0]
+            family_row(one, tr, may_view, is_late=deadlines.is_half_over)[0]
             for one in families
             if is_first and _is_wanted(one, wanted)
         ]

@@ -10,7 +10,10 @@ An app that has pages of its own beside the list of queues names ``fdbqueue_page
 returns the :class:`MorePage` of each.
 
 An app whose tasks have ids of their own names ``fdbqueue_find_task``, too: a function that returns
-the :class:`TaskPlace` of the task that an id names, None if there is none.
+the :class:`TaskPlace` of the task that an id names, None if there is none. It is called with a
+catalog and the id.
+
+The database of a queue or a catalog that is given has the time limit of the page: read in no other.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from fdbqueue.pages.forms import ItemsForm, items_form
 from fdbqueue.pages.item_columns import COLUMNS
 from fdbqueue.pages.search import contains, died_of, reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Item, Queue, Scan
+from fdbqueue.service import Catalog, Item, Queue, Scan
 
 
 class Setting(NamedTuple):
@@ -163,14 +166,14 @@ class TaskPlace(NamedTuple):
     id: str
 
 
-def find_task(sought: str) -> TaskPlace | None:
+def find_task(catalog: Catalog, sought: str) -> TaskPlace | None:
     """Return where the task is that an id names, None if no app has one.
 
     The reader may not be one who may know that: ask first who may view the queue.
     """
     for app in apps.get_app_configs():
         path = getattr(app, "fdbqueue_find_task", None)
-        place: TaskPlace | None = import_string(path)(sought) if path else None
+        place: TaskPlace | None = import_string(path)(catalog, sought) if path else None
         if place is not None:
             return place
     return None

@@ -6,13 +6,13 @@ import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 import django
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from fdbqueue import access, conf, models
 from fdbqueue.columns.text import visible
@@ -96,6 +96,10 @@ class PlainSite:
         user = getattr(request, "user", None)
         return may_enter(user) if name is None else access.may(user, access.VIEW, name)
 
+    def may_view_some(self, request: HttpRequest) -> bool:
+        """Tell whether a user may view some queue, as far as no queue is asked about."""
+        return access.may_some(getattr(request, "user", None), access.VIEW)
+
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:
         """Return the redirect for a user who may not view a page, None for 403."""
         user = getattr(request, "user", None)
@@ -125,18 +129,24 @@ class AdminSite(PlainSite):
 
     Args:
         model_admin: The ModelAdmin of the pages.
+        has_own_rules: Whether it decides otherwise than by the permissions of users.
     """
 
     frame = "admin/fdbqueue/queuename/base.html"
 
-    def __init__(self, model_admin: Any) -> None:
+    def __init__(self, model_admin: Any, *, has_own_rules: bool) -> None:
         self._model_admin = model_admin
+        self._has_own_rules = has_own_rules
         self._site = model_admin.admin_site
 
     def may_view(self, request: HttpRequest, name: str | None) -> bool:
         """Ask the ModelAdmin about a queue, or for None about the pages."""
         queue = None if name is None else models.QueueName(name=name)
         return bool(self._model_admin.has_view_permission(request, queue))
+
+    def may_view_some(self, request: HttpRequest) -> bool:
+        """Tell whether a user may view some queue; only asking tells, if the project has rules."""
+        return self._has_own_rules or super().may_view_some(request)
 
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:  # noqa: ARG002  # never
         """Return None: the admin site has already sent anonymous users to its login."""
@@ -170,7 +180,7 @@ def logout_address() -> str:
     for place in (getattr(settings, "LOGOUT_URL", None), "logout"):
         with contextlib.suppress(NoReverseMatch):
             address = resolve_url(place) if place else ""
-            if address and not urlsplit(address).netloc:
+            if url_has_allowed_host_and_scheme(address, allowed_hosts=None):
                 return address
     return ""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fdbqueue.service import run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -33,7 +35,11 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
         TaskResultDoesNotExist: There is no such task.
         InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
     """
-    owner = ours(backend, "to abort a task", InvalidTaskBackend)
+    return abort_by(ours(backend, "to abort a task", InvalidTaskBackend), result_id)
+
+
+def abort_by(owner: Any, result_id: str) -> str:
+    """Abort a task of a backend, as :func:`abort` does."""
     try:
         return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
     except TaskResultDoesNotExist:

@@ -6,6 +6,7 @@ of pushes. What a worker does is in :mod:`fdbqueue.tasks.worker`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Iterator
@@ -90,6 +91,7 @@ class FdbQueueBackend(BaseTaskBackend):
             is_default = alias == DEFAULT_TASK_BACKEND_ALIAS
             prefix = "tasks-" if is_default else f"tasks-{alias}-"
         self.queue_prefix = prefix
+        self._catalog: Catalog | None = None
         self._records: Records | None = None
         self._outbox: Outbox | None = None
 
@@ -207,8 +209,14 @@ class FdbQueueBackend(BaseTaskBackend):
 
     @property
     def catalog(self) -> Catalog:
-        """The queues of the project."""
-        return conf.catalog()
+        """The queues of the project, or those that :meth:`over` was given."""
+        return conf.catalog() if self._catalog is None else self._catalog
+
+    def over(self, catalog: Catalog) -> FdbQueueBackend:
+        """Return this backend over another catalog: one whose transactions have a time limit."""
+        backend = copy.copy(self)
+        backend._catalog, backend._outbox = catalog, None  # noqa: SLF001  # its own class
+        return backend
 
     @property
     def records(self) -> Records:

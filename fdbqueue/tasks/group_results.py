@@ -142,7 +142,13 @@ def group_result(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -
     Raises:
         TaskResultDoesNotExist: There is none with this id, or not any more.
     """
-    owner, tree, branch = named(result_id, backend)
+    owner, _tree, _branch = named(result_id, backend)
+    return group_result_by(owner, result_id)
+
+
+def group_result_by(owner: Any, result_id: str) -> GroupResult:
+    """Read how far a group or a chain of a backend is, as :func:`group_result` does."""
+    tree, branch = branch_named(result_id)
 
     def read(tr: Transaction) -> GroupResult | None:
         return read_group(tr, owner, tree, branch)
@@ -153,22 +159,27 @@ def group_result(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -
     return found
 
 
-def first_task(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupPart | None:
+def first_task(owner: FdbQueueBackend, result_id: str) -> GroupPart | None:
     """Read the first task of a group or a chain, however deep it is nested; None if there is none.
 
     Raises:
         TaskResultDoesNotExist: It is no id of a group or a chain.
     """
-    owner, tree, branch = named(result_id, backend)
+    tree, branch = branch_named(result_id)
 
     def read(tr: Transaction) -> GroupPart | None:
         at = branch
         while (group := read_group(tr, owner, tree, at)) is not None:
-            where = {"owner": owner, "tree": tree, "branch": at, "count": group.count}
+            where: dict[str, Any] = {
+                "owner": owner,
+                "tree": tree,
+                "branch": at,
+                "count": group.count,
+            }
             first = next(iter(read_parts(tr, **where, after=-1, limit=1)), None)
             if first is None or first.task:
                 return first
-            _owner, _tree, at = named(first.id, backend)
+            _tree, at = branch_named(first.id)
         return None
 
     found: GroupPart | None = run(owner.catalog.database, read, read_only=True)
@@ -177,12 +188,23 @@ def first_task(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> 
 
 def named(result_id: str, backend: str) -> tuple[Any, str, int]:
     """Return what an id stands for: the backend, the id of a tree, the number of a branch."""
+    owner: Any = task_backends[backend]
+    if not isinstance(owner, FdbQueueBackend):
+        raise TaskResultDoesNotExist(result_id)
+    return owner, *branch_named(result_id)
+
+
+def branch_named(result_id: str) -> tuple[str, int]:
+    """Return the id of a tree and the number of a branch that an id stands for.
+
+    Raises:
+        TaskResultDoesNotExist: It is no id of a group or a chain.
+    """
     tree, dot, number = str(result_id).partition(".")
     is_valid = is_id(tree) and (not dot or (number.isascii() and number.isdecimal()))
-    owner: Any = task_backends[backend]
-    if not is_valid or len(number) > _MAX_DIGITS or not isinstance(owner, FdbQueueBackend):
+    if not is_valid or len(number) > _MAX_DIGITS:
         raise TaskResultDoesNotExist(result_id)
-    return owner, tree, int(number or 0)
+    return tree, int(number or 0)
 
 
 def read_group(tr: Transaction, owner: Any, tree: str, branch: int) -> GroupResult | None:

@@ -32,7 +32,7 @@ from fdbqueue.tasks.compat import (
     ours,
 )
 from fdbqueue.tasks.ends import abort_in
-from fdbqueue.tasks.group_results import GroupResult, named
+from fdbqueue.tasks.group_results import GroupResult, branch_named, named
 from fdbqueue.tasks.key_limits import (
     NO_LIMITS,
     Limited,
@@ -388,7 +388,13 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
         TaskResultDoesNotExist: There is none with this id.
         ValueError: It is the id of one that is nested.
     """
-    owner, tree, branch = named(result_id, backend)
+    owner, _tree, _branch = named(result_id, backend)
+    return abort_group_by(owner, result_id)
+
+
+def abort_group_by(owner: Any, result_id: str) -> GroupAbort:
+    """Abort a group or a chain of a backend, as :func:`abort_group` does."""
+    tree, branch = branch_named(result_id)
     if branch:
         raise ValueError(f"{result_id} is nested: what is aborted is the whole, {tree}.")
     keys, database = TreeKeys(owner.records.prefix, tree), owner.catalog.database

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from fdbqueue.columns.text import grouped
-from fdbqueue.engines.protocols import Transaction
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service import run
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.compat import TaskResultStatus
@@ -66,11 +66,15 @@ class Line(NamedTuple):
 
 
 def outline_of(
-    backend: Any, place: Place, may_view: Callable[[str], bool] = lambda _: True
+    database: Database,
+    backend: Any,
+    place: Place,
+    may_view: Callable[[str], bool] = lambda _: True,
 ) -> list[Line]:
     """Read the outline of what a task is a part of; empty if that is not kept any more.
 
     Args:
+        database: Where it is read, with the time limits of its transactions.
         backend: The backend.
         place: Where the reader is.
         may_view: Tells whether the reader may view a queue.
@@ -81,7 +85,7 @@ def outline_of(
         outline.add(0, 0, is_next=False)
         return outline.lines
 
-    lines: list[Line] = run(backend.catalog.database, read, read_only=True)
+    lines: list[Line] = run(database, read, read_only=True)
     return lines
 
 

@@ -115,6 +115,9 @@ class TaskWorker:
         watch: Watch | None = None,
         overdue: Sequence[Overdue] = (),
     ) -> None:
+        if catalog is not None:
+            backend = backend.over(catalog)
+        catalog = backend.catalog
         self.backend = backend
         self.worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
         self._threads = threads
@@ -126,9 +129,8 @@ class TaskWorker:
         self._on_stop = on_stop
         self._on_beat = on_beat
         options = backend.settings
-        queues = catalog or backend.catalog
-        self.queue = _queue(backend, names, excluded, queues)
-        self._beside = _beside(self.queue, backend, names, excluded, queues)
+        self.queue = _queue(backend, names, excluded, catalog)
+        self._beside = _beside(self.queue, backend, names, excluded, catalog)
         self._source = TaskSource(
             self.queue,
             backend.records,
@@ -144,7 +146,7 @@ class TaskWorker:
         self._source.ends_spent = self._ends_spent
         #: One end is counted at a time, whichever thread it comes from.
         self._ending = threading.RLock()
-        self._house = Housekeeping(backend, catalog or backend.catalog)
+        self._house = Housekeeping(backend, catalog)
         self._working: Worker | None = None
         self._is_stopped = False
         #: How many times in a row the engine has failed.

@@ -15,11 +15,13 @@ import pytest
 import yaml
 from django.conf import settings as project
 from django.core.management import call_command
+from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator, FormatChecker
 from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.api.viewsets import QueueViewSet
+from project import schema
 from tests.api.test_listing import put
 from tests.docs.blocks import Page
 from tests.docs.tables import table
@@ -119,6 +121,26 @@ def test_every_operation_is_described(name: str) -> None:
     if method == "post":
         assert operation["requestBody"]["required"] is True
         assert operation["requestBody"]["content"]["application/json"]["examples"]
+
+
+def test_the_demo_makes_it_once(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks again gets the same; in each language, of which it keeps few."""
+    made: list[Any] = []
+    make = SchemaGenerator.get_schema
+
+    def noted(*args: Any, **options: Any) -> Any:
+        made.append(args)
+        return make(*args, **options)
+
+    monkeypatch.setattr(schema, "_kept", {})
+    monkeypatch.setattr(SchemaGenerator, "get_schema", noted)
+    first, second = (api.get("/api/schema/").content for _ in range(2))
+    assert first == second
+    assert len(made) == 1
+    monkeypatch.setattr(schema, "_MOST_LANGUAGES", 2)
+    for language in ("de", "fr", "fr"):
+        assert api.get(f"/api/schema/?lang={language}").status_code == 200
+    assert len(made) == 4
 
 
 def test_every_action_is_an_operation() -> None:

@@ -105,16 +105,35 @@ def test_a_paused_queue(examine, mail):
 
 
 def test_the_table(manage, mail):
-    """People get a row for each check; one row tells of all queues that are well."""
+    """People get a row for each check; one row tells of all queues of which it found the same."""
     done = manage("queue_doctor")
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
-    assert len(rows) == 6 + len(CHECKS)
+    assert len(rows) == 6 + len(CHECKS) + 1
     assert all(row.startswith("OK ") for row in rows)
-    assert re.split("  +", rows[7]) == ["OK", "pause", "6 queues", "the queue is not paused", "-"]
+    shown = [re.split("  +", row)[1:4] for row in rows]
+    assert shown[6] == ["format", "5 queues", "nothing is stored"]
+    assert shown[7][:2] == ["format", "mail"]
+    assert shown[8] == ["pause", "6 queues", "the queue is not paused"]
     engine = rows[1]
     assert ("FoundationDB 7." if os.environ.get("FDB_CLUSTER_FILE") else "SQLite") in engine
+
+
+@pytest.mark.parametrize("names", [["quakes", "mail"], ["mail", "quakes"]])
+def test_a_row_tells_of_no_queue_what_was_found_of_another(mail, names):
+    """Of one with items it is not said that nothing is stored, whichever comes first."""
+    fdbqueue.queue("user-1").push(1)
+    out = io.StringIO()
+    call_command("queue_doctor", *names, stdout=out)
+    rows = [re.split("  +", row) for row in out.getvalue().splitlines()]
+    texts = {row[2]: row[3] for row in rows if row[1] == "format"}
+    assert texts["quakes"].startswith("nothing is stored; the first push will store: ")
+    assert texts["mail"].startswith("as the setting says; stored: ")
+    out = io.StringIO()
+    call_command("queue_doctor", *names, "user-1", stdout=out)
+    rows = [re.split("  +", row) for row in out.getvalue().splitlines()]
+    assert ["OK", "format", "2 queues", "as the setting says", "-"] in rows
 
 
 def test_problems_come_first(mail):
@@ -407,7 +426,7 @@ def test_the_settings_are_shown(examine, mail):
     assert found["format"]["detail"].startswith("nothing is stored; the first push will store: ")
     _, found = examine("mail")
     assert found["format"]["detail"] == (
-        "as the setting says: codec json, kind fifo, layout 1, order count"
+        "as the setting says; stored: codec json, kind fifo, layout 1, order count"
     )
 
 

@@ -58,6 +58,13 @@ def test_order_and_blank_lines(call, ndjson):
     assert values("mail") == [1, "two", [3], None]
 
 
+@pytest.mark.parametrize("text", ["\ufeff1\n2\n", "\ufeff\n1\n2", "\ufeff\r\n1\r\n2\r\n"])
+def test_a_byte_order_mark_is_passed_over(call, ndjson, text):
+    """As programs on Windows write one; it is part of no value."""
+    call("queue_push", "mail", ndjson(text))
+    assert [item.value for item in fdbqueue.queue("mail")] == [1, 2]
+
+
 def test_values_are_exact(call, ndjson):
     """Integers of any size, unicode and escapes come back as they were written."""
     exact = [

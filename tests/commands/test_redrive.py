@@ -48,6 +48,12 @@ def test_some(call, dead):
     assert printed.out == "Requeued 0 dead items in 'mail'.\n"
 
 
+@pytest.mark.parametrize("more", [[], ["--limit=5"], ["--reason=gone"]])
+def test_nothing_is_asked_if_no_item_is_dead(call, more):
+    """So a script without a terminal need not know."""
+    assert call("queue_redrive", "mail", *more).out == "Requeued 0 dead items in 'mail'.\n"
+
+
 def test_what_is_no_id(call, dead):
     """It is 2, and nothing is put back."""
     with pytest.raises(CommandError) as caught:

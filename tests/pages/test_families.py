@@ -8,10 +8,11 @@ import pytest
 from django.urls import reverse
 
 import fdbqueue
-from fdbqueue import conf
+from fdbqueue import conf, deadlines
 from fdbqueue.columns import families
 from fdbqueue.pages import family_page
 from tests.pages.addresses import LIST, following, of, text
+from tests.pages.conftest import person
 from tests.pages.test_queues import names
 
 FAMILY = LIST + "user-*/"
@@ -179,6 +180,71 @@ def test_who_may_view_no_member_is_refused(limited, members):
     """As for a family that is not there."""
     user = limited(lambda name: name == "mail")
     assert user.get(FAMILY).status_code == 403
+
+
+PAGES = ["", "-/workers/", "-/failures/", "-/find/?id=x"]
+#: So many names may be asked about until the time for these is over.
+IN_TIME = 15
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The names that the rules were asked about; that alone takes time, here."""
+    names, begun = [], [0]
+    begin = deadlines.begin
+
+    def begin_again(*args, **options):
+        begun[0] = len(names)
+        return begin(*args, **options)
+
+    monkeypatch.setattr(deadlines, "begin", begin_again)
+    monkeypatch.setattr(deadlines, "is_half_over", lambda: len(names) - begun[0] >= IN_TIME)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_who_may_view_one_queue_waits_for_no_others(limited, queue, asked, page):
+    """The time for finding names ends while members are gone through, however many there are."""
+    for number in range(100):
+        queue(f"user-{number:03}").push(1)
+    queue("mail").push(1)
+    user = limited(lambda name: asked.append(name) or name == "mail")
+    found = user.get(LIST + page)
+    assert found.status_code == (404 if "find" in page else 200)
+    assert "user-0" not in text(found)
+    assert len(asked) <= 3 * IN_TIME
+    if not page:
+        assert shown(found) == ["mail"]
+
+
+def test_the_page_of_a_family_waits_for_no_others(limited, queue, asked):
+    """Who may view none of the members that were asked about in time is refused."""
+    for number in range(100):
+        queue(f"user-{number:03}").push(1)
+    user = limited(lambda name: asked.append(name) or name == "mail")
+    assert user.get(FAMILY).status_code == 403
+    assert len(asked) <= 2 * IN_TIME
+
+
+def test_members_that_were_not_found_in_time_are_said(limited, queue, asked):
+    """The row of the family says that there are more, and its page that time was over."""
+    for number in range(100):
+        queue(f"user-{number:03}").push(1)
+    user = limited(lambda name: asked.append(name) or name != "user-*")
+    count = row_of_family(user.get(LIST))[2]
+    assert count.endswith("+")
+    assert 0 < int(count.removesuffix("+")) < 100
+    page = user.get(FAMILY)
+    assert 0 < len(shown(page)) < 100
+    assert "Time was over before all members were found" in text(page)
+
+
+def test_who_has_no_permission_is_refused_at_once(members, watched):
+    """If no backend answers for single queues, no queue is looked for."""
+    other = person("other")
+    for page in (*PAGES, "user-*/", "none-*/"):
+        assert other.get(LIST + page).status_code == 403
+    assert not watched.reads
 
 
 def test_the_page_outside_the_admin(viewer, members):

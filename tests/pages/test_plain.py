@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView
 from django.core.checks import run_checks
 from django.test import Client, modify_settings, override_settings
 from django.urls import include, path, reverse
 
+from project import settings as demo
 from tests.pages.addresses import items, text
 from tests.pages.conftest import person
 
@@ -165,7 +167,13 @@ def test_a_user_logs_out_by_the_projects_address(pages, customer, settings, logo
     assert careful.get(pages[1]).status_code == 302
 
 
-@pytest.mark.parametrize("logout", [None, "", "no-such-name", "https://elsewhere.example/out"])
+ELSEWHERE = [
+    *("https://elsewhere.example/out", "//elsewhere.example/out", "///elsewhere.example/out"),
+    "/\\elsewhere.example/out",  # which browsers read as //
+]
+
+
+@pytest.mark.parametrize("logout", [None, "", "no-such-name", *ELSEWHERE])
 @pytest.mark.parametrize("staff", [False, True])
 def test_without_an_address_of_the_project_the_pages_have_one(pages, settings, logout, staff):
     """A name that leads nowhere is none, and another host gets no token of this project."""
@@ -182,6 +190,24 @@ def test_beside_the_admin_everybody_can_log_out(pages, staff):
     ):
         own = [page.replace(PLAIN, "/queues/") for page in pages]
         check_logs_out(person("leaver", "view_queue", staff=staff), own, "/queues/")
+
+
+def test_whoever_may_view_queues_logs_in_to_the_demo(pages):
+    """Staff or not: by its own page, which leads back."""
+    person("keeper", "view_queue", staff=False)
+    keeper = User.objects.get(username="keeper")
+    keeper.set_password("keeper")
+    keeper.save()
+    visitor = Client()
+    with (
+        modify_settings(INSTALLED_APPS={"append": ["django.contrib.admin"]}),
+        override_settings(ROOT_URLCONF="project.urls", LOGIN_URL=demo.LOGIN_URL),
+    ):
+        login = visitor.get("/queues/mail/").url
+        assert "Username" in text(visitor.get(login))
+        answer = visitor.post(login, {"username": "keeper", "password": "keeper"})
+        assert (answer.status_code, answer.url) == (302, "/queues/mail/")
+        assert visitor.get(answer.url).status_code == 200
 
 
 def check_logs_out(client, pages, mount):

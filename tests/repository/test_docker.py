@@ -199,11 +199,11 @@ def test_only_gunicorn_shares_its_metrics():
 
 def test_what_serves_writes_only_where_it_may():
     """Its file system is read-only but for volumes and /tmp, and its log has an end."""
-    for name in ["migrate", "web", "worker"]:
+    for name in ["migrate", "web", "worker", "proxy"]:
         service = services()[name]
         assert service["read_only"] is True
         assert service["tmpfs"] == ["/tmp"]
-    for name in ["foundationdb", "migrate", "web", "worker"]:
+    for name in ["foundationdb", "migrate", "web", "worker", "proxy"]:
         assert set(services()[name]["logging"]["options"]) == {"max-size", "max-file"}
 
 
@@ -231,7 +231,23 @@ def test_a_server_whose_threads_all_wait_is_alive():
 def test_only_this_machine_reaches_the_ports():
     """Nothing is published to others, and FoundationDB to nobody."""
     ports = {name: one["ports"] for name, one in services().items() if "ports" in one}
-    assert ports == {"web": ["127.0.0.1:8000:8000"]}
+    assert ports == {"proxy": ["127.0.0.1:8000:8000"]}
+
+
+def test_the_proxy_is_the_documented_one():
+    """What protects the threads is the same there, in front of gunicorn's port."""
+    documented = re.search(r"```nginx\n(.*?)```", text("docs/deployment.md"), re.DOTALL)[1]
+    own = (ROOT / "project" / "nginx.conf").read_text()
+    protecting = r"^ *((?:client|send|proxy)_\w+ .*;)$"
+    found = re.findall(protecting, documented, re.MULTILINE)
+    assert {"proxy_request_buffering on;", "proxy_buffering on;"} <= set(found)
+    from_outside = r"proxy_(pass|set_header (Host|X-)).*"  # the names and the headers of a place
+    needed = {one for one in found if not re.match(from_outside, one)}
+    assert needed <= set(re.findall(protecting, own, re.MULTILINE))
+    service = services()["proxy"]
+    assert service["volumes"] == ["./project/nginx.conf:/etc/nginx/nginx.conf:ro"]
+    assert "set $gunicorn web:8000;" in own
+    assert gunicorn_conf.bind == "0.0.0.0:8000"
 
 
 def test_the_tests_run_only_when_asked_for():

@@ -182,6 +182,11 @@ def wait_for_abort() -> None:
     raise TaskAborted(reason="as asked")
 
 
+@task
+def ask_for_abort(_number: int) -> bool:
+    return abort_requested()
+
+
 @task(max_attempts=3, backoff=at_once)
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import queue as queues
 import shlex
 import threading
@@ -339,7 +338,7 @@ def _check_format(queue: Queue, readable: Queue) -> Finding:
     if stored is None:
         text = f"nothing is stored; the first push will store: {examiner.format_here()}"
         return Finding("format", queue.name, OK, text)
-    return Finding("format", queue.name, OK, f"as the setting says: {stored}")
+    return Finding("format", queue.name, OK, f"as the setting says; stored: {stored}")
 
 
 def _compare(
@@ -463,7 +462,7 @@ def _command(queue: Queue, option: str) -> str:
 def _table_lines(found: Iterable[Finding], look: Look) -> list[str]:
     """Return the lines of a table: errors, warnings, what was repaired, and what is well.
 
-    A check that finds several queues well has one row for all of them.
+    A check that finds the same of several queues that are well has one row for these.
     """
     found = list(found)
     problems = [one for status in (ERROR, WARNING) for one in found if one.status == status]
@@ -484,14 +483,18 @@ def _row(finding: Finding) -> tuple[str, ...]:
 
 
 def _rows_of_checks(found: Iterable[Finding]) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each check that found something well."""
+    """Yield the rows of what is well: of each check one for each thing it found.
+
+    That is what its text says before a semicolon; the rest is said of one queue alone.
+    """
     well = [one for one in found if one.status == OK and not one.is_repaired]
-    order = list(dict.fromkeys(one.check for one in well))
-    well.sort(key=lambda one: order.index(one.check))
-    for _, group in itertools.groupby(well, lambda one: one.check):
-        first, *rest = group
-        status, check, queue, detail, remedy = _row(first)
-        if rest:
-            queue = f"{1 + len(rest):,} queues"
-            detail = detail.partition(";")[0]
-        yield status, check, queue, detail, remedy
+    groups: dict[str, dict[str, list[Finding]]] = {}
+    for one in well:
+        what = one.detail.partition(";")[0]
+        groups.setdefault(one.check, {}).setdefault(what, []).append(one)
+    for of_check in groups.values():
+        for what, (first, *rest) in of_check.items():
+            status, check, queue, detail, remedy = _row(first)
+            if rest:
+                queue, detail = f"{1 + len(rest):,} queues", printable(what)
+            yield status, check, queue, detail, remedy

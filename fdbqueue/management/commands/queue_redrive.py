@@ -43,9 +43,11 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         queue, ids, limit = self.queue(options["name"]), options["ids"], options["limit"]
         reason = options["reason"]
-        question = _question(queue, ids, reason, limit)
-        self.console.confirm(question, interactive=options["interactive"])
-        most = _most(queue, ids, limit)
+        dead = queue.counts().dead
+        most = min([dead] + ([len(ids)] if ids else []) + ([limit] if limit else []))
+        if most:  # else no item is requeued
+            question = _question(queue, most, dead, reason)
+            self.console.confirm(question, interactive=options["interactive"])
         with self.console.steps(queue.name, most, "requeued") as finish_step:
             redriven = queue.redrive(ids, limit=most, reason=reason, on_redriven=finish_step)
         self.console.report(
@@ -55,15 +57,8 @@ examples:
         )
 
 
-def _question(queue: Queue, ids: list[str] | None, reason: str | None, limit: int | None) -> str:
-    dead = item_count(queue.counts().dead, "dead")
-    number = f"{_most(queue, ids, limit):,}"
+def _question(queue: Queue, most: int, dead: int, reason: str | None) -> str:
+    of_all = f"{most:,} of {item_count(dead, 'dead')} in {queue.name!r}"
     if reason is None:
-        return f"Requeue {number} of {dead} in {queue.name!r}?"
-    of_reason = f'that died of "{clipped(reason)}"'
-    return f"Requeue at most {number} of {dead} in {queue.name!r}, those {of_reason}?"
-
-
-def _most(queue: Queue, ids: list[str] | None, limit: int | None) -> int:
-    """Return how many items there are to requeue."""
-    return min([queue.counts().dead] + ([len(ids)] if ids else []) + ([limit] if limit else []))
+        return f"Requeue {of_all}?"
+    return f'Requeue at most {of_all}, those that died of "{clipped(reason)}"?'

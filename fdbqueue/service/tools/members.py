@@ -135,6 +135,7 @@ class Family:
         allows: Callable[[str], bool] = lambda _: True,
         *,
         with_later: bool = False,
+        is_late: Callable[[], bool] = lambda: False,
     ) -> list[str]:
         """Return the members that may have something to take, in the order of the index.
 
@@ -148,10 +149,11 @@ class Family:
                 many these are, and nothing tells that they are there.
             with_later: Whether to return those behind them, too, that have something later:
                 delayed or leased items.
+            is_late: Asked before each member; True ends the search, with what was found.
         """
         found: dict[str, None] = {}
         for name in self._indexed(tr, with_later=with_later):
-            if len(found) == limit:
+            if len(found) == limit or is_late():
                 break
             if name not in found and allows(name):
                 found[name] = None

@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy
 
 from fdbqueue.columns.text import grouped, lasting, subspace
 from fdbqueue.pages.readings import Reading, Setting, TaskPlace
-from fdbqueue.service import Queue
+from fdbqueue.service import Catalog, Queue
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, RESULT_ID
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
@@ -69,16 +69,17 @@ def reading_of_tasks(name: str) -> Reading | None:
     )
 
 
-def find_task(sought: str) -> TaskPlace | None:
+def find_task(catalog: Catalog, sought: str) -> TaskPlace | None:
     """Return where the task is that an id names: its own, or that of a group or a chain it begins.
 
     None if no backend has one. It reads up to two keys for each, and the first parts of a group.
     """
-    for backend in backends():
+    for one in backends():
+        backend = one.over(catalog)
         found = _found(backend, sought)
         if found is None:
             with contextlib.suppress(TaskResultDoesNotExist):
-                first = first_task(sought, backend=backend.alias)
+                first = first_task(backend, sought)
                 found = _found(backend, first.id) if first else None
         if found is not None:
             return found

@@ -16,7 +16,7 @@ from fdbqueue.columns import WORD, facts, link
 from fdbqueue.columns.text import Moment
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
-from fdbqueue.service import Queue
+from fdbqueue.service import Queue, run
 from fdbqueue.tasks.columns import (
     FACTS,
     RESULT_ID,
@@ -91,7 +91,9 @@ def read_task(
     None if the queue has none by this id, or the reader may not see it. One that was limited has
     this page under the queue of its key, too, when it has ended, and is then its home's.
     """
-    found = backend.found(task_id) if RESULT_ID.fullmatch(task_id) else None
+    if not RESULT_ID.fullmatch(task_id):
+        return None
+    found = run(queue.database, lambda tr: backend.found(task_id, tr), read_only=True)
     if found is None:
         return None
     stored = found.record["queue"]
@@ -144,7 +146,7 @@ def _kind(task: TaskRow) -> str:
 def _outline(task: TaskRow, place: Place, may_view: Callable[[str], bool]) -> list[dict[str, Any]]:
     """Return the lines of the group or the chain that a task is in, each with its address."""
     found = []
-    for line in outline_of(task.backend, place, may_view):
+    for line in outline_of(task.queue.database, task.backend, place, may_view):
         is_elsewhere = line.is_enqueued and not line.is_here
         address = task.addresses.task(line.queue, line.task) if is_elsewhere else ""
         found.append({"line": line, "address": address, "depth": min(line.depth, _MOST_DEPTH)})

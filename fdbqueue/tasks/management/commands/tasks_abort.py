@@ -10,10 +10,10 @@ from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
-from fdbqueue.tasks.aborts import abort
+from fdbqueue.tasks.aborts import abort_by
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
-from fdbqueue.tasks.groups import abort_group
+from fdbqueue.tasks.groups import abort_group_by
 from fdbqueue.tasks.management import given
 
 _TEXTS = {
@@ -41,10 +41,10 @@ examples:
         arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"])
+        backend = given.backend_of(options["backend"]).over(self.catalog)
         result_id = options["id"]
         try:
-            outcome = abort(result_id, backend=backend.alias)
+            outcome = abort_by(backend, result_id)
         except TaskResultDoesNotExist as error:
             if not self._aborts_group(backend, result_id, as_json=options["as_json"]):
                 raise failure(given.not_found(backend, result_id)) from error
@@ -58,7 +58,7 @@ examples:
     def _aborts_group(self, backend: FdbQueueBackend, result_id: str, *, as_json: bool) -> bool:
         """Abort a group or a chain; tell whether there is one."""
         try:
-            found = abort_group(result_id, backend=backend.alias)
+            found = abort_group_by(backend, result_id)
         except TaskResultDoesNotExist:
             return False
         except ValueError as error:

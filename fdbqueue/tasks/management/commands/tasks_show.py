@@ -17,7 +17,7 @@ from fdbqueue.management.formats import facts, value_text
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, shown_facts
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
-from fdbqueue.tasks.group_results import GroupResult, group_result
+from fdbqueue.tasks.group_results import GroupResult, group_result_by
 from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.management import given
 from fdbqueue.tasks.outlines import Line, outline_of
@@ -43,7 +43,7 @@ examples:
         arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"])
+        backend = given.backend_of(options["backend"]).over(self.catalog)
         found = backend.found(options["id"])
         if found is None and backend.settings.outbox is not None:
             found = backend.found_in_outbox(options["id"])
@@ -53,18 +53,18 @@ examples:
         queue = backend.catalog.queue(found.record["queue"])
         task = TaskRow.of(backend, queue, options["id"], found)
         place = task.known.call.place
-        outline = [] if place is None else outline_of(backend, place)
+        outline = [] if place is None else outline_of(self.catalog.database, backend, place)
         lines = [*_lines(task), *_outline_lines(outline)]
         self.console.report(_record(task), "\n".join(lines), as_json=options["as_json"])
 
     def _show_group(self, backend: FdbQueueBackend, result_id: str, *, as_json: bool) -> None:
         """Print how far a group or a chain is."""
         try:
-            found = group_result(result_id, backend=backend.alias)
+            found = group_result_by(backend, result_id)
         except TaskResultDoesNotExist as error:
             raise failure(given.not_found(backend, result_id)) from error
         tree, _, branch = result_id.partition(".")
-        outline = outline_of(backend, Place(tree, int(branch or 0), -1, 0))
+        outline = outline_of(self.catalog.database, backend, Place(tree, int(branch or 0), -1, 0))
         _blank, *lines = _outline_lines(outline)
         self.console.report(_group_record(found), "\n".join(lines), as_json=as_json)
 

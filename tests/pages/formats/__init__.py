@@ -1,0 +1,1 @@
+"""Formats of a country whose numbers no program reads."""
