@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that start a process as slow, before those are left out."""
     for item in items:
         if "processes" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.nightly)
 
 
 class Printed(NamedTuple):
