@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -17,6 +16,7 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.mover import ClaimLost, MoverThread, RowMover, abort_row, move_now
 from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
+from tests import forked
 from tests.concurrency.clients import together
 from tests.engines.children import wait_until
 from tests.faults.conftest import faulty
@@ -147,7 +147,7 @@ def test_a_mover_that_is_killed_at_any_step(backend, outbox_environment):
         jobs.done.clear()
         values = [f"{last}-{number}" for number in range(FEW)]
         enqueue_all(values)
-        ended = subprocess.run(
+        ended = forked.run(
             [sys.executable, "-m", "tests.tasks.dying_mover", str(last)],
             cwd=ROOT,
             env=outbox_environment,

@@ -31,6 +31,7 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     task_backends,
 )
+from tests import forked
 from tests.conftest import CLUSTER_FILE
 from tests.tasks.conftest import APPS
 from tests.tasks.engines import engine_setting
@@ -159,7 +160,7 @@ class ConformanceCase(_TestCase):
     def start_worker(self) -> subprocess.Popen[Any]:
         """Start a worker process, which is killed at the end of the test."""
         command = [sys.executable, "manage.py", "tasks_worker", "--verbosity", "0"]
-        self._workers.append(subprocess.Popen(command, cwd=ROOT, env=self._environment))
+        self._workers.append(forked.popen(command, cwd=ROOT, env=self._environment))
         return self._workers[-1]
 
     def kill_workers(self) -> None:
