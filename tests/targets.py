@@ -11,9 +11,9 @@ A test is nightly if it
 - is marked ``@pytest.mark.nightly``: it starts many processes, repeats what another test shows in
   less, or waits for seconds,
 - is in a file of ``NIGHTLY``, or
-- is one test for many kinds of queue, and this kind is not among the first three of ``KINDS``
-  that the test has; or runs a page of the documentation other than ``PAGES``, which the working
-  tree has not changed.
+- is one test for many kinds of queue: ``make test`` has the first three of ``KINDS`` that the test
+  knows, and if it has other parameters as well, each of these with one of the three, in turn; or
+- runs a page of the documentation other than ``PAGES``, which the working tree has not changed.
 
 ``durations.json`` has how long each test takes that takes a tenth of a second or more, from one
 run at rest (``make durations``). The longest begin first, so that no worker has one left when
@@ -25,9 +25,9 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,9 +50,14 @@ SHORT_SECONDS = 0.02
 
 def mark(items: list[pytest.Item]) -> None:
     """Mark what is nightly, and give tests that share something the name of their group."""
-    chosen = _chosen_kinds(items)
+    nightly = _other_kinds(items)
     for item in items:
-        if _is_nightly(item, chosen):
+        page = _page(item)
+        if (
+            item.nodeid.startswith(NIGHTLY)
+            or item in nightly
+            or (page is not None and page not in PAGES | _changed())
+        ):
             item.add_marker(pytest.mark.nightly)
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
@@ -87,22 +92,6 @@ def _unit(item: pytest.Item) -> str:
     return marker.args[0] if marker else item.nodeid
 
 
-def _is_nightly(item: pytest.Item, chosen: dict[str, set[str]]) -> bool:
-    if item.nodeid.startswith(NIGHTLY):
-        return True
-    kind, page = _parameter(item, Kind), _page(item)
-    return (kind is not None and kind.name not in chosen[name_of(item.nodeid)]) or (
-        page is not None and page not in PAGES | _changed()
-    )
-
-
-def _parameter(item: pytest.Item, kind: type) -> Any:
-    """Return the parameter of a test that is of a class."""
-    callspec = getattr(item, "callspec", None)
-    values = callspec.params.values() if callspec else ()
-    return next((value for value in values if isinstance(value, kind)), None)
-
-
 def _page(item: pytest.Item) -> str | None:
     """Return the path of the page whose blocks a test runs."""
     if "runner_of" not in getattr(item, "fixturenames", ()):
@@ -111,17 +100,32 @@ def _page(item: pytest.Item) -> str | None:
     return page.path if page else None
 
 
-def _chosen_kinds(items: list[pytest.Item]) -> dict[str, set[str]]:
-    """Return the kinds that ``make test`` has of each test over kinds of queue."""
-    has: dict[str, set[str]] = defaultdict(set)
+def _other_kinds(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the tests whose promise ``make test`` has of another kind of queue."""
+    of_test: dict[str, dict[str, dict[str, pytest.Item]]] = defaultdict(dict)
     for item in items:
-        if kind := _parameter(item, Kind):
-            has[name_of(item.nodeid)].add(kind.name)
-    chosen = {}
-    for test, names in has.items():
-        known = [name for name in KINDS if name in names]
-        chosen[test] = set((known or sorted(names))[:MOST_KINDS])
-    return chosen
+        if kind := _kind(item):
+            others = item.callspec.id.replace(kind.name, "", 1)
+            of_test[name_of(item.nodeid)].setdefault(others, {})[kind.name] = item
+    cases = ([found for _, found in sorted(one.items())] for one in of_test.values())
+    return {item for one in cases for item in _left_out(one)}
+
+
+def _kind(item: pytest.Item) -> Kind | None:
+    """Return the kind of queue that a test is for."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return next((one for one in parameters if isinstance(one, Kind)), None)
+
+
+def _left_out(cases: list[dict[str, pytest.Item]]) -> Iterator[pytest.Item]:
+    """Yield what is not chosen of a test's cases, each of which has items by kinds."""
+    names = {name for case in cases for name in case}
+    chosen = [name for name in KINDS if name in names][:MOST_KINDS] or sorted(names)[:1]
+    for number, case in enumerate(cases):
+        kept = {chosen[number % len(chosen)]} if len(cases) > 1 else set(chosen)
+        if not kept & case.keys():
+            kept = {min(case)}
+        yield from (item for name, item in case.items() if name not in kept)
 
 
 @cache
