@@ -8,9 +8,8 @@
 
 A test is nightly if it
 
-- is marked ``@pytest.mark.nightly``: it starts many processes, repeats what another test shows in
-  less, or waits for seconds,
-- is in a file of ``NIGHTLY``, or
+- is in ``NIGHTLY``, or marked ``@pytest.mark.nightly``: it starts many processes, waits for
+  seconds, or shows again what a shorter one does,
 - is one test for many kinds of queue: ``make test`` has the first three of ``KINDS`` that the test
   knows, and if it has other parameters as well, each of these with one of the three, in turn; or
 - runs a page of the documentation other than ``PAGES``, which the working tree has not changed.
@@ -35,8 +34,78 @@ from tests.concurrency.kinds import Kind
 
 ROOT = Path(__file__).resolve().parents[1]
 DURATIONS = ROOT / "tests/durations.json"
-#: Files and folders of which each test is nightly.
-NIGHTLY: tuple[str, ...] = ()
+#: Folders, files and tests that are nightly, by what ``make test`` has in their place.
+NIGHTLY = {
+    "the counts of calls, and the checks of what is measured": (
+        "tests/benchmarks/test_benchmarks.py",
+        "tests/benchmarks/test_pages.py::test_plots_are_images_for_light_and_dark_pages",
+    ),
+    "the package is read, not built": ("tests/package",),
+    "README and quickstart, which the same code runs": ("tests/docs/test_running.py",),
+    "one server of each kind": (
+        "tests/live/test_demo.py",
+        "tests/live/test_documentation.py",
+        "tests/live/test_forks.py",
+        "tests/live/test_gone.py",
+        "tests/live/test_memory.py",
+        "tests/live/test_schema.py",
+        "tests/live/test_takers.py::test_the_death_of_workers_loses_nothing",
+    ),
+    "one storm, one killed process and one fork of each kind; the simulation": (
+        "tests/concurrency/test_families.py::test_a_storm_of_signals",
+        "tests/concurrency/test_families.py::test_an_interrupt_under_a_key",
+        "tests/concurrency/test_families.py::test_threads_that_are_held_up",
+        "tests/concurrency/test_killed.py::test_the_death_of_poppers_stops_nobody",
+        "tests/concurrency/test_killed.py::test_the_unique_keys_of_the_dead",
+        "tests/concurrency/test_limits_hold.py",
+        "tests/concurrency/test_preempted.py::test_threads_of_several_clients",
+        "tests/concurrency/test_preempted.py::test_threads_that_only_pop",
+        "tests/concurrency/test_preempted.py::test_threads_that_push_under_few_keys",
+        "tests/concurrency/test_several.py::test_a_storm_of_signals",
+        "tests/concurrency/test_several.py::test_threads_that_are_held_up",
+        "tests/concurrency/test_signals.py::test_pushes_in_a_storm_of_signals",
+        "tests/faults/test_once.py::test_calls_of_unknown_outcome_are_made_again",
+    ),
+    "a command that is killed once": (
+        "tests/commands/test_drain_file.py::test_killed_again_while_it_resumes",
+        "tests/commands/test_drain_file.py::test_killed_twenty_times",
+        "tests/commands/test_move.py::test_killed_twenty_times",
+        "tests/commands/test_push_again.py::test_a_file_that_changed",
+        "tests/commands/test_push_again.py::test_interrupted_by_a_signal",
+        "tests/commands/test_push_again.py::test_killed_and_resumed",
+    ),
+    "one process of workers of each kind": (
+        "tests/tasks/test_ahead.py::test_a_killer_among_others_costs_them_nothing",
+        "tests/tasks/test_bad_tasks.py::test_code_that_kills_its_process_when_it_is_imported",
+        "tests/tasks/test_hanging_processes.py",
+        "tests/tasks/test_killed.py",
+        "tests/tasks/test_outbox_faults.py::test_a_mover_that_is_killed_at_any_step",
+        "tests/tasks/test_outbox_faults.py::test_several_processes_that_are_killed_move_each_row_once",
+        "tests/tasks/test_rules.py::TestBackend::test_a_task_of_a_killed_worker_ends",
+        "tests/tasks/test_rules.py::TestBackend::test_tasks_of_killed_workers_end",
+        "tests/tasks/test_rules.py::TestOutbox",
+        "tests/tasks/test_schedules.py::test_workers_are_killed_and_each_slot_is_run_once",
+        "tests/tasks/test_worker_command.py::test_a_second_signal_to_the_parent",
+        "tests/tasks/test_worker_command.py::test_a_signal_to_all_processes_is_one_wish",
+        "tests/tasks/test_worker_command.py::test_children_end_when_their_parent_is_killed",
+        "tests/tasks/test_worker_command.py::test_each_process_is_replaced_after_its_tasks",
+        "tests/tasks/test_worker_command.py::test_heartbeat_files_of_processes",
+        "tests/tasks/test_worker_command.py::test_processes_of_a_batch",
+        "tests/tasks/test_worker_command.py::test_signals_to_a_worker_with_many_leases",
+        "tests/tasks/test_worker_command.py::test_the_code_changes",
+    ),
+    "the same of fewer": (
+        "tests/browser/test_accessibility.py",
+        "tests/browser/test_sizes.py",
+        "tests/pages/test_sizes.py",
+        "tests/tasks/test_backend.py::test_more_than_a_thousand_queues_of_any_name",
+        "tests/tasks/test_functions.py::test_two_queues_of_ten_thousand_functions",
+        "tests/tasks/test_groups.py::test_very_many_parts",
+        "tests/tasks/test_outbox.py::test_very_many_rows_are_moved",
+        "tests/tasks/test_pages.py::test_ten_thousand_functions",
+        "tests/tasks/test_without_time_zones.py",
+    ),
+}
 #: Which kinds of queue ``make test`` prefers: a test over many kinds has the first three it knows.
 KINDS = ("fifo", "ints-commit-bytes", "ints-shards", "floats")
 MOST_KINDS = 3
@@ -54,7 +123,7 @@ def mark(items: list[pytest.Item]) -> None:
     for item in items:
         page = _page(item)
         if (
-            item.nodeid.startswith(NIGHTLY)
+            _is_listed(item.nodeid)
             or item in nightly
             or (page is not None and page not in PAGES | _changed())
         ):
@@ -126,6 +195,19 @@ def _left_out(cases: list[dict[str, pytest.Item]]) -> Iterator[pytest.Item]:
         if not kept & case.keys():
             kept = {min(case)}
         yield from (item for name, item in case.items() if name not in kept)
+
+
+def _is_listed(nodeid: str) -> bool:
+    """Tell whether the table has a test, its class, its file or its folder."""
+    parts = name_of(nodeid).split("::")
+    file = Path(parts[0])
+    names = {"::".join(parts[: number + 1]) for number in range(len(parts))}
+    return not _listed().isdisjoint(names | {str(folder) for folder in file.parents})
+
+
+@cache
+def _listed() -> frozenset[str]:
+    return frozenset(name for names in NIGHTLY.values() for name in names)
 
 
 @cache
