@@ -5,15 +5,14 @@ BIN := $(VENV)/bin
 TOOLS ?= .venv-tools
 DOCS ?= .venv-docs
 PORT ?= 8000
-# A test file is one worker's: some of its tests share a server, or a browser. One more than there
-# are processors, because many tests wait for processes.
+# One more than there are processors, because many tests wait for processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Their queues are files; on a disk the tests mostly wait for it, so they are kept in memory if
 # there is room for two gigabytes.
 FREE = $(shell df --output=avail -k $(MEMORY) 2>/dev/null | tail -n 1)
 SCRATCH ?= $(shell [ "$(FREE)" -gt 2000000 ] 2>/dev/null && echo $(MEMORY))
 PYTEST = $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 \
-	--dist loadfile
+	--dist loadgroup
 FUZZ_SECONDS ?= 300
 LOCALE ?= de
 export PORT
@@ -24,11 +23,7 @@ RESULTS = benchmarks/results/$(ENGINE).ndjson
 MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
-# What most changes break, without the tests that are marked as slow.
-QUICK = tests/contract tests/api tests/commands tests/django/test_checks.py \
-	tests/repository/test_layers.py
-
-.PHONY: help install run test quick soak fuzz coverage schema messages pictures lint bench \
+.PHONY: help install run test nightly soak durations fuzz coverage schema messages pictures lint bench \
 	figures plots matrix package docs clean
 
 # The pinned packages need it; what pip chooses for a project runs on 3.10 as well.
@@ -73,15 +68,16 @@ run: $(VENV)/runnable ## Serve the demo, with life in its queues, on PORT.
 	@echo "Starting the demo..."
 	@exec $(BIN)/python manage.py demo
 
-test: install ## Run the tests, on WORKERS processes.
+# tests/targets.py says what each of these runs.
+test: install ## Run what any change can break, on WORKERS processes.
+	$(PYTEST) -m "not nightly" $(ARGS)
+
+nightly: export FDBQUEUE_TEST_PLAIN_STARTS := 1
+nightly: install ## Run all tests but the soak.
 	$(PYTEST) $(ARGS)
 
-quick: export FDB_CLUSTER_FILE :=
-quick: export FDBQUEUE_REQUIRE_FDB :=
-quick: install ## Check style, and test the contract, the API and the commands on the embedded engine.
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(PYTEST) -m "not slow" $(QUICK) $(ARGS)
+durations: install ## Run all tests and write how long each takes; nothing else should run.
+	$(PYTEST) -p tests.durations $(ARGS)
 
 # Those whose sizes are in part in the usual run.
 SIZES = tests/pages/test_sizes.py tests/browser/test_sizes.py tests/tasks/test_outbox.py \

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from fdbqueue.engines import embedded
+from tests import targets
 
 # The tests start several hundred processes, and a third of the time of each would go into
 # compiling the package again where the environment forbids keeping bytecode, as images do.
@@ -67,24 +68,17 @@ def _cluster() -> Engine:
     return Engine("foundationdb", foundationdb.open(CLUSTER_FILE), fdb.KeySelector, fdb.FDBError)
 
 
-#: Folders whose files take longest, most of it for processes that they start; the longest first.
-#: The browser's follow one another, because they share it.
-LONG_FOLDERS = (
-    *("docs", "browser", "faults", "benchmarks", "live", "package"),
-    *("commands", "tasks", "concurrency"),
-)
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep pytest-xdist from beginning with the files that have the most tests: they are short."""
+    """Keep pytest-xdist from beginning with the groups that have the most tests."""
     config.option.loadscopereorder = False
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files, so that no worker has one left when the others have ended."""
-    files = {item: item.nodeid.partition("::")[0] for item in items}
-    items.sort(key=lambda item: [f"/{folder}/" not in files[item] for folder in LONG_FOLDERS])
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark what is nightly before marks choose, and begin with the longest of what is chosen."""
+    targets.mark(items)
+    yield
+    targets.order(items)
 
 
 def pytest_collection_finish() -> None:

@@ -68,7 +68,9 @@ def crawl(api: APIClient, accept: str, beginning: list[str]) -> Iterator[Any]:
                 left.append(one)
 
 
-@pytest.mark.parametrize("accept", [JSON, pytest.param(BROWSER, marks=pytest.mark.slow), PROBLEM])
+@pytest.mark.parametrize(
+    "accept", [JSON, pytest.param(BROWSER, marks=pytest.mark.nightly), PROBLEM]
+)
 def test_crawling_changes_nothing(api: APIClient, filled: service.Catalog, accept: str) -> None:
     """Every address and every link of its page, with what is due and what cannot be decoded."""
     ids = [item.id for item in filled.queue("mail").page(limit=9).items]

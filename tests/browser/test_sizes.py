@@ -18,7 +18,7 @@ FAMILY = f"{LIST}user-*/"
 LAST = f"{MEMBERS - 1:06}"
 START = LAST[:-2]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from fdbqueue import conf
 from fdbqueue.engines import embedded
 from fdbqueue.service import run
 from tests.commands.setting import fdbqueue_setting
+from tests.forked import popen
 
 ROOT = Path(__file__).resolve().parents[2]
 EARTHQUAKES = ROOT / "project" / "sample_data" / "earthquakes.ndjson"
@@ -31,14 +32,6 @@ DEADLINE_SECONDS = 60
 needs_full_device = pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="needs Linux's /dev/full"
 )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start a process as slow, before those are left out."""
-    for item in items:
-        if "processes" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.slow)
 
 
 class Printed(NamedTuple):
@@ -67,11 +60,11 @@ class Processes:
         ``redirect`` is the shell's, such as ``<&-`` for no standard input at all.
         """
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            **{"env": self.environment, "bufsize": 0, **streams, **options},
-        )
+        options = {"cwd": ROOT, "env": self.environment, "bufsize": 0, **streams, **options}
+        command = [sys.executable, "manage.py", *arguments]
+        if redirect:
+            command = ["sh", "-c", f'exec "$@" {redirect}', "sh", *command]
+        process = subprocess.Popen(command, **options) if redirect else popen(command, **options)
         self._started.append(process)
         return process
 

@@ -19,7 +19,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(st.text(st.characters()))
 def test_visible(text):
     """Whatever the text, only printing characters are left, and those it had are unchanged."""
@@ -28,7 +28,7 @@ def test_visible(text):
     assert shown == text or not text.isprintable()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(JSON | st.binary())
 def test_previews(value):
     """A preview prints on one line of at most 60 characters."""
@@ -37,7 +37,7 @@ def test_previews(value):
     assert len(shown) <= 60
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(JSON)
 def test_json_lines(value):
     """A JSON value comes back from its line exactly; the line is printing ASCII."""

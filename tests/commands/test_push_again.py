@@ -40,7 +40,7 @@ def spoil(file, number):
 # Resuming
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_interrupted_and_resumed(call, file):
     """A push that stopped goes on behind what it had pushed, whatever came behind that."""
     content = spoil(file, LINES - 50)
@@ -78,7 +78,7 @@ def test_killed_and_resumed(processes, manage, file):
     assert killed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_resumed_when_it_was_complete(call, file):
     """A push that had come to its end, and perhaps could not say so, pushes nothing more."""
     call("queue_push", "mail", str(file), "--resume")
@@ -87,7 +87,7 @@ def test_resumed_when_it_was_complete(call, file):
     assert len(values()) == LINES
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_lines_that_were_added(call, file):
     """A file that grew by whole lines goes on with these."""
     call("queue_push", "mail", str(file))
@@ -97,7 +97,7 @@ def test_lines_that_were_added(call, file):
     assert values() == list(range(LINES + 1))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "change",
     [
@@ -260,7 +260,7 @@ def test_bad_priorities_are_skipped(call, ndjson):
     assert caught.value.returncode == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_skipped_and_resumed(call, file):
     """Both together: bad lines that were passed by are not looked at again."""
     spoil(file, 5)

@@ -125,7 +125,7 @@ VERBS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_fork_while_a_thread_takes(tmp_path, verb):
     """The child takes items at once, in one transaction from several queues, too."""

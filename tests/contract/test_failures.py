@@ -224,7 +224,7 @@ def test_in_the_callers_transaction(fifo, database):
     assert said(fifo.get(item.id)) == [(1, "w", "no")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_page_of_the_dead_is_bounded_by_their_failures(fifo):
     """Up to 10,000 dead letters come in several pages, and none is passed over."""
     fifo.push_many(range(1_500))

@@ -165,7 +165,7 @@ def test_not_in_turn_means_in_order(catalog):
     assert names == sorted(names)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_more_than_a_thousand_members_are_no_limit(catalog, users):
     """Those that have nothing are not looked at."""
     names = [f"user-{n}" for n in range(1_020)]

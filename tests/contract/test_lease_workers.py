@@ -153,7 +153,7 @@ def test_a_bad_name_is_refused(fifo, name, in_loop):
     assert fifo.counts().leased == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_longest_name(fifo):
     """Of 200 characters, however many bytes these are; with as many items as fit."""
     fifo.push_many(range(10_000))

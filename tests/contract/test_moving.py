@@ -175,7 +175,7 @@ def test_a_mover_goes_past_what_cannot_be_decoded(database, subspace):
     assert len(mover.buried) == fifo.counts().dead == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_long_values(database, subspace):
     """A mover takes as many in a transaction as FoundationDB's limits allow."""
     options = {"codec": "bytes", "max_value_bytes": 5_000_000}

@@ -140,7 +140,7 @@ def test_hidden_items_are_counted_too(kind, ours, database, subspace, clock):
     assert_counted(ours)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("recounts", [1, 3])
 def test_a_recount_is_exact_while_others_push_and_pop(
     kind, database, subspace, ours, theirs, recounts
@@ -233,7 +233,7 @@ def test_keys_that_are_no_items_are_counted_with_the_ready_ones(ints, fifo, data
     assert len(list(ints)) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_items_are_counted_in_bounded_reads(database, subspace):
     """More than one read returns."""
     queue = PriorityQueue(database, subspace, codec="bytes")

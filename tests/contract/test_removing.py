@@ -102,7 +102,7 @@ def test_removing_awaited(fifo, in_loop):
     assert not any(assert_counted(fifo).values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_acks_of_tried_items_are_bounded(database, subspace):
     """More than one transaction removes are refused with their number, and nothing is changed."""
     queue = FifoQueue(database, subspace)

@@ -34,7 +34,7 @@ def shard_of(queue, item):
     return keys.key(keys.place_named(item.id))[len(queue.subspace.key())]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("shards", "choices"), [(4, 2), (16, 2), (16, 4), (16, 16)])
 def test_items_are_taken_as_far_out_of_order_as_the_formula_says(
     database, subspace, shards, choices

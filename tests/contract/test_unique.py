@@ -337,7 +337,7 @@ def test_a_cancelled_pop_gives_the_key_back(fifo):
 # Many at once
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pushes_of_one_key_by_many_threads_put_one_item(database, subspace):
     """Of several clients, whose threads share transactions; all get the same item."""
     queues = [PriorityQueue(another(database), subspace) for _ in range(3)]
@@ -354,7 +354,7 @@ def test_pushes_of_one_key_by_many_threads_put_one_item(database, subspace):
     assert_counted(queues[0])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pushes_and_pops_of_few_keys_lose_none(database, subspace):
     """Whatever was pushed anew is popped once; at no moment are there two of a key."""
     queues = [FifoQueue(another(database), subspace) for _ in range(4)]
@@ -514,7 +514,7 @@ def test_a_value_may_be_long(database, subspace):
     assert not unique_keys(queue)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_saved_responses_are_bounded(database, subspace):
     """Found items and pushed ones fit into one transaction together, or nothing is pushed."""
     queue = FifoQueue(database, subspace, max_value_bytes=4_000_000)
@@ -665,7 +665,7 @@ def test_a_row_that_names_no_place_is_taken_over(fifo):
 # Sizes
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_thousands_are_taken_and_acknowledged_in_one_transaction(fifo):
     """As many as fit, whose keys are longer."""
     for start in range(0, 10_000, 2_500):
@@ -681,7 +681,7 @@ def test_thousands_are_taken_and_acknowledged_in_one_transaction(fifo):
     assert not unique_keys(fifo)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_ack_of_too_many_is_refused(fifo):
     """By their number, before anything is sent."""
     item = put(fifo)

@@ -142,14 +142,10 @@ def _make_venv(folder: Path) -> None:
 
 
 def _environment(base: Path, module: str, prefix: str) -> dict[str, str]:
-    """Return an environment where ``fdbqueue`` is installed, and the repository is not there.
-
-    Of its tests there are those of task backends, for a page that has a checkout on the path.
-    """
+    """Return an environment where ``fdbqueue`` is installed, and the repository is not there."""
     installed = base / "installed"
-    (installed / "tests").mkdir(parents=True)
+    installed.mkdir(parents=True)
     (installed / "fdbqueue").symlink_to(ROOT / "fdbqueue")
-    (installed / "tests" / "task_backends").symlink_to(ROOT / "tests" / "task_backends")
     (installed / "tested_settings.py").write_text(_TESTED.format(module=module, prefix=prefix))
     return {
         **os.environ,

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from fdbqueue.engines import embedded
+from tests import forked
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -70,7 +71,7 @@ class Child:
         deadline_seconds: float = _DEADLINE_SECONDS,
     ) -> None:
         root = str(Path(__file__).parents[2])
-        self._process = subprocess.Popen(
+        self._process = forked.popen(
             [
                 *(sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning"),
                 *("-c", _PREAMBLE + script, str(path), *map(str, arguments)),

@@ -391,7 +391,7 @@ for value in taken:
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sixty_four_processes(database, path, put):
     """Nothing is lost or taken twice, and nobody waits longer than all need for a few turns."""
     processes, turns = 64, 10

@@ -13,7 +13,7 @@ from tests.pages import rules
 from tests.pages.addresses import LIST, text
 from tests.thorough import size
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 WORKERS, FAILURES, FAMILY = f"{LIST}-/workers/", f"{LIST}-/failures/", f"{LIST}user-*/"
 FIND = f"{LIST}-/find/?id=nothing"

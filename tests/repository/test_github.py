@@ -33,7 +33,7 @@ def loaded(name: str) -> dict[str, Any]:
 def commands() -> list[str]:
     """Return the shell commands of all workflows."""
     jobs = [job for path in WORKFLOWS for job in loaded(str(path))["jobs"].values()]
-    return [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    return [step["run"] for job in jobs for step in job.get("steps", ()) if "run" in step]
 
 
 @pytest.mark.parametrize(("schema", "path"), SCHEMAS, ids=lambda one: getattr(one, "name", one))
@@ -51,6 +51,15 @@ def test_the_workflows_run_targets_that_there_are():
     targets = set(re.findall(r"^([a-z]+):", text("Makefile"), re.MULTILINE))
     assert called <= targets
     assert any(".ci/run" in one for one in commands())
+
+
+def test_the_nightly_workflow_runs_before_a_release():
+    """What `make test` leaves out has been run on what is published."""
+    assert ".ci/run nightly" in commands()
+    assert "nightly:" in text("Makefile")
+    jobs = loaded(".github/workflows/release.yml")["jobs"]
+    assert jobs["nightly"]["uses"] == "./.github/workflows/nightly.yml"
+    assert jobs["build"]["needs"] == "nightly"
 
 
 def test_the_matrix_is_that_of_nox():
@@ -74,7 +83,7 @@ def test_a_workflow_has_few_rights(path):
     rights = [job.get("permissions", {}) for job in workflow["jobs"].values()]
     assert [one for one in rights if one] in ([], [{"id-token": "write"}])
     assert "secrets." not in path.read_text()
-    assert all("timeout-minutes" in job for job in workflow["jobs"].values())
+    assert all(job.keys() & {"timeout-minutes", "uses"} for job in workflow["jobs"].values())
 
 
 def test_pre_commit_runs_the_linters_of_make_lint():

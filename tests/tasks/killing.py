@@ -21,6 +21,7 @@ from fdbqueue.service import Counts, run
 from fdbqueue.tasks import call, chain, group, group_result
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
+from tests import forked
 from tests.engines.children import wait_until
 from tests.tasks import group_jobs, jobs, kept_jobs, limited_jobs, timed_jobs
 
@@ -46,7 +47,7 @@ class Workers:
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "manage.py", "tasks_worker", *self._arguments]
-        return subprocess.Popen(command, cwd=ROOT, env=self._environment, stdout=subprocess.DEVNULL)
+        return forked.popen(command, cwd=ROOT, env=self._environment, stdout=subprocess.DEVNULL)
 
     def kill_one(self, dice: random.Random) -> None:
         """Kill one by SIGKILL, and start another in its place."""
@@ -92,7 +93,7 @@ def signalled(
         here.mkdir()
         results = [kept_jobs.write_once.enqueue(str(here), one) for one in range(tasks)]
         goal = dice.randrange(1, tasks // 2)
-        process = subprocess.Popen(
+        process = forked.popen(
             command, cwd=ROOT, env={**environment, **settings}, stderr=subprocess.DEVNULL
         )
         try:
@@ -156,7 +157,7 @@ def stopped(
         here.mkdir()
         results = [job.enqueue(str(here), one) for one in range(tasks)]
         goal = dice.randrange(1, tasks // 2)
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # its parent alone is told when it has stopped
             command, cwd=ROOT, env={**environment, **settings}, stderr=subprocess.DEVNULL
         )
         try:

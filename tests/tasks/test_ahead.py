@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ import pytest
 from fdbqueue.tasks import TaskAborted, abort
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.worker import TaskWorker
+from tests import forked
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
 from tests.tasks import bad_jobs, jobs
@@ -137,13 +137,13 @@ def test_a_killer_among_others_costs_them_nothing(configure, environment):
     command = [sys.executable, "manage.py", "tasks_worker", "--prefetch", "8", "--batch"]
     deaths = 0
     while stored(killer).status is not FAILED:
-        ended = subprocess.run(
+        ended = forked.run(
             command, cwd=ROOT, env=environment, timeout=120, check=False, capture_output=True
         )
         deaths += ended.returncode == -signal.SIGKILL
         assert deaths <= 4
         time.sleep(3.1)  # the leases of those that it held
-    subprocess.run(command, cwd=ROOT, env=environment, timeout=120, check=False)
+    forked.run(command, cwd=ROOT, env=environment, timeout=120, check=False)
     assert len(backend.get_result(killer.id).worker_ids) == 3
     found = [backend.get_result(result.id) for result in after]
     assert {one.status for one in found} == {SUCCESSFUL}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -23,6 +22,7 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.worker import TaskWorker
+from tests import forked
 from tests.engines.children import wait_until
 from tests.tasks import bad_jobs, jobs
 
@@ -150,9 +150,7 @@ def test_code_that_kills_its_process_when_it_is_imported(configure, environment,
     codes = []
     for _ in range(deadly + 1):
         command = [sys.executable, "manage.py", "tasks_worker", "--max-tasks", "1"]
-        ended = subprocess.run(
-            command, cwd=ROOT, env={**environment, **more}, timeout=60, check=False
-        )
+        ended = forked.run(command, cwd=ROOT, env={**environment, **more}, timeout=60, check=False)
         codes.append(ended.returncode)
     assert codes == [9] * deadly + [0]
     importable("deadly_jobs", GOOD)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 from fdbqueue.tasks.compat import TaskResultStatus
+from tests import forked
 from tests.tasks import jobs
 from tests.tasks.killing import (
     ROOT,
@@ -53,13 +53,13 @@ def test_a_task_that_kills_its_process_every_time_fails(configure, environment):
     deadly = 3
     for _ in range(deadly):
         command = [sys.executable, "manage.py", "tasks_worker", "--max-tasks", "1"]
-        ended = subprocess.run(
+        ended = forked.run(
             command, cwd=ROOT, env=environment, timeout=60, check=False, capture_output=True
         )
         assert ended.returncode == -9
     after = jobs.note.enqueue("after")
     command = [sys.executable, "manage.py", "tasks_worker", "--max-tasks", "2"]
-    subprocess.run(command, cwd=ROOT, env=environment, timeout=60, check=False, capture_output=True)
+    forked.run(command, cwd=ROOT, env=environment, timeout=60, check=False, capture_output=True)
     failed = backend.get_result(result.id)
     assert failed.status is TaskResultStatus.FAILED
     assert len(failed.worker_ids) == failed.attempts == deadly

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
 import sys
 import threading
 
@@ -25,6 +24,7 @@ from fdbqueue.tasks.compat import (
 from fdbqueue.tasks.notes import MAX_METADATA_BYTES, Notes, Progress
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import FaultyDatabase
+from tests import forked
 from tests.engines.children import wait_until
 from tests.faults.conftest import clock, faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
@@ -266,11 +266,11 @@ def test_a_killed_worker_leaves_what_was_written(configure, environment):
     backend = configure(lease_seconds=1)
     result = note_jobs.die_once.enqueue()
     command = [sys.executable, "manage.py", "tasks_worker", "--max-tasks", "1"]
-    killed = subprocess.run(
+    killed = forked.run(
         command, cwd=ROOT, env=environment, timeout=60, check=False, capture_output=True
     )
     assert killed.returncode == -9
-    subprocess.run(command, cwd=ROOT, env=environment, timeout=60, check=True, capture_output=True)
+    forked.run(command, cwd=ROOT, env=environment, timeout=60, check=True, capture_output=True)
     result = backend.get_result(result.id)
     assert (result.return_value, result.attempts, result.metadata) == (7, 2, {"at": 7})
     assert result.progress is None

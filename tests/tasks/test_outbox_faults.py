@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -17,6 +16,7 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.mover import ClaimLost, MoverThread, RowMover, abort_row, move_now
 from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
+from tests import forked
 from tests.concurrency.clients import together
 from tests.engines.children import wait_until
 from tests.faults.conftest import faulty
@@ -140,14 +140,14 @@ def test_a_commit_whose_outcome_is_not_known(backend, code, commit, took_effect)
     assert not OutboxTask.objects.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_mover_that_is_killed_at_any_step(backend, outbox_environment):
     """Each task runs once, also when all that is known of it was removed meanwhile."""
     for last in range(200):
         jobs.done.clear()
         values = [f"{last}-{number}" for number in range(FEW)]
         enqueue_all(values)
-        ended = subprocess.run(
+        ended = forked.run(
             [sys.executable, "-m", "tests.tasks.dying_mover", str(last)],
             cwd=ROOT,
             env=outbox_environment,
@@ -165,7 +165,7 @@ def test_a_mover_that_is_killed_at_any_step(backend, outbox_environment):
     assert last > 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_several_processes_that_are_killed_move_each_row_once(
     backend, outbox_environment, tmp_path
 ):

@@ -18,6 +18,7 @@ import pytest
 from fdbqueue.service import clock, run
 from fdbqueue.tasks.compat import task_enqueued
 from fdbqueue.tasks.schedules import Cron, Every, Periodic
+from tests import forked
 from tests.engines.children import wait_until
 from tests.tasks import jobs
 
@@ -412,7 +413,7 @@ def test_processes_race(backend, schedule_environment):
     """Four processes, one with a clock an hour ahead: one task for each slot of the fastest."""
     ahead = [0, 0, _HOUR * _S, -5 * _S]
     started = [
-        subprocess.Popen(
+        forked.popen(
             [sys.executable, "-c", SCRIPT, str(one), "5"],
             cwd=ROOT,
             env={**schedule_environment, "DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"},
@@ -451,7 +452,7 @@ def test_workers_are_killed_and_each_slot_is_run_once(backend, schedule_environm
     command = [sys.executable, "manage.py", "tasks_worker", "--exclude-queues", "default"]
 
     def start():
-        return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+        return forked.popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
 
     workers = [start() for _ in range(2)]
     try:

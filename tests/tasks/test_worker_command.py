@@ -19,6 +19,7 @@ from django.core.management.base import CommandError
 
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.testing import time_ahead
+from tests import forked
 from tests.engines.children import wait_until
 from tests.tasks import jobs, kept_jobs
 from tests.tasks.killing import signalled
@@ -39,7 +40,7 @@ class Started:
     def __init__(self, environment, folder, arguments):
         self.log = folder / f"log-{time.monotonic_ns()}"
         with self.log.open("wb") as stream:
-            self.process = subprocess.Popen(
+            self.process = forked.popen(
                 [sys.executable, "manage.py", "tasks_worker", *arguments],
                 cwd=ROOT,
                 env=environment,

@@ -534,7 +534,7 @@ def test_a_key_used_anew_leaves_nothing_of_its_old_answer(database, subspace, cl
     assert queue.push(b"x", once=once) == item
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_few_answers_are_left_of_many_calls(kind, queue, clock, kept):
     """Those that have run out are removed by later calls, without any daemon."""
@@ -550,7 +550,7 @@ def test_few_answers_are_left_of_many_calls(kind, queue, clock, kept):
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_answer_that_is_still_kept_outlives_the_removal_of_others(kind, queue, clock):
     """However many run out beside it."""
     random.seed(2)
@@ -605,7 +605,7 @@ def test_clear_removes_answers(kind, queue, everything):
     assert not once.replayed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("take", TAKES)
 def test_answers_run_out_under_the_longest_prefixes(database, subspace, clock, take):
     """To remove many of them is never more than a transaction takes."""
@@ -638,7 +638,7 @@ def long_value(codec, size):
     return bytes(size) if codec == "zeros" else bytes(range(1, 251)) * (size // 250)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("order", ["count", "commit"])
 @pytest.mark.parametrize("codec", LONG)
 def test_long_values_are_kept_whole(database, subspace, everything, kept, codec, order):
@@ -661,7 +661,7 @@ def test_long_values_are_kept_whole(database, subspace, everything, kept, codec,
     assert {key[1] for key in everything()} <= {0x01, 0x02, 0x05, 0x07, 0x0F, 0x11, 0x12}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("codec", "sizes", "take"),
     pairs(LONG, [(99_000,) * 120, (4_400_000, 5_000_000, 400), (1_700_000,) * 6], TAKES),
@@ -682,7 +682,7 @@ def test_large_items_are_taken_in_calls_that_each_fit(database, subspace, codec,
     assert len(assert_counted(queue)["ready"]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "take", "once"),
     pairs([k for k in KINDS if k.name.startswith("ints")], TAKES, [None, "key"]),
@@ -703,7 +703,7 @@ def test_many_small_items_are_taken_in_calls_that_each_fit(kind, queue, take, on
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_batch_is_bounded_by_its_bytes(database, subspace, stored):
     """5,000,000 bytes are pushed under a key; one more is refused and writes nothing."""
     queue = FifoQueue(database, subspace, codec="bytes", name="queue")
@@ -721,7 +721,7 @@ def test_a_batch_is_bounded_by_its_bytes(database, subspace, stored):
     assert len(assert_counted(queue)["ready"]) == 50
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "delay", "size"), pairs(SOME, [None, 60], [1, 1_000]), ids=str)
 def test_a_batch_is_bounded_by_its_keys(kind, database, subspace, stored, delay, size):
     """What is taken fits into a transaction, whatever the queue; more is refused."""

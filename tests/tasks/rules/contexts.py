@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fdbqueue.tasks.compat import InvalidTask
-from tests.task_backends.kit.case import ConformanceCase
-from tests.task_backends.kit.functions import TaskFailure
+from tests.tasks.rules.case import ConformanceCase
+from tests.tasks.rules.functions import TaskFailure
 
 
 class Contexts(ConformanceCase):
@@ -25,66 +24,41 @@ class Contexts(ConformanceCase):
             "args": ["word"],
             "is_context": True,
         }
-        self.assertEqual(result.return_value, expected)
+        assert result.return_value == expected
 
     def test_the_context_with_keywords(self) -> None:
         """It does not disturb keyword arguments, and is not kept among the arguments."""
         result = self.outcome_of("look_at_context", word="word")
         self.assert_status(result, "SUCCESSFUL")
-        self.assertEqual((result.args, result.kwargs), ([], {"word": "word"}))
+        assert (result.args, result.kwargs) == ([], {"word": "word"})
 
 
 class AsyncTasks(ConformanceCase):
-    """Test ``supports_async_task``: coroutine functions are awaited, or refused."""
-
-    def _needs_async(self) -> None:
-        if not self.task_backend.supports_async_task:
-            self.does_not_apply("supports_async_task is False; a test of its own says what follows")
-
-    def test_async_tasks_without_support(self) -> None:
-        """A coroutine function is refused."""
-        if self.task_backend.supports_async_task:
-            self.does_not_apply("supports_async_task is True")
-        with self.assertRaises(InvalidTask):
-            self.task("add_async")
-        changed = self.task("mark")
-        object.__setattr__(changed, "func", self._coroutine_function())
-        with self.assertRaises(InvalidTask):
-            changed.enqueue("x")
-        self.assert_nothing_enqueued()
-
-    def _coroutine_function(self) -> object:
-        from tests.task_backends.kit.functions import FUNCTIONS
-
-        return FUNCTIONS["fail_async"]
+    """Coroutine functions are awaited."""
 
     def test_an_async_task_is_awaited(self) -> None:
         """Its value is what the coroutine returns."""
-        self._needs_async()
         result = self.outcome_of("add_async", 1, 2)
         self.assert_status(result, "SUCCESSFUL")
-        self.assertEqual(result.return_value, 3)
+        assert result.return_value == 3
 
     def test_an_async_task_enqueued_from_an_event_loop(self) -> None:
         """It can be enqueued by aenqueue()."""
-        self._needs_async()
         result = self.awaited(self.task("add_async").aenqueue, 1, 2)
-        self.assertEqual(self.outcome(result).return_value, 3)
+        assert self.outcome(result).return_value == 3
 
     def test_an_async_task_that_raises(self) -> None:
         """It is FAILED with its own exception, and the worker goes on."""
-        self._needs_async()
         result = self.outcome_of("fail_async")
         self.assert_status(result, "FAILED")
-        self.assertIs(result.errors[-1].exception_class, TaskFailure)
-        self.assertEqual(self.outcome_of("add_async", 1, 2).return_value, 3)
+        assert result.errors[-1].exception_class is TaskFailure
+        assert self.outcome_of("add_async", 1, 2).return_value == 3
 
     def test_an_async_task_with_a_context(self) -> None:
         """It gets the context as other tasks do."""
-        self._needs_async()
         result = self.outcome_of("look_at_context_async")
         self.assert_status(result, "SUCCESSFUL")
-        self.assertEqual(result.return_value, [1, result.id])
+        assert result.return_value == [1, result.id]
 
 
 class Retries(ConformanceCase):
@@ -92,29 +66,26 @@ class Retries(ConformanceCase):
 
     def test_a_task_that_fails_twice_succeeds(self) -> None:
         """The third attempt knows its number, and the errors of the first two are kept."""
-        self.needs_claim("retries")
         result = self.outcome_of("fail_until", 3)
         self.assert_status(result, "SUCCESSFUL")
-        self.assertEqual(result.return_value, 3)
-        self.assertEqual(self.ran("fail_until"), [1, 2, 3])
-        self.assertEqual((result.attempts, len(result.worker_ids)), (3, 3))
-        self.assertEqual([error.exception_class for error in result.errors], [TaskFailure] * 2)
+        assert result.return_value == 3
+        assert self.ran("fail_until") == [1, 2, 3]
+        assert (result.attempts, len(result.worker_ids)) == (3, 3)
+        assert [error.exception_class for error in result.errors] == [TaskFailure] * 2
         for number, error in enumerate(result.errors, start=1):
-            self.assertIn(f"attempt {number}", error.traceback)
+            assert f"attempt {number}" in error.traceback
 
     def test_attempts_end(self) -> None:
         """A task that always raises ends FAILED, with an error for each attempt."""
-        self.needs_claim("retries")
         result = self.outcome_of("fail", "always")
         self.assert_status(result, "FAILED")
-        self.assertGreaterEqual(result.attempts, 3)
-        self.assertEqual(len(result.errors), result.attempts)
-        self.assertEqual(len(self.ran("fail")), result.attempts)
+        assert result.attempts >= 3
+        assert len(result.errors) == result.attempts
+        assert len(self.ran("fail")) == result.attempts
 
     def test_the_first_start_is_kept(self) -> None:
         """started_at is the first attempt's start, and last_attempted_at that of the last one."""
-        self.needs_claim("retries")
         result = self.outcome_of("fail_until", 3)
         assert result.started_at is not None
         assert result.last_attempted_at is not None
-        self.assertLess(result.started_at, result.last_attempted_at)
+        assert result.started_at < result.last_attempted_at

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
 from django.db import connections
 
 from fdbqueue.tasks.compat import (
@@ -12,8 +13,8 @@ from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
     TaskResultMismatch,
 )
-from tests.task_backends.kit import tasks
-from tests.task_backends.kit.case import ConformanceCase
+from tests.tasks.rules import tasks
+from tests.tasks.rules.case import ConformanceCase
 
 _FIELDS = (
     "id",
@@ -53,44 +54,31 @@ class Results(ConformanceCase):
 
     def _assert_same(self, found: TaskResult[..., Any], expected: TaskResult[..., Any]) -> None:
         for field in _FIELDS:
-            self.assertEqual(getattr(found, field), getattr(expected, field), field)
-        self.assertIsInstance(found, TaskResult)
+            assert getattr(found, field) == getattr(expected, field), field
+        assert isinstance(found, TaskResult)
         for field in ("func", "queue_name", "priority", "run_after", "backend", "takes_context"):
-            self.assertEqual(getattr(found.task, field), getattr(expected.task, field), field)
-
-    def test_results_without_support(self) -> None:
-        """A backend without supports_get_result says so, or knows no such result."""
-        if self.task_backend.supports_get_result:
-            self.does_not_apply("supports_get_result is True")
-        with self.assertRaises((NotImplementedError, TaskResultDoesNotExist)):
-            self.task_backend.get_result(_UNKNOWN_IDS["a UUID"])
-        with self.assertRaises((NotImplementedError, TaskResultDoesNotExist)):
-            self.awaited(self.task_backend.aget_result, _UNKNOWN_IDS["a UUID"])
+            assert getattr(found.task, field) == getattr(expected.task, field), field
 
     def test_a_result_by_its_id(self) -> None:
         """It is the same as the one that enqueue() returned."""
-        self.needs_results()
         result = self.enqueue("add", 1, b=2)
         self._assert_same(self.task_backend.get_result(result.id), result)
         self._assert_same(self.task("add").get_result(result.id), result)
 
     def test_an_awaited_result_by_its_id(self) -> None:
         """The awaited form returns the same."""
-        self.needs_results()
         result = self.enqueue("add", 1, b=2)
         self._assert_same(self.awaited(self.task_backend.aget_result, result.id), result)
         self._assert_same(self.awaited(self.task("add").aget_result, result.id), result)
 
     def test_a_result_has_the_task_as_it_was_enqueued(self) -> None:
         """Its queue, too, is kept."""
-        self.needs_results()
         queue = max(self.task_backend.queues or {"any"})
         result = self.task("add").using(queue_name=queue).enqueue(1)
         self._assert_same(self.task_backend.get_result(result.id), result)
 
     def test_a_result_of_another_thread(self) -> None:
         """Each thread can read it."""
-        self.needs_results()
         result = self.enqueue("add", 1)
         found: list[Any] = []
 
@@ -105,18 +93,16 @@ class Results(ConformanceCase):
         thread = threading.Thread(target=read)
         thread.start()
         thread.join()
-        self.assertEqual(found, [result.id])
+        assert found == [result.id]
 
     def test_a_result_is_kept_after_the_end(self) -> None:
         """It can be read again and again."""
-        self.needs_results()
         result = self.outcome_of("add", 1, b=2)
         again = self.task_backend.get_result(result.id)
         self._assert_same(again, result)
-        self.assertEqual(again.return_value, 3)
+        assert again.return_value == 3
 
     def _assert_unknown(self, ids: dict[str, str]) -> None:
-        self.needs_results()
         self.enqueue("add", 1)
         for what, one in ids.items():
             for get in (
@@ -143,25 +129,22 @@ class Results(ConformanceCase):
 
     def test_a_result_of_another_task(self) -> None:
         """A Task refuses the result of another one, by TaskResultMismatch."""
-        self.needs_results()
         result = self.enqueue("add", 1)
-        with self.assertRaises(TaskResultMismatch):
+        with pytest.raises(TaskResultMismatch):
             self.task("mark").get_result(result.id)
-        with self.assertRaises(TaskResultMismatch):
+        with pytest.raises(TaskResultMismatch):
             self.awaited(self.task("mark").aget_result, result.id)
 
     def test_refresh(self) -> None:
         """A result that was READY shows the end of its task after refresh()."""
-        self.needs_results()
         result = self.enqueue("add", 1, b=2)
         end = self.outcome(result)
         result.refresh()
         self._assert_same(result, end)
-        self.assertEqual(result.return_value, 3)
+        assert result.return_value == 3
 
     def test_arefresh(self) -> None:
         """The awaited form does the same."""
-        self.needs_results()
         result = self.enqueue("fail")
         end = self.outcome(result)
         self.awaited(result.arefresh)
@@ -169,18 +152,15 @@ class Results(ConformanceCase):
 
     def test_a_task_that_runs_is_running(self) -> None:
         """While it runs, get_result() has RUNNING, its first attempt, and no end."""
-        self.needs_results()
         found = self.outcome_of("look_at_result").return_value
         expected = {"status": "RUNNING", "attempts": 1, "is_started": True, "is_finished": False}
-        self.assertEqual(found, expected)
+        assert found == expected
 
     def test_a_task_whose_code_is_gone_fails(self) -> None:
         """A worker that cannot import a task lets it end FAILED, and goes on.
 
         One that need not import it may run it.
         """
-        self.needs_worker()
-        self.needs_results()
         result, other = self.enqueue("mark", "gone"), self.enqueue("add", 1)
 
         def work_without_it() -> None:
@@ -197,13 +177,11 @@ class Results(ConformanceCase):
 
     def test_results_outlive_code(self) -> None:
         """The result of a task whose function is gone can still be read."""
-        self.needs_claim("results-outlive-code")
-        self.needs_results()
         ended = self.outcome_of("add", 1, b=2)
         waiting = self.enqueue("mark", "gone")
         with tasks.without("add"), tasks.without("mark"):
             found = self.task_backend.get_result(ended.id)
-            self.assertEqual(self.task_backend.get_result(waiting.id).args, ["gone"])
-        self.assertEqual(found.return_value, 3)
-        self.assertEqual((found.args, found.kwargs), ([1], {"b": 2}))
-        self.assertEqual(found.task.module_path, ended.task.module_path)
+            assert self.task_backend.get_result(waiting.id).args == ["gone"]
+        assert found.return_value == 3
+        assert (found.args, found.kwargs) == ([1], {"b": 2})
+        assert found.task.module_path == ended.task.module_path

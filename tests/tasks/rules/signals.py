@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from django.core.checks import CheckMessage
 
 from fdbqueue.tasks.compat import InvalidTaskBackend, TaskResult, task_backends
-from tests.task_backends.kit import journal
-from tests.task_backends.kit.case import ConformanceCase
-from tests.task_backends.kit.journal import path_of
+from tests.tasks.rules import journal
+from tests.tasks.rules.case import ConformanceCase
+from tests.tasks.rules.journal import path_of
 
 
 class Signals(ConformanceCase):
@@ -23,7 +24,6 @@ class Signals(ConformanceCase):
 
     def _finished(self, name: str, *args: Any) -> TaskResult[..., Any]:
         """Return the result of a task that has sent its last signal."""
-        self.needs_running()
         result = self.enqueue(name, *args)
         self.work_until(
             lambda: bool(self._signals("task_finished", result)), "task_finished was sent"
@@ -32,34 +32,34 @@ class Signals(ConformanceCase):
 
     def _assert_sender(self, event: str, result: TaskResult[..., Any]) -> None:
         senders = {entry["sender"] for entry in self._signals(event, result)}
-        self.assertEqual(senders, {path_of(type(self.task_backend))})
+        assert senders == {path_of(type(self.task_backend))}
 
     def test_task_enqueued(self) -> None:
         """It is sent once, by the backend's class, with a READY result that has not started."""
         result = self.enqueue("mark", "x")
         [entry] = self._signals("task_enqueued", result)
         self._assert_sender("task_enqueued", result)
-        self.assertEqual(entry["status"], "READY")
-        self.assertEqual((entry["is_started"], entry["is_finished"]), (False, False))
+        assert entry["status"] == "READY"
+        assert (entry["is_started"], entry["is_finished"]) == (False, False)
 
     def test_task_enqueued_from_an_event_loop(self) -> None:
         """aenqueue() sends it once, too."""
         result = self.awaited(self.task("mark").aenqueue, "x")
-        self.assertEqual(self._statuses("task_enqueued", result), ["READY"])
+        assert self._statuses("task_enqueued", result) == ["READY"]
         self._assert_sender("task_enqueued", result)
 
     def test_the_task_can_be_read_when_it_is_enqueued(self) -> None:
         """When task_enqueued is sent, the task is in the store: it runs, and is not sent again."""
         result = self._finished("mark", "x")
-        self.assertEqual(self._statuses("task_enqueued", result), ["READY"])
+        assert self._statuses("task_enqueued", result) == ["READY"]
 
     def test_task_started(self) -> None:
         """It is sent once, with a RUNNING result that has started, and has its worker."""
         result = self._finished("mark", "x")
-        self.assertEqual(self._statuses("task_started", result), ["RUNNING"])
+        assert self._statuses("task_started", result) == ["RUNNING"]
         [entry] = self._signals("task_started", result)
-        self.assertEqual((entry["is_started"], entry["is_finished"]), (True, False))
-        self.assertEqual(len(entry["worker_ids"]), 1)
+        assert (entry["is_started"], entry["is_finished"]) == (True, False)
+        assert len(entry["worker_ids"]) == 1
 
     def test_the_sender_of_task_started(self) -> None:
         """It is the backend's class."""
@@ -70,16 +70,16 @@ class Signals(ConformanceCase):
         result = self._finished("mark", "x")
         [started] = self._signals("task_started", result)
         [ran] = journal.entries("ran", task="mark")
-        self.assertLessEqual(started["at"], ran["at"])
+        assert started["at"] <= ran["at"]
 
     def test_task_finished(self) -> None:
         """It is sent once, with a SUCCESSFUL result that is finished."""
         result = self._finished("mark", "x")
         self.run_worker()
-        self.assertEqual(self._statuses("task_finished", result), ["SUCCESSFUL"])
+        assert self._statuses("task_finished", result) == ["SUCCESSFUL"]
         [entry] = self._signals("task_finished", result)
-        self.assertEqual((entry["is_started"], entry["is_finished"]), (True, True))
-        self.assertEqual(entry["errors"], [])
+        assert (entry["is_started"], entry["is_finished"]) == (True, True)
+        assert entry["errors"] == []
 
     def test_the_sender_of_task_finished(self) -> None:
         """It is the backend's class."""
@@ -89,11 +89,11 @@ class Signals(ConformanceCase):
         """It is sent once, with a FAILED result that has the error."""
         result = self._finished("fail")
         self.run_worker()
-        self.assertEqual(self._statuses("task_finished", result), ["FAILED"])
+        assert self._statuses("task_finished", result) == ["FAILED"]
         [entry] = self._signals("task_finished", result)
-        self.assertTrue(entry["is_finished"])
-        self.assertTrue(entry["errors"])
-        self.assertTrue(entry["errors"][-1].endswith(".TaskFailure"))
+        assert entry["is_finished"]
+        assert entry["errors"]
+        assert entry["errors"][-1].endswith(".TaskFailure")
 
     def test_the_sender_of_task_finished_of_a_failure(self) -> None:
         """It is the backend's class."""
@@ -103,19 +103,18 @@ class Signals(ConformanceCase):
         """A task that fails by its return value is not finished twice."""
         result = self._finished("odd_value", "object")
         self.run_worker()
-        self.assertEqual(self._statuses("task_finished", result), ["FAILED"])
+        assert self._statuses("task_finished", result) == ["FAILED"]
 
     def test_signals_of_retries(self) -> None:
         """Each attempt is started, and the task is finished once."""
-        self.needs_claim("retries")
         result = self._finished("fail_until", 3)
         self.run_worker()
-        self.assertEqual(self._statuses("task_started", result), ["RUNNING"] * 3)
-        self.assertEqual(self._statuses("task_finished", result), ["SUCCESSFUL"])
+        assert self._statuses("task_started", result) == ["RUNNING"] * 3
+        assert self._statuses("task_finished", result) == ["SUCCESSFUL"]
 
     def test_refused_tasks_send_nothing(self) -> None:
         """What raises in enqueue() sends no signal."""
-        with self.assertRaises((TypeError, ValueError)):
+        with pytest.raises((TypeError, ValueError)):
             self.enqueue("mark", object())
         self.assert_nothing_enqueued()
 
@@ -127,15 +126,15 @@ class Checks(ConformanceCase):
         """check() yields messages, none of them an error: the configuration is right."""
         messages = list(self.task_backend.check())
         for message in messages:
-            self.assertIsInstance(message, CheckMessage)
-        self.assertEqual([message for message in messages if message.is_serious()], [])
+            assert isinstance(message, CheckMessage)
+        assert [message for message in messages if message.is_serious()] == []
 
     def test_checks_take_keywords(self) -> None:
         """It takes what Django passes to checks."""
         for message in self.task_backend.check(app_configs=None, databases=["default"]):
-            self.assertIsInstance(message, CheckMessage)
+            assert isinstance(message, CheckMessage)
 
     def test_an_unknown_alias(self) -> None:
         """It raises InvalidTaskBackend."""
-        with self.assertRaises(InvalidTaskBackend):
+        with pytest.raises(InvalidTaskBackend):
             _ = task_backends["no-such-alias"]

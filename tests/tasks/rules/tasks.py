@@ -1,7 +1,6 @@
-"""The kit's Tasks, by the names of their functions, as a backend finds them by their paths.
+"""The tests' Tasks, by the names of their functions, as a backend finds them by their paths.
 
-Each is made when it is looked up, for the alias of the backend under test: importing this module
-needs no backend of any name. A worker process takes the alias from the environment.
+Each is made when it is looked up, so that importing this module needs no backend.
 """
 
 from __future__ import annotations
@@ -11,15 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fdbqueue.tasks.compat import (
-    DEFAULT_TASK_BACKEND_ALIAS,
-    DEFAULT_TASK_QUEUE_NAME,
-    Task,
-    task,
-    task_backends,
-)
-from tests.task_backends.kit import journal
-from tests.task_backends.kit.functions import FUNCTIONS
+from fdbqueue.tasks.compat import Task, task
+from tests.tasks.rules import journal
+from tests.tasks.rules.functions import FUNCTIONS
 
 _TAKES_CONTEXT = frozenset(
     {"fail_until", "look_at_context", "look_at_context_async", "look_at_result"}
@@ -29,19 +22,12 @@ journal.connect()
 
 
 def task_of(name: str) -> Task[..., Any]:
-    """Return the Task of a function, for the backend under test, in a queue that it has.
+    """Return the Task of a function, for the backend under test.
 
     Raises:
         InvalidTask: The backend refuses such tasks.
     """
-    alias = os.environ.get(journal.ALIAS_VARIABLE, DEFAULT_TASK_BACKEND_ALIAS)
-    queues = task_backends[alias].queues
-    is_there = not queues or DEFAULT_TASK_QUEUE_NAME in queues
-    decorator: Any = task(  # type: ignore[call-overload]  # they take a literal takes_context
-        backend=alias,
-        queue_name=DEFAULT_TASK_QUEUE_NAME if is_there else min(queues),
-        takes_context=name in _TAKES_CONTEXT,
-    )
+    decorator: Any = task(takes_context=name in _TAKES_CONTEXT)  # type: ignore[call-overload]  # a literal
     return decorator(FUNCTIONS[name])
 
 

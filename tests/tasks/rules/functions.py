@@ -1,6 +1,6 @@
-"""The functions of the kit's tasks.
+"""The functions of the tests' tasks.
 
-They say that they are in ``tests.task_backends.kit.tasks``, where a backend finds each function's
+They say that they are in ``tests.tasks.rules.tasks``, where a backend finds each function's
 Task by its path. Most of them write into the journal that they ran, so that a test sees
 it even where a backend keeps no results.
 """
@@ -17,10 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 from django.utils.module_loading import import_string
 
 from fdbqueue.tasks.compat import Task, TaskContext
-from tests.task_backends.kit import journal
+from tests.tasks.rules import journal
 
 #: The module that the functions' Tasks are found in.
-TASKS_MODULE = "tests.task_backends.kit.tasks"
+TASKS_MODULE = "tests.tasks.rules.tasks"
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 #: A task that waits to be killed gives up after this time, so that nothing hangs for ever.
 GIVE_UP_SECONDS = 60.0
@@ -30,11 +30,11 @@ Context: TypeAlias = "TaskContext[Any, Any]"
 
 
 class TaskFailure(Exception):
-    """A task of the kit fails, as it should."""
+    """A task of these tests fails, as it should."""
 
 
 class SevereFailure(BaseException):
-    """A task of the kit raises what ``except Exception`` does not catch."""
+    """A task of these tests raises what ``except Exception`` does not catch."""
 
 
 class UnprintableFailure(Exception):

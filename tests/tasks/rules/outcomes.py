@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from django.conf import settings
 from django.utils import timezone
 
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
-from tests.task_backends.kit.case import ConformanceCase
-from tests.task_backends.kit.functions import SevereFailure, TaskFailure
+from tests.tasks.rules.case import ConformanceCase
+from tests.tasks.rules.functions import SevereFailure, TaskFailure
 
 
 class Outcomes(ConformanceCase):
@@ -19,56 +20,54 @@ class Outcomes(ConformanceCase):
         """A task that returns is SUCCESSFUL, with its value, one attempt and no errors."""
         result = self.outcome_of("add", 1, b=2)
         self.assert_status(result, "SUCCESSFUL")
-        self.assertIsInstance(result.status, TaskResultStatus)
-        self.assertEqual(result.return_value, 3)
-        self.assertEqual(result.errors, [])
-        self.assertTrue(result.is_finished)
-        self.assertEqual((result.args, result.kwargs), ([1], {"b": 2}))
+        assert isinstance(result.status, TaskResultStatus)
+        assert result.return_value == 3
+        assert result.errors == []
+        assert result.is_finished
+        assert (result.args, result.kwargs) == ([1], {"b": 2})
 
     def test_workers_have_ids(self) -> None:
         """Each attempt has the id of its worker."""
         result = self.outcome_of("add", 1)
-        self.assertEqual((result.attempts, len(result.worker_ids)), (1, 1))
+        assert (result.attempts, len(result.worker_ids)) == (1, 1)
         for one in result.worker_ids:
-            self.assertIsInstance(one, str)
-            self.assertTrue(one)
+            assert isinstance(one, str)
+            assert one
 
     def test_times(self) -> None:
         """A task is enqueued, then started, then finished; all times are aware as USE_TZ says."""
         result = self.outcome_of("add", 1)
         times = [result.enqueued_at, result.started_at, result.finished_at]
         found = [one for one in times if one is not None]
-        self.assertEqual(len(found), 3, times)
-        self.assertEqual(found, sorted(found))
+        assert len(found) == 3, times
+        assert found == sorted(found)
         assert result.last_attempted_at is not None
-        self.assertTrue(found[1] <= result.last_attempted_at <= found[2])
+        assert found[1] <= result.last_attempted_at <= found[2]
         for one in [*found, result.last_attempted_at]:
-            self.assertEqual(timezone.is_aware(one), settings.USE_TZ)
+            assert timezone.is_aware(one) == settings.USE_TZ
 
     def test_no_return_value_before_the_end(self) -> None:
         """Reading it raises ValueError while the task waits."""
-        if self.execution == "enqueue":
-            self.needs_worker()
-        with self.assertRaises(ValueError):
+        with pytest.raises(ValueError, match="Task has not finished yet"):
             _ = self.enqueue("add", 1).return_value
 
     def test_a_return_value_of_none(self) -> None:
         """A task that returns nothing is SUCCESSFUL with None."""
         result = self.outcome_of("nothing")
         self.assert_status(result, "SUCCESSFUL")
-        self.assertIsNone(result.return_value)
+        assert result.return_value is None
 
     def test_return_values_are_normalised(self) -> None:
         """Tuples become lists."""
         result = self.outcome_of("odd_value", "tuple")
         self.assert_status(result, "SUCCESSFUL")
-        self.assertEqual(result.return_value, [1, [2, {"a": [3]}]])
+        assert result.return_value == [1, [2, {"a": [3]}]]
 
     def test_returned_bytes_are_normalised(self) -> None:
         """Bytes that are text become a text, as they do in arguments."""
         result = self.outcome_of("odd_value", "bytes")
         self.assert_status(result, "SUCCESSFUL")
-        self.assertEqual(result.return_value, "text")
+        assert result.return_value == "text"
 
     def test_a_return_value_that_is_not_json_fails_the_task(self) -> None:
         """Its error is that of the normalisation, and the worker goes on."""
@@ -76,39 +75,39 @@ class Outcomes(ConformanceCase):
             result = self.outcome_of("odd_value", kind)
             self.assert_status(result, "FAILED")
             found = result.errors[-1].exception_class
-            self.assertTrue(issubclass(found, (error, TypeError)), f"{kind}: {found}")
+            assert issubclass(found, (error, TypeError)), f"{kind}: {found}"
         self._assert_worker_goes_on()
 
     def test_failure(self) -> None:
         """A task that raises is FAILED, with its exception's class and traceback."""
         result = self.outcome_of("fail", "so it is")
         self.assert_status(result, "FAILED")
-        self.assertTrue(result.is_finished)
-        self.assertIsNotNone(result.finished_at)
+        assert result.is_finished
+        assert result.finished_at is not None
         error = result.errors[-1]
-        self.assertIs(error.exception_class, TaskFailure)
-        self.assertIn("so it is", error.traceback)
-        self.assertIn("Traceback (most recent call last)", error.traceback)
-        self.assertIn("in fail", error.traceback)
-        self.assertEqual(result.attempts, len(result.worker_ids))
-        self.assertEqual(len(result.errors), len(result.worker_ids))
+        assert error.exception_class is TaskFailure
+        assert "so it is" in error.traceback
+        assert "Traceback (most recent call last)" in error.traceback
+        assert "in fail" in error.traceback
+        assert result.attempts == len(result.worker_ids)
+        assert len(result.errors) == len(result.worker_ids)
 
     def test_no_return_value_of_a_failure(self) -> None:
         """Reading it raises ValueError."""
-        with self.assertRaises(ValueError):
+        with pytest.raises(ValueError, match="Task failed"):
             _ = self.outcome_of("fail").return_value
 
     def test_the_traceback_has_the_cause(self) -> None:
         """The exception that caused another is shown with it."""
         traceback = self.outcome_of("fail_with_cause").errors[-1].traceback
         for text in ("the cause", "the consequence", "direct cause"):
-            self.assertIn(text, traceback)
+            assert text in traceback
 
     def test_wrong_arguments_fail_the_task(self) -> None:
         """A call that the function's signature does not allow is a TypeError of the task."""
         result = self.outcome_of("nothing", 1, 2, 3)
         self.assert_status(result, "FAILED")
-        self.assertIs(result.errors[-1].exception_class, TypeError)
+        assert result.errors[-1].exception_class is TypeError
 
     def _assert_fails(self, kind: str) -> TaskResult[..., Any]:
         result = self.outcome_of("fail_oddly", kind)
@@ -117,30 +116,30 @@ class Outcomes(ConformanceCase):
         return result
 
     def _assert_worker_goes_on(self) -> None:
-        self.assertEqual(self.outcome_of("add", 20, 22).return_value, 42)
+        assert self.outcome_of("add", 20, 22).return_value == 42
 
     def test_system_exit_ends_the_task(self) -> None:
         """The worker goes on."""
-        self.assertIs(self._assert_fails("exit").errors[-1].exception_class, SystemExit)
+        assert self._assert_fails("exit").errors[-1].exception_class is SystemExit
 
     def test_base_exceptions_end_the_task(self) -> None:
         """A BaseException that is not an Exception ends the task, and the worker goes on."""
-        self.assertIs(self._assert_fails("severe").errors[-1].exception_class, SevereFailure)
+        assert self._assert_fails("severe").errors[-1].exception_class is SevereFailure
 
     def test_a_cancellation_ends_the_task(self) -> None:
         """A CancelledError that a task raises does not cancel the worker."""
         path = self._assert_fails("cancelled").errors[-1].exception_class_path
-        self.assertTrue(path.endswith("CancelledError"), path)
+        assert path.endswith("CancelledError"), path
 
     def test_an_exception_that_no_path_leads_to(self) -> None:
         """Its task is FAILED, and its path is kept as a text."""
         path = self._assert_fails("local").errors[-1].exception_class_path
-        self.assertTrue(path.endswith("LocalFailure"), path)
+        assert path.endswith("LocalFailure"), path
 
     def test_an_exception_without_text(self) -> None:
         """One whose ``str()`` fails is recorded."""
         path = self._assert_fails("unprintable").errors[-1].exception_class_path
-        self.assertTrue(path.endswith("UnprintableFailure"), path)
+        assert path.endswith("UnprintableFailure"), path
 
     def test_an_exception_with_a_lone_surrogate(self) -> None:
         """A text that has no UTF-8, as the name of a file may have none, is recorded."""
@@ -152,4 +151,4 @@ class Outcomes(ConformanceCase):
 
     def test_an_exception_with_a_long_text(self) -> None:
         """200,000 characters are recorded, or a part of them."""
-        self.assertIn("xxx", self._assert_fails("long").errors[-1].traceback)
+        assert "xxx" in self._assert_fails("long").errors[-1].traceback

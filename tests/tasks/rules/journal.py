@@ -10,16 +10,15 @@ from typing import Any
 
 from fdbqueue.tasks.compat import TaskResult, task_enqueued, task_finished, task_started
 
-#: The environment of a worker process names the folder of the running test, and its backend.
-FOLDER_VARIABLE = "TASKS_CONFORMANCE_FOLDER"
-ALIAS_VARIABLE = "TASKS_CONFORMANCE_ALIAS"
+#: The environment of a worker process names the folder of the running test.
+FOLDER_VARIABLE = "TASKS_RULES_FOLDER"
 
 
 def folder() -> Path:
     """Return the folder of the running test.
 
     Raises:
-        RuntimeError: No test of the kit is running, or its environment was not inherited.
+        RuntimeError: No test of these tests is running, or its environment was not inherited.
     """
     if not (found := os.environ.get(FOLDER_VARIABLE)):
         raise RuntimeError(
@@ -56,7 +55,7 @@ def entries(event: str, **facts: Any) -> list[dict[str, Any]]:
 
 
 def connect() -> None:
-    """Write the signals of this process, while it belongs to a test of the kit."""
+    """Write the signals of this process, while it belongs to a test of these tests."""
     for signal, receiver in _RECEIVERS.items():
         signal.connect(receiver, dispatch_uid=f"{__name__}.{receiver.__name__}")
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.test import override_settings
 from django.utils import timezone
 
-from fdbqueue.tasks.compat import InvalidTask
-from tests.task_backends.kit import journal
-from tests.task_backends.kit.case import ConformanceCase
+from tests.tasks.rules import journal
+from tests.tasks.rules.case import ConformanceCase
 
 _SOON = timedelta(seconds=1)
 _LATER = timedelta(hours=1)
@@ -20,142 +18,91 @@ _CLOCKS_DIFFER = timedelta(milliseconds=50)
 
 
 class Priorities(ConformanceCase):
-    """Test ``supports_priority``: higher priorities first, or none accepted."""
-
-    def _needs_priorities(self) -> None:
-        if not self.task_backend.supports_priority:
-            self.does_not_apply("supports_priority is False; a test of its own says what follows")
-
-    def test_priorities_without_support(self) -> None:
-        """A priority other than 0 is refused."""
-        if self.task_backend.supports_priority:
-            self.does_not_apply("supports_priority is True")
-        for priority in (-100, -1, 1, 100):
-            with self.assertRaises(InvalidTask):
-                self.task("mark").using(priority=priority)
-        self.assertEqual(self.enqueue("mark", "x").task.priority, 0)
+    """Higher priorities run first."""
 
     def test_priorities_are_kept(self) -> None:
         """The result's task has the priority that was asked for."""
-        self._needs_priorities()
         for priority in (-100, 0, 100):
             result = self.task("mark").using(priority=priority).enqueue("x")
-            self.assertEqual(result.task.priority, priority)
-            if self.task_backend.supports_get_result:
-                stored = self.task_backend.get_result(result.id)
-                self.assertEqual(stored.task.priority, priority)
+            assert result.task.priority == priority
+            stored = self.task_backend.get_result(result.id)
+            assert stored.task.priority == priority
 
     def test_higher_priorities_run_first(self) -> None:
         """One worker runs tasks from priority 100 down, in whichever order they were enqueued."""
-        self._needs_priorities()
-        self.needs_worker()
         priorities = [0, -100, 7, 100, -1, 1, -99, 99]
         for priority in priorities:
             self.task("mark").using(priority=priority).enqueue(priority)
         self.work_until(lambda: len(self.ran("mark")) >= len(priorities), "all tasks have run")
-        self.assertEqual(self.ran("mark"), sorted(priorities, reverse=True))
+        assert self.ran("mark") == sorted(priorities, reverse=True)
 
     def test_a_later_task_of_a_higher_priority_overtakes(self) -> None:
         """What is enqueued later runs before what waits, if its priority is higher."""
-        self._needs_priorities()
-        self.needs_worker()
         for name in ("first", "second"):
             self.enqueue("mark", name)
         self.run_worker(1)
         self.task("mark").using(priority=1).enqueue("urgent")
         self.work_until(lambda: len(self.ran("mark")) >= 3, "all tasks have run")
-        self.assertEqual(self.ran("mark")[1], "urgent")
+        assert self.ran("mark")[1] == "urgent"
 
     def test_the_order_of_enqueueing(self) -> None:
         """One worker runs equal tasks in the order in which they were enqueued."""
-        self.needs_claim("order-of-enqueueing")
-        self.needs_running()
         for name in range(15):
             self.enqueue("mark", name)
         self.work_until(lambda: len(self.ran("mark")) >= 15, "all tasks have run")
-        self.assertEqual(self.ran("mark"), list(range(15)))
+        assert self.ran("mark") == list(range(15))
 
 
 class Deferring(ConformanceCase):
-    """Test ``supports_defer``: a task does not start before its time, or none is accepted."""
-
-    def _needs_defer(self) -> None:
-        if not self.task_backend.supports_defer:
-            self.does_not_apply("supports_defer is False; a test of its own says what follows")
-
-    def test_run_after_without_support(self) -> None:
-        """A time is refused."""
-        if self.task_backend.supports_defer:
-            self.does_not_apply("supports_defer is True")
-        with self.assertRaises(InvalidTask):
-            self.task("mark").using(run_after=timezone.now() + _LATER)
-        self.assert_nothing_enqueued()
+    """A task does not start before its time."""
 
     def test_run_after_is_kept(self) -> None:
         """The result's task has the time that was asked for."""
-        self._needs_defer()
         at = timezone.now() + _LATER
         result = self.task("mark").using(run_after=at).enqueue("x")
-        self.assertEqual(result.task.run_after, at)
-        if self.task_backend.supports_get_result:
-            self.assertEqual(self.task_backend.get_result(result.id).task.run_after, at)
+        assert result.task.run_after == at
+        assert self.task_backend.get_result(result.id).task.run_after == at
 
     def test_a_time_in_another_zone_is_the_same_time(self) -> None:
         """An aware time means the same moment in each zone."""
-        self._needs_defer()
         at = timezone.now() + _LATER
-        if not settings.USE_TZ:
-            self.does_not_apply("USE_TZ is off in the project's settings")
         elsewhere = at.astimezone(timezone.get_fixed_timezone(-330))
-        self.assertEqual(
-            self.task("mark").using(run_after=elsewhere).enqueue("x").task.run_after, at
-        )
+        assert self.task("mark").using(run_after=elsewhere).enqueue("x").task.run_after == at
 
     def test_a_naive_time_without_time_zones(self) -> None:
         """With USE_TZ off, a naive time is accepted."""
-        self._needs_defer()
         with override_settings(USE_TZ=False):
             at = datetime.now() + _LATER  # noqa: DTZ005  # that is what is accepted
             result = self.task("mark").using(run_after=at).enqueue("x")
-            self.assertEqual(result.task.run_after, at)
+            assert result.task.run_after == at
 
     def test_a_task_does_not_run_before_its_time(self) -> None:
         """A task for later stays READY, and others pass it."""
-        self._needs_defer()
         later = self.task("mark").using(run_after=timezone.now() + _LATER).enqueue("later")
         self.assert_status(later, "READY")
         self.enqueue("mark", "now")
         self.run_worker()
-        if self.execution != "never":
-            self.work_until(lambda: "now" in self.ran("mark"), "the task without a time has run")
+        self.work_until(lambda: "now" in self.ran("mark"), "the task without a time has run")
         self.run_worker()
-        self.assertNotIn("later", self.ran("mark"))
-        if self.task_backend.supports_get_result:
-            self.assert_status(self.task_backend.get_result(later.id), "READY")
+        assert "later" not in self.ran("mark")
+        self.assert_status(self.task_backend.get_result(later.id), "READY")
 
     def test_a_task_runs_after_its_time(self) -> None:
         """A task for a second later runs then, and not before."""
-        self._needs_defer()
-        self.needs_running()
         at = timezone.now() + _SOON
         self.task("mark").using(run_after=at).enqueue("x")
         self.work_until(lambda: self.ran("mark") == ["x"], "the task has run after its time")
         started = journal.entries("ran", task="mark")[0]["at"]
         due = time.time() + (at - timezone.now()).total_seconds()
-        self.assertGreaterEqual(started, due - _CLOCKS_DIFFER.total_seconds())
+        assert started >= due - _CLOCKS_DIFFER.total_seconds()
 
     def test_a_time_in_the_past(self) -> None:
         """The task runs as soon as others."""
-        self._needs_defer()
-        self.needs_running()
         self.task("mark").using(run_after=timezone.now() - _LATER).enqueue("x")
         self.work_until(lambda: self.ran("mark") == ["x"], "the task has run")
 
     def test_a_priority_does_not_hasten_a_task(self) -> None:
         """The highest priority does not run before its time."""
-        self._needs_defer()
-        if not self.task_backend.supports_priority:
-            self.does_not_apply("supports_priority is False")
         self.task("mark").using(run_after=timezone.now() + _LATER, priority=100).enqueue("later")
         self.run_worker()
-        self.assertEqual(self.ran("mark"), [])
+        assert self.ran("mark") == []

@@ -1,0 +1,233 @@
+"""What each target of the Makefile runs, and in which order: one table.
+
+| target | runs |
+|---|---|
+| ``make test`` | each promise once: all tests that are not *nightly* |
+| ``make nightly`` | all tests but those of ``tests/soak`` |
+| ``make soak`` | ``tests/soak``, and sizes in full that the others have in part (``thorough``) |
+
+A test is nightly if it
+
+- is in ``NIGHTLY``, or marked ``@pytest.mark.nightly``: it starts many processes, waits for
+  seconds, or shows again what a shorter one does,
+- is one test for many kinds of queue: ``make test`` has the first three of ``KINDS`` that the test
+  knows, and if it has other parameters as well, each of these with one of the three, in turn; or
+- runs a page of the documentation other than ``PAGES``, which the working tree has not changed.
+
+``durations.json`` has how long each test takes that takes a tenth of a second or more, from one
+run at rest (``make durations``). The longest begin first, so that no worker has one left when
+the others have ended. Tests that share a server, a browser or a project are one worker's.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.concurrency.kinds import Kind
+
+ROOT = Path(__file__).resolve().parents[1]
+DURATIONS = ROOT / "tests/durations.json"
+#: Folders, files and tests that are nightly, by what ``make test`` has in their place.
+NIGHTLY = {
+    "the counts of calls, and the checks of what is measured": (
+        "tests/benchmarks/test_benchmarks.py",
+        "tests/benchmarks/test_pages.py::test_plots_are_images_for_light_and_dark_pages",
+    ),
+    "the package is read, not built": ("tests/package",),
+    "README and quickstart, which the same code runs": ("tests/docs/test_running.py",),
+    "one server of each kind": (
+        "tests/live/test_demo.py",
+        "tests/live/test_documentation.py",
+        "tests/live/test_forks.py",
+        "tests/live/test_gone.py",
+        "tests/live/test_memory.py",
+        "tests/live/test_schema.py",
+        "tests/live/test_takers.py::test_the_death_of_workers_loses_nothing",
+    ),
+    "one storm, one killed process and one fork of each kind; the simulation": (
+        "tests/concurrency/test_families.py::test_a_storm_of_signals",
+        "tests/concurrency/test_families.py::test_an_interrupt_under_a_key",
+        "tests/concurrency/test_families.py::test_threads_that_are_held_up",
+        "tests/concurrency/test_killed.py::test_the_death_of_poppers_stops_nobody",
+        "tests/concurrency/test_killed.py::test_the_unique_keys_of_the_dead",
+        "tests/concurrency/test_limits_hold.py",
+        "tests/concurrency/test_preempted.py::test_threads_of_several_clients",
+        "tests/concurrency/test_preempted.py::test_threads_that_only_pop",
+        "tests/concurrency/test_preempted.py::test_threads_that_push_under_few_keys",
+        "tests/concurrency/test_several.py::test_a_storm_of_signals",
+        "tests/concurrency/test_several.py::test_threads_that_are_held_up",
+        "tests/concurrency/test_signals.py::test_pushes_in_a_storm_of_signals",
+        "tests/faults/test_once.py::test_calls_of_unknown_outcome_are_made_again",
+    ),
+    "a command that is killed once": (
+        "tests/commands/test_drain_file.py::test_killed_again_while_it_resumes",
+        "tests/commands/test_drain_file.py::test_killed_twenty_times",
+        "tests/commands/test_move.py::test_killed_twenty_times",
+        "tests/commands/test_push_again.py::test_a_file_that_changed",
+        "tests/commands/test_push_again.py::test_interrupted_by_a_signal",
+        "tests/commands/test_push_again.py::test_killed_and_resumed",
+    ),
+    "one process of workers of each kind": (
+        "tests/tasks/test_ahead.py::test_a_killer_among_others_costs_them_nothing",
+        "tests/tasks/test_bad_tasks.py::test_code_that_kills_its_process_when_it_is_imported",
+        "tests/tasks/test_hanging_processes.py",
+        "tests/tasks/test_killed.py",
+        "tests/tasks/test_outbox_faults.py::test_a_mover_that_is_killed_at_any_step",
+        "tests/tasks/test_outbox_faults.py::test_several_processes_that_are_killed_move_each_row_once",
+        "tests/tasks/test_rules.py::TestBackend::test_a_task_of_a_killed_worker_ends",
+        "tests/tasks/test_rules.py::TestBackend::test_tasks_of_killed_workers_end",
+        "tests/tasks/test_rules.py::TestOutbox",
+        "tests/tasks/test_schedules.py::test_workers_are_killed_and_each_slot_is_run_once",
+        "tests/tasks/test_worker_command.py::test_a_second_signal_to_the_parent",
+        "tests/tasks/test_worker_command.py::test_a_signal_to_all_processes_is_one_wish",
+        "tests/tasks/test_worker_command.py::test_children_end_when_their_parent_is_killed",
+        "tests/tasks/test_worker_command.py::test_each_process_is_replaced_after_its_tasks",
+        "tests/tasks/test_worker_command.py::test_heartbeat_files_of_processes",
+        "tests/tasks/test_worker_command.py::test_processes_of_a_batch",
+        "tests/tasks/test_worker_command.py::test_signals_to_a_worker_with_many_leases",
+        "tests/tasks/test_worker_command.py::test_the_code_changes",
+    ),
+    "the same of fewer": (
+        "tests/browser/test_accessibility.py",
+        "tests/browser/test_sizes.py",
+        "tests/pages/test_sizes.py",
+        "tests/tasks/test_backend.py::test_more_than_a_thousand_queues_of_any_name",
+        "tests/tasks/test_functions.py::test_two_queues_of_ten_thousand_functions",
+        "tests/tasks/test_groups.py::test_very_many_parts",
+        "tests/tasks/test_outbox.py::test_very_many_rows_are_moved",
+        "tests/tasks/test_pages.py::test_ten_thousand_functions",
+        "tests/tasks/test_without_time_zones.py",
+    ),
+}
+#: Which kinds of queue ``make test`` prefers: a test over many kinds has the first three it knows.
+KINDS = ("fifo", "ints-commit-bytes", "ints-shards", "floats")
+MOST_KINDS = 3
+#: The pages of the documentation whose blocks ``make test`` always runs.
+PAGES = frozenset({"README.md", "docs/quickstart.md"})
+#: Fixtures of a whole session that cost next to nothing, so that tests need not share a worker.
+CHEAP = frozenset({"embedded_path", "token"})
+#: What a test takes that is not in the table.
+SHORT_SECONDS = 0.02
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Mark what is nightly, and give tests that share something the name of their group."""
+    nightly = _other_kinds(items)
+    for item in items:
+        page = _page(item)
+        if (
+            _is_listed(item.nodeid)
+            or item in nightly
+            or (page is not None and page not in PAGES | _changed())
+        ):
+            item.add_marker(pytest.mark.nightly)
+        if group := _group(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def order(items: list[pytest.Item]) -> None:
+    """Let the longest begin first; a group is as long as its tests together."""
+    seconds: dict[str, float] = defaultdict(float)
+    for item in items:
+        seconds[_unit(item)] += duration(item)
+    items.sort(key=lambda item: (-seconds[_unit(item)], _unit(item)))
+
+
+def duration(item: pytest.Item) -> float:
+    """Return how many seconds a test took when the table was written."""
+    return _durations().get(name_of(item.nodeid), SHORT_SECONDS)
+
+
+def name_of(nodeid: str) -> str:
+    """Return the name under which the table has a test: without parameters and group."""
+    return nodeid.partition("[")[0].partition("@")[0]
+
+
+@cache
+def _durations() -> dict[str, float]:
+    found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    return found
+
+
+def _unit(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("xdist_group")
+    return marker.args[0] if marker else item.nodeid
+
+
+def _page(item: pytest.Item) -> str | None:
+    """Return the path of the page whose blocks a test runs."""
+    if "runner_of" not in getattr(item, "fixturenames", ()):
+        return None
+    page = item.callspec.params.get("page") if hasattr(item, "callspec") else None
+    return page.path if page else None
+
+
+def _other_kinds(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the tests whose promise ``make test`` has of another kind of queue."""
+    of_test: dict[str, dict[str, dict[str, pytest.Item]]] = defaultdict(dict)
+    for item in items:
+        if kind := _kind(item):
+            others = item.callspec.id.replace(kind.name, "", 1)
+            of_test[name_of(item.nodeid)].setdefault(others, {})[kind.name] = item
+    cases = ([found for _, found in sorted(one.items())] for one in of_test.values())
+    return {item for one in cases for item in _left_out(one)}
+
+
+def _kind(item: pytest.Item) -> Kind | None:
+    """Return the kind of queue that a test is for."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return next((one for one in parameters if isinstance(one, Kind)), None)
+
+
+def _left_out(cases: list[dict[str, pytest.Item]]) -> Iterator[pytest.Item]:
+    """Yield what is not chosen of a test's cases, each of which has items by kinds."""
+    names = {name for case in cases for name in case}
+    chosen = [name for name in KINDS if name in names][:MOST_KINDS] or sorted(names)[:1]
+    for number, case in enumerate(cases):
+        kept = {chosen[number % len(chosen)]} if len(cases) > 1 else set(chosen)
+        if not kept & case.keys():
+            kept = {min(case)}
+        yield from (item for name, item in case.items() if name not in kept)
+
+
+def _is_listed(nodeid: str) -> bool:
+    """Tell whether the table has a test, its class, its file or its folder."""
+    parts = name_of(nodeid).split("::")
+    file = Path(parts[0])
+    names = {"::".join(parts[: number + 1]) for number in range(len(parts))}
+    return not _listed().isdisjoint(names | {str(folder) for folder in file.parents})
+
+
+@cache
+def _listed() -> frozenset[str]:
+    return frozenset(name for names in NIGHTLY.values() for name in names)
+
+
+@cache
+def _changed() -> frozenset[str]:
+    """Return the files that the working tree has changed; none if git does not say."""
+    command = ["git", "status", "--porcelain", "--no-renames"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return frozenset()
+    return frozenset(line[3:] for line in done.stdout.splitlines())
+
+
+def _group(item: pytest.Item) -> str | None:
+    """Return who must run a test: tests that share a costly fixture, or None for any worker."""
+    scopes = {}
+    for name, definitions in getattr(item, "_fixtureinfo").name2fixturedefs.items():  # noqa: B009
+        if definitions[-1].baseid.startswith("tests") and name not in CHEAP:
+            scopes[definitions[-1].scope] = definitions[-1].baseid
+    for scope in ("session", "package", "module", "class"):
+        if scope in scopes:
+            return item.nodeid.partition("::")[0] if scope == "module" else scopes[scope]
+    return None
