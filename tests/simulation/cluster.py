@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tests.simulation import schedule as simulated
@@ -77,7 +77,10 @@ class Cluster:
         self.states: deque[State] = deque([self.state])
         self.transactions = self.commits = 0
         self.watches: dict[bytes, dict[Watch, None]] = {}
+        self.on_transaction: Callable[[], None] = lambda: None
         self.seen: list[Callable[[State, State, dict[bytes, Any], Any], None]] = []
+        #: How many watches are about to report a change.
+        self._telling = 0
         self._written: deque[tuple[int, Any]] = deque()
 
     def _version(self) -> int:
@@ -99,8 +102,15 @@ class Cluster:
 
     def wait(self) -> None:
         """Let the current thread wait as long as a message takes."""
-        latency = self.latency_us()
+        latency, me = self.latency_us(), simulated.running.current
+        me.is_at_engine = True
         simulated.running.sleep(latency / 1e6)
+        me.is_at_engine = False
+
+    def is_under_way(self) -> bool:
+        """Tell whether a message is on its way."""
+        waits = any(one.is_at_engine and not one.is_gone for one in simulated.running.threads)
+        return waits or self._telling > 0
 
     # Commits
 
@@ -208,7 +218,8 @@ class Cluster:
         """Let a watch report a change, if there is one, after a while."""
         if self.state.values.get(watch.key) != watch.value:
             when = simulated.running.now_us + 1 + self.latency_us()
-            simulated.running.at(when, watch.fire)
+            self._telling += 1
+            simulated.running.at(when, watch.tell)
 
     def state_at(self, version: int) -> State | None:
         """Return what was stored at a version, None if that is too old."""
@@ -236,6 +247,11 @@ class Watch(_futures.SignalledFuture):  # type: ignore[misc, name-defined]  # of
                 simulated.running.at(when, lambda: self.fire(FDBError(1009)))
             cluster.look(self)
 
+    def tell(self) -> None:
+        """Report a change."""
+        self._database.cluster._telling -= 1
+        self.fire()
+
     def fire(self, error: Exception | None = None) -> None:
         """Report a change, or an error, by the network thread of its process."""
         if self in self._database.cluster.watches.get(self.key, {}):
@@ -246,6 +262,15 @@ class Watch(_futures.SignalledFuture):  # type: ignore[misc, name-defined]  # of
         """Cancel it."""
         self._drop()
         super().cancel()
+
+    def is_of(self, processes: Sequence[Any]) -> bool:
+        """Tell whether it is one of a process that has died, or was opened again."""
+        return all(one.database is not self._database or one.is_dead for one in processes)
+
+    def forget(self, database: Database) -> None:
+        """Drop it if it is one of a database."""
+        if self._database is database:
+            self._drop()
 
     def _drop(self) -> None:
         watches = self._database.cluster.watches
@@ -328,7 +353,9 @@ class Database:
     def create_transaction(self) -> Any:
         """Return a new transaction."""
         simulated.running.turn()
-        self.cluster.transactions += 1
+        if not simulated.running.is_quiet:
+            self.cluster.transactions += 1
+            self.cluster.on_transaction()
         return _transaction.Transaction(self, self, self, self._defaults)
 
     def post(self, work: Callable[[], None]) -> None:
@@ -343,6 +370,9 @@ class Database:
     def forget(self) -> None:
         """Be the database of a forked process, which has no network thread and no watches."""
         self._posted, self._network = [], None
+        for watches in [*self.cluster.watches.values()]:
+            for watch in [*watches]:
+                watch.forget(self)
 
     def _work(self) -> None:
         while self._posted:
@@ -382,8 +412,10 @@ class Database:
         elif not request.done:
             request.is_abandoned = True
             self.cluster.send(request, lambda: schedule.wake(me))
+            me.is_at_engine = True
             while not request.done:
                 schedule.block()
+            me.is_at_engine = False
 
     def withdraw(self, request: Any, error: Exception) -> None:
         """End a commit for who waits; it may be under way all the same."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import _thread
 import builtins
 import functools
-import importlib.util
+import importlib
 import itertools
 import os
 import random
@@ -19,6 +19,7 @@ import threading
 import time
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from tests.simulation import locks
@@ -44,7 +45,7 @@ class _Module(types.ModuleType):
 @functools.cache
 def _code_of(name: str) -> tuple[Any, bool, str]:
     """Return the code of a module, whether it is a package, and its file."""
-    spec = importlib.util.find_spec(name)
+    spec = importlib.import_module(name).__spec__  # dataclasses look for the module by its name
     assert spec is not None
     code = spec.loader.get_code(name)  # type: ignore[union-attr]  # a file's
     return code, spec.submodule_search_locations is not None, str(spec.origin)
@@ -64,7 +65,8 @@ class Program:
         self.name = name
         self.pid = self.skew_us = 0
         self.dice = random.Random(0)
-        self._at_fork: list[Any] = []
+        self._before_fork: list[Any] = []
+        self._after_fork: list[Any] = []
         self._modules: dict[str, types.ModuleType] = {}
         self._kept: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
         self._simulated = {
@@ -108,7 +110,7 @@ class Program:
                 else:
                     names[name].clear()
                     names[name].update(content)
-        self.fork(pid)
+        self.fork(pid, lambda: None)
 
     def keep(self) -> None:
         """Note the global variables as they are, for each new process to begin with."""
@@ -125,10 +127,13 @@ class Program:
                     contents[name] = list(value) if isinstance(value, list) else dict(value) if hasattr(value, "keys") else set(value)
             self._kept.append((vars(module), names, contents))
 
-    def fork(self, pid: int) -> None:
-        """Be the child of a fork: the memory stays."""
+    def fork(self, pid: int, end_others: Callable[[], None]) -> None:
+        """Be the child of a fork, in which other threads end: the memory stays."""
+        for function in reversed(self._before_fork):
+            function()
+        end_others()
         self.pid = pid
-        for function in list(self._at_fork):
+        for function in self._after_fork:
             function()
 
     def _now_us(self) -> int:
@@ -138,9 +143,9 @@ class Program:
     def _drawing(self, name: str) -> Any:
         return lambda *args: getattr(self.dice, name)(*args)
 
-    def _register(self, after_in_child: Any = None, **_: Any) -> None:
-        if after_in_child is not None:
-            self._at_fork.append(after_in_child)
+    def _register(self, *, before: Any = None, after_in_child: Any = None, **_: Any) -> None:
+        self._before_fork += [] if before is None else [before]
+        self._after_fork += [] if after_in_child is None else [after_in_child]
 
     def _import(
         self, name: str, globals_: Any = None, locals_: Any = None, fromlist: Any = (), level: int = 0

@@ -1,14 +1,13 @@
 """Threads that run one at a time, in an order that dice decide, on a virtual clock.
 
-Each simulated thread is a real one that waits for its *baton*. Only the thread that was given its
-baton last runs. At a *turn* it may give it to another: at each use of a lock, look at the clock and
-call of the engine. Time passes by a microsecond with each turn; when all threads wait, it jumps to
-the next moment at which one of them, or an event of the cluster, is due.
+Each simulated thread is a greenlet, with a stack of its own as a real one has. At a *turn* it may let
+another go on: at each use of a lock, look at the clock and call of the engine. Time passes by a
+microsecond with each turn; when all threads wait, it jumps to the next moment at which one of them,
+or an event of the cluster, is due.
 """
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import heapq
 import itertools
@@ -16,12 +15,13 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from greenlet import getcurrent, greenlet
+
 #: The virtual clock begins here, so that nothing depends on small numbers.
 START_US = 1_700_000_000_000_000
+_LONGEST_US = 20_000 * 1_000_000
 #: A wait that is longer is for ever.
 _FOREVER_SECONDS = 1e9
-#: For how long to wait for a thread that is to end, in real seconds.
-_END_SECONDS = 20.0
 
 
 class Ended(BaseException):
@@ -39,17 +39,18 @@ class SimThread:
         name, process: Whose it is; no process for the thread that directs the run.
         is_over: Whether it has ended.
         is_blocked: Whether it waits to be woken, or for a moment.
-        pending: The exception to raise in it when it goes on.
+        pending: What it does first when it goes on, None for nothing.
         alarm: After how many turns to call what, None for never.
     """
 
     def __init__(self, number: int, name: str, process: Any) -> None:
         self.number, self.name, self.process = number, name, process
-        self.baton = _thread.allocate_lock()
-        self.baton.acquire()
+        self.greenlet: Any = None
         self.is_over = self.is_blocked = self.is_gone = self.was_woken = False
+        #: Whether it waits for an answer of the engine.
+        self.is_at_engine = False
         self.ticket = 0
-        self.pending: BaseException | None = None
+        self.pending: Callable[[], None] | None = None
         self.alarm: tuple[int, Callable[[], None]] | None = None
         self.joiners: list[SimThread] = []
 
@@ -66,6 +67,8 @@ class Schedule:
     def __init__(self, seed: str, switch: float, most_steps: int = 1_000_000) -> None:
         self.dice = random.Random(seed)
         self.now_us = START_US
+        #: A run that takes longer does not end.
+        self.last_us = START_US + _LONGEST_US
         self.steps = 0
         self.found: str | None = None
         self.log: list[str] = []
@@ -79,6 +82,7 @@ class Schedule:
         self._quiet = 0
         self.threads: list[SimThread] = []
         self.current = self.director = SimThread(0, "director", None)
+        self.director.greenlet = getcurrent()
 
     # The clock
 
@@ -149,12 +153,6 @@ class Schedule:
             thread.is_blocked, thread.was_woken = False, True
             self._ready.append(thread)
 
-    def interrupt(self, thread: SimThread, error: BaseException) -> None:
-        """Raise an exception in a thread, as a signal handler does."""
-        if not thread.is_over:
-            thread.pending = error
-            self.wake(thread)
-
     def _count_down(self, me: SimThread) -> None:
         assert me.alarm is not None
         left, action = me.alarm
@@ -179,8 +177,8 @@ class Schedule:
                 if due.is_blocked and due.ticket == ticket and not due.is_gone:
                     break
                 heapq.heappop(self._events)
-            if not self._events:
-                self._note("all threads wait for ever: " + ", ".join(self._waiting()))
+            if not self._events or self._events[0][0] > self.last_us:
+                self._note("these wait for ever: " + ", ".join(self._waiting()))
                 return self.director
             when = self._events[0][0]
             if when > self.now_us:
@@ -200,18 +198,17 @@ class Schedule:
         following = self._next()
         if following is not me:
             self._hand_over(following)
-            me.baton.acquire()
         if self._is_over:
             raise Ended
         if self.found is not None and me is self.director:
             raise Found(self.found)
         if me.pending is not None:
-            error, me.pending = me.pending, None
-            raise error
+            action, me.pending = me.pending, None
+            action()
 
     def _hand_over(self, thread: SimThread) -> None:
         self.current = thread
-        thread.baton.release()
+        thread.greenlet.switch()
 
     # Threads
 
@@ -222,29 +219,27 @@ class Schedule:
         thread = SimThread(len(self.threads) + 1, name, process)
         self.threads.append(thread)
         self._ready.append(thread)
-        _thread.start_new_thread(self._run, (thread, target))
+        thread.greenlet = greenlet(lambda: self._run(thread, target), self.director.greenlet)
         return thread
 
     def _run(self, thread: SimThread, target: Callable[[], None]) -> None:
-        thread.baton.acquire()
         try:
-            if not self._is_over:
-                target()
+            target()
         except Ended:
             pass
         except BaseException as error:  # noqa: BLE001  # a thread of the package must not fail
             self._note(f"thread {thread.name} ended by {error!r}")
         thread.is_over = True
-        if self._is_over or self.found is not None:
-            self._hand_over(self.director)
-            return
-        for joiner in thread.joiners:
-            self.wake(joiner)
-        self._hand_over(self._next())
+        if not self._is_over:
+            for joiner in thread.joiners:
+                self.wake(joiner)
+            self._hand_over(self.director if self.found is not None else self._next())
 
     def join(self, thread: SimThread, until_us: int | None = None) -> None:
         """Wait until a thread has ended."""
-        while not thread.is_over and (until_us is None or self.now_us < until_us):
+        while not (thread.is_over or thread.is_gone) and (
+            until_us is None or self.now_us < until_us
+        ):
             thread.joiners.append(self.current)
             self.block(until_us)
 
@@ -252,6 +247,8 @@ class Schedule:
         """Let threads never go on; the current one, if it is among them, at once."""
         for thread in threads:
             thread.is_gone = True
+            for joiner in thread.joiners:
+                self.wake(joiner)
         self._ready = [one for one in self._ready if not one.is_gone]
         if self.current.is_gone:
             self._pass_on(self.current)
@@ -263,17 +260,17 @@ class Schedule:
         if me is self.director:
             raise Found(text)
         self._hand_over(self.director)
-        me.baton.acquire()
         raise Ended
 
     def end(self) -> None:
         """End all threads that are left."""
         self._is_over = True
         for thread in self.threads:
-            if not thread.is_over:
-                self._hand_over(thread)
-                if not self.director.baton.acquire(timeout=_END_SECONDS):
-                    raise RuntimeError(f"the thread {thread.name} does not end")
+            self.current = thread
+            with contextlib.suppress(Ended):
+                thread.greenlet.throw(Ended)
+            if not thread.is_over and not thread.greenlet.dead:
+                raise RuntimeError(f"the thread {thread.name} does not end")
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
