@@ -13,6 +13,7 @@ from typing import Any
 
 PATTERN = "m-*"
 _SECONDS = (0.2, 1, 5, 30)
+_SKEWS = (-2, -0.5, 0.5, 2, 600, 7200)
 _RATES = ("10/s", "2/s", "30/m")
 
 
@@ -42,11 +43,13 @@ def draw_plan(seed: int) -> dict[str, Any]:
         "clients": [],
     }
     verbs = _verbs(dice)
-    strikes = dice.choice((0, 0, 0.02, 0.1))
+    if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
+        verbs = [verb for verb in verbs if verb != "recount"]  # exact if it reads in two seconds
+    most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1))
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
     for number in range(dice.randint(1, 6)):
         process = number % len(processes)
-        ops = [_op(dice, dice.choice(verbs), names) for _ in range(dice.randint(2, 16))]
+        ops = [_op(dice, dice.choice(verbs), names) for _ in range(dice.randint(2, most))]
         for op in ops:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds))
@@ -74,7 +77,7 @@ def _options(dice: random.Random) -> dict[str, Any]:
 def _process(dice: random.Random, queues: dict[str, Any]) -> dict[str, Any]:
     process: dict[str, Any] = {}
     if dice.random() < 0.15:
-        process["skew"] = dice.choice((-2, -0.5, 0.5, 2, 600, 7200))
+        process["skew"] = dice.choice(_SKEWS)
     if dice.random() < 0.2:
         name = dice.choice(sorted(queues))
         process["options"] = {name: {"max_leased": dice.choice((None, 1, 3)), "rate": None}}
@@ -88,11 +91,15 @@ _ALL_VERBS = {
     "nack_many": 1, "extend_many": 1, "lease_ack": 2, "pause": 1, "resume": 2, "pause_family": 1,
     "resume_family": 2, "clear": 1, "clear_state": 1, "remove": 1, "bury": 1, "redrive": 1,
     "recount": 1, "sweep": 1, "move": 2, "batch": 1, "ack_batch": 1, "return_batch": 1,
-    "wait_for_items": 1, "look": 1, "settings": 1, "fork": 1,
+    "wait_for_items": 1, "look": 1, "settings": 1, "fork": 1, "clock": 1,
 }
 
 
 def _verbs(dice: random.Random) -> list[str]:
+    if dice.random() < 0.4:  # few, which meet all the more
+        few = dice.sample(sorted(_ALL_VERBS), dice.randint(1, 3))
+        few.append(dice.choice(("pop", "lease", "family_pop", "family_lease")))
+        return ["push"] * dice.randint(1, 3) + few
     share = dice.choice((0.2, 0.4, 0.8))
     verbs = ["push"] * 5
     for place, (verb, weight) in enumerate(_ALL_VERBS.items()):
@@ -150,6 +157,8 @@ def _op(dice: random.Random, verb: str, names: list[str]) -> dict[str, Any]:
         op["wait"] = dice.choice((0.001, 0.01, 0.3, 2, 7, 40))
     if verb == "clear_state":
         op["state"] = dice.choice(("ready", "leased", "delayed", "dead"))
+    if verb == "clock":
+        op["ahead"] = dice.choice(_SKEWS)
     if verb == "settings":
         op["options"] = {"max_leased": dice.choice((None, 1, 3)), "rate": None}
     return op

@@ -20,6 +20,8 @@ PREFIX = ("sim",)
 _MODULES = ("service", "service.tools.upkeep", "exceptions")
 #: Time that is left at the end for all leases, delays and handoffs to expire.
 _REST_SECONDS = 400
+#: For how long to wait for the last items: a rate may need a minute, and a minute more.
+_DRAIN_SECONDS = 150
 #: If nothing is under way, and time is to jump by more than this, nobody may sleep who need not.
 _JUMP_US = 1_500_000
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
@@ -139,7 +141,11 @@ class World:
         self._checked_commits = 0
         self.cluster.seen.append(self._see)
         self._verbs = {op["do"] for op in self._ops()}
-        self._is_skewed = any(one.get("skew") for one in plan["processes"])
+        self._ahead = max([
+            *[one.get("skew", 0) for one in plan["processes"]],
+            *[op["ahead"] for op in self._ops() if op["do"] == "clock"], 0])
+        self._is_skewed = "clock" in self._verbs or any(
+            one.get("skew") for one in plan["processes"])
         self.schedule.before_jump = self._before_jump
         self._prepare_oracles()
 
@@ -322,8 +328,7 @@ class World:
         schedule.note("all clients have ended")
         for process in self.processes:
             process.program.skew_us = 0
-        ahead = max(one.get("skew", 0) for one in self.plan["processes"])
-        schedule.sleep(_REST_SECONDS + max(0, ahead))
+        schedule.sleep(_REST_SECONDS)
         left = [one.name for one in schedule.threads if not (one.is_over or one.is_gone)]
         if left:
             raise Found(f"threads are left: {left}")
@@ -345,40 +350,47 @@ class World:
             family.resume()
         for name in self.names:
             catalog.queue(name).resume()
-        present = self._drained(catalog)
+        present: dict[int, str] = {}
+        self._drain(catalog, present)
+        schedule.sleep(self._ahead)
+        self._drain(catalog, present)
+        self._check_rest(catalog, present)
         with self._looking():
             self._check_counts()
         self._account(present)
 
-    def _drained(self, catalog: Any) -> dict[int, str]:
-        """Take all there is, members by their family; return the values, and where each was."""
-        present: dict[int, str] = {}
+    def _drain(self, catalog: Any, present: dict[int, str]) -> None:
+        """Take all there is, members by their family; add the values, and where each was."""
         members = [name for name in self.names if name.startswith("m-")]
-        sources = [name for name in self.names if name not in members]
-        takes = [catalog.queue(name) for name in sources]
+        takes = [catalog.queue(name) for name in self.names if name not in members]
         if members:
             takes.append(catalog.several([PATTERN]))
         for source in takes:
-            while True:
+            items: list[Any] = [None]
+            while items:
+                self.progress()
                 if self.plan["drain"]["verb"] == "pop":
-                    items = source.pop_many(3, wait=150)
+                    items = source.pop_many(3, wait=_DRAIN_SECONDS)
                 else:
-                    items = source.lease_many(3, seconds=60, wait=150)
+                    items = source.lease_many(3, seconds=60, wait=_DRAIN_SECONDS)
                     for item in items:
                         catalog.queue(item.queue).ack(item)
-                self.progress()
-                if not items:
-                    break
                 for item in items:
                     self._note_present(present, item, "ready")
+        for name in self.names:
+            found = catalog.queue(name).peek()
+            if found is not None:
+                raise Found(f"{name} has {found.value}, which takes do not find")
+
+    def _check_rest(self, catalog: Any, present: dict[int, str]) -> None:
+        """Check that nothing but dead letters is left, and add these."""
         for name in self.names:
             queue = catalog.queue(name)
             counts = queue.counts()
             if counts.ready or counts.leased or counts.delayed:
-                raise Found(f"{name} has {counts}, which takes do not find")
+                raise Found(f"{name} has {counts} at the end")
             for item in queue.iterate(state="dead"):
                 self._note_present(present, item, "dead")
-        return present
 
     def _note_present(self, present: dict[int, str], item: Any, state: str) -> None:
         self.ledger.see(item.value, "the end")
