@@ -25,6 +25,8 @@ from typing import Any
 from tests.simulation import locks
 from tests.simulation import schedule as simulated
 
+#: The modules of which copies have simulated ones.
+SIMULATED = ("_thread", "os", "random", "threading", "time")
 _PACKAGE = "fdbqueue"
 _COUNT = type(itertools.count())
 _CONTAINERS = (dict, list, set, weakref.WeakKeyDictionary, weakref.WeakSet, weakref.WeakValueDictionary)

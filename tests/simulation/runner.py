@@ -19,7 +19,7 @@ from tests.simulation.workload import draw_plan, lines
 from tests.simulation.world import World
 
 #: With how many orders a plan that was cut is tried.
-_ORDERS = 8
+_ORDERS = 5
 _SHRINK_SECONDS = 60.0
 _NUMBERS = re.compile(r"\[.*?\]|b'.*?'|[0-9.]+|p[0-9]/\w+|\bm-\w\b")
 
@@ -71,16 +71,16 @@ def run_line(line: str) -> History:
 
 def shrink(history: History, seconds: float = _SHRINK_SECONDS) -> History:
     """Return a history in which the same is found, and from which nothing can be cut."""
-    until, is_smaller = time.monotonic() + seconds, True
-    while is_smaller:
-        is_smaller = False
-        for cut in _cuts(history.plan):
-            if time.monotonic() > until:
-                return history
-            smaller = _found_in(cut, history)
-            if smaller is not None:
-                history, is_smaller = smaller, True
-                break
+    until, at, since = time.monotonic() + seconds, 0, 0
+    while time.monotonic() < until:
+        cuts = [*_cuts(history.plan)]
+        if since > len(cuts):
+            break
+        smaller = _found_in(cuts[at % len(cuts)], history)
+        if smaller is not None:
+            history, since = smaller, 0
+        else:
+            at, since = at + 1, since + 1
     return history
 
 

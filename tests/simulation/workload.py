@@ -21,11 +21,11 @@ def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
     has_family = dice.random() < 0.6
-    names = [f"m-{letter}" for letter in "abcd"[: dice.randint(1, 4)]] if has_family else []
+    names = [f"m-{letter}" for letter in "abcd"[: dice.choice((1, 2, 4))]] if has_family else []
     names += ["p", "q"][: dice.randint(0 if names else 1, 2)]
-    queues = {name: _options(dice) for name in names if not name.startswith("m-")}
-    if has_family:
-        queues[PATTERN] = _options(dice)
+    is_plain = dice.random() < 0.3
+    patterns = [name for name in names if not name.startswith("m-")] + [PATTERN] * has_family
+    queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
     processes = [_process(dice, queues) for _ in range(dice.choice((1, 1, 2, 2, 3)))]
     faulty = dice.random() < 0.6
     plan = {
@@ -46,10 +46,11 @@ def draw_plan(seed: int) -> dict[str, Any]:
     if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
         verbs = [verb for verb in verbs if verb != "recount"]  # exact if it reads in two seconds
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1))
+    delayed = dice.choice((0, 0.3, 0.6))
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
     for number in range(dice.randint(1, 6)):
         process = number % len(processes)
-        ops = [_op(dice, dice.choice(verbs), names) for _ in range(dice.randint(2, most))]
+        ops = [_op(dice, dice.choice(verbs), names, delayed) for _ in range(dice.randint(2, most))]
         for op in ops:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds))
@@ -96,8 +97,8 @@ _ALL_VERBS = {
 
 
 def _verbs(dice: random.Random) -> list[str]:
-    if dice.random() < 0.4:  # few, which meet all the more
-        few = dice.sample(sorted(_ALL_VERBS), dice.randint(1, 3))
+    if dice.random() < 0.5:  # few, which meet all the more
+        few = dice.choices([*_ALL_VERBS], [*_ALL_VERBS.values()], k=dice.randint(1, 3))
         few.append(dice.choice(("pop", "lease", "family_pop", "family_lease")))
         return ["push"] * dice.randint(1, 3) + few
     share = dice.choice((0.2, 0.4, 0.8))
@@ -119,7 +120,7 @@ def _strike(dice: random.Random, kind: str) -> dict[str, Any]:
     return strike
 
 
-def _op(dice: random.Random, verb: str, names: list[str]) -> dict[str, Any]:
+def _op(dice: random.Random, verb: str, names: list[str], delayed: float) -> dict[str, Any]:
     op: dict[str, Any] = {"do": verb, "queue": dice.choice(names)}
     members = [name for name in names if name.startswith("m-")]
     if verb.startswith("family"):
@@ -134,7 +135,7 @@ def _op(dice: random.Random, verb: str, names: list[str]) -> dict[str, Any]:
         op["seconds"] = dice.choice(_SECONDS)
     if verb in ("push", "push_many", "push_batch"):
         op["count"] = 1 if verb == "push" else dice.randint(1, 4)
-        if dice.random() < 0.3:
+        if dice.random() < delayed:
             op["delay"] = dice.choice((0.001, 0.1, 1, 5))
         op["priority"] = dice.randint(0, 2)
         if verb == "push" and dice.random() < 0.15:

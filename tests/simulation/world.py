@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.simulation import schedule as simulated
 from tests.simulation.clients import Client, Ledger
-from tests.simulation.cluster import Cluster, Database, Faults, State
+from tests.simulation.cluster import Cluster, Database, Faults, FDBError, State
 from tests.simulation.programs import Program
 from tests.simulation.schedule import Found, Schedule
 from tests.simulation.workload import PATTERN
@@ -32,12 +32,13 @@ _FREE_TRANSACTIONS, _TRANSACTIONS_A_SECOND = 400, 30
 _programs: dict[str, Program] = {}
 
 
-def _program(name: str) -> Program:
+def program(name: str) -> Program:
+    """Return the copy of the package that processes of a name have."""
     if name not in _programs:
-        program = _programs[name] = Program(name)
+        made = _programs[name] = Program(name)
         for module in _MODULES:
-            program[module]
-        program.keep()
+            made[module]
+        made.keep()
     return _programs[name]
 
 
@@ -52,17 +53,12 @@ class Process:
     def __init__(self, world: World, number: int, plan: dict[str, Any]) -> None:
         self.world, self.number = world, number
         self.name = f"p{number}"
-        self.program = program = _program(self.name)
-        program.begin(f"{world.seed} {number}", 100 + number, int(plan.get("skew", 0) * 1e6))
-        self.errors = program["exceptions"].FdbQueueError, self._engine_error()
+        self.program = own = program(self.name)
+        own.begin(f"{world.seed} {number}", 100 + number, int(plan.get("skew", 0) * 1e6))
+        self.errors = own["exceptions"].FdbQueueError, FDBError
         self.options: dict[str, Any] = plan.get("options", {})
         self.is_dead = False
         self.open()
-
-    def _engine_error(self) -> Any:
-        from tests.simulation.cluster import FDBError
-
-        return FDBError
 
     def open(self) -> None:
         """Open the catalog."""
@@ -93,10 +89,10 @@ class Process:
 
 
 def open_catalog(
-    program: Program, database: Database, plan: dict[str, Any], changed: dict[str, Any]
+    owner: Program, database: Database, plan: dict[str, Any], changed: dict[str, Any]
 ) -> Any:
     """Return the catalog of a plan's queues for a process, with the options that it changes."""
-    service, specs = program["service"], []
+    service, specs = owner["service"], []
     for name, options in plan["queues"].items():
         options = {**options, **changed.get(name, {})}
         if not options.get("rate"):
@@ -132,11 +128,10 @@ class World:
             Client(self, at, self.processes[one["process"]], one["ops"])
             for at, one in enumerate(plan["clients"])
         ]
-        program = _program("doctor")
-        program.begin(f"{seed} doctor", 99)
-        self.doctor_database = Database(self.cluster, program)
-        self.doctor_program = program
-        self.doctor = open_catalog(program, self.doctor_database, plan, {})
+        self.doctor_program = program("doctor")
+        self.doctor_program.begin(f"{seed} doctor", 99)
+        self.doctor_database = Database(self.cluster, self.doctor_program)
+        self.doctor = open_catalog(self.doctor_program, self.doctor_database, plan, {})
         self._observers: dict[str, Any] = {}
         self._checked_commits = 0
         self.cluster.seen.append(self._see)
@@ -362,10 +357,10 @@ class World:
     def _drain(self, catalog: Any, present: dict[int, str]) -> None:
         """Take all there is, members by their family; add the values, and where each was."""
         members = [name for name in self.names if name.startswith("m-")]
-        takes = [catalog.queue(name) for name in self.names if name not in members]
+        sources = [(catalog.queue(one), [one]) for one in self.names if one not in members]
         if members:
-            takes.append(catalog.several([PATTERN]))
-        for source in takes:
+            sources.append((catalog.several([PATTERN]), members))
+        for source, names in sources:
             items: list[Any] = [None]
             while items:
                 self.progress()
@@ -377,10 +372,10 @@ class World:
                         catalog.queue(item.queue).ack(item)
                 for item in items:
                     self._note_present(present, item, "ready")
-        for name in self.names:
-            found = catalog.queue(name).peek()
-            if found is not None:
-                raise Found(f"{name} has {found.value}, which takes do not find")
+            for queue in map(catalog.queue, names):
+                found, is_held = queue.peek(), queue.options.max_leased and queue.counts().leased
+                if found is not None and not is_held:
+                    raise Found(f"{queue.name} has {found.value}, which takes do not find")
 
     def _check_rest(self, catalog: Any, present: dict[int, str]) -> None:
         """Check that nothing but dead letters is left, and add these."""
