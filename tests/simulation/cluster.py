@@ -1,0 +1,433 @@
+"""A cluster in memory: the embedded engine's transactions over versions of a dictionary.
+
+Reads, writes and conflicts of a transaction are worked out by the embedded engine's own code, which
+answers as a real cluster does; here are the store beneath it, the commits and the watches. A commit
+is an event: once sent it takes effect, or is refused, whatever becomes of the thread that waits.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tests.simulation import schedule as simulated
+from tests.simulation.programs import Program
+
+#: How long versions are kept: what is read at an older one fails.
+_LIFE_US = 5_000_000
+_CLIENT = Program("client")
+_transaction = _CLIENT["engines.embedded.transaction"]
+_snapshots = _CLIENT["engines.embedded.snapshots"]
+_state = _CLIENT["engines.embedded.state"]
+_futures = _CLIENT["engines.embedded.futures"]
+_writes = _CLIENT["engines.embedded.writes"]
+_keys = _CLIENT["engines.embedded.keys"]
+KeySelector = _keys.KeySelector
+FDBError = _CLIENT["engines.embedded.errors"].FDBError
+_CLIENT.keep()
+
+
+class State(NamedTuple):
+    """What is stored at a version: the keys in order, and the values."""
+
+    version: int
+    keys: list[bytes]
+    values: dict[bytes, bytes]
+
+    def between(self, begin: bytes, end: bytes) -> list[bytes]:
+        """Return the keys of a range."""
+        return self.keys[bisect_left(self.keys, begin) : bisect_left(self.keys, end)]
+
+
+class Faults(NamedTuple):
+    """How probable what is: of each commit, read and answer."""
+
+    commit: float = 0.0
+    read: float = 0.0
+    slow: float = 0.0
+    longest: float = 0.05
+    watch: float = 0.0
+
+
+#: Codes of commits that fail, and whether these take effect: before, not at all, or later.
+_COMMITS = [
+    (1020, ""), (1007, ""), (1009, ""), (1037, ""), (1021, ""), (1021, "now"), (1021, "now"),
+    (1031, ""), (1031, "now"), (1031, "late"),
+]
+_READS = [1007, 1009, 1037, 1007, 1031]
+
+
+class Cluster:
+    """The database of one run.
+
+    Attributes:
+        state: What is stored now.
+        commits: How many there were.
+        seen: Called with what was stored before and after each commit, and its changes.
+    """
+
+    def __init__(self, seed: str, faults: Faults) -> None:
+        _CLIENT.begin(seed, 0)
+        self.dice = random.Random(seed)
+        self.faults = faults
+        self.is_sound = False
+        self.state = State(self._version(), [], {})
+        self.states: deque[State] = deque([self.state])
+        self.transactions = self.commits = 0
+        self.watches: dict[bytes, dict[Watch, None]] = {}
+        self.on_transaction: Callable[[], None] = lambda: None
+        self.seen: list[Callable[[State, State, dict[bytes, Any], Any], None]] = []
+        #: How many watches are about to report a change.
+        self._telling = 0
+        self._written: deque[tuple[int, Any]] = deque()
+
+    def _version(self) -> int:
+        return simulated.running.now_us - simulated.START_US + 1_000_000_000
+
+    # Latency and faults
+
+    def draw(self, rate: float) -> bool:
+        """Tell whether something happens whose probability is given."""
+        return not self.is_sound and rate > 0 and self.dice.random() < rate
+
+    def latency_us(self) -> int:
+        """Return how long a message takes."""
+        if self.is_sound:
+            return 1
+        if self.draw(self.faults.slow):
+            return int(self.dice.random() * self.faults.longest * 1e6)
+        return self.dice.randrange(1, 1000) if self.dice.random() < 0.5 else 0
+
+    def wait(self) -> None:
+        """Let the current thread wait as long as a message takes."""
+        latency, me = self.latency_us(), simulated.running.current
+        me.is_at_engine = True
+        simulated.running.sleep(latency / 1e6)
+        me.is_at_engine = False
+
+    def is_under_way(self) -> bool:
+        """Tell whether a message is on its way."""
+        waits = any(one.is_at_engine and not one.is_gone for one in simulated.running.threads)
+        return waits or self._telling > 0
+
+    # Commits
+
+    def send(self, request: Any, done: Callable[[], None]) -> None:
+        """Send a commit; call a function once it is answered."""
+        schedule, (code, effect) = simulated.running, (0, "now")
+        if self.draw(self.faults.commit):
+            code, effect = self.dice.choice(_COMMITS)
+        arrives = schedule.now_us + self.latency_us()
+        answers = arrives + self.latency_us()
+        if effect == "late":
+            arrives = answers + self.dice.randrange(1, 3_000_000)
+
+        def arrive() -> None:
+            if effect:
+                self._apply(request, silent=code != 0)
+
+        def answer() -> None:
+            if code and (not request.error or code == 1031):
+                schedule.note(f"commit fails with {code}, effect: {effect or 'none'}")
+                request.refusal = request.error = None
+                request.end(FDBError(code))
+            else:
+                request.end(request.error)
+            done()
+
+        schedule.at(arrives, arrive)
+        schedule.at(answers, answer)
+
+    def _apply(self, request: Any, *, silent: bool) -> None:
+        before = self.state
+        if request.read_version is None:
+            request.read_version = before.version
+        request.refusal = self._refusal(request)
+        if request.refusal is not None:
+            request.error = FDBError(request.refusal)
+            return
+        version = max(before.version + 1, self._version())
+        request.version = version
+        request.stamp = version.to_bytes(8, "big") + b"\x00\x00"
+        keys, values = list(before.keys), dict(before.values)
+        changes: dict[bytes, bytes | None] = {}
+
+        def put(key: bytes, value: bytes | None) -> None:
+            changes.setdefault(key, before.values.get(key))
+            if value is None:
+                if values.pop(key, None) is not None:
+                    del keys[bisect_left(keys, key)]
+                return
+            if key not in values:
+                insort(keys, key)
+            values[key] = value
+
+        stamped = []
+        for name, key, param in request.mutations:
+            if name == "set":
+                put(key, param)
+            elif name == "clear":
+                put(key, None)
+            elif name == "clear_range":
+                for one in keys[bisect_left(keys, key) : bisect_left(keys, param)]:
+                    put(one, None)
+            elif name == "set_versionstamped_value":
+                put(key, _writes.stamped(param, request.stamp))
+            elif name == "set_versionstamped_key":
+                stamped.append(_writes.stamped(key, request.stamp))
+                put(stamped[-1], param)
+            else:
+                put(key, _writes.OPERATIONS[name](values.get(key), param))
+        request.stamped_ranges = [(key, _keys.after(key)) for key in stamped]
+        ranges = _keys.RangeSet.of([*request.write_ranges, *request.stamped_ranges])
+        self._written.append((version, ranges))
+        self.state = after = State(version, keys, values)
+        self.states.append(after)
+        while self.states[0].version < version - 2 * _LIFE_US and len(self.states) > 1:
+            self.states.popleft()
+        while self._written and self._written[0][0] < version - 2 * _LIFE_US:
+            self._written.popleft()
+        self.commits += 1
+        self._tell(changes)
+        for look in self.seen:
+            look(before, after, changes, request)
+
+    def _refusal(self, request: Any) -> int | None:
+        if not request.read_ranges or request.read_version >= self.state.version:
+            return None
+        if request.read_version < self._version() - _LIFE_US:
+            return 1007
+        for version, written in reversed(self._written):
+            if version <= request.read_version:
+                return None
+            if any(written.intersects(begin, end) for begin, end in request.read_ranges):
+                return 1020
+        return None
+
+    # Watches
+
+    def _tell(self, changes: dict[bytes, bytes | None]) -> None:
+        if self.watches:
+            for key in [key for key in changes if key in self.watches]:
+                for watch in [*self.watches[key]]:
+                    self.look(watch)
+
+    def look(self, watch: Watch) -> None:
+        """Let a watch report a change, if there is one, after a while."""
+        if self.state.values.get(watch.key) != watch.value:
+            when = simulated.running.now_us + 1 + self.latency_us()
+            self._telling += 1
+            simulated.running.at(when, watch.tell)
+
+    def state_at(self, version: int) -> State | None:
+        """Return what was stored at a version, None if that is too old."""
+        for state in reversed(self.states):
+            if state.version <= version:
+                return state
+        return None
+
+
+class Watch(_futures.SignalledFuture):  # type: ignore[misc, name-defined]  # of a copy
+    """A watch of one key."""
+
+    def __init__(self, database: Database, key: bytes, value: bytes | None) -> None:
+        super().__init__()
+        self.key, self.value = key, value
+        self._database = database
+
+    def activate(self) -> None:
+        """Set it: its transaction has committed."""
+        cluster = self._database.cluster
+        if not self.is_ready():
+            cluster.watches.setdefault(self.key, {})[self] = None
+            if cluster.draw(cluster.faults.watch):
+                when = simulated.running.now_us + cluster.dice.randrange(1, 2_000_000)
+                simulated.running.at(when, lambda: self.fire(FDBError(1009)))
+            cluster.look(self)
+
+    def tell(self) -> None:
+        """Report a change."""
+        self._database.cluster._telling -= 1
+        self.fire()
+
+    def fire(self, error: Exception | None = None) -> None:
+        """Report a change, or an error, by the network thread of its process."""
+        if self in self._database.cluster.watches.get(self.key, {}):
+            self._drop()
+            self._database.post(lambda: self.complete(error))
+
+    def cancel(self) -> None:
+        """Cancel it."""
+        self._drop()
+        super().cancel()
+
+    def is_of(self, processes: Sequence[Any]) -> bool:
+        """Tell whether it is one of a process that has died, or was opened again."""
+        return all(one.database is not self._database or one.is_dead for one in processes)
+
+    def forget(self, database: Database) -> None:
+        """Drop it if it is one of a database."""
+        if self._database is database:
+            self._drop()
+
+    def _drop(self) -> None:
+        watches = self._database.cluster.watches
+        watches.get(self.key, {}).pop(self, None)
+        if not watches.get(self.key, True):
+            del watches[self.key]
+
+
+class _Snapshot:
+    """What takes the place of :class:`fdbqueue.engines.embedded.snapshots.Snapshot`."""
+
+    def __init__(self, cluster: Cluster, state: State) -> None:
+        self._cluster, self._state = cluster, state
+        self.version = state.version
+        self._opened_us = simulated.running.now_us
+
+    @property
+    def expired(self) -> bool:
+        return simulated.running.now_us - self._opened_us > _LIFE_US
+
+    def release(self) -> None:
+        """Do nothing: it has nothing to give back."""
+
+    def get(self, key: bytes) -> bytes | None:
+        self._check()
+        return self._state.values.get(key)
+
+    def rows(self, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Any]:
+        self._check()
+        keys, values = self._state.between(begin, end), self._state.values
+        chosen = (keys[: -limit - 1 : -1] if reverse else keys[:limit])
+        return [(key, values[key]) for key in chosen]
+
+    def query(self, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
+        if sql == _snapshots.GET:
+            value = self.get(*parameters)
+            return [] if value is None else [(value,)]
+        return self.rows(*parameters, reverse=sql == _snapshots.REVERSE)
+
+    def _check(self) -> None:
+        simulated.running.turn()
+        if self.expired:
+            raise FDBError(1007)
+        if self._cluster.draw(self._cluster.faults.read):
+            code = self._cluster.dice.choice(_READS)
+            simulated.running.note(f"read fails with {code}")
+            raise FDBError(code)
+
+
+class _NoReservations:
+    """An engine without reservations."""
+
+    is_used = False
+
+    def let_pass(self, deadline: float | None) -> None:
+        """Do nothing: nobody reserves."""
+
+    def shared_memory(self) -> None:
+        """Return nothing: there is none."""
+
+
+class Database:
+    """The cluster as one process sees it.
+
+    Args:
+        cluster: The cluster.
+        program: The process.
+    """
+
+    has_reservations = False
+
+    def __init__(self, cluster: Cluster, program: Program) -> None:
+        self.cluster, self._program = cluster, program
+        self._defaults = _state.OptionValues()
+        self._posted: list[Callable[[], None]] = []
+        self._network: Any = None
+        self.turn = self
+        self.reservations = _NoReservations()
+
+    def create_transaction(self) -> Any:
+        """Return a new transaction."""
+        simulated.running.turn()
+        if not simulated.running.is_quiet:
+            self.cluster.transactions += 1
+            self.cluster.on_transaction()
+        return _transaction.Transaction(self, self, self, self._defaults)
+
+    def post(self, work: Callable[[], None]) -> None:
+        """Let the network thread of the process do something."""
+        schedule = simulated.running
+        self._posted.append(work)
+        if self._network is None or self._network.is_over:
+            self._network = schedule.start(
+                f"{self._program.name}/network", self._program, self._work
+            )
+
+    def forget(self) -> None:
+        """Be the database of a forked process, which has no network thread and no watches."""
+        self._posted, self._network = [], None
+        for watches in [*self.cluster.watches.values()]:
+            for watch in [*watches]:
+                watch.forget(self)
+
+    def _work(self) -> None:
+        while self._posted:
+            self._posted.pop(0)()
+
+    # As a store
+
+    def snapshot(self) -> _Snapshot:
+        """Begin to read."""
+        self.cluster.wait()
+        found = _Snapshot(self.cluster, self.cluster.state)
+        self.cluster.wait()
+        return found
+
+    def snapshot_at(self, version: int) -> _Snapshot:
+        """Begin to read at a version."""
+        state = self.cluster.state_at(version)
+        if state is None:
+            raise FDBError(1007)
+        return _Snapshot(self.cluster, state)
+
+    # As a committer
+
+    def submit(self, request: Any) -> None:
+        """Do nothing: it is sent when somebody waits for it."""
+
+    def wait(self, request: Any) -> None:
+        """Send a commit, and wait for the answer."""
+        schedule, me = simulated.running, simulated.running.current
+        schedule.turn()
+        if self.cluster.is_sound and schedule.is_quiet:
+            self.cluster._apply(request, silent=False)
+            request.end(request.error)
+            return
+        if request.is_abandoned:
+            request.end(FDBError(1021))
+        elif not request.done:
+            request.is_abandoned = True
+            self.cluster.send(request, lambda: schedule.wake(me))
+            me.is_at_engine = True
+            while not request.done:
+                schedule.block()
+            me.is_at_engine = False
+
+    def withdraw(self, request: Any, error: Exception) -> None:
+        """End a commit for who waits; it may be under way all the same."""
+        request.end(error)
+
+    # As a registry of watches
+
+    def create(self, key: bytes, value: bytes | None) -> Watch:
+        """Return a watch that is not set yet."""
+        return Watch(self, key, value)
+
+    def activate(self, watch: Watch, version: int) -> None:
+        """Set a watch."""
+        watch.activate()

@@ -1,0 +1,83 @@
+"""Seeds of the simulator find nothing, and a seed is one history."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import fdbqueue
+from tests.conformance.replay import Replay
+from tests.simulation import schedule as simulated
+from tests.simulation import world
+from tests.simulation.cluster import Cluster, Database, Faults, KeySelector
+from tests.simulation.histories import HISTORIES
+from tests.simulation.programs import SIMULATED, Program
+from tests.simulation.runner import run, run_seed, shrink
+
+_SEEDS, _PARTS = 300, 10
+_RECORDED = Path(__file__).parents[1] / "conformance" / "recorded"
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_seeds_find_nothing(part):
+    """Some hundred seeds run to their ends, and no promise is broken."""
+    found = {seed: run_seed(seed).found for seed in range(part, _SEEDS, _PARTS)}
+    assert {seed: one for seed, one in found.items() if one} == {}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_what_was_found_is_mended(name):
+    """No history in which a promise was broken breaks it again, in some orders of its turns."""
+    plan = json.loads(HISTORIES[name])
+    order = plan.pop("order")
+    assert [run(plan, one).found for one in (order, *"0123456789")] == [None] * 11
+
+
+def test_a_seed_is_one_history():
+    """A seed gives the same history to the letter, whatever ran before it."""
+    first = {seed: run_seed(seed) for seed in range(12)}
+    again = {seed: run_seed(seed) for seed in reversed(range(12))}
+    assert first == again
+
+
+@pytest.mark.parametrize("recording", ["histories.jsonl.gz", "histories-2.jsonl.gz"])
+def test_the_cluster_answers_as_a_real_one(recording):
+    """Reads, errors, conflicts and what is left at the end are as a real cluster's were."""
+    differences, simulated.running = [], simulated.Schedule("", 0.0, 10**9)
+    with gzip.open(_RECORDED / recording, "rt") as lines:
+        for line in islice(lines, 0, None, 20):
+            history = json.loads(line)
+            database = Database(Cluster("", Faults()), Program("recorded"))
+            prefix = b"%07d/" % history["seed"]
+            differences += Replay(database, prefix, KeySelector).differences(history)
+    assert differences == []
+
+
+def test_a_broken_promise_is_found_and_cut():
+    """If members of families note no news, some seed finds it, with few operations left."""
+    member = world.program("p0")["service.storage.families"].Member
+    write, member.write = member.write, lambda *_: None
+    try:
+        seeds = (run_seed(seed) for seed in range(200))
+        found = next(one for one in seeds if one.found and one.plan["clients"])
+        small = shrink(found, 20)
+    finally:
+        member.write = write
+    assert small.found is not None
+    assert sum(len(client["ops"]) for client in small.plan["clients"]) <= 6
+
+
+def test_the_service_waits_by_modules_that_can_be_simulated():
+    """No name is imported from ``time``, ``threading``, ``os`` or ``random``, only the modules."""
+    wrong = [
+        f"{path}:{node.lineno}"
+        for path in Path(fdbqueue.__file__).parent.joinpath("service").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in SIMULATED
+    ]
+    assert wrong == []
