@@ -113,7 +113,7 @@ class Browser:
     def _first_returned(
         self, tr: Transaction, now: int, passed: Due | None
     ) -> tuple[list[Row], dict[bytes, int], Due | None]:
-        """Return the rows of the first expired lease or delay behind one that becomes ready.
+        """Return the rows of the first expired lease or delay after one that becomes ready.
 
         Returns:
             The rows, and their attempts; and the last that it has looked at, if there are no rows,

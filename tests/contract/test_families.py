@@ -603,7 +603,7 @@ def test_many_members_of_another_format(open_catalog, database, observed, monkey
 
 
 @pytest.mark.parametrize("to_lease", [False, True])
-def test_a_member_of_another_format_wakes_nobody(mismatched, to_lease):
+def test_a_member_of_another_format_ends_no_wait(mismatched, to_lease):
     """Who waits does not look at it again and again."""
     users = mismatched[0].several(["user-*"])
     assert len(drained(users)) == 3

@@ -50,7 +50,7 @@ TakeOnce = Callable[[Callable[[], tuple[list[Item], ...]]], Awaitable[tuple[list
 
 
 class Popped(list[Item]):
-    """Popped items, with the stored rows that requeue them, and those of their failures."""
+    """Popped items, with the stored rows that requeue them, and the rows of their failures."""
 
     def __init__(
         self, items: Iterable[Item], loaded: Sequence[Loaded], failures: Mapping[bytes, list[Any]]
