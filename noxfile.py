@@ -7,6 +7,8 @@ this finds what a new release breaks, and the pinned environment of ``make test`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import nox
 
 nox.needs_version = ">=2025.2"
@@ -27,6 +29,9 @@ FOLDERS = [
     *("tests/contract", "tests/api", "tests/pages", "tests/django", "tests/engines"),
     "tests/browser/test_layout.py",
 ]
+#: What else is run with each Django that has Tasks of its own, on one Python: these take long.
+MORE_FOLDERS = ["tests/tasks", "tests/commands", "tests/monitoring"]
+MORE_ON = {"6.0": "3.12", "6.1": "3.14"}
 EXTRAS = "api-docs,metrics,pages-live,progress,tasks"
 #: Tasks are part of Django from 6.0 on.
 TASKS = ["django-tasks>=0.12"]
@@ -51,7 +56,7 @@ def tests(session: nox.Session, django: str) -> None:
     """Run the tests, or those that are named behind ``--``, with one Django."""
     tasks = TASKS if django == "5.2" else []
     session.install(f".[{EXTRAS}]", f"django~={django}.0", *tasks, *NEEDED)
-    _test(session)
+    _test(session, MORE_FOLDERS if MORE_ON.get(django) == session.python else [])
 
 
 @nox.session(python="3.11")
@@ -62,7 +67,7 @@ def bindings(session: nox.Session, binding: str) -> None:
     _test(session)
 
 
-def _test(session: nox.Session) -> None:
+def _test(session: nox.Session, more: Sequence[str] = ()) -> None:
     """Run pytest on the sources of the checkout."""
     session.run("python", "-m", "django", "--version")
-    session.run("python", "-m", "pytest", "-q", *(session.posargs or FOLDERS))
+    session.run("python", "-m", "pytest", "-q", *(session.posargs or [*FOLDERS, *more]))

@@ -322,10 +322,11 @@ def _is_kept(database: Database) -> bool:
         new = _open(_as_given())
     except Exception:  # noqa: BLE001  # the setting or its engine is wrong: its use raises the error
         return False
-    return _innermost(new) is _innermost(database)
+    return innermost(new) is innermost(database)
 
 
-def _innermost(database: Database) -> Any:
+def innermost(database: Database) -> Any:
+    """Return the database that others may be around."""
     while (wrapped := getattr(database, "wrapped", None)) is not None:
         database = wrapped
     return database

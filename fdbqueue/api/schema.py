@@ -75,9 +75,11 @@ _REPLAYED = _header(
 )
 _LOCATION = _header("Location", "Where the item is; absent if many were pushed.", 201)
 _ETAG = _header("ETag", "Identifies these bytes; send it back as If-None-Match.", 200, 304)
+_RETRY_AFTER = functools.partial(
+    _header, "Retry-After", "Try again after this many seconds.", kind=OpenApiTypes.INT
+)
 #: What responses of each operation have.
 _HEADERS = (
-    _header("Retry-After", "Try again after this many seconds.", 429, 503, kind=OpenApiTypes.INT),
     _header("RateLimit", "What is left of each rate limit.", 429),
     _header("RateLimit-Policy", "The rate limits that the request counted for.", 429),
     _header("X-Request-ID", "The request's id, which logs have, too.", 200, 201, 503),
@@ -192,7 +194,9 @@ def _parameters(one: Action) -> list[Any]:
         found += [_KEY, _REPLAYED]
     if one.found is not None:
         found.append(_LOCATION)
-    return [*found, *_HEADERS]
+    if one.body is not None and "wait" in one.body().fields:  # the rate of a queue may be used up
+        return [*found, _RETRY_AFTER(200, 429, 503), *_HEADERS]
+    return [*found, _RETRY_AFTER(429, 503), *_HEADERS]
 
 
 def _answers(one: Action) -> dict[int, Any]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django.apps import apps
@@ -433,7 +434,8 @@ class QueueViewSet(ViewSetMixin, Answers):
         queue = self._queue(name, asked["wait"])
         connected = functools.partial(requests.client_is_connected, self.request)
         found = take(queue, asked.pop("limit"), waits_while=connected, **asked)
-        return {"items": outputs.items(queue, found, output)}
+        headers = {} if found else _when_again([queue])
+        return Response({"items": outputs.items(queue, found, output)}, headers=headers)
 
     def _take_from(
         self,
@@ -457,7 +459,8 @@ class QueueViewSet(ViewSetMixin, Answers):
         connected = functools.partial(requests.client_is_connected, self.request)
         found = take(several, asked.pop("limit"), waits_while=connected, **asked)
         if not found:
-            return {"queue": None, "items": []}
+            named = [catalog.queue(name) for name in names if "*" not in name]
+            return Response({"queue": None, "items": []}, headers=_when_again(named))
         queue = several.queue_of(found[0])
         return {"queue": queue.name, "items": outputs.items(queue, found, output)}
 
@@ -488,6 +491,25 @@ class QueueViewSet(ViewSetMixin, Answers):
     def _queue(self, name: str, wait_seconds: float = 0) -> Queue:
         """Start the deadline of the engine, and return a queue."""
         return self._begin(wait_seconds).queue(name)
+
+
+def _when_again(queues: Iterable[Queue]) -> dict[str, str]:
+    """Return the header that says when the rates of queues let some give items again.
+
+    It is missing if none of them keeps items back. ``max_leased`` is not asked: a lease may end at
+    any moment.
+    """
+    limited = [queue for queue in queues if queue.options.rate is not None]
+    if not limited:
+        return {}
+
+    def read(tr: Any) -> Sequence[Any]:
+        return [until for queue in limited if (until := queue.held_until(tr=tr)) is not None]
+
+    found = service.run(limited[0].database, read, read_only=True)
+    now = service.moment(service.now_us())
+    left = min([(until - now).total_seconds() for until in found], default=0)
+    return {"Retry-After": str(math.ceil(left))} if left > 0 else {}
 
 
 def describe() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -35,6 +36,8 @@ _STATUS_KEY = b"\xff\xff/status/json"
 #: A read or a commit that takes longer is a warning.
 _SLOW_SECONDS = 1.0
 _SHOWN_NAMES = 10
+#: If so much of the embedded engine's file is free, and so many bytes, it may be made smaller.
+_MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
 #: The load of at most so many queues is read, so many in one transaction.
 MAX_LOADS, _LOADS_AT_ONCE = 500, 50
 #: How many transactions a second one queue carries on a cluster, with one head and with shards, as
@@ -122,6 +125,24 @@ def check_engine(database: Any) -> Finding:
         f"{_version(database)}; opened in {_ms(opened - started)}, a read took "
         f"{_ms(read - opened)}, a commit {_ms(committed - read)}",
     )
+
+
+def check_file(database: Any) -> Iterator[Finding]:
+    """Tell how much of the embedded engine's file is free; other engines have none."""
+    database = conf.innermost(database)
+    if not hasattr(database, "file_sizes"):
+        return
+    size, free = database.file_sizes()
+    text = f"{free / size:.0%} of {size / 1_000_000:,.1f} MB is free, for items to come"
+    if free < _MUCH_FREE_BYTES or free < _MUCH_FREE * size:
+        yield Finding("file", None, OK, text)
+        return
+    vacuum = f"import sqlite3; sqlite3.connect({database.path!r}).execute('VACUUM')"
+    text += (
+        "; the file does not shrink by itself. To make it smaller, stop all processes that use it, "
+        f"and run: python -c {shlex.quote(vacuum)}"
+    )
+    yield Finding("file", None, WARNING, text)
 
 
 def check_receipts(database: Any) -> Finding:

@@ -9,7 +9,6 @@ import fnmatch
 import functools
 import heapq
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from fdbqueue.service.consume.ring import Source
 from fdbqueue.service.consume.several import Turns
 from fdbqueue.service.consume.state import Pausing
 from fdbqueue.service.idempotency import Responses
-from fdbqueue.service.names import NAME, check_pattern, fits_of, share_a_name
+from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, share_a_name
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.families import FamilyKeys, Member
@@ -47,8 +46,6 @@ _FIRST_NAMES = 50
 _MAX_OPENED = 10_000
 #: The most lists of names, and their turns, that are kept.
 _MAX_SEVERAL = 200
-#: All names are read again after twenty times the time that it took.
-_KEPT_TIMES = 20
 
 #: Names of several queues, whether they take turns, and whose turns these are.
 _Several = tuple[tuple[str, ...], bool, str]
@@ -168,8 +165,8 @@ class Catalog:
         self._families: dict[tuple[tuple[str, ...], bool], Families] = {}
         #: Shared with the catalogs of :meth:`over`.
         self._turns: dict[_Several, Turns] = {}
-        #: When they were read, how long that took, and the names.
-        self._kept_names: tuple[float, float, list[str]] = float("-inf"), 0.0, []
+        #: Shared with the same catalogs.
+        self._kept_names = KeptNames()
 
     def reach(self) -> None:
         """Read one key where the queues are, for nothing but to hear from the engine.
@@ -398,14 +395,9 @@ class Catalog:
     def kept_names(self, seconds: float) -> list[str]:
         """Return the names of the queues, sorted, as they were within the last seconds.
 
-        They are kept for twenty times as long as it took to read them, if that is longer.
+        As :meth:`KeptNames.get` says: also if they cannot be listed within one request.
         """
-        read_at, took, names = self._kept_names
-        begun = time.monotonic()
-        if begun - read_at > max(seconds, _KEPT_TIMES * took):
-            names = self.names()
-            self._kept_names = begun, time.monotonic() - begun, names
-        return names
+        return self._kept_names.get(seconds, lambda after: self.each_name(after=after))
 
     def sweep(self) -> int:
         """Remove the expired responses of calls on families, and return how many.

@@ -10,6 +10,8 @@ import pytest
 from django.conf import settings as project
 from rest_framework.test import APIClient
 
+from fdbqueue import service
+
 EARTHQUAKES = Path(project.BASE_DIR) / "project" / "sample_data" / "earthquakes.ndjson"
 
 
@@ -106,3 +108,47 @@ def test_pop_takes_no_query(api: APIClient) -> None:
     assert response.status_code == 400
     assert response.json()["fields"] == {"limit": "Unknown key."}
     assert pop(api) == [0]
+
+
+@pytest.fixture
+def rated(queues: service.Catalog, settings: Any) -> None:
+    """Queues with limits."""
+    more = {
+        "slow": {"kind": "fifo", "rate": "1/min", "burst": 1},
+        "slower": {"kind": "fifo", "rate": "1/h", "burst": 1},
+        "one": {"kind": "fifo", "max_leased": 1},
+    }
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {**settings.FDBQUEUE["QUEUES"], **more}}
+
+
+@pytest.mark.parametrize("verb", ["pop", "lease"])
+def test_a_queue_whose_rate_is_used_up_says_when_to_come_again(
+    api: APIClient, rated: None, verb: str
+) -> None:
+    """In ``Retry-After``, alone or as one of several; an empty one says nothing."""
+    for name in ("slow", "slower"):
+        api.post(f"/api/queues/{name}/push/", {"items": [{"value": 1}, {"value": 2}]})
+        answer = api.post(f"/api/queues/{name}/{verb}/", {})
+        assert len(answer.json()["items"]) == 1
+        assert "Retry-After" not in answer.headers
+    answer = api.post(f"/api/queues/slow/{verb}/", {})
+    assert answer.json() == {"items": []}
+    assert 0 < int(answer.headers["Retry-After"]) <= 60
+    for names, most in ((["slower", "slow"], 60), (["mail", "slower"], 3_600)):
+        answer = api.post(f"/api/{verb}-from/", {"queues": names})
+        assert answer.json() == {"queue": None, "items": []}
+        assert most - 60 < int(answer.headers["Retry-After"]) <= most
+    for names in (["mail"], ["mail", "user-*"]):
+        answer = api.post(f"/api/{verb}-from/", {"queues": names})
+        assert "Retry-After" not in answer.headers
+    api.post("/api/queues/slow/purge/", {"state": "ready"})
+    assert "Retry-After" not in api.post(f"/api/queues/slow/{verb}/", {}).headers
+
+
+def test_a_queue_at_its_leases_says_nothing_of_when(api: APIClient, rated: None) -> None:
+    """One of them may end at any moment."""
+    api.post("/api/queues/one/push/", {"items": [{"value": 1}, {"value": 2}]})
+    api.post("/api/queues/one/lease/", {})
+    answer = api.post("/api/queues/one/lease/", {})
+    assert answer.json() == {"items": []}
+    assert "Retry-After" not in answer.headers

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 
@@ -19,6 +20,7 @@ from fdb.subspace_impl import Subspace
 
 import fdbqueue
 from fdbqueue import conf
+from fdbqueue.management import findings
 from fdbqueue.management.findings import Finding, check_engine
 from fdbqueue.service import FifoQueue, Load, run
 from fdbqueue.service import clock as service_clock
@@ -110,12 +112,14 @@ def test_the_table(manage, mail):
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
-    assert len(rows) == 6 + len(CHECKS) + 1
+    has_file = "FDB_CLUSTER_FILE" not in os.environ
+    assert len(rows) == 6 + len(CHECKS) + 1 + has_file
     assert all(row.startswith("OK ") for row in rows)
     shown = [re.split("  +", row)[1:4] for row in rows]
-    assert shown[6] == ["format", "5 queues", "nothing is stored"]
-    assert shown[7][:2] == ["format", "mail"]
-    assert shown[8] == ["pause", "6 queues", "the queue is not paused"]
+    at = 6 + has_file
+    assert shown[at] == ["format", "5 queues", "nothing is stored"]
+    assert shown[at + 1][:2] == ["format", "mail"]
+    assert shown[at + 2] == ["pause", "6 queues", "the queue is not paused"]
     engine = rows[1]
     assert ("FoundationDB 7." if os.environ.get("FDB_CLUSTER_FILE") else "SQLite") in engine
 
@@ -134,6 +138,28 @@ def test_a_row_tells_of_no_queue_what_was_found_of_another(mail, names):
     call_command("queue_doctor", *names, "user-1", stdout=out)
     rows = [re.split("  +", row) for row in out.getvalue().splitlines()]
     assert ["OK", "format", "2 queues", "as the setting says", "-"] in rows
+
+
+@pytest.mark.skipif("FDB_CLUSTER_FILE" in os.environ, reason="a cluster has no file")
+def test_a_file_that_is_mostly_free(examine, mail, monkeypatch):
+    """How much of it is said, and how it is made smaller, which it is then."""
+    monkeypatch.setattr(findings, "_MUCH_FREE_BYTES", 100_000)
+    _, found = examine("mail")
+    assert found["file"]["status"] == "ok"
+    assert re.fullmatch(r"\d+% of \d\.\d MB is free, for items to come", found["file"]["detail"])
+    mail.push_many(["x" * 50_000] * 20)
+    size, _free = conf.database().file_sizes()
+    mail.clear()
+    code, found = examine("mail")
+    assert (code, found["file"]["status"]) == (0, "warning")
+    command = found["file"]["detail"].partition("and run: ")[2]
+    conf.database().close()
+    done = subprocess.run(["sh", "-c", command.replace("python", sys.executable, 1)], check=False)
+    assert done.returncode == 0
+    smaller, free = conf.database().file_sizes()
+    assert smaller < size / 2
+    assert free == 0
+    assert mail.push(1).value == 1
 
 
 def test_problems_come_first(mail):

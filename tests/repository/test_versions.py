@@ -10,7 +10,7 @@ import tomllib
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from tests.repository.compose import text
+from tests.repository.compose import ROOT, text
 
 
 def project() -> dict[str, Any]:
@@ -54,6 +54,18 @@ def test_each_python_of_the_matrix_is_classified():
     assert classified("Programming Language :: Python") == pythons
     oldest = min(pythons, key=lambda one: tuple(map(int, one.split("."))))
     assert project()["requires-python"] == f">={oldest}"
+
+
+def test_each_django_with_tasks_of_its_own_has_a_lane_for_them():
+    """On a Python of the matrix, and the documentation says which."""
+    pythons, lanes = constant("PYTHONS"), constant("MORE_ON")
+    assert set(lanes) == {one for one in pythons if one.startswith("6.")}
+    assert all(python in pythons[django] for django, python in lanes.items())
+    folders = constant("MORE_FOLDERS")
+    assert {"tests/tasks", "tests/commands", "tests/monitoring"} <= set(folders)
+    assert all((ROOT / folder).is_dir() for folder in folders)
+    for django, python in lanes.items():
+        assert f"Django {django} on Python {python}" in text("docs/stability.md")
 
 
 def test_each_binding_of_the_matrix_is_allowed():

@@ -87,6 +87,19 @@ class Database:
             status = b'{"Healthy": false}'
         return Value(status)  # type: ignore[arg-type]  # it holds the bytes
 
+    def file_sizes(self) -> tuple[int, int]:
+        """Return how many bytes the file has, and how many of them nothing is stored in.
+
+        Those are for what is stored later: the file does not shrink.
+        """
+        snapshot = self._store.snapshot()
+        try:
+            names = ("page_size", "page_count", "freelist_count")
+            size, pages, free = (snapshot.query(f"PRAGMA {name}")[0][0] for name in names)
+        finally:
+            snapshot.release()
+        return size * pages, size * free
+
     def close(self) -> None:
         """Close the file and end all watches; the next use opens it again.
 

@@ -45,6 +45,7 @@ from fdbqueue.management.findings import (
     WARNING,
     Finding,
     check_engine,
+    check_file,
     check_load,
     check_names,
     check_receipts,
@@ -245,6 +246,7 @@ class _Examination:
         catalog = conf.catalog()
         self._at = ("engine", None)
         yield check_engine(catalog.database)
+        yield from check_file(catalog.database)
         self._at = ("receipts", None)
         yield check_receipts(catalog.database)
         readable = catalog.over(TimedDatabase(catalog.database, self._left))
