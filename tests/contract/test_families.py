@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -19,8 +20,9 @@ from fdbqueue.exceptions import (
     InvalidInput,
     OutcomeUnknown,
 )
-from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
+from fdbqueue.service import Catalog, Contended, IdempotencyKey, QueueSpec, run
 from fdbqueue.service.consume import families, visits
+from fdbqueue.service.consume.visits import MemberRequest
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.testing import FaultyDatabase
@@ -428,6 +430,46 @@ def test_a_push_while_its_member_is_found_empty(meddled):
         assert_indexed(rival)
         assert users.pop() is None
         assert rows_of(rival, "user-*") == {}
+
+
+@pytest.mark.parametrize("wrote", ["a turn", "an expired lease", "an ack"])
+def test_a_push_while_a_take_removes_a_row_that_it_wrote_itself(
+    open_catalog, database, clock, wrote
+):
+    """It gave from the member before, or ended a lease there: its own row hides none of others."""
+    meddler = Meddled(database)
+    catalog = open_catalog(meddler, max_leased=9, max_attempts=1)
+    rival = open_catalog(another(database)).queue("user-1")
+    users, member = catalog.several(["user-*"]), catalog.queue("user-1")
+    count, also = 1, None
+    if wrote == "a turn":
+        member.push_many(range(5), delay=1)  # the first five of nine, for whom there are two turns
+        fill(catalog, 1, ["user-2"])
+        catalog.queue("user-2").pop()
+        count = 9
+    else:
+        member.push("leased")
+        item = users.lease(seconds=1 if wrote == "an expired lease" else LONG_SECONDS)
+        if wrote == "an ack":
+
+            def also(tr):
+                member.ack(item, tr=tr)
+
+    clock.advance(2)
+    pushes = [lambda: rival.push("new")]
+    meddler.meddle = lambda: pushes.pop()() if pushes else None
+
+    def request(consumer):
+        return consumer.pop_request("min", 1, None)
+
+    requests = [MemberRequest(1, request, leases=False) for _ in range(count)]
+    found = []
+    with contextlib.suppress(Contended):
+        served = users._families.take_each(meddler, "min", requests, also)
+        found += [item.value for _, items in served.results for item in items]
+    assert not pushes
+    assert_indexed(catalog)
+    assert "new" in [*found, *[value for _, value in drained(users)]]
 
 
 def test_where_nothing_is_found_more_are_looked_at_at_once(open_catalog, observed):

@@ -15,7 +15,13 @@ LATER of that moment or an earlier one. A row too many, or of too early a moment
 Whoever gives a member something new to take writes its row without reading any, in the transaction
 that does so (:meth:`Member.write`): so pushes depend on no row, and never conflict. Only a take
 from the family removes rows (:mod:`fdbqueue.service.consume.families`), and depends on those that
-it removes: if a row is written again meanwhile, that take conflicts.
+it removes: if a row is written again meanwhile, that take conflicts. So it must also if it has
+written the row itself before: it gave from the member, requeued what had expired or ended leases
+there, and found nothing when the member's turn came again. A read conflict on a key that the same
+transaction has *set* before is dropped, by the engines' rules: what it would read there is its own.
+So rows are written by an atomic addition, which depends on what is stored: the conflict stays. It
+would not if the transaction had cleared the row before it, but nothing writes rows after the
+corrections of a take, which are its last step.
 
 A family of any size is paused by the one key PAUSED, which is no row of the index. Each transaction
 that takes from a member reads it, beside what it reads of the member; a queue outside any family
@@ -142,8 +148,7 @@ class Member:
             tr: The transaction that makes it so.
             moment: From when, in microseconds; 0 for now.
         """
-        key = self.ready if moment == 0 else self._at(moment - moment % _ROUNDED_US)
-        tr[key] = b""
+        _add_row(tr, self.ready if moment == 0 else self._at(moment - moment % _ROUNDED_US))
         tr.add(self._wake, _ONE)
 
     def correct(self, tr: Transaction, moment: int | None, later: Iterable[bytes]) -> None:
@@ -161,11 +166,11 @@ class Member:
             tr.add_read_conflict_key(key)
             tr.clear(key)
         if moment is not None:
-            tr[self._at(moment)] = b""
+            _add_row(tr, self._at(moment))
 
     def promote(self, tr: Transaction, later: Iterable[bytes]) -> None:
         """Write one row READY in place of rows LATER whose moments are over."""
-        tr[self.ready] = b""
+        _add_row(tr, self.ready)
         for key in later:
             tr.clear(key)
 
@@ -180,3 +185,8 @@ class Member:
 
     def _at(self, moment: int) -> bytes:
         return self._later + _MOMENT.pack(moment) + self._name
+
+
+def _add_row(tr: Transaction, key: bytes) -> None:
+    """Write a row so that the transaction may still come to depend on it: see the module."""
+    tr.add(key, b"\x00")
