@@ -38,7 +38,10 @@ millionths, and the moment at which they were counted. No row is a full bucket, 
 - *Clocks* are those of the clients. One that is behind the row's moment adds no tokens, takes none
   away, and leaves the moment. One that is ahead gets a burst at most, and then others get nothing
   new until theirs have come to that moment. If that is more than a minute away, the row was written
-  by a wrong clock: its tokens count from now on.
+  by a wrong clock: its tokens count from now on. So who finds no token in such a row writes it with
+  its own moment, though it takes nothing: else each look would count from its own now, and none
+  would ever see a token. Who only looks says that there may be something, so that a take follows.
+  Of two clients whose clocks are more than a minute apart nobody can tell which one is wrong.
 - *Tokens are spent* by the commit that takes. If its thread has gone and the items are requeued, if
   leases are given up or expire, if an item is taken again: they are not given back, but by a worker
   of tasks that had no thread free for what it leased (:meth:`Allowance.give_back`). ``clear()``
@@ -183,6 +186,8 @@ class Allowance:
         self._tokens = self._counted_at = 0  # as they are stored from now on, but for what is taken
         self._left = self._room = float("inf")
         self._leases = False
+        #: Whether there is no token in the row, which a wrong clock has written.
+        self._counts_anew = False
 
     def settle(self, leased: int = 0) -> Allowance:
         """Wait for what was read.
@@ -200,9 +205,10 @@ class Allowance:
             self._room = self._limits.max_leased - leased - leased_in(_bytes(self._hidden))
         rate, full = self._limits.rate, self._limits.burst * _TOKEN
         if rate is not None:
-            found = _counted(_bytes(self._stored), full, rate, self._now)
-            self._tokens, self._counted_at = found
+            row = _bytes(self._stored)
+            self._tokens, self._counted_at = _counted(row, full, rate, self._now)
             self._left = self._tokens // _TOKEN
+            self._counts_anew = self._left < 1 and _is_wrong(row, self._now)
         return self
 
     def grant(self, count: int, *, leases: bool, ends: int = 0, early: bool = True) -> int:
@@ -228,15 +234,22 @@ class Allowance:
             self._room -= count
             self._leases = self._leases or count > 0
 
-    def write(self, took: int) -> None:
-        """Spend the tokens of the items that were taken, and depend on what decided it."""
+    def write(self, took: int) -> bool:
+        """Spend the tokens of the items that were taken, and depend on what decided it.
+
+        Returns:
+            Whether it wrote the row of tokens.
+        """
         if self._leases and self._limits.max_leased is not None:
             self._tr.add_read_conflict_key(self._tables.leasing)
             self._tr.add_write_conflict_key(self._tables.leasing)
-        if took and self._limits.rate is not None:
-            self._tr.add_read_conflict_key(self._tables.tokens)
-            left = max(0, self._tokens - took * _TOKEN)
-            self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
+        if self._limits.rate is None or not (took or self._counts_anew):
+            return False
+        self._tr.add_read_conflict_key(self._tables.tokens)
+        left = max(0, self._tokens - took * _TOKEN)
+        self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
+        self._counts_anew = False
+        return True
 
     def give_back(self, count: int) -> None:
         """Give back the tokens of items that were leased, and are requeued before anything began.
@@ -252,8 +265,12 @@ class Allowance:
     # When it may be more
 
     def is_held(self, *, to_lease: bool) -> bool:
-        """Tell whether a limit keeps everything back: from all, or from those who lease."""
-        return self._left < 1 or (to_lease and self.is_fully_leased)
+        """Tell whether a limit keeps everything back: from all, or from those who lease.
+
+        The rate does not before a take has written from when on its tokens count.
+        """
+        lacks_tokens = self._left < 1 and not self._counts_anew
+        return lacks_tokens or (to_lease and self.is_fully_leased)
 
     @property
     def is_fully_leased(self) -> bool:
@@ -298,12 +315,17 @@ def _counted(row: bytes, full: int, rate: Rate, now: int) -> tuple[int, int]:
     if len(row) != _ROW.size:
         return full, now
     tokens, counted_at = _ROW.unpack(row)
-    if counted_at > now + _TRUSTED_US:
+    if _is_wrong(row, now):
         counted_at = now
     elif counted_at < now:
         tokens += (now - counted_at) * rate.items * _TOKEN // rate.period_us
         counted_at = now
     return min(tokens, full), counted_at
+
+
+def _is_wrong(row: bytes, now: int) -> bool:
+    """Tell whether the clock that wrote the row is more than a minute ahead."""
+    return len(row) == _ROW.size and _ROW.unpack(row)[1] > now + _TRUSTED_US
 
 
 def _bytes(value: Any) -> bytes:

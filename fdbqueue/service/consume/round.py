@@ -476,8 +476,8 @@ class Round:
             self._store.requeue_rows(self._count_change, rest)
         self._count_change.take(self._end, self._took)
         self._count_change.write()
-        if self._allowance is not None:
-            self._allowance.write(self._took)
+        if self._allowance is not None and self._allowance.write(self._took):
+            self._result.wrote = True
 
     def _paused_by(self, state: QueueState) -> bytes | None:
         """Return the key that says that nothing is to be taken, None if none does; and note it."""
