@@ -24,9 +24,10 @@ from fdbqueue.service.consume.several import Turns
 from fdbqueue.service.consume.state import Pausing
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import NAME, check_pattern, fits_of, share_a_name
+from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
-from fdbqueue.service.storage.families import FamilyKeys, Member
+from fdbqueue.service.storage.families import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
@@ -105,6 +106,13 @@ class QueueSpec:
         """What all names that fit begin with."""
         return self.name.partition("*")[0]
 
+    @property
+    def levels(self) -> Levels:
+        """How far the limits of each of its queues go."""
+        if self.limits_at is not None:
+            return STORED
+        return Levels.of(self.options.get("max_leased"), parse_rate(self.options.get("rate")))
+
     def open(
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
     ) -> Queue:
@@ -154,7 +162,7 @@ class Catalog:
         self._several: dict[tuple[_Several, bool], SeveralQueues] = {}
         #: The indexes of the families, by their patterns.
         self._family_keys = {
-            spec.name: FamilyKeys(self._prefix["family"][spec.name].key(), spec.name)
+            spec.name: FamilyKeys(self._prefix["family"][spec.name].key(), spec.name, spec.levels)
             for spec in self._patterns
             if spec.subspace is None
         }

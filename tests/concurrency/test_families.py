@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import sys
@@ -10,7 +11,8 @@ from collections import Counter
 
 import pytest
 
-from fdbqueue.service import Catalog
+from fdbqueue.service import Catalog, run
+from fdbqueue.service.consume.several import first_with_items
 from fdbqueue.service.consume.visits import MemberRequest
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
@@ -202,8 +204,7 @@ class _Day:
 
     def __init__(self, database, subspace, clock, seed, **options):
         self._meddled = Meddled(database)
-        self.catalog, self._clock = family_of(self._meddled, subspace), clock
-        self.catalog.spec("user-1").options.update(options)
+        self.catalog, self._clock = family_of(self._meddled, subspace, **options), clock
         self._rival = family_of(another(database), subspace)
         self._users = self.catalog.several(["user-*"])
         self._dice = random.Random(seed)
@@ -243,21 +244,27 @@ class _Day:
     def _push_delayed(self):
         self._queue().push(next(self._numbers), delay=self._dice.uniform(0.1, 40))
 
-    def _expected(self):
+    def _expected(self, *, to_lease):
         """Return what can be taken, by asking each member for what its own pop would return."""
-        names = [f"user-{n}" for n in range(4)]
-        queues = [self.catalog.queue(name) for name in names]
-        return {q.name: q.peek() for q in queues if q.peek() is not None and not q.paused()}
+        queues = [self.catalog.queue(f"user-{n}") for n in range(4)]
+        return {queue.name: queue.peek() for queue in queues if self._gives(queue, to_lease)}
+
+    def _gives(self, queue, to_lease):
+        look = functools.partial(
+            first_with_items, consumers=[queue.parts.consumer], to_lease=to_lease
+        )
+        return run(self.catalog.database, look, read_only=True) and queue.peek() is not None
 
     def _take(self):
-        expected = self._expected()
+        to_lease = self._dice.random() < 0.5
+        expected = self._expected(to_lease=to_lease)
         tr = None
         if self._dice.random() < 0.3:
             tr = self.catalog.database.create_transaction()
-        if self._dice.random() < 0.5:
-            item = self._users.pop(tr=tr)
-        else:
+        if to_lease:
             item = self._users.lease(seconds=self._dice.uniform(1, 40), tr=tr)
+        else:
+            item = self._users.pop(tr=tr)
         if tr is not None:
             tr.commit().wait()
         if item is None:
@@ -303,7 +310,7 @@ class _Day:
     def _end(self):
         if self._leased:
             item = self._leased.pop(self._dice.randrange(len(self._leased)))
-            queue = self.catalog.queue(item.queue)
+            queue = self._dice.choice([self.catalog, self._rival]).queue(item.queue)
             if self._dice.random() < 0.4:
                 queue.ack_many([item])
             else:
@@ -329,21 +336,34 @@ class _Day:
         self._clock.advance(self._dice.choice([0.2, 5, 30]))
 
 
-@pytest.mark.parametrize("options", [{"max_attempts": 2}, {"max_attempts": 1, "max_leased": 50}])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_attempts": 2},
+        {"max_attempts": 1, "max_leased": 50},
+        {"max_leased": 2},
+        {"rate": "10/m", "burst": 2},
+        {"max_leased": 1, "rate": "1/s", "burst": 3},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("seed", range(4))
 def test_the_index_after_random_operations(engine, subspace, clock, seed, options):
     """A take finds what any member has, and finds nothing only if none has; rows are right.
 
-    The limit is never met: each end of a lease writes a row because of it, also if nothing is left.
+    The other client has no limits, and ends leases, too. The high limit is never met: each end of
+    a lease writes a row because of it, also if nothing is left.
     """
     day = _Day(engine.database, subspace, clock, seed, **options)
     catalog = day.catalog
-    day.go_on(120)
+    day.go_on(80)
     for number in range(4):
         catalog.queue(f"user-{number}").resume()
     clock.advance(100)
     users = catalog.several(["user-*"])
-    while users.pop() is not None:
-        pass
+    while users.pop() is not None or any(queue.size() for queue in catalog.queues()):
+        clock.advance(10 if "rate" in options else 0)
     assert not any(assert_counted(queue)["ready"] for queue in catalog.queues())
+    clock.advance(100)
+    assert users.pop() is None
     assert rows_of(catalog, "user-*") == {}

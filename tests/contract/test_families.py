@@ -677,7 +677,7 @@ def test_an_outcome_that_stays_unknown_is_said_to_be(open_catalog, database):
 @pytest.mark.parametrize("operation", ["pop", "lease"])
 def test_a_push_to_any_member_wakes_who_waits(catalog, users, pool, operation, delay):
     """At once or in its time, also to one that is new."""
-    watch = users._families._watch
+    watch = users._families.watches(to_lease=operation == "lease")[0]
     for name in ("user-1", "user-new"):
         found = pool.submit(getattr(users, operation), wait=LONG_SECONDS)
         wait_until(watch.is_watched)
@@ -693,7 +693,7 @@ def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
     fill(catalog, 1, ["user-1"])
     catalog.queue("user-1").pause()
     found = pool.submit(users.pop, wait=LONG_SECONDS)
-    wait_until(users._families._watch.is_watched)
+    wait_until(users._families.watches(to_lease=False)[0].is_watched)
     begun = time.monotonic()
     catalog.queue("user-1").resume()
     assert found.result(LONG_SECONDS).value == 0
@@ -703,7 +703,7 @@ def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
 def test_many_waiters_get_one_each(catalog, users, pool):
     """Of as many pushes to different members."""
     waiting = [pool.submit(users.pop, wait=LONG_SECONDS) for _ in range(8)]
-    wait_until(users._families._watch.is_watched)
+    wait_until(users._families.watches(to_lease=False)[0].is_watched)
     for number in range(8):
         catalog.queue(f"user-{number}").push(number)
     assert sorted(one.result(LONG_SECONDS).value for one in waiting) == list(range(8))
@@ -715,10 +715,11 @@ def test_members_that_are_not_asked_for_do_not_wake(catalog, pool):
     fill(catalog, 1, ["user-2"])
     catalog.queue("user-3").push("later", delay=0.01)
     found = pool.submit(some.pop, wait=LONG_SECONDS)
-    wait_until(some._families._watch.is_watched)
-    generation = some._families._watch.generation
+    watch = some._families.watches(to_lease=False)[0]
+    wait_until(watch.is_watched)
+    generation = watch.generation
     assert not found.done()
-    assert some._families._watch.generation == generation
+    assert watch.generation == generation
     catalog.queue("user-12").push("mine")
     assert found.result(LONG_SECONDS).value == "mine"
 
@@ -920,7 +921,7 @@ def test_a_waiter_is_woken_by_the_end_of_a_lease(open_catalog, database, pool):
     fill(catalog, count=2, members=MEMBERS[:1])
     first = users.lease(seconds=LONG_SECONDS)
     waiter = pool.submit(users.lease, seconds=LONG_SECONDS, wait=LONG_SECONDS)
-    wait_until(lambda: any(watch.waiting for watch in users._families.watches))
+    wait_until(lambda: any(watch.waiting for watch in users._families.watches(to_lease=True)))
     users.ack(first)
     assert waiter.result(LONG_SECONDS).value == 1
 

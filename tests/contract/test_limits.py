@@ -675,7 +675,7 @@ def test_a_round_says_when_it_may_give_again(open_queue, database):
     def held(tr):
         one = Round(consumer.taker, tr, "min", [consumer.lease_request("min", 1, 60, None)])
         assert one.serve(helps=False).results[0][1] == []
-        return one.held_until(to_lease=True), one.held_until(to_lease=False)
+        return tuple(one.allowance.held_until(to_lease=leases) for leases in (True, False))
 
     to_lease, to_pop = run(database, held, read_only=True)
     assert 590 < to_lease / 1_000_000 - time.time() <= 600

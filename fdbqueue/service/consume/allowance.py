@@ -72,16 +72,23 @@ import struct
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.clock import TRUSTED_US
 from fdbqueue.service.options import ALLOWED, QueueOptions, Rate, parse_rate
 from fdbqueue.service.storage.counts import leased_in
+from fdbqueue.service.storage.families import (
+    BY_LEASES,
+    BY_RATE,
+    STORED,
+    Hold,
+    Levels,
+    Prospect,
+)
 from fdbqueue.service.storage.tables import Kind, TableKeys
 
 #: The parts of a token that are counted.
 _TOKEN = 1_000_000
 #: The tokens left, and the moment at which they were counted.
 _ROW = struct.Struct(">QQ")
-#: A row that was counted so much later than now was written by a wrong clock.
-_TRUSTED_US = 60_000_000
 #: When to look again if the count says that items are leased, and none is: it is wrong.
 _SOON_US = 5_000_000
 #: How many of the next moments are looked at for the end of a lease; delays end among them.
@@ -110,6 +117,13 @@ class Limits(NamedTuple):
         if options.max_leased is None and rate is None:
             return None
         return cls(options.max_leased, rate, options.burst or 0)
+
+    @property
+    def levels(self) -> Levels:
+        """How far they go, for the index of a family."""
+        if self.stored_at is not None:
+            return STORED
+        return Levels.of(self.max_leased, self.rate)
 
     @property
     def most(self) -> float:
@@ -186,6 +200,9 @@ class Allowance:
         self._tokens = self._counted_at = 0  # as they are stored from now on, but for what is taken
         self._left = self._room = float("inf")
         self._leases = False
+        #: The tokens and the moment as they are stored: unlike those above, which are rounded,
+        #: they say the same moment of the next token whenever it is worked out.
+        self._row_says: tuple[int, int] = (_TOKEN, 0)
         #: Whether there is no token in the row, which a wrong clock has written.
         self._counts_anew = False
 
@@ -209,6 +226,8 @@ class Allowance:
             self._tokens, self._counted_at = _counted(row, full, rate, self._now)
             self._left = self._tokens // _TOKEN
             self._counts_anew = self._left < 1 and _is_wrong(row, self._now)
+            if len(row) == _ROW.size and not self._counts_anew:
+                self._row_says = _ROW.unpack(row)
         return self
 
     def grant(self, count: int, *, leases: bool, ends: int = 0, early: bool = True) -> int:
@@ -283,8 +302,11 @@ class Allowance:
         rate = self._limits.rate
         if rate is None or self._left >= 1:
             return 0
-        missing = (_TOKEN - self._tokens % _TOKEN) * rate.period_us
-        return self._counted_at - -missing // (rate.items * _TOKEN)
+        tokens, counted_at = self._row_says
+        if tokens >= _TOKEN:  # there was one, which is taken here
+            tokens, counted_at = self._tokens % _TOKEN, self._counted_at
+        missing = (_TOKEN - tokens) * rate.period_us
+        return counted_at - -missing // (rate.items * _TOKEN)
 
     def held_until(self, *, to_lease: bool) -> int | None:
         """Return the moment from when it may give again, None if it may now.
@@ -296,6 +318,27 @@ class Allowance:
         if to_lease and self.is_fully_leased:
             return max(self.next_token, self._next_end())
         return self.next_token
+
+    def prospect(self, first_due: int | None, *, to_lease: bool) -> Prospect:
+        """Return what the index of a family is to say of ready items, once it is settled.
+
+        One limit is enough: if both keep them back, the other one is met after it.
+
+        Args:
+            first_due: When the first lease or delay expires; None if none does.
+            to_lease: Whether they are to be leased.
+        """
+        levels, rate = self._limits.levels, self._limits.rate
+        if not self.is_held(to_lease=to_lease):
+            return Prospect(0)
+        if rate is not None and levels.rate is not None and self.is_held(to_lease=False):
+            moment, pause = self.next_token, rate.period_us // rate.items
+            return Prospect(moment, moment - pause, Hold(BY_RATE, levels.rate))
+        assert levels.leased is not None
+        hold = Hold(BY_LEASES, levels.leased)
+        if first_due is None:  # the count is wrong
+            return Prospect(self._now + _SOON_US, self._now, hold)
+        return Prospect(first_due, None, hold)
 
     def _next_end(self) -> int:
         """Return when the next lease expires, or an earlier moment; soon if there is none."""
@@ -325,7 +368,7 @@ def _counted(row: bytes, full: int, rate: Rate, now: int) -> tuple[int, int]:
 
 def _is_wrong(row: bytes, now: int) -> bool:
     """Tell whether the clock that wrote the row is more than a minute ahead."""
-    return len(row) == _ROW.size and _ROW.unpack(row)[1] > now + _TRUSTED_US
+    return len(row) == _ROW.size and _ROW.unpack(row)[1] > now + TRUSTED_US
 
 
 def _bytes(value: Any) -> bytes:

@@ -231,7 +231,8 @@ class FamilyPoppers:
         def serve(tr: Transaction) -> Served:
             if time.monotonic() < self._reserving.until:
                 self._reserving.reserve(tr)
-            walk, open_queue = walking.begin(tr), self._families.consumer
+            walk = walking.begin(tr, to_lease=requests[0].leases)
+            open_queue = self._families.consumer
             visit = Visit(open_queue, tr, walk, self._end, owns=True, corrects=not conflicts)
             visit.begin_with(also)
             seen.append(visit.served)
@@ -273,7 +274,9 @@ class Families:
         self._sources = tuple(sources)
         self._ring = Ring(plain, sources)
         self.poppers: dict[End, FamilyPoppers] = {end: FamilyPoppers(self, end) for end in ENDS}
-        self._watch = ItemWatch(self.database, self._begin_look)
+        look = self._begin_look
+        self._watch = ItemWatch(self.database, functools.partial(look, to_lease=False))
+        self._lease_watch = ItemWatch(self.database, functools.partial(look, to_lease=True))
         self._plain = tuple(plain)
         forget_at_fork(self)
 
@@ -283,12 +286,14 @@ class Families:
             poppers.forget()
         self._ring.forget()
         self._watch.forget()
+        self._lease_watch.forget()
 
-    @property
-    def watches(self) -> tuple[ItemWatch, ...]:
-        """Where to wait for items."""
-        plain = [self.consumer(name).group.watch for name in self._plain]
-        return (self._watch, *plain) if self._sources else tuple(plain)
+    def watches(self, *, to_lease: bool) -> tuple[ItemWatch, ...]:
+        """Return where to wait for items to pop, or to lease."""
+        groups = [self.consumer(name).group for name in self._plain]
+        plain = [group.lease_watch if to_lease else group.watch for group in groups]
+        own = self._lease_watch if to_lease else self._watch
+        return (own, *plain) if self._sources else tuple(plain)
 
     def walking(self) -> Walking:
         """Return the walks of a transaction."""
@@ -313,7 +318,9 @@ class Families:
         """Tell in a transaction what :meth:`has_items` tells."""
         if self._find(tr, READ_AT_ONCE, to_lease=to_lease):
             return True
-        return bool(self._sources) and self._begin_look(tr, watches=False)().is_now
+        return (
+            bool(self._sources) and self._begin_look(tr, to_lease=to_lease, watches=False)().is_now
+        )
 
     def take_each(
         self,
@@ -344,7 +351,7 @@ class Families:
 
         Nothing is taken.
         """
-        to_lease = any(one.leases for one in requests)
+        to_lease = requests[0].leases
         look = functools.partial(self._find, count=len(requests), to_lease=to_lease)
         found = run(database, look, read_only=True)
         dealt = zip(requests, itertools.cycle(found), strict=False) if found else ()
@@ -353,7 +360,7 @@ class Families:
     def _find(self, tr: Transaction, count: int, *, to_lease: bool) -> list[Consumer]:
         found: list[Consumer] = []
         with self.walking() as walking:
-            walk = walking.begin(tr)
+            walk = walking.begin(tr, to_lease=to_lease)
             ahead, looks = count, 0
             while looks < MAX_LOOKS and not found:
                 hints = walk.next(min(ahead, READ_AT_ONCE))
@@ -388,18 +395,24 @@ class Families:
 
     # Waiting
 
-    def _begin_look(self, tr: Transaction, *, watches: bool = True) -> Callable[[], Look]:
+    def _begin_look(
+        self, tr: Transaction, *, to_lease: bool, watches: bool = True
+    ) -> Callable[[], Look]:
         """Begin to read whether a member may have something, for the watch.
 
         Args:
             tr: The transaction.
+            to_lease: Whether it is to be leased.
             watches: Whether to set the watch if none has.
         """
         now = now_us()
         reads = [
             (
                 source,
-                tr.snapshot.get_range(*source.keys.ready, limit=PAGE_ROWS),
+                [
+                    (tr.snapshot.get_range(*one, limit=PAGE_ROWS), one[1])
+                    for one in source.keys.open_ranges(now, to_lease=to_lease)
+                ],
                 source.keys.first_later(tr.snapshot),
                 tr.snapshot[source.keys.paused],
             )
@@ -413,7 +426,7 @@ class Families:
                 if paused.present():
                     keys.append(source.keys.paused)
                     continue
-                if _first_fitting(tr, source, ready, source.keys.ready[1]) is not None:
+                if any(_first_fitting(tr, source, *one) is not None for one in ready):
                     return Look(None)
                 first = _first_fitting(tr, source, later, source.keys.wakes[0])
                 if first is not None:
@@ -485,7 +498,7 @@ class FamilyTake(TakeCall):
         super().__init__(*others)
         self._families = families
         self._count = count
-        self._item_wait = ItemWait(families.watches)
+        self._item_wait = ItemWait(families.watches(to_lease=self._leases))
 
     def _try(self, *, saves: bool) -> list[Item] | Consumer | None:
         if self._call is not None:
@@ -568,7 +581,7 @@ class FamilyTake(TakeCall):
         owns: bool,
         corrects: bool,
     ) -> Served:
-        walk, open_queue = walking.begin(tr), self._families.consumer
+        walk, open_queue = walking.begin(tr, to_lease=request.leases), self._families.consumer
         visit = Visit(open_queue, tr, walk, self._end, owns=owns, corrects=corrects)
         served = visit.serve([request])
         if not owns and not served.gave:
@@ -590,10 +603,15 @@ def _result(served: Served) -> list[Item] | None:
 
 
 def _fitting(requests: Sequence[MemberRequest]) -> list[MemberRequest]:
-    """Return the first requests: at most 1,000 items, or one request of more."""
+    """Return the first requests: at most 1,000 items, or one request of more.
+
+    Only pops or only leases, because a limit may hold these alone: where they find nothing, pops
+    would not have looked.
+    """
+    alike = [one for one in requests if one.leases == requests[0].leases]
     room = ROUND_ITEMS
-    for index, one in enumerate(requests):
+    for index, one in enumerate(alike):
         room -= one.count
         if index and room < 0:
-            return list(requests[:index])
-    return list(requests)
+            return alike[:index]
+    return alike

@@ -33,10 +33,10 @@ class Source(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """A queue to look at, and the keys of its rows LATER whose moments are over."""
+    """A queue to look at, and the keys of its rows that go once that is done."""
 
     name: str
-    later: tuple[bytes, ...]
+    passing: tuple[bytes, ...]
 
 
 class Ring:
@@ -77,11 +77,13 @@ class Walk:
     Args:
         ring: The ring.
         tr: The transaction. It depends on nothing that is read.
+        to_lease: Whether items are to be leased.
     """
 
-    def __init__(self, ring: Ring, tr: Transaction) -> None:
+    def __init__(self, ring: Ring, tr: Transaction, *, to_lease: bool) -> None:
         self._ring = ring
         self._tr = tr.snapshot
+        self._to_lease = to_lease
         self._now = now_us()
         #: The reads of whether families are paused, by their keys.
         self._pauses: dict[bytes, Any] = {
@@ -155,7 +157,7 @@ class Walk:
             return None
 
     def _read_page(self) -> None:
-        """Read the next page; both of its reads are under way before the first is awaited."""
+        """Read the next page; all of its reads are under way before the first is awaited."""
         place, begin = self._at
         source = self._ring.stretches[place]
         if source is None:
@@ -166,15 +168,11 @@ class Walk:
         later: Any = ()
         if since is not None:
             later = self._tr.get_range(*keys.later(since or None, self._now), limit=PAGE_ROWS)
-        ready: Any = ()
-        if not self._is_read:
-            first, stop = keys.ready
-            if self._is_back and place == self._start[0]:
-                stop = self._start[1]
-            ready = self._tr.get_range(begin or first, stop, limit=PAGE_ROWS)
+        reads = [] if self._is_read else self._begin_rows(keys, begin)
         if source in self._paused():
             self._go_on()
             return
+        ready = itertools.islice(itertools.chain.from_iterable(reads), PAGE_ROWS)
         due, found = [*keys.rows(later)], [*keys.rows(ready)]
         self._later[place] = due[-1].key if len(due) == PAGE_ROWS else None
         self._is_read = len(found) < PAGE_ROWS
@@ -183,6 +181,15 @@ class Walk:
         self._page.extend(_hints_of(source, [*due, *found]))
         if self._is_read and self._later[place] is None:
             self._go_on()
+
+    def _begin_rows(self, keys: FamilyKeys, begin: bytes) -> list[Any]:
+        """Begin to read the next rows of members that may have something now."""
+        end = b""
+        if self._is_back and self._at[0] == self._start[0]:
+            end = self._start[1]
+        ranges = keys.open_ranges(self._now, to_lease=self._to_lease)
+        cut = [(max(begin, first), min(end or stop, stop)) for first, stop in ranges]
+        return [self._tr.get_range(*one, limit=PAGE_ROWS) for one in cut if one[0] < one[1]]
 
     def _go_on(self) -> None:
         """Go on to the next stretch, or close the circle."""
@@ -203,9 +210,7 @@ def _hints_of(source: Source, rows: Sequence[IndexRow]) -> list[Hint]:
     hints: dict[str, list[bytes]] = {}
     for row in rows:
         if source.fits(row.name):
-            own = hints.setdefault(row.name, [])
-            if row.moment:
-                own.append(row.key)
+            hints.setdefault(row.name, []).extend(row.passing)
     return [Hint(name, tuple(own)) for name, own in hints.items()]
 
 
@@ -220,10 +225,10 @@ class Walking:
         self._ring = ring
         self._walk: Walk | None = None
 
-    def begin(self, tr: Transaction) -> Walk:
+    def begin(self, tr: Transaction, *, to_lease: bool) -> Walk:
         """Begin the walk of an attempt; the one before it has failed."""
         self._end(is_committed=False)
-        self._walk = Walk(self._ring, tr)
+        self._walk = Walk(self._ring, tr, to_lease=to_lease)
         return self._walk
 
     def __enter__(self) -> Self:

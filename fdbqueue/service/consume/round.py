@@ -17,7 +17,7 @@ from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch, SharedOperation
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.allowance import Limits
+from fdbqueue.service.consume.allowance import Allowance, Limits
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
 from fdbqueue.service.consume.help import Help
@@ -395,6 +395,8 @@ class Round:
         prompt = fitting(early)
         #: The reads that requests need.
         self._reads = taker.begin_reads(tr, prompt)
+        if any(one.acknowledges is not None for one in self._reads):
+            self._count_change.expect_ends()
         wanted = sum([one.count for one in prompt])
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         self._allowance = None
@@ -489,12 +491,15 @@ class Round:
                 return member.paused
         return self._store.tables.paused if state.is_paused else None
 
-    def held_until(self, *, to_lease: bool) -> int | None:
-        """Return from when the queue's limits may let it give again, once the round has served.
+    @property
+    def allowance(self) -> Allowance | None:
+        """What the queue's limits allow, once the round has served; None if it has none."""
+        return self._allowance
 
-        None if none keeps everything back: from all, or from those who lease.
-        """
-        return None if self._allowance is None else self._allowance.held_until(to_lease=to_lease)
+    @property
+    def leaves_items(self) -> bool:
+        """Whether there are ready items that it has seen and not taken."""
+        return self._head.has_rows
 
     def _ending(self) -> list[LeaseEnds]:
         """Return the leases that the early requests end."""
