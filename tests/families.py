@@ -18,7 +18,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 def rows_of(catalog: Catalog, pattern: str) -> dict[str, list[Any]]:
-    """Return the moments of the rows of each member; 0 for now, and what holds those of HELD.
+    """Return the moments of the rows of each member, 0 for now; of a row HELD what holds it.
 
     A row CLOCK has the moment of its row LATER.
     """

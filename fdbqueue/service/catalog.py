@@ -95,6 +95,8 @@ class QueueSpec:
         self.owner = owner
         self.limits_at = limits_at
         self.options = options
+        own = Levels.of(options.get("max_leased"), parse_rate(options.get("rate")))
+        self.levels = own if limits_at is None else STORED
 
     @property
     def is_pattern(self) -> bool:
@@ -105,13 +107,6 @@ class QueueSpec:
     def start(self) -> str:
         """What all names that fit begin with."""
         return self.name.partition("*")[0]
-
-    @property
-    def levels(self) -> Levels:
-        """How far the limits of each of its queues go."""
-        if self.limits_at is not None:
-            return STORED
-        return Levels.of(self.options.get("max_leased"), parse_rate(self.options.get("rate")))
 
     def open(
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None

@@ -443,7 +443,7 @@ def test_a_push_while_a_take_removes_a_row_that_it_wrote_itself(
     users, member = catalog.several(["user-*"]), catalog.queue("user-1")
     count, also = 1, None
     if wrote == "a turn":
-        member.push_many(range(5), delay=1)  # the first five of nine, for whom there are two turns
+        member.push_many(range(5), delay=1)  # for the first five of nine, in two turns
         fill(catalog, 1, ["user-2"])
         catalog.queue("user-2").pop()
         count = 9

@@ -1,4 +1,4 @@
-"""Members of a family whose limits keep items back: from those whom they hold, and no others."""
+"""Members of a family whose limits keep items back, from the consumers that they hold alone."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_lower_limit_is_not_asked_again_and_again(open_catalog, observed, data
 
 
 @pytest.mark.parametrize("leases", [True, False])
-def test_the_end_of_a_lease_wakes_whoever_ends_it(open_catalog, database, pool, leases):
+def test_the_end_of_a_lease_wakes_who_waits_for_it(open_catalog, database, pool, leases):
     """Also a process without the limit, which may have leased the item as well."""
     catalog, other = open_catalog(database, max_leased=1), open_catalog(another(database))
     catalog.queue("user-1").push_many(range(3))
@@ -168,7 +168,7 @@ def test_an_ack_while_the_first_member_is_found_at_its_limit(open_catalog, datab
 
 
 def test_a_clock_far_ahead_hides_no_member(open_catalog, database, clock):
-    """What it worked out from its present is looked at again by who knows that it is wrong."""
+    """A client that knows that this clock is wrong looks at the member again."""
     catalog = open_catalog(database, rate="1/s", burst=1)
     users = catalog.several(["user-*"])
     catalog.queue("user-1").push_many(range(4))

@@ -41,7 +41,7 @@ millionths, and the moment at which they were counted. No row is a full bucket, 
   by a wrong clock: its tokens count from now on. So who finds no token in such a row writes it with
   its own moment, though it takes nothing: else each look would count from its own now, and none
   would ever see a token. Who only looks says that there may be something, so that a take follows.
-  Of two clients whose clocks are more than a minute apart nobody can tell which one is wrong.
+  If the clocks of two clients are more than a minute apart, none of them can tell which is wrong.
 - *Tokens are spent* by the commit that takes. If its thread has gone and the items are requeued, if
   leases are given up or expire, if an item is taken again: they are not given back, but by a worker
   of tasks that had no thread free for what it leased (:meth:`Allowance.give_back`). ``clear()``
@@ -204,7 +204,7 @@ class Allowance:
         #: they say the same moment of the next token whenever it is worked out.
         self._row_says: tuple[int, int] = (_TOKEN, 0)
         #: Whether there is no token in the row, which a wrong clock has written.
-        self._counts_anew = False
+        self._counts_again = False
 
     def settle(self, leased: int = 0) -> Allowance:
         """Wait for what was read.
@@ -225,8 +225,8 @@ class Allowance:
             row = _bytes(self._stored)
             self._tokens, self._counted_at = _counted(row, full, rate, self._now)
             self._left = self._tokens // _TOKEN
-            self._counts_anew = self._left < 1 and _is_wrong(row, self._now)
-            if len(row) == _ROW.size and not self._counts_anew:
+            self._counts_again = self._left < 1 and _is_wrong(row, self._now)
+            if len(row) == _ROW.size and not self._counts_again:
                 self._row_says = _ROW.unpack(row)
         return self
 
@@ -262,12 +262,12 @@ class Allowance:
         if self._leases and self._limits.max_leased is not None:
             self._tr.add_read_conflict_key(self._tables.leasing)
             self._tr.add_write_conflict_key(self._tables.leasing)
-        if self._limits.rate is None or not (took or self._counts_anew):
+        if self._limits.rate is None or not (took or self._counts_again):
             return False
         self._tr.add_read_conflict_key(self._tables.tokens)
         left = max(0, self._tokens - took * _TOKEN)
         self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
-        self._counts_anew = False
+        self._counts_again = False
         return True
 
     def give_back(self, count: int) -> None:
@@ -288,7 +288,7 @@ class Allowance:
 
         The rate does not before a take has written from when on its tokens count.
         """
-        lacks_tokens = self._left < 1 and not self._counts_anew
+        lacks_tokens = self._left < 1 and not self._counts_again
         return lacks_tokens or (to_lease and self.is_fully_leased)
 
     @property

@@ -22,11 +22,12 @@ How a take goes, without a transaction of the caller's:
    (:mod:`round`) is served, as for one queue, and the reads of 25 are under way before the first is
    awaited. All items of one request come from one member, in its order.
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
-   row says when it has something next: when the first of its leases, delays and batches ends, what
-   a limit of it says, in a second if other processes have yet to collect from it; never while it is
-   paused by itself. The transaction depends on these rows. Whatever gives the member something new
-   writes one of them, so then it conflicts, and no row is ever missing. The rows of a member that
-   gave stay.
+   row says when it has something next (:mod:`prospect`): when the first of its leases, delays and
+   batches ends, when its rate has a token, in a second if other processes have yet to collect from
+   it; never while it is paused by itself. If a limit keeps back what is ready, another row says so
+   to consumers that this limit does not hold. The transaction depends on the rows that it removes,
+   even if it has written them itself. Whatever gives the member something new writes one of them,
+   so then it conflicts, and no row is ever missing. The rows of a member that gave stay.
 5. **Commit**, all or nothing: items, counts, rows. After a conflict the members that it met come
    again behind the others of the page, and nothing is corrected, so that only takes of the same
    items can conflict twice. If the engine has reservations, the next attempt reserves the file, and
@@ -39,9 +40,9 @@ How a take goes, without a transaction of the caller's:
    transaction ends after 1,000 looks, a second, a megabyte, or if a member has more to requeue than
    it takes; its corrections are committed, and 1 begins again. So if there are more than 1,000 such
    rows, each member had nothing when it was looked at.
-7. **Wait** at one watch for all members: sixteen keys of each family, of which every writer of a
-   row changes one, and the moment of the first row LATER. Who sets it looks at the index in the
-   same transaction. As ever, whoever waits looks again after five seconds.
+7. **Wait** at one watch for all members, pops at another than leases: sixteen keys of each family,
+   of which every writer of a row changes one, and the moment of the first row LATER. Who sets it
+   looks at the index in the same transaction. As ever, who waits looks again after five seconds.
 
 In a transaction of the caller's there is 2, 3 and 6, without a bound. Nothing is corrected, and
 nothing helps other processes, because the caller's transaction may fail by what it does itself.
@@ -70,6 +71,8 @@ What is left behind by
   and removes no row; who takes from a member by its name reads the key, too. Who waits watches the
   key, and all are woken when it is cleared. Nothing is written for any member by either, and
   leases, delays and counts go on as in a queue that is paused. A crash leaves it paused or not;
+- *a clock that is far ahead*: rows of moments that are too late. Others look at these members at
+  once (CLOCK);
 - *a stopped process, a cluster that was away*: nothing waits for another process here. A walk that
   goes on later finds old hints, and looks in vain.
 
@@ -82,14 +85,12 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import math
 import operator
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
@@ -100,13 +101,12 @@ from fdbqueue.service.consume.poppers import (
     forget_at_fork,
     requeue_or_log,
 )
-from fdbqueue.service.consume.ring import PAGE_ROWS, Ring, Source, Walking
+from fdbqueue.service.consume.ring import Ring, Source, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
 from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
-from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, Look
+from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.items import LAST_MOMENT, Item
-from fdbqueue.service.storage.families import IndexRow
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
 
@@ -274,7 +274,7 @@ class Families:
         self._sources = tuple(sources)
         self._ring = Ring(plain, sources)
         self.poppers: dict[End, FamilyPoppers] = {end: FamilyPoppers(self, end) for end in ENDS}
-        look = self._begin_look
+        look = functools.partial(begin_index_look, sources=self._sources)
         self._watch = ItemWatch(self.database, functools.partial(look, to_lease=False))
         self._lease_watch = ItemWatch(self.database, functools.partial(look, to_lease=True))
         self._plain = tuple(plain)
@@ -318,9 +318,7 @@ class Families:
         """Tell in a transaction what :meth:`has_items` tells."""
         if self._find(tr, READ_AT_ONCE, to_lease=to_lease):
             return True
-        return (
-            bool(self._sources) and self._begin_look(tr, to_lease=to_lease, watches=False)().is_now
-        )
+        return begin_index_look(tr, self._sources, to_lease=to_lease, watches=False)().is_now
 
     def take_each(
         self,
@@ -392,97 +390,6 @@ class Families:
         ]
         names = [*dict.fromkeys([*self._plain, *[row.name for row in rows]])]
         return [self.consumer(name) for name in names[:MAX_LOOKS]]
-
-    # Waiting
-
-    def _begin_look(
-        self, tr: Transaction, *, to_lease: bool, watches: bool = True
-    ) -> Callable[[], Look]:
-        """Begin to read whether a member may have something, for the watch.
-
-        Args:
-            tr: The transaction.
-            to_lease: Whether it is to be leased.
-            watches: Whether to set the watch if none has.
-        """
-        now = now_us()
-        reads = [
-            (
-                source,
-                [
-                    (tr.snapshot.get_range(*one, limit=PAGE_ROWS), one[1])
-                    for one in source.keys.open_ranges(now, to_lease=to_lease)
-                ],
-                source.keys.first_later(tr.snapshot),
-                tr.snapshot[source.keys.paused],
-            )
-            for source in self._sources
-        ]
-
-        def look() -> Look:
-            left = math.inf
-            keys: list[bytes] = []
-            for source, ready, later, paused in reads:
-                if paused.present():
-                    keys.append(source.keys.paused)
-                    continue
-                if any(_first_fitting(tr, source, *one) is not None for one in ready):
-                    return Look(None)
-                first = _first_fitting(tr, source, later, source.keys.wakes[0])
-                if first is not None:
-                    left = min(left, first.moment - now)
-                keys += source.keys.wakes
-            if left <= 0:
-                return Look(None)
-            watch = _AnyWatch([tr.watch(key) for key in keys] if watches else [])
-            return Look(watch, left / 1_000_000)
-
-        return look
-
-
-class _AnyWatch:
-    """Several watches as one: it reports the first change, and cancels the others."""
-
-    def __init__(self, watches: Sequence[Any]) -> None:
-        self._watches = watches
-        self._is_over = False
-
-    def on_ready(self, callback: Callable[[Any], object]) -> None:
-        """Call a function with the watch that reports a change, or fails."""
-
-        def report(fired: Any) -> None:
-            if not self._is_over:
-                callback(fired)
-                self.cancel()
-
-        for watch in self._watches:
-            watch.on_ready(report)
-
-    def cancel(self) -> None:
-        """Cancel all of them."""
-        self._is_over = True
-        for watch in self._watches:
-            watch.cancel()
-
-
-def _first_fitting(tr: Transaction, source: Source, read: Any, stop: bytes) -> IndexRow | None:
-    """Return the first row of a member that fits, None if there is none.
-
-    Args:
-        tr: The transaction.
-        source: The members.
-        read: The read of the first rows.
-        stop: Where the table ends.
-    """
-    while True:
-        last = b""
-        for row in source.keys.rows(read):
-            if source.fits(row.name):
-                return row
-            last = row.key
-        if not last:
-            return None
-        read = tr.snapshot.get_range(last + b"\x00", stop, limit=PAGE_ROWS)
 
 
 class FamilyTake(TakeCall):

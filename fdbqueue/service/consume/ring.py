@@ -1,11 +1,14 @@
 """Where a process is on its way round the members of families, and the way of one transaction.
 
+And the look at the indexes of the families by which it waits.
+
 :mod:`fdbqueue.service.consume.families` says how a take goes.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 from collections import deque
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.waiting import Look
 from fdbqueue.service.storage.families import FamilyKeys, IndexRow, Member
 
 if TYPE_CHECKING:
@@ -241,3 +245,97 @@ class Walking:
         walk, self._walk = self._walk, None
         if walk is not None:
             walk.end(is_committed=is_committed)
+
+
+# Waiting
+
+
+def begin_index_look(
+    tr: Transaction, sources: Sequence[Source], *, to_lease: bool, watches: bool = True
+) -> Callable[[], Look]:
+    """Begin to read whether a member may have something, for the watch.
+
+    Args:
+        tr: The transaction.
+        sources: The families.
+        to_lease: Whether it is to be leased.
+        watches: Whether to set the watch if none has.
+    """
+    now = now_us()
+    reads = [
+        (
+            source,
+            [
+                (tr.snapshot.get_range(*one, limit=PAGE_ROWS), one[1])
+                for one in source.keys.open_ranges(now, to_lease=to_lease)
+            ],
+            source.keys.first_later(tr.snapshot),
+            tr.snapshot[source.keys.paused],
+        )
+        for source in sources
+    ]
+
+    def look() -> Look:
+        left = math.inf
+        keys: list[bytes] = []
+        for source, ready, later, paused in reads:
+            if paused.present():
+                keys.append(source.keys.paused)
+                continue
+            if any(_first_fitting(tr, source, *one) is not None for one in ready):
+                return Look(None)
+            first = _first_fitting(tr, source, later, source.keys.wakes[0])
+            if first is not None:
+                left = min(left, first.moment - now)
+            keys += source.keys.wakes
+        if left <= 0:
+            return Look(None)
+        watch = _AnyWatch([tr.watch(key) for key in keys] if watches else [])
+        return Look(watch, left / 1_000_000)
+
+    return look
+
+
+class _AnyWatch:
+    """Several watches as one: it reports the first change, and cancels the others."""
+
+    def __init__(self, watches: Sequence[Any]) -> None:
+        self._watches = watches
+        self._is_over = False
+
+    def on_ready(self, callback: Callable[[Any], object]) -> None:
+        """Call a function with the watch that reports a change, or fails."""
+
+        def report(fired: Any) -> None:
+            if not self._is_over:
+                callback(fired)
+                self.cancel()
+
+        for watch in self._watches:
+            watch.on_ready(report)
+
+    def cancel(self) -> None:
+        """Cancel all of them."""
+        self._is_over = True
+        for watch in self._watches:
+            watch.cancel()
+
+
+def _first_fitting(tr: Transaction, source: Source, read: Any, stop: bytes) -> IndexRow | None:
+    """Return the first row of a member that fits, None if there is none.
+
+    Args:
+        tr: The transaction.
+        source: The members.
+        read: The read of the first rows.
+        stop: Where the range ends.
+    """
+    while True:
+        last = b""
+        for row in source.keys.rows(read):
+            if source.fits(row.name):
+                return row
+            last = row.key
+        if not last:
+            return None
+        read = tr.snapshot.get_range(last + b"\x00", stop, limit=PAGE_ROWS)

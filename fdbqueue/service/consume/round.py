@@ -17,7 +17,7 @@ from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch, SharedOperation
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.allowance import Allowance, Limits
+from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
 from fdbqueue.service.consume.help import Help
@@ -346,8 +346,7 @@ class Round:
     """One transaction in which items are taken from one end.
 
     Its reads begin when it is made, so those of several queues are under way before the first is
-    awaited. They do no harm if the round does not serve: they are snapshot reads, but for those
-    of the early requests' keys and leases.
+    awaited. They do no harm if it does not serve: but for early requests, they are snapshot reads.
 
     Args:
         taker: Takes the queue's items.
@@ -358,6 +357,9 @@ class Round:
         extra: How many more items to read at once.
         slot: In a queue with shards, how many runs of items of each to leave to others.
         family_pause: The read of whether its family is paused, if that has begun.
+
+    Attributes:
+        allowance: What its limits allow, None if it has none.
     """
 
     def __init__(
@@ -399,9 +401,9 @@ class Round:
             self._count_change.expect_ends()
         wanted = sum([one.count for one in prompt])
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
-        self._allowance = None
+        self.allowance = None
         if taker.limits is not None:
-            self._allowance = taker.limits.begin(tr, store.tables, self._now)
+            self.allowance = taker.limits.begin(tr, store.tables, self._now)
             limit = int(min(limit, taker.limits.most))
         self._head = Head(
             tr, store.keys, store.reader, end, limit, self._budget, order, taker.choices, slot
@@ -461,7 +463,7 @@ class Round:
                 given.serve(
                     head,
                     self._budget,
-                    self._allowance,
+                    self.allowance,
                     more_due=self._more_due,
                     retried=self._retried,
                 )
@@ -478,7 +480,7 @@ class Round:
             self._store.requeue_rows(self._count_change, rest)
         self._count_change.take(self._end, self._took)
         self._count_change.write()
-        if self._allowance is not None and self._allowance.write(self._took):
+        if self.allowance is not None and self.allowance.write(self._took):
             self._result.wrote = True
 
     def _paused_by(self, state: QueueState) -> bytes | None:
@@ -490,11 +492,6 @@ class Round:
             if result.is_with_family and not state.is_paused:
                 return member.paused
         return self._store.tables.paused if state.is_paused else None
-
-    @property
-    def allowance(self) -> Allowance | None:
-        """What the queue's limits allow, once the round has served; None if it has none."""
-        return self._allowance
 
     @property
     def leaves_items(self) -> bool:
@@ -563,7 +560,7 @@ class Round:
             # Those that end more leases than fit beside what was requeued wait for the next round.
             batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
             early = min(early, len(batch))
-        allowance, wanted, held = self._allowance, [], set()
+        allowance, wanted, held = self.allowance, [], set()
         if allowance is not None:
             allowance.settle(self._count_change.leased)
         for index, one in enumerate(batch):

@@ -5,7 +5,7 @@ index is in a subspace of its own, with a byte for each table:
 
     00  CLOCK    moment, name                a row LATER was worked out from a clock that said this
     01  READY    2 bytes of a hash, name     it may have something to take now
-        HELD     limit, level, hash, name    it has, for who is not held by a limit of that level
+        HELD     limit, level, hash, name    it has, but not for a limit of that level
     02  LATER    moment, name                it may have something to take from then on
     03  WAKE     0 to 15                     changed with each row that is written for news
     04  PAUSED                               since when no member gives anything, and why
@@ -18,16 +18,17 @@ LATER of a moment that is over, or it has ready items that a limit keeps back, a
 will have something at a moment, it has a row READY, or a row LATER of that moment or an earlier
 one. A row too many, or of too early a moment, costs one look.
 
-*Whom a limit holds* differs. Pops are not held by ``max_leased``; processes may have other limits,
-or none, because limits may change at any time. So HELD says which limit kept the items back, and
-its level: ``max_leased`` itself, or how many items the rate takes in a day. A consumer whose own
-limit is as low or lower passes over it: it would find the same. For all others, among them pops
-if the limit is ``max_leased``, the row is as one of READY. Who is held nevertheless writes a row of
-its own level in its place, which is higher; so two processes with two limits do not undo each
-other's rows. Beside it there is a row LATER for when the first lease expires, or the next token
-comes. So a consumer reads a range that begins with READY and goes on into HELD up to its own
-level (:meth:`FamilyKeys.open_ranges`), and the members that its own limits hold, however many,
-cost it nothing.
+*A limit holds one consumer and not another.* Pops are not held by ``max_leased``; processes may
+have other limits, or none, because limits may change at any time. So HELD says which limit kept the
+items back, and its level: ``max_leased`` itself, or how many items the rate takes in a day. A
+consumer whose own limit is as low or lower passes over it: it would find the same. For all others,
+among them pops if the limit is ``max_leased``, the row is as one of READY. Who is held nevertheless
+writes a row of its own level in its place, which is higher; so two processes with two limits do not
+undo each other's rows. (They do if the one has but a rate, the other but ``max_leased``, and both
+are at it: then each looks at the member when it takes.) Beside it there is a row LATER for when the
+first lease expires, or the next token comes. So a consumer reads a range that begins with READY and
+goes on into HELD up to its own level (:meth:`FamilyKeys.open_ranges`), and the members that its own
+limits hold, however many, cost it nothing.
 
 Such a row is true until the end of a lease. Who ends a lease, and has no limit itself, does not
 know that this is news. It reads LIMITED, which was written with the first row HELD of
@@ -48,7 +49,7 @@ transaction has *set* before is dropped, by the engines' rules: what it would re
 So rows are written by an atomic operation, which depends on what is stored: the conflict stays. It
 would not if the transaction had cleared the row before it, but nothing writes rows after the
 corrections of a take, which are its last step. Rows HELD are removed without depending on them,
-because whoever writes one depends on READY in the same way, and clears it.
+because each take that writes one depends on READY in the same way, and clears it.
 
 A family of any size is paused by the one key PAUSED, which is no row of the index. Each transaction
 that takes from a member reads it, beside what it reads of the member; a queue outside any family
@@ -200,7 +201,7 @@ class FamilyKeys:
         return [(first, below), (self._held + BY_RATE, stop)]
 
     def later(self, since: bytes | None, until: int) -> KeyRange:
-        """Return the range of the rows LATER behind a key, up to a moment."""
+        """Return the range of the rows LATER after a key, up to a moment."""
         begin = self._later if since is None else since + b"\x00"
         return begin, self._later + _MOMENT.pack(until + 1)
 
