@@ -9,19 +9,25 @@ from typing import Any
 import fdb.tuple
 
 from fdbqueue.service import Catalog, Queue, run
+from fdbqueue.service.storage.counts import leased_in
+from fdbqueue.service.storage.families import BY_LEASES, BY_RATE, Hold
+from fdbqueue.service.storage.store import ItemStore
 
 #: How many rows of copies one transaction writes.
 _ROWS_AT_ONCE = 10_000
 
 
-def rows_of(catalog: Catalog, pattern: str) -> dict[str, list[int]]:
-    """Return the moments of the rows of each member; 0 for now."""
+def rows_of(catalog: Catalog, pattern: str) -> dict[str, list[Any]]:
+    """Return the moments of the rows of each member, 0 for now; of a row HELD what holds it.
 
-    def read(tr: Any) -> dict[str, list[int]]:
+    A row CLOCK has the moment of its row LATER.
+    """
+
+    def read(tr: Any) -> dict[str, list[Any]]:
         keys = catalog._family_keys[pattern]
         found = defaultdict(list)
-        for row in keys.rows(tr.get_range(*keys.bounds)):
-            found[row.name].append(row.moment)
+        for row in keys.rows(tr.get_range(keys._clock, keys.bounds[1])):
+            found[row.name].append(row.moment if row.hold is None else row.hold)
         return dict(found)
 
     return run(catalog.database, read, read_only=True)
@@ -30,7 +36,8 @@ def rows_of(catalog: Catalog, pattern: str) -> dict[str, list[int]]:
 def assert_indexed(catalog: Catalog) -> None:
     """Check what must be true after every commit, at one version, from the tables of each member.
 
-    A member that has something to take, now or at a moment, has a row of that moment or before.
+    A member that has something to take, now or at a moment, has a row of that moment or before; or,
+    if a limit keeps back what is ready, a true row that says so.
     """
     names = catalog.names()
 
@@ -46,13 +53,24 @@ def assert_indexed(catalog: Catalog) -> None:
             if tr[store.tables.paused].present():
                 continue
             keys = catalog.index(catalog.spec(name))
-            rows = keys.rows(tr.get_range(*keys.bounds))
-            known = min([row.moment for row in rows if row.name == name], default=None)
+            rows = [row for row in keys.rows(tr.get_range(*keys.bounds)) if row.name == name]
+            known = min([row.moment for row in rows if row.hold is None], default=None)
+            holds = {row.hold.limit for row in rows if row.hold and _is_true(row.hold, tr, store)}
+            if BY_LEASES in holds:
+                assert tr[keys.limited].present()
+                moments = [moment for moment in moments if moment]
+            if BY_RATE in holds and known is not None:
+                continue
             if moments and (known is None or known > min(moments)):
                 missing.append(f"{name}: {min(moments)} is not covered by {known}")
         return missing
 
     assert run(catalog.database, read, read_only=True) == []
+
+
+def _is_true(hold: Hold, tr: Any, store: ItemStore) -> bool:
+    """Tell whether a limit keeps items back; of a rate that is not known here."""
+    return hold.limit == BY_RATE or leased_in(bytes(tr[store.tables.hidden])) >= hold.level
 
 
 def multiply(catalog: Catalog, model: Queue, names: Sequence[str]) -> None:

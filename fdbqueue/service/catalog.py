@@ -23,9 +23,10 @@ from fdbqueue.service.consume.several import Turns
 from fdbqueue.service.consume.state import Pausing
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, share_a_name
+from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
-from fdbqueue.service.storage.families import FamilyKeys, Member
+from fdbqueue.service.storage.families import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
@@ -94,6 +95,8 @@ class QueueSpec:
         self.home_of = home_of
         self.limits_at = limits_at
         self.options = options
+        own = Levels.of(options.get("max_leased"), parse_rate(options.get("rate")))
+        self.levels = own if limits_at is None else STORED
 
     @property
     def is_pattern(self) -> bool:
@@ -154,7 +157,7 @@ class Catalog:
         self._several: dict[tuple[_Several, bool], SeveralQueues] = {}
         #: The indexes of the families, by their patterns.
         self._family_keys = {
-            spec.name: FamilyKeys(self._prefix["family"][spec.name].key(), spec.name)
+            spec.name: FamilyKeys(self._prefix["family"][spec.name].key(), spec.name, spec.levels)
             for spec in self._patterns
             if spec.subspace is None
         }

@@ -12,6 +12,10 @@ from typing import Any
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.limits import MAX_SECONDS
 
+#: A moment that another client took for the present, and that is so much later than the present
+#: here, is wrong.
+TRUSTED_US = 60_000_000
+
 _ahead_us = 0
 
 

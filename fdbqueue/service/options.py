@@ -78,6 +78,11 @@ class Rate(NamedTuple):
         """How many items may be taken at once if nothing else is said: those of one second."""
         return max(1, self.items * _PERIODS_US["s"] // self.period_us)
 
+    @property
+    def items_a_day(self) -> int:
+        """How many items are taken in a day."""
+        return self.items * (_PERIODS_US["d"] // self.period_us)
+
 
 def parse_rate(text: object) -> Rate | None:
     """Return the rate that a text names, such as ``"100/m"``; None if it names none."""

@@ -312,7 +312,7 @@ class SeveralQueues:
 
     def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
         """Wait until a queue may have an item, at most this many seconds; tell whether one may."""
-        wait = ItemWait(() if self._families is None else self._families.watches)
+        wait = ItemWait(() if self._families is None else self._families.watches(to_lease=to_lease))
 
         def look() -> bool:
             return self.look_in(wait, to_lease=to_lease)
@@ -323,7 +323,7 @@ class SeveralQueues:
     def look_in(self, wait: ItemWait, *, to_lease: bool) -> bool:
         """Look whether a queue may have an item, for who waits; and say where to wait."""
         if self._families is not None:
-            wait.watches = self._families.watches
+            wait.watches = self._families.watches(to_lease=to_lease)
             return self._families.has_items(to_lease=to_lease)
         found = self._queues()
         wait.watches = found.lease_watches if to_lease else found.watches

@@ -157,9 +157,9 @@ def pop_several(kind: Kind, database: Any, subspace: Subspace, threads: int) -> 
     _pop_all(kind, several, threads)
 
 
-def family_of(database: Any, subspace: Subspace) -> Catalog:
+def family_of(database: Any, subspace: Subspace, **options: Any) -> Catalog:
     """Return a catalog of the family that pop_family takes from."""
-    spec = QueueSpec("user-*", "fifo", handoff_timeout_seconds=AWAY_SECONDS)
+    spec = QueueSpec("user-*", "fifo", handoff_timeout_seconds=AWAY_SECONDS, **options)
     return Catalog(database, fdb.tuple.unpack(subspace.key()), [spec])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import threading
@@ -19,8 +20,9 @@ from fdbqueue.exceptions import (
     InvalidInput,
     OutcomeUnknown,
 )
-from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
+from fdbqueue.service import Catalog, Contended, IdempotencyKey, QueueSpec, run
 from fdbqueue.service.consume import families, ring, visits
+from fdbqueue.service.consume.visits import MemberRequest
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.testing import FaultyDatabase
@@ -451,6 +453,46 @@ def test_a_push_while_its_member_is_found_empty(meddled):
         assert rows_of(rival, "user-*") == {}
 
 
+@pytest.mark.parametrize("wrote", ["a turn", "an expired lease", "an ack"])
+def test_a_push_while_a_take_removes_a_row_that_it_wrote_itself(
+    open_catalog, database, clock, wrote
+):
+    """It gave from the member before, or ended a lease there: its own row hides none of others."""
+    meddler = Meddled(database)
+    catalog = open_catalog(meddler, max_leased=9, max_attempts=1)
+    rival = open_catalog(another(database)).queue("user-1")
+    users, member = catalog.several(["user-*"]), catalog.queue("user-1")
+    count, also = 1, None
+    if wrote == "a turn":
+        member.push_many(range(5), delay=1)  # for the first five of nine, in two turns
+        fill(catalog, 1, ["user-2"])
+        catalog.queue("user-2").pop()
+        count = 9
+    else:
+        member.push("leased")
+        item = users.lease(seconds=1 if wrote == "an expired lease" else LONG_SECONDS)
+        if wrote == "an ack":
+
+            def also(tr):
+                member.ack(item, tr=tr)
+
+    clock.advance(2)
+    pushes = [lambda: rival.push("new")]
+    meddler.meddle = lambda: pushes.pop()() if pushes else None
+
+    def request(consumer):
+        return consumer.pop_request("min", 1, None)
+
+    requests = [MemberRequest(1, request, leases=False) for _ in range(count)]
+    found = []
+    with contextlib.suppress(Contended):
+        served = users._families.take_each(meddler, "min", requests, also)
+        found += [item.value for _, items in served.results for item in items]
+    assert not pushes
+    assert_indexed(catalog)
+    assert "new" in [*found, *[value for _, value in drained(users)]]
+
+
 def test_where_nothing_is_found_more_are_looked_at_at_once(open_catalog, observed):
     """And those that were not asked in the end have their turns."""
     catalog = open_catalog(observed)
@@ -739,7 +781,7 @@ def test_an_outcome_that_stays_unknown_is_said_to_be(open_catalog, database):
 @pytest.mark.parametrize("operation", ["pop", "lease"])
 def test_a_push_to_any_member_wakes_who_waits(catalog, users, pool, operation, delay):
     """At once or in its time, also to one that is new."""
-    watch = users._families._watch
+    watch = users._families.watches(to_lease=operation == "lease")[0]
     for name in ("user-1", "user-new"):
         found = pool.submit(getattr(users, operation), wait=LONG_SECONDS)
         wait_until(watch.is_watched)
@@ -755,7 +797,7 @@ def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
     fill(catalog, 1, ["user-1"])
     catalog.queue("user-1").pause()
     found = pool.submit(users.pop, wait=LONG_SECONDS)
-    wait_until(users._families._watch.is_watched)
+    wait_until(users._families.watches(to_lease=False)[0].is_watched)
     begun = time.monotonic()
     catalog.queue("user-1").resume()
     assert found.result(LONG_SECONDS).value == 0
@@ -765,7 +807,7 @@ def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
 def test_many_waiters_get_one_each(catalog, users, pool):
     """Of as many pushes to different members."""
     waiting = [pool.submit(users.pop, wait=LONG_SECONDS) for _ in range(8)]
-    wait_until(users._families._watch.is_watched)
+    wait_until(users._families.watches(to_lease=False)[0].is_watched)
     for number in range(8):
         catalog.queue(f"user-{number}").push(number)
     assert sorted(one.result(LONG_SECONDS).value for one in waiting) == list(range(8))
@@ -777,10 +819,11 @@ def test_members_that_are_not_asked_for_do_not_wake(catalog, pool):
     fill(catalog, 1, ["user-2"])
     catalog.queue("user-3").push("later", delay=0.01)
     found = pool.submit(some.pop, wait=LONG_SECONDS)
-    wait_until(some._families._watch.is_watched)
-    generation = some._families._watch.generation
+    watch = some._families.watches(to_lease=False)[0]
+    wait_until(watch.is_watched)
+    generation = watch.generation
     assert not found.done()
-    assert some._families._watch.generation == generation
+    assert watch.generation == generation
     catalog.queue("user-12").push("mine")
     assert found.result(LONG_SECONDS).value == "mine"
 
@@ -944,7 +987,7 @@ def test_large_items_of_several_members_fit_into_transactions(catalog, users):
 
     assert sum(together(4, take)) == 150
     assert users.lease() is None
-    assert families.PAGE_ROWS < 1_000
+    assert ring.PAGE_ROWS < 1_000
 
 
 # Limits of the members
@@ -974,7 +1017,7 @@ def test_a_waiter_is_woken_by_the_end_of_a_lease(open_catalog, database, pool):
     fill(catalog, count=2, members=MEMBERS[:1])
     first = users.lease(seconds=LONG_SECONDS)
     waiter = pool.submit(users.lease, seconds=LONG_SECONDS, wait=LONG_SECONDS)
-    wait_until(lambda: any(watch.waiting for watch in users._families.watches))
+    wait_until(lambda: any(watch.waiting for watch in users._families.watches(to_lease=True)))
     users.ack(first)
     assert waiter.result(LONG_SECONDS).value == 1
 

@@ -477,6 +477,24 @@ def test_a_clock_that_is_ahead(open_queue, clock):
     )).total_seconds() == pytest.approx(1, abs=0.1)  # fmt: skip
 
 
+@pytest.mark.parametrize("burst", [1, 3])
+def test_a_clock_far_ahead_stops_no_queue(open_queue, clock, burst):
+    """Others take that time to be wrong, and have their tokens from then on, one by one."""
+    queue = open_queue(count=20, rate="1/s", burst=burst)
+    clock.advance(3_600)
+    assert len(queue.pop_many(9)) == burst
+    clock.advance(-3_600)
+    assert queue.wait_for_items(0)  # to look takes nothing, so what follows is a take
+    assert queue.pop() is None
+    assert not queue.wait_for_items(0)
+    for _ in range(4):
+        clock.advance(0.5)
+        assert queue.pop() is None
+        clock.advance(0.5)
+        assert queue.wait_for_items(0)
+        assert len(queue.pop_many(9)) == 1
+
+
 def test_a_row_of_tokens_that_cannot_be_read(open_queue, database):
     """Counts as none: the next take writes it again."""
     queue = open_queue(count=9, rate="1/h", burst=2)
@@ -672,7 +690,7 @@ def test_a_round_says_when_it_may_give_again(open_queue, database):
     def held(tr):
         one = Round(consumer.taker, tr, "min", [consumer.lease_request("min", 1, 60, None)])
         assert one.serve(helps=False).results[0][1] == []
-        return one.held_until(to_lease=True), one.held_until(to_lease=False)
+        return tuple(one.allowance.held_until(to_lease=leases) for leases in (True, False))
 
     to_lease, to_pop = run(database, held, read_only=True)
     assert 590 < to_lease / 1_000_000 - time.time() <= 600

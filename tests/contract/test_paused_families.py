@@ -205,7 +205,7 @@ def test_who_waits_is_woken_when_it_is_resumed(catalog, family, pool, way):
     family.pause()
     several = catalog.several(["user-*"])
     watch = {
-        "family": several._families._watch,
+        "family": several._families.watches(to_lease=False)[0],
         "by name": catalog.queue("user-3").parts.group.watch,
         "in order": catalog.queue("user-3").parts.group.watch,
         "names": catalog.queue("user-3").parts.group.watch,
@@ -278,9 +278,10 @@ def test_a_worker_follows_a_pause(catalog, family, pool):
     """It works on nothing until the family is resumed."""
     done = []
     family.pause()
-    worker = Worker(catalog.several(["user-*"]), done.append, follow=True)
+    users = catalog.several(["user-*"])
+    worker = Worker(users, done.append, follow=True)
     running = pool.submit(worker.run)
-    wait_until(catalog.several(["user-*"])._families._watch.is_watched)
+    wait_until(users._families.watches(to_lease=True)[0].is_watched)
     assert done == []
     family.resume()
     wait_until(lambda: len(done) == 5)

@@ -48,6 +48,7 @@ class _AckWrite(Write):
 
     def begin_reads(self, shared: SharedTransaction) -> None:
         self._read = self.store.begin_facts(shared.tr, State.LEASED, self._token.place)
+        shared.count_change.expect_ends()
 
     def apply(self, shared: SharedTransaction) -> None:
         held = self._leases.held(self._token, self._read)

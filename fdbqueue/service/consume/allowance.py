@@ -38,7 +38,10 @@ millionths, and the moment at which they were counted. No row is a full bucket, 
 - *Clocks* are those of the clients. One that is behind the row's moment adds no tokens, takes none
   away, and leaves the moment. One that is ahead gets a burst at most, and then others get nothing
   new until theirs have come to that moment. If that is more than a minute away, the row was written
-  by a wrong clock: its tokens count from now on.
+  by a wrong clock: its tokens count from now on. So who finds no token in such a row writes it with
+  its own moment, though it takes nothing: else each look would count from its own now, and none
+  would ever see a token. Who only looks says that there may be something, so that a take follows.
+  If the clocks of two clients are more than a minute apart, none of them can tell which is wrong.
 - *Tokens are spent* by the commit that takes. If its thread has gone and the items are requeued, if
   leases are given up or expire, if an item is taken again: they are not given back, but by a worker
   of tasks that had no thread free for what it leased (:meth:`Allowance.give_back`). ``clear()``
@@ -69,16 +72,23 @@ import struct
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.clock import TRUSTED_US
 from fdbqueue.service.options import ALLOWED, QueueOptions, Rate, parse_rate
 from fdbqueue.service.storage.counts import leased_in
+from fdbqueue.service.storage.families import (
+    BY_LEASES,
+    BY_RATE,
+    STORED,
+    Hold,
+    Levels,
+    Prospect,
+)
 from fdbqueue.service.storage.tables import Kind, TableKeys
 
 #: The parts of a token that are counted.
 _TOKEN = 1_000_000
 #: The tokens left, and the moment at which they were counted.
 _ROW = struct.Struct(">QQ")
-#: A row that was counted so much later than now was written by a wrong clock.
-_TRUSTED_US = 60_000_000
 #: When to look again if the count says that items are leased, and none is: it is wrong.
 _SOON_US = 5_000_000
 #: How many of the next moments are looked at for the end of a lease; delays end among them.
@@ -107,6 +117,13 @@ class Limits(NamedTuple):
         if options.max_leased is None and rate is None:
             return None
         return cls(options.max_leased, rate, options.burst or 0)
+
+    @property
+    def levels(self) -> Levels:
+        """How far they go, for the index of a family."""
+        if self.stored_at is not None:
+            return STORED
+        return Levels.of(self.max_leased, self.rate)
 
     @property
     def most(self) -> float:
@@ -183,6 +200,11 @@ class Allowance:
         self._tokens = self._counted_at = 0  # as they are stored from now on, but for what is taken
         self._left = self._room = float("inf")
         self._leases = False
+        #: The tokens and the moment as they are stored: unlike those above, which are rounded,
+        #: they say the same moment of the next token whenever it is worked out.
+        self._row_says: tuple[int, int] = (_TOKEN, 0)
+        #: Whether there is no token in the row, which a wrong clock has written.
+        self._counts_again = False
 
     def settle(self, leased: int = 0) -> Allowance:
         """Wait for what was read.
@@ -200,9 +222,12 @@ class Allowance:
             self._room = self._limits.max_leased - leased - leased_in(_bytes(self._hidden))
         rate, full = self._limits.rate, self._limits.burst * _TOKEN
         if rate is not None:
-            found = _counted(_bytes(self._stored), full, rate, self._now)
-            self._tokens, self._counted_at = found
+            row = _bytes(self._stored)
+            self._tokens, self._counted_at = _counted(row, full, rate, self._now)
             self._left = self._tokens // _TOKEN
+            self._counts_again = self._left < 1 and _is_wrong(row, self._now)
+            if len(row) == _ROW.size and not self._counts_again:
+                self._row_says = _ROW.unpack(row)
         return self
 
     def grant(self, count: int, *, leases: bool, ends: int = 0, early: bool = True) -> int:
@@ -228,15 +253,22 @@ class Allowance:
             self._room -= count
             self._leases = self._leases or count > 0
 
-    def write(self, took: int) -> None:
-        """Spend the tokens of the items that were taken, and depend on what decided it."""
+    def write(self, took: int) -> bool:
+        """Spend the tokens of the items that were taken, and depend on what decided it.
+
+        Returns:
+            Whether it wrote the row of tokens.
+        """
         if self._leases and self._limits.max_leased is not None:
             self._tr.add_read_conflict_key(self._tables.leasing)
             self._tr.add_write_conflict_key(self._tables.leasing)
-        if took and self._limits.rate is not None:
-            self._tr.add_read_conflict_key(self._tables.tokens)
-            left = max(0, self._tokens - took * _TOKEN)
-            self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
+        if self._limits.rate is None or not (took or self._counts_again):
+            return False
+        self._tr.add_read_conflict_key(self._tables.tokens)
+        left = max(0, self._tokens - took * _TOKEN)
+        self._tr[self._tables.tokens] = _ROW.pack(left, self._counted_at)
+        self._counts_again = False
+        return True
 
     def give_back(self, count: int) -> None:
         """Give back the tokens of items that were leased, and are requeued before anything began.
@@ -252,8 +284,12 @@ class Allowance:
     # When it may be more
 
     def is_held(self, *, to_lease: bool) -> bool:
-        """Tell whether a limit keeps everything back: from all, or from those who lease."""
-        return self._left < 1 or (to_lease and self.is_fully_leased)
+        """Tell whether a limit keeps everything back: from all, or from those who lease.
+
+        The rate does not before a take has written from when on its tokens count.
+        """
+        lacks_tokens = self._left < 1 and not self._counts_again
+        return lacks_tokens or (to_lease and self.is_fully_leased)
 
     @property
     def is_fully_leased(self) -> bool:
@@ -266,8 +302,11 @@ class Allowance:
         rate = self._limits.rate
         if rate is None or self._left >= 1:
             return 0
-        missing = (_TOKEN - self._tokens % _TOKEN) * rate.period_us
-        return self._counted_at - -missing // (rate.items * _TOKEN)
+        tokens, counted_at = self._row_says
+        if tokens >= _TOKEN:  # there was one, which is taken here
+            tokens, counted_at = self._tokens % _TOKEN, self._counted_at
+        missing = (_TOKEN - tokens) * rate.period_us
+        return counted_at - -missing // (rate.items * _TOKEN)
 
     def held_until(self, *, to_lease: bool) -> int | None:
         """Return the moment from when it may give again, None if it may now.
@@ -279,6 +318,27 @@ class Allowance:
         if to_lease and self.is_fully_leased:
             return max(self.next_token, self._next_end())
         return self.next_token
+
+    def prospect(self, first_due: int | None, *, to_lease: bool) -> Prospect:
+        """Return what the index of a family is to say of ready items, once it is settled.
+
+        One limit is enough: if both keep them back, the other one is met after it.
+
+        Args:
+            first_due: When the first lease or delay expires; None if none does.
+            to_lease: Whether they are to be leased.
+        """
+        levels, rate = self._limits.levels, self._limits.rate
+        if not self.is_held(to_lease=to_lease):
+            return Prospect(0)
+        if rate is not None and levels.rate is not None and self.is_held(to_lease=False):
+            moment, pause = self.next_token, rate.period_us // rate.items
+            return Prospect(moment, moment - pause, Hold(BY_RATE, levels.rate))
+        assert levels.leased is not None
+        hold = Hold(BY_LEASES, levels.leased)
+        if first_due is None:  # the count is wrong
+            return Prospect(self._now + _SOON_US, self._now, hold)
+        return Prospect(first_due, None, hold)
 
     def _next_end(self) -> int:
         """Return when the next lease expires, or an earlier moment; soon if there is none."""
@@ -298,12 +358,17 @@ def _counted(row: bytes, full: int, rate: Rate, now: int) -> tuple[int, int]:
     if len(row) != _ROW.size:
         return full, now
     tokens, counted_at = _ROW.unpack(row)
-    if counted_at > now + _TRUSTED_US:
+    if _is_wrong(row, now):
         counted_at = now
     elif counted_at < now:
         tokens += (now - counted_at) * rate.items * _TOKEN // rate.period_us
         counted_at = now
     return min(tokens, full), counted_at
+
+
+def _is_wrong(row: bytes, now: int) -> bool:
+    """Tell whether the clock that wrote the row is more than a minute ahead."""
+    return len(row) == _ROW.size and _ROW.unpack(row)[1] > now + TRUSTED_US
 
 
 def _bytes(value: Any) -> bytes:

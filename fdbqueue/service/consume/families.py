@@ -22,11 +22,12 @@ How a take goes, without a transaction of the caller's:
    (:mod:`round`) is served, as for one queue, and the reads of 25 are under way before the first is
    awaited. All items of one request come from one member, in its order.
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
-   row says when it has something next: when the first of its leases, delays and batches ends, what
-   a limit of it says, in a second if other processes have yet to collect from it; never while it is
-   paused by itself. The transaction depends on these rows. Whatever gives the member something new
-   writes one of them, so then it conflicts, and no row is ever missing. The rows of a member that
-   gave stay.
+   row says when it has something next (:mod:`prospect`): when the first of its leases, delays and
+   batches ends, when its rate has a token, in a second if other processes have yet to collect from
+   it; never while it is paused by itself. If a limit keeps back what is ready, another row says so
+   to consumers that this limit does not hold. The transaction depends on the rows that it removes,
+   even if it has written them itself. Whatever gives the member something new writes one of them,
+   so then it conflicts, and no row is ever missing. The rows of a member that gave stay.
 5. **Commit**, all or nothing: items, counts, rows. After a conflict the members that it met come
    again behind the others of the page, and nothing is corrected, so that only takes of the same
    items can conflict twice. If the engine has reservations, the next attempt reserves the file, and
@@ -39,9 +40,9 @@ How a take goes, without a transaction of the caller's:
    transaction ends after 1,000 looks, a second, a megabyte, or if a member has more to requeue than
    it takes; its corrections are committed, and 1 begins again. So if there are more than 1,000 such
    rows, each member had nothing when it was looked at.
-7. **Wait** at one watch for all members: sixteen keys of each family, of which every writer of a
-   row changes one, and the moment of the first row LATER. Who sets it looks at the index in the
-   same transaction. As ever, whoever waits looks again after five seconds.
+7. **Wait** at one watch for all members, pops at another than leases: sixteen keys of each family,
+   of which every writer of a row changes one, and the moment of the first row LATER. Who sets it
+   looks at the index in the same transaction. As ever, who waits looks again after five seconds.
 
 In a transaction of the caller's there is 2, 3 and 6, without a bound. Nothing is corrected, and
 nothing helps other processes, because the caller's transaction may fail by what it does itself.
@@ -71,6 +72,8 @@ What is left behind by
   and removes no row; who takes from a member by its name reads the key, too. Who waits watches the
   key, and all are woken when it is cleared. Nothing is written for any member by either, and
   leases, delays and counts go on as in a queue that is paused. A crash leaves it paused or not;
+- *a clock that is far ahead*: rows of moments that are too late. Others look at these members at
+  once (CLOCK);
 - *a stopped process, a cluster that was away*: nothing waits for another process here. A walk that
   goes on later finds old hints, and looks in vain.
 
@@ -83,14 +86,12 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import math
 import operator
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
@@ -101,13 +102,12 @@ from fdbqueue.service.consume.poppers import (
     forget_at_fork,
     requeue_or_log,
 )
-from fdbqueue.service.consume.ring import PAGE_ROWS, Ring, Source, Walking
+from fdbqueue.service.consume.ring import Ring, Source, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
 from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
-from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, Look
+from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.items import LAST_MOMENT, Item
-from fdbqueue.service.storage.families import IndexRow
 from fdbqueue.service.storage.reader import ENDS, End
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
 
@@ -232,7 +232,8 @@ class FamilyPoppers:
         def serve(tr: Transaction) -> Served:
             if time.monotonic() < self._reserving.until:
                 self._reserving.reserve(tr)
-            walk, open_queue = walking.begin(tr), self._families.consumer
+            walk = walking.begin(tr, to_lease=requests[0].leases)
+            open_queue = self._families.consumer
             visit = Visit(open_queue, tr, walk, self._end, owns=True, corrects=not conflicts)
             visit.begin_with(also)
             seen.append(visit.served)
@@ -274,7 +275,9 @@ class Families:
         self._ring = Ring(plain, sources)
         self._sources = self._ring.sources
         self.poppers: dict[End, FamilyPoppers] = {end: FamilyPoppers(self, end) for end in ENDS}
-        self._watch = ItemWatch(self.database, self._begin_look)
+        look = functools.partial(begin_index_look, sources=self._sources)
+        self._watch = ItemWatch(self.database, functools.partial(look, to_lease=False))
+        self._lease_watch = ItemWatch(self.database, functools.partial(look, to_lease=True))
         self._plain = tuple(plain)
         forget_at_fork(self)
 
@@ -284,12 +287,14 @@ class Families:
             poppers.forget()
         self._ring.forget()
         self._watch.forget()
+        self._lease_watch.forget()
 
-    @property
-    def watches(self) -> tuple[ItemWatch, ...]:
-        """Where to wait for items."""
-        plain = [self.consumer(name).group.watch for name in self._plain]
-        return (self._watch, *plain) if self._sources else tuple(plain)
+    def watches(self, *, to_lease: bool) -> tuple[ItemWatch, ...]:
+        """Return where to wait for items to pop, or to lease."""
+        groups = [self.consumer(name).group for name in self._plain]
+        plain = [group.lease_watch if to_lease else group.watch for group in groups]
+        own = self._lease_watch if to_lease else self._watch
+        return (own, *plain) if self._sources else tuple(plain)
 
     def walking(self) -> Walking:
         """Return the walks of a transaction."""
@@ -314,7 +319,7 @@ class Families:
         """Tell in a transaction what :meth:`has_items` tells."""
         if self._find(tr, READ_AT_ONCE, to_lease=to_lease):
             return True
-        return bool(self._sources) and self._begin_look(tr, watches=False)().is_now
+        return begin_index_look(tr, self._sources, to_lease=to_lease, watches=False)().is_now
 
     def take_each(
         self,
@@ -345,7 +350,7 @@ class Families:
 
         Nothing is taken.
         """
-        to_lease = any(one.leases for one in requests)
+        to_lease = requests[0].leases
         look = functools.partial(self._find, count=len(requests), to_lease=to_lease)
         found = run(database, look, read_only=True)
         dealt = zip(requests, itertools.cycle(found), strict=False) if found else ()
@@ -354,7 +359,7 @@ class Families:
     def _find(self, tr: Transaction, count: int, *, to_lease: bool) -> list[Consumer]:
         found: list[Consumer] = []
         with self.walking() as walking:
-            walk = walking.begin(tr)
+            walk = walking.begin(tr, to_lease=to_lease)
             ahead, looks = count, 0
             while looks < MAX_LOOKS and not found:
                 hints = walk.next(min(ahead, READ_AT_ONCE))
@@ -387,91 +392,6 @@ class Families:
         names = [*dict.fromkeys([*self._plain, *[row.name for row in rows]])]
         return [self.consumer(name) for name in names[:MAX_LOOKS]]
 
-    # Waiting
-
-    def _begin_look(self, tr: Transaction, *, watches: bool = True) -> Callable[[], Look]:
-        """Begin to read whether a member may have something, for the watch.
-
-        Args:
-            tr: The transaction.
-            watches: Whether to set the watch if none has.
-        """
-        now = now_us()
-        reads = [
-            (
-                source,
-                tr.snapshot.get_range(*source.keys.ready, limit=PAGE_ROWS),
-                source.keys.first_later(tr.snapshot),
-                tr.snapshot[source.keys.paused],
-            )
-            for source in self._sources
-        ]
-
-        def look() -> Look:
-            left = math.inf
-            keys: list[bytes] = []
-            for source, ready, later, paused in reads:
-                if paused.present():
-                    keys.append(source.keys.paused)
-                    continue
-                if _first_fitting(tr, source, ready, source.keys.ready[1]) is not None:
-                    return Look(None)
-                first = _first_fitting(tr, source, later, source.keys.wakes[0])
-                if first is not None:
-                    left = min(left, first.moment - now)
-                keys += source.keys.wakes
-            if left <= 0:
-                return Look(None)
-            watch = _AnyWatch([tr.watch(key) for key in keys] if watches else [])
-            return Look(watch, left / 1_000_000)
-
-        return look
-
-
-class _AnyWatch:
-    """Several watches as one: it reports the first change, and cancels the others."""
-
-    def __init__(self, watches: Sequence[Any]) -> None:
-        self._watches = watches
-        self._is_over = False
-
-    def on_ready(self, callback: Callable[[Any], object]) -> None:
-        """Call a function with the watch that reports a change, or fails."""
-
-        def report(fired: Any) -> None:
-            if not self._is_over:
-                callback(fired)
-                self.cancel()
-
-        for watch in self._watches:
-            watch.on_ready(report)
-
-    def cancel(self) -> None:
-        """Cancel all of them."""
-        self._is_over = True
-        for watch in self._watches:
-            watch.cancel()
-
-
-def _first_fitting(tr: Transaction, source: Source, read: Any, stop: bytes) -> IndexRow | None:
-    """Return the first row of a member that fits, None if there is none.
-
-    Args:
-        tr: The transaction.
-        source: The members.
-        read: The read of the first rows.
-        stop: Where the table ends.
-    """
-    while True:
-        last = b""
-        for row in source.keys.rows(read):
-            if source.fits(row.name):
-                return row
-            last = row.key
-        if not last:
-            return None
-        read = tr.snapshot.get_range(last + b"\x00", stop, limit=PAGE_ROWS)
-
 
 class FamilyTake(TakeCall):
     """One call that takes items from families by their index.
@@ -486,7 +406,7 @@ class FamilyTake(TakeCall):
         super().__init__(*others)
         self._families = families
         self._count = count
-        self._item_wait = ItemWait(families.watches)
+        self._item_wait = ItemWait(families.watches(to_lease=self._leases))
 
     def _try(self, *, saves: bool) -> list[Item] | Consumer | None:
         if self._call is not None:
@@ -569,7 +489,7 @@ class FamilyTake(TakeCall):
         owns: bool,
         corrects: bool,
     ) -> Served:
-        walk, open_queue = walking.begin(tr), self._families.consumer
+        walk, open_queue = walking.begin(tr, to_lease=request.leases), self._families.consumer
         visit = Visit(open_queue, tr, walk, self._end, owns=owns, corrects=corrects)
         served = visit.serve([request])
         if not owns and not served.gave:
@@ -591,10 +511,15 @@ def _result(served: Served) -> list[Item] | None:
 
 
 def _fitting(requests: Sequence[MemberRequest]) -> list[MemberRequest]:
-    """Return the first requests: at most 1,000 items, or one request of more."""
+    """Return the first requests: at most 1,000 items, or one request of more.
+
+    Only pops or only leases, because a limit may hold these alone: where they find nothing, pops
+    would not have looked.
+    """
+    alike = [one for one in requests if one.leases == requests[0].leases]
     room = ROUND_ITEMS
-    for index, one in enumerate(requests):
+    for index, one in enumerate(alike):
         room -= one.count
         if index and room < 0:
-            return list(requests[:index])
-    return list(requests)
+            return alike[:index]
+    return alike

@@ -172,6 +172,11 @@ class Head:
         """Add rows that the transaction requeues, at their places."""
         self._returned.extend(sorted(rows, reverse=self._end == "max"))
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are rows that were read and not taken."""
+        return bool(self._window or self._returned)
+
     def close(self, key: bytes) -> None:
         """Have no rows to take, and depend on nothing but the key that says so."""
         self._window.clear()

@@ -151,6 +151,7 @@ class Leases:
         count_change = self.store.count_change(tr)
         parsed = [self.parse(token) for token in tokens]
         self.check_size([token.place for token in parsed])
+        count_change.expect_ends()
         found = self.store.facts(tr, State.LEASED, [token.place for token in parsed])
         tried = sum([lease.attempts > 0 for lease in found if lease])
         self.check_size([token.place for token in parsed], tried)

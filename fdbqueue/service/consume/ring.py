@@ -1,5 +1,7 @@
 """Where a process is on its way round the members of families, and the way of one transaction.
 
+And the look at the indexes of the families by which it waits.
+
 :mod:`fdbqueue.service.consume.families` says how a take goes.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import math
 import os
 import random
 import time
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.waiting import Look
 from fdbqueue.service.storage.families import FamilyKeys, IndexRow, Member
 
 if TYPE_CHECKING:
@@ -43,10 +47,10 @@ class Source(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """A queue to look at, and the keys of its rows LATER whose moments are over."""
+    """A queue to look at, and the keys of its rows that go once that is done."""
 
     name: str
-    later: tuple[bytes, ...]
+    passing: tuple[bytes, ...]
 
 
 class Ring:
@@ -113,11 +117,13 @@ class Walk:
     Args:
         ring: The ring.
         tr: The transaction. It depends on nothing that is read.
+        to_lease: Whether items are to be leased.
     """
 
-    def __init__(self, ring: Ring, tr: Transaction) -> None:
+    def __init__(self, ring: Ring, tr: Transaction, *, to_lease: bool) -> None:
         self._ring = ring
         self._tr = tr.snapshot
+        self._to_lease = to_lease
         self._now = now_us()
         #: The reads of whether families are paused, by their keys.
         self._pauses: dict[bytes, Any] = {
@@ -211,7 +217,7 @@ class Walk:
             return None
 
     def _read_page(self) -> None:
-        """Read the next page; both of its reads are under way before the first is awaited."""
+        """Read the next page; all of its reads are under way before the first is awaited."""
         place, begin = self._at
         source = self._ring.stretches[place]
         if source is None:
@@ -222,15 +228,11 @@ class Walk:
         later: Any = ()
         if since is not None:
             later = self._tr.get_range(*keys.later(since or None, self._now), limit=PAGE_ROWS)
-        ready: Any = ()
-        if not self._is_read:
-            first, stop = keys.ready
-            if self._is_back and place == self._start[0]:
-                stop = self._start[1]
-            ready = self._tr.get_range(begin or first, stop, limit=PAGE_ROWS)
+        reads = [] if self._is_read else self._begin_rows(keys, begin)
         if source in self._paused():
             self._go_on()
             return
+        ready = itertools.islice(itertools.chain.from_iterable(reads), PAGE_ROWS)
         due, found = [*keys.rows(later)], [*keys.rows(ready)]
         self._later[place] = due[-1].key if len(due) == PAGE_ROWS else None
         self._is_read = len(found) < PAGE_ROWS
@@ -239,6 +241,15 @@ class Walk:
         self._page.extend(_hints_of(source, [*due, *found]))
         if self._is_read and self._later[place] is None:
             self._go_on()
+
+    def _begin_rows(self, keys: FamilyKeys, begin: bytes) -> list[Any]:
+        """Begin to read the next rows of members that may have something now."""
+        end = b""
+        if self._is_back and self._at[0] == self._start[0]:
+            end = self._start[1]
+        ranges = keys.open_ranges(self._now, to_lease=self._to_lease)
+        cut = [(max(begin, first), min(end or stop, stop)) for first, stop in ranges]
+        return [self._tr.get_range(*one, limit=PAGE_ROWS) for one in cut if one[0] < one[1]]
 
     def _go_on(self) -> None:
         """Go on to the next stretch, or close the circle."""
@@ -259,9 +270,7 @@ def _hints_of(source: Source, rows: Sequence[IndexRow]) -> list[Hint]:
     hints: dict[str, list[bytes]] = {}
     for row in rows:
         if source.fits(row.name):
-            own = hints.setdefault(row.name, [])
-            if row.moment:
-                own.append(row.key)
+            hints.setdefault(row.name, []).extend(row.passing)
     return [Hint(name, tuple(own)) for name, own in hints.items()]
 
 
@@ -276,10 +285,10 @@ class Walking:
         self._ring = ring
         self._walk: Walk | None = None
 
-    def begin(self, tr: Transaction) -> Walk:
+    def begin(self, tr: Transaction, *, to_lease: bool) -> Walk:
         """Begin the walk of an attempt; the one before it has failed."""
         self._end(is_committed=False)
-        self._walk = Walk(self._ring, tr)
+        self._walk = Walk(self._ring, tr, to_lease=to_lease)
         return self._walk
 
     def __enter__(self) -> Self:
@@ -292,3 +301,97 @@ class Walking:
         walk, self._walk = self._walk, None
         if walk is not None:
             walk.end(is_committed=is_committed)
+
+
+# Waiting
+
+
+def begin_index_look(
+    tr: Transaction, sources: Sequence[Source], *, to_lease: bool, watches: bool = True
+) -> Callable[[], Look]:
+    """Begin to read whether a member may have something, for the watch.
+
+    Args:
+        tr: The transaction.
+        sources: The families.
+        to_lease: Whether it is to be leased.
+        watches: Whether to set the watch if none has.
+    """
+    now = now_us()
+    reads = [
+        (
+            source,
+            [
+                (tr.snapshot.get_range(*one, limit=PAGE_ROWS), one[1])
+                for one in source.keys.open_ranges(now, to_lease=to_lease)
+            ],
+            source.keys.first_later(tr.snapshot),
+            tr.snapshot[source.keys.paused],
+        )
+        for source in sources
+    ]
+
+    def look() -> Look:
+        left = math.inf
+        keys: list[bytes] = []
+        for source, ready, later, paused in reads:
+            if paused.present():
+                keys.append(source.keys.paused)
+                continue
+            if any(_first_fitting(tr, source, *one) is not None for one in ready):
+                return Look(None)
+            first = _first_fitting(tr, source, later, source.keys.wakes[0])
+            if first is not None:
+                left = min(left, first.moment - now)
+            keys += source.keys.wakes
+        if left <= 0:
+            return Look(None)
+        watch = _AnyWatch([tr.watch(key) for key in keys] if watches else [])
+        return Look(watch, left / 1_000_000)
+
+    return look
+
+
+class _AnyWatch:
+    """Several watches as one: it reports the first change, and cancels the others."""
+
+    def __init__(self, watches: Sequence[Any]) -> None:
+        self._watches = watches
+        self._is_over = False
+
+    def on_ready(self, callback: Callable[[Any], object]) -> None:
+        """Call a function with the watch that reports a change, or fails."""
+
+        def report(fired: Any) -> None:
+            if not self._is_over:
+                callback(fired)
+                self.cancel()
+
+        for watch in self._watches:
+            watch.on_ready(report)
+
+    def cancel(self) -> None:
+        """Cancel all of them."""
+        self._is_over = True
+        for watch in self._watches:
+            watch.cancel()
+
+
+def _first_fitting(tr: Transaction, source: Source, read: Any, stop: bytes) -> IndexRow | None:
+    """Return the first row of a member that fits, None if there is none.
+
+    Args:
+        tr: The transaction.
+        source: The members.
+        read: The read of the first rows.
+        stop: Where the range ends.
+    """
+    while True:
+        last = b""
+        for row in source.keys.rows(read):
+            if source.fits(row.name):
+                return row
+            last = row.key
+        if not last:
+            return None
+        read = tr.snapshot.get_range(last + b"\x00", stop, limit=PAGE_ROWS)

@@ -346,8 +346,7 @@ class Round:
     """One transaction in which items are taken from one end.
 
     Its reads begin when it is made, so those of several queues are under way before the first is
-    awaited. They do no harm if the round does not serve: they are snapshot reads, but for those
-    of the early requests' keys and leases.
+    awaited. They do no harm if it does not serve: but for early requests, they are snapshot reads.
 
     Args:
         taker: Takes the queue's items.
@@ -358,6 +357,9 @@ class Round:
         extra: How many more items to read at once.
         slot: In a queue with shards, how many runs of items of each to leave to others.
         family_pause: The read of whether its family is paused, if that has begun.
+
+    Attributes:
+        allowance: What its limits allow, None if it has none.
     """
 
     def __init__(
@@ -395,11 +397,13 @@ class Round:
         prompt = fitting(early)
         #: The reads that requests need.
         self._reads = taker.begin_reads(tr, prompt)
+        if any(one.acknowledges is not None for one in self._reads):
+            self._count_change.expect_ends()
         wanted = sum([one.count for one in prompt])
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
-        self._allowance = None
+        self.allowance = None
         if taker.limits is not None:
-            self._allowance = taker.limits.begin(tr, store.tables, self._now)
+            self.allowance = taker.limits.begin(tr, store.tables, self._now)
             limit = int(min(limit, taker.limits.most))
         self._head = Head(
             tr, store.keys, store.reader, end, limit, self._budget, order, taker.choices, slot
@@ -459,7 +463,7 @@ class Round:
                 given.serve(
                     head,
                     self._budget,
-                    self._allowance,
+                    self.allowance,
                     more_due=self._more_due,
                     retried=self._retried,
                 )
@@ -476,8 +480,8 @@ class Round:
             self._store.requeue_rows(self._count_change, rest)
         self._count_change.take(self._end, self._took)
         self._count_change.write()
-        if self._allowance is not None:
-            self._allowance.write(self._took)
+        if self.allowance is not None and self.allowance.write(self._took):
+            self._result.wrote = True
 
     def _paused_by(self, state: QueueState) -> bytes | None:
         """Return the key that says that nothing is to be taken, None if none does; and note it."""
@@ -489,12 +493,10 @@ class Round:
                 return member.paused
         return self._store.tables.paused if state.is_paused else None
 
-    def held_until(self, *, to_lease: bool) -> int | None:
-        """Return from when the queue's limits may let it give again, once the round has served.
-
-        None if none keeps everything back: from all, or from those who lease.
-        """
-        return None if self._allowance is None else self._allowance.held_until(to_lease=to_lease)
+    @property
+    def leaves_items(self) -> bool:
+        """Whether there are ready items that it has seen and not taken."""
+        return self._head.has_rows
 
     def _ending(self) -> list[LeaseEnds]:
         """Return the leases that the early requests end."""
@@ -558,7 +560,7 @@ class Round:
             # Those that end more leases than fit beside what was requeued wait for the next round.
             batch = [one for one in batch if self._budget.reserve_ends(one.ends_bytes)]
             early = min(early, len(batch))
-        allowance, wanted, held = self._allowance, [], set()
+        allowance, wanted, held = self.allowance, [], set()
         if allowance is not None:
             allowance.settle(self._count_change.leased)
         for index, one in enumerate(batch):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
@@ -19,10 +19,12 @@ from fdbqueue.service.combiner import SharedOperation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import Order
+from fdbqueue.service.consume.prospect import NEVER, prospect_of
 from fdbqueue.service.consume.ring import Hint, Walk
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.storage.families import Prospect
 from fdbqueue.service.storage.reader import End
 
 #: How many requests of a process that are in line together a queue serves in its turn, so that its
@@ -32,8 +34,6 @@ REQUESTS_A_TURN = 8
 READ_AT_ONCE = 25
 #: A transaction of its own ends after so many looks, or seconds.
 MAX_LOOKS, _MAX_SECONDS = 1_000, 1.0
-#: When a member is looked at again from which other processes have yet to collect.
-_COLLECTED_US = 1_000_000
 #: The size of a transaction is asked for once the values that it has taken are so long.
 _MEASURED_BYTES = 100_000
 #: About what an item sends besides its value.
@@ -242,10 +242,10 @@ class Visit:
         if not is_short and result.awaits_others and self._owns:
             self._gives_more = True
         elif not is_short:
-            self._generous.append(look.hint._replace(later=()))
+            self._generous.append(look.hint._replace(passing=()))
         member = look.consumer.taker.store.tables.member
-        if gave and look.hint.later and member is not None:
-            member.promote(self._tr, look.hint.later)
+        if gave and look.hint.passing and member is not None:
+            member.promote(self._tr, look.hint.passing)
         if result.is_with_family:  # its rows stay: to resume a family writes none
             return
         if len(result.results) == len(look.asked) and not any(has for _, has in result.results):
@@ -271,30 +271,23 @@ class Visit:
                 reads.append((look, result, tables.member, first))
         now = now_us()
         for look, result, member, first in reads:
-            parse = look.consumer.taker.store.tables.parse_due
-            dues = [parse(bytes(row.key)) for row in first]
-            to_lease = any(one.leases for one in look.asked.values())
-            held = None if result.is_paused else look.round.held_until(to_lease=to_lease)
-            moment = next_moment([due.moment for due in dues if due is not None], result, held, now)
-            if moment is None or moment > now:
-                member.correct(self._tr, moment, look.hint.later)
+            prospect = _prospect(look, result, first, now)
+            if prospect.moment is None or prospect.moment > now:
+                member.correct(self._tr, prospect, look.hint.passing)
                 self.served.wrote = True
 
 
-def next_moment(
-    dues: Sequence[int], result: RoundResult, held_until: int | None, now: int
-) -> int | None:
-    """Return from when a member that gave nothing has something, None for never.
-
-    Args:
-        dues: When the first of what expires by the clock does; empty for nothing.
-        result: What its round did.
-        held_until: From when its limits may let it give again, None if they keep nothing back.
-        now: The present, in microseconds.
-    """
+def _prospect(look: _Look, result: RoundResult, first: Iterable[Any], now: int) -> Prospect:
+    """Return when a member that gave nothing has something."""
     if result.is_paused:
-        return None
-    if held_until is not None:
-        return held_until
-    moments = [*dues, *([now + _COLLECTED_US] if result.awaits_others else [])]
-    return min(moments, default=None)
+        return NEVER
+    parse = look.consumer.taker.store.tables.parse_due
+    dues = [parse(bytes(row.key)) for row in first]
+    return prospect_of(
+        look.round.allowance,
+        [due.moment for due in dues if due is not None],
+        now,
+        is_ready=look.round.leaves_items,
+        awaits_others=result.awaits_others,
+        to_lease=any(one.leases for one in look.asked.values()),
+    )

@@ -121,6 +121,9 @@ class CountChange:
         self.high = -1
         self._corrects = False
 
+    #: The read of whether the ends of leases are news, if it has begun.
+    _limited: Any = None
+
     #: How many more dead letters each group has. Of the class, because few transactions have any.
     _deaths: Counter[bytes] | None = None
     #: How many more rows the table of the moments of deaths has.
@@ -167,6 +170,12 @@ class CountChange:
             self._deaths = Counter()
         self._deaths[group] += count
 
+    def expect_ends(self) -> None:
+        """Begin to read whether the ends of leases are news: the index of the family says why."""
+        member = self._tables.member
+        if member is not None and self._limited is None:
+            self._limited = member.begin_limited(self.tr)
+
     def come_at(self, moment: int) -> None:
         """Note that there may be something new to take from a moment on; 0 for now."""
         known = self.news_at
@@ -202,8 +211,10 @@ class CountChange:
             self._write_one(tables.reason(group), change, clears=change != 0)
 
     def _write_news(self, member: Member) -> None:
-        if member.gives_at_end and self.leased < 0:
-            self.news_at = 0
+        if self.leased < 0 and self.news_at != 0:
+            self.expect_ends()
+            if self._limited is None or self._limited.present():
+                self.news_at = 0
         if self.news_at is not None:
             member.write(self.tr, self.news_at)
 

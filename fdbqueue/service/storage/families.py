@@ -3,19 +3,53 @@ r"""The keys of the index of a family: which of its members may have something t
 A *family* is a pattern among the queues of a catalog; its *members* are the queues that fit it. Its
 index is in a subspace of its own, with a byte for each table:
 
-    01  READY   2 bytes of a hash of the name, name   it may have something to take now
-    02  LATER   moment, name                          it may have something to take from then on
-    03  WAKE    0 to 15                               changed with each row that is written for news
-    04  PAUSED                                        since when no member gives anything, and why
+    00  CLOCK    moment, name                a row LATER was worked out from a clock that said this
+    01  READY    2 bytes of a hash, name     it may have something to take now
+        HELD     limit, level, hash, name    it has, but not for a limit of that level
+    02  LATER    moment, name                it may have something to take from then on
+    03  WAKE     0 to 15                     changed with each row that is written for news
+    04  PAUSED                               since when no member gives anything, and why
+    05  LIMITED                              whether the end of a lease is news
+
+HELD is within the range of READY, after all names, which have no byte 255.
 
 What is true after every commit: if a member has something to take now, it has a row READY, or a row
-LATER of a moment that is over. If it will have something at a moment, it has a row READY, or a row
-LATER of that moment or an earlier one. A row too many, or of too early a moment, costs one look.
+LATER of a moment that is over, or it has ready items that a limit keeps back, and a row HELD. If it
+will have something at a moment, it has a row READY, or a row LATER of that moment or an earlier
+one. A row too many, or of too early a moment, costs one look.
+
+*A limit holds one consumer and not another.* Pops are not held by ``max_leased``; processes may
+have other limits, or none, because limits may change at any time. So HELD says which limit kept the
+items back, and its level: ``max_leased`` itself, or how many items the rate takes in a day. A
+consumer whose own limit is as low or lower passes over it: it would find the same. For all others,
+among them pops if the limit is ``max_leased``, the row is as one of READY. Who is held nevertheless
+writes a row of its own level in its place, which is higher; so two processes with two limits do not
+undo each other's rows. (They do if the one has but a rate, the other but ``max_leased``, and both
+are at it: then each looks at the member when it takes.) Beside it there is a row LATER for when the
+first lease expires, or the next token comes. So a consumer reads a range that begins with READY and
+goes on into HELD up to its own level (:meth:`FamilyKeys.open_ranges`), and the members that its own
+limits hold, however many, cost it nothing.
+
+Such a row is true until the end of a lease. Who ends a lease, and has no limit itself, does not
+know that this is news. It reads LIMITED, which was written with the first row HELD of
+``max_leased`` in the family, and never goes; of the two commits one conflicts, the first time.
+
+*Clocks.* A moment of LATER is mostly one that is stored elsewhere, too: the end of a lease or of a
+delay. One that was worked out as so long from now (a token, a handoff) is wrong if the clock was.
+So the row LATER says from when on it counts, and a row CLOCK stands there: who finds that to be
+more than a minute ahead looks at the member at once. Both go together.
 
 Whoever gives a member something new to take writes its row without reading any, in the transaction
 that does so (:meth:`Member.write`): so pushes depend on no row, and never conflict. Only a take
 from the family removes rows (:mod:`fdbqueue.service.consume.families`), and depends on those that
-it removes: if a row is written again meanwhile, that take conflicts.
+it removes: if a row is written again meanwhile, that take conflicts. So it must also if it has
+written the row itself before: it gave from the member, requeued what had expired or ended leases
+there, and found nothing when the member's turn came again. A read conflict on a key that the same
+transaction has *set* before is dropped, by the engines' rules: what it would read there is its own.
+So rows are written by an atomic operation, which depends on what is stored: the conflict stays. It
+would not if the transaction had cleared the row before it, but nothing writes rows after the
+corrections of a take, which are its last step. Rows HELD are removed without depending on them,
+because each take that writes one depends on READY in the same way, and clears it.
 
 A family of any size is paused by the one key PAUSED, which is no row of the index. Each transaction
 that takes from a member reads it, beside what it reads of the member; a queue outside any family
@@ -34,9 +68,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
+from fdbqueue.service.clock import TRUSTED_US
+from fdbqueue.service.options import Rate
+from fdbqueue.service.storage.ranges import KeyRange
 
-_READY, _LATER, _WAKE, _PAUSED = b"\x01", b"\x02", b"\x03", b"\x04"
-_MOMENT = struct.Struct(">Q")
+_CLOCK, _READY, _LATER, _WAKE = b"\x00", b"\x01", b"\x02", b"\x03"
+_PAUSED, _LIMITED = b"\x04", b"\x05"
+_HELD = _READY + b"\xff\xff\xff"
+_MOMENT = _LEVEL = struct.Struct(">Q")
 _HASH_BYTES = 2
 #: A waiter watches so many keys, and each member changes one of them.
 _WAKES = 16
@@ -44,14 +83,70 @@ _ONE = (1).to_bytes(8, "little")
 #: Moments that writers note are rounded down to the second, so that a member whose items are
 #: delayed by any moments has one row for each second at most.
 _ROUNDED_US = 1_000_000
+#: The limits that keep items back.
+BY_LEASES, BY_RATE = b"\x01", b"\x02"
+
+
+class Levels(NamedTuple):
+    """How far the limits go that a process knows for the members of a family.
+
+    Attributes:
+        leased: The most items that are leased at a time; None for no limit.
+        rate: The most items that are taken in a day; None for no limit.
+    """
+
+    leased: int | None
+    rate: int | None
+
+    @classmethod
+    def of(cls, max_leased: int | None, rate: Rate | None) -> Levels:
+        """Return the levels of limits that a queue has."""
+        return cls(max_leased, None if rate is None else rate.items_a_day)
+
+
+NO_LIMITS = Levels(None, None)
+#: Of limits that are stored, each member's in a row that all processes read.
+STORED = Levels(2**63, 2**63)
+
+
+class Hold(NamedTuple):
+    """What keeps ready items back: which limit, and its level."""
+
+    limit: bytes
+    level: int
+
+
+class Prospect(NamedTuple):
+    """When a queue has something to take, as its rows are to say.
+
+    Attributes:
+        moment: From when on, in microseconds; 0 for now, None for never.
+        since: When a moment that depends on the present clock was worked out at the latest; None
+            for a moment that is stored elsewhere.
+        hold: What keeps ready items back until then; None for nothing.
+    """
+
+    moment: int | None
+    since: int | None = None
+    hold: Hold | None = None
 
 
 class IndexRow(NamedTuple):
-    """A row of the index: the member's name, and since when or from when; 0 for now."""
+    """A row of the index.
+
+    Attributes:
+        name: The member's name.
+        moment: From when it may have something; 0 for now.
+        key: The row's key.
+        passing: The keys that go once the member was looked at because of this row.
+        hold: What keeps its items back from some; None for nothing.
+    """
 
     name: str
     moment: int
     key: bytes
+    passing: tuple[bytes, ...] = ()
+    hold: Hold | None = None
 
 
 class FamilyKeys:
@@ -60,53 +155,101 @@ class FamilyKeys:
     Args:
         prefix: The bytes of its subspace.
         family: The family's name.
+        levels: How far the limits of its members go, as this process knows them.
 
     Attributes:
         family: As given.
+        levels: As given.
         paused: The key that says that the family is paused.
-        ready: The range of the members that may have something to take now.
+        limited: The key that says that the end of a lease is news.
         wakes: The keys that a waiter watches.
-        bounds: The range of all rows.
+        bounds: The range of all rows but those of CLOCK.
     """
 
-    def __init__(self, prefix: bytes, family: str) -> None:
+    def __init__(self, prefix: bytes, family: str, levels: Levels = NO_LIMITS) -> None:
         self.family = family
-        self.paused = prefix + _PAUSED
+        self.levels = levels
+        self.paused, self.limited = prefix + _PAUSED, prefix + _LIMITED
+        self._clock, self._held = prefix + _CLOCK, prefix + _HELD
         self._ready, self._later = prefix + _READY, prefix + _LATER
-        self.ready = self._ready, self._later
         self.wakes = tuple(prefix + _WAKE + bytes((number,)) for number in range(_WAKES))
         self.bounds = prefix + _READY, prefix + _WAKE
 
     def member(self, name: str) -> Member:
         """Return the rows of a member."""
-        data = name.encode()
-        digest = hashlib.blake2b(data, digest_size=_HASH_BYTES).digest()
-        wake = self.wakes[digest[-1] % _WAKES]
-        return Member(self, self._ready + digest + data, self._later, data, wake)
+        return Member(self, name)
 
     def ready_at(self, hashed: bytes) -> bytes:
-        """Return the key in :attr:`ready` at which the members with a hash begin."""
+        """Return the key of READY at which the members with a hash begin."""
         return self._ready + hashed
 
-    def later(self, since: bytes | None, until: int) -> tuple[bytes, bytes]:
-        """Return the range of the rows LATER behind a key, up to a moment."""
+    def open_ranges(self, now: int, *, to_lease: bool) -> list[KeyRange]:
+        """Return the ranges, in order, of the members that may have something to take now.
+
+        But for those that have it because a moment of LATER is over. A member may be in them twice.
+
+        Args:
+            now: The present, in microseconds.
+            to_lease: Whether it is to be leased: then ``max_leased`` counts, too.
+        """
+        leased, rate = self.levels
+        first = self._clock + _MOMENT.pack(now + TRUSTED_US + 1)
+        stop = self._later if rate is None else self._held + BY_RATE + _LEVEL.pack(rate)
+        if not to_lease or leased is None:
+            return [(first, stop)]
+        below = self._held + BY_LEASES + _LEVEL.pack(leased)
+        return [(first, below), (self._held + BY_RATE, stop)]
+
+    def later(self, since: bytes | None, until: int) -> KeyRange:
+        """Return the range of the rows LATER after a key, up to a moment."""
         begin = self._later if since is None else since + b"\x00"
         return begin, self._later + _MOMENT.pack(until + 1)
+
+    def later_at(self, moment: int) -> bytes:
+        """Return what the key of a row LATER begins with."""
+        return self._later + _MOMENT.pack(moment)
+
+    def clock_at(self, since: bytes, name: bytes) -> bytes:
+        """Return the key of a row CLOCK."""
+        return self._clock + since + name
+
+    @property
+    def all_held(self) -> KeyRange:
+        """The range of the rows HELD."""
+        return self._held, self._later
 
     def first_later(self, tr: SnapshotTransaction) -> Any:
         """Begin to read the first row LATER."""
         return tr.get_range(self._later, self.wakes[0], limit=1)
 
     def rows(self, found: Iterable[Any]) -> Iterable[IndexRow]:
-        """Yield the rows that were read, in either table."""
-        ready, later = len(self._ready) + _HASH_BYTES, len(self._later) + _MOMENT.size
+        """Yield the rows that were read, in whichever table."""
         for row in found:
             key = bytes(row.key)
-            if key.startswith(self._ready):
-                yield IndexRow(key[ready:].decode("ascii", "replace"), 0, key)
-            elif key.startswith(self._later):
-                (moment,) = _MOMENT.unpack_from(key, len(self._later))
-                yield IndexRow(key[later:].decode("ascii", "replace"), moment, key)
+            if key.startswith(self._held):
+                yield self._held_row(key)
+            elif key.startswith(self._ready):
+                yield IndexRow(_text(key[len(self._ready) + _HASH_BYTES :]), 0, key)
+            elif key.startswith((self._later, self._clock)):
+                yield self._moment_row(key, bytes(row.value))
+
+    def _held_row(self, key: bytes) -> IndexRow:
+        at = len(self._held) + len(BY_RATE)
+        (level,) = _LEVEL.unpack_from(key, at)
+        name = _text(key[at + _LEVEL.size + _HASH_BYTES :])
+        return IndexRow(name, 0, key, (key,), Hold(key[at - len(BY_RATE) : at], level))
+
+    def _moment_row(self, key: bytes, value: bytes) -> IndexRow:
+        """Return a row of LATER or of CLOCK; its value is the moment of the row of the other."""
+        at = len(self._later)
+        (moment,) = _MOMENT.unpack_from(key, at)
+        name = key[at + _MOMENT.size :]
+        if len(value) != _MOMENT.size:
+            return IndexRow(_text(name), moment, key, (key,))
+        if key.startswith(self._later):
+            return IndexRow(_text(name), moment, key, (key, self._clock + value + name))
+        moment = _MOMENT.unpack(value)[0]
+        return IndexRow(_text(name), moment, key, (key, self._later + value + name))
 
 
 class Member:
@@ -116,23 +259,22 @@ class Member:
         family: The family's name.
         paused: The key that says that the family is paused.
         ready: The key that says that it may have something to take now.
-        gives_at_end: Whether it may give something new when a lease ends, because a limit of it
-            keeps the rest back.
+        gives_at_end: Whether this process knows that the end of a lease is news, because a limit
+            of the member keeps the rest back.
     """
 
-    __slots__ = ("_later", "_name", "_noted", "_wake", "family", "gives_at_end", "paused", "ready")
+    __slots__ = ("_keys", "_name", "_noted", "_wake", "family", "gives_at_end", "paused", "ready")
 
-    def __init__(
-        self, keys: FamilyKeys, ready: bytes, later: bytes, name: bytes, wake: bytes
-    ) -> None:
+    def __init__(self, keys: FamilyKeys, name: str) -> None:
+        self._keys = keys
+        self._name = name.encode()
+        digest = hashlib.blake2b(self._name, digest_size=_HASH_BYTES).digest()
+        self._wake = keys.wakes[digest[-1] % _WAKES]
         self.family = keys.family
         self.paused = keys.paused
-        self.ready = ready
+        self.ready = keys.ready_at(digest) + self._name
         self.gives_at_end = False
-        self._later = later
-        self._name = name
-        self._wake = wake
-        #: The row LATER that this process has written last by a correction. Only a hint.
+        #: The row LATER of a stored moment that this process has written last. Only a hint.
         self._noted: tuple[bytes, ...] = ()
 
     def write(self, tr: Transaction, moment: int) -> None:
@@ -144,11 +286,14 @@ class Member:
             tr: The transaction that makes it so.
             moment: From when, in microseconds; 0 for now.
         """
-        key = self.ready if moment == 0 else self._at(moment - moment % _ROUNDED_US)
-        tr[key] = b""
+        _add_row(tr, self.ready if moment == 0 else self._at(moment - moment % _ROUNDED_US))
         tr.add(self._wake, _ONE)
 
-    def correct(self, tr: Transaction, moment: int | None, later: Iterable[bytes]) -> None:
+    def begin_limited(self, tr: Transaction) -> Any:
+        """Begin to read whether the end of a lease is news, and depend on it; None if it is."""
+        return None if self.gives_at_end else tr[self._keys.limited]
+
+    def correct(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
         """Write when there is something to take next, by the caller who saw that there is nothing.
 
         The transaction depends on the rows that it removes: if someone writes one of them, it
@@ -157,30 +302,80 @@ class Member:
 
         Args:
             tr: The transaction that saw it.
-            moment: From when there is something, in microseconds; None for never.
-            later: The keys of rows LATER of the member whose moments are over.
+            prospect: When there is something, and for whom there is now.
+            passing: The keys of other rows of the member that it was looked at for.
         """
-        for key in (self.ready, *later, *self._noted):
+        for key in (self.ready, *passing, *self._noted):
             tr.add_read_conflict_key(key)
             tr.clear(key)
-        self._noted = () if moment is None else (self._at(moment),)
-        for key in self._noted:
-            tr[key] = b""
+        self._noted = ()
+        for limit, level in zip((BY_LEASES, BY_RATE), self._keys.levels, strict=True):
+            if level is not None:
+                tr.clear(self._held(Hold(limit, level)))
+        if prospect.moment is not None:
+            self._write_later(tr, prospect.moment, prospect.since)
+        if prospect.hold is not None:
+            _add_row(tr, self._held(prospect.hold))
+            if prospect.hold.limit == BY_LEASES and not tr.snapshot[self._keys.limited].present():
+                tr[self._keys.limited] = b""
 
-    def promote(self, tr: Transaction, later: Iterable[bytes]) -> None:
-        """Write one row READY in place of rows LATER whose moments are over."""
-        tr[self.ready] = b""
-        for key in later:
+    def _write_later(self, tr: Transaction, moment: int, since: int | None) -> None:
+        key = self._at(moment)
+        if since is None:
+            _add_row(tr, key)
+            self._noted = (key,)
+            return
+        tr[key] = said = _MOMENT.pack(max(0, since))
+        tr[self._keys.clock_at(said, self._name)] = _MOMENT.pack(moment)
+
+    def promote(self, tr: Transaction, passing: Iterable[bytes]) -> None:
+        """Write one row READY in place of rows that it was looked at for."""
+        _add_row(tr, self.ready)
+        for key in passing:
             tr.clear(key)
 
-    def is_noted(self, tr: SnapshotTransaction, moment: int) -> bool:
-        """Tell whether a row says that there is something from a moment on, or from before."""
-        exact, rounded = self._at(moment), self._at(moment - moment % _ROUNDED_US)
-        reads = [tr[key] for key in (self.ready, exact, rounded)]
-        if any(read.present() for read in reads):
+    def is_noted(
+        self, tr: SnapshotTransaction, prospect: Prospect, now: int, *, to_lease: bool
+    ) -> bool:
+        """Tell whether the rows say what there is to take for consumers of this process.
+
+        Args:
+            tr: The transaction.
+            prospect: When there is something for them.
+            now: The present, in microseconds.
+            to_lease: Whether they lease.
+        """
+        if prospect.moment is None or tr[self.ready].present():
             return True
-        rows = tr.get_range(self._later, self._later + _MOMENT.pack(moment + 1))
-        return any(bytes(row.key)[len(self._later) + _MOMENT.size :] == self._name for row in rows)
+        until = prospect.moment or now
+        likely = self._at(until), self._at(until - until % _ROUNDED_US)
+        is_later = self._is_in(tr, self._keys.later(None, until), *likely)
+        if prospect.moment == 0:
+            ranges = self._keys.open_ranges(now, to_lease=to_lease)
+            return is_later or any(self._is_in(tr, one) for one in ranges)
+        if prospect.hold is None:
+            return is_later
+        return is_later and self._is_in(tr, self._keys.all_held, self._held(prospect.hold))
+
+    def _is_in(self, tr: SnapshotTransaction, bounds: KeyRange, *likely: bytes) -> bool:
+        """Tell whether a row of this member is in a range; some keys are looked at first."""
+        if any(tr[key].present() for key in likely):
+            return True
+        name = _text(self._name)
+        return any(row.name == name for row in self._keys.rows(tr.get_range(*bounds)))
 
     def _at(self, moment: int) -> bytes:
-        return self._later + _MOMENT.pack(moment) + self._name
+        return self._keys.later_at(moment) + self._name
+
+    def _held(self, hold: Hold) -> bytes:
+        hashed = self.ready[-len(self._name) - _HASH_BYTES :]
+        return self._keys.all_held[0] + hold.limit + _LEVEL.pack(hold.level) + hashed
+
+
+def _text(name: bytes) -> str:
+    return name.decode("ascii", "replace")
+
+
+def _add_row(tr: Transaction, key: bytes) -> None:
+    """Write a row so that the transaction may still come to depend on it: see the module."""
+    tr.byte_max(key, b"")

@@ -76,7 +76,7 @@ class Beside:
             (),
             [source(family) for family in families],
         )
-        self._notice = Notice(self._families.watches)
+        self._notice = Notice(self._families.watches(to_lease=True))
         watches = (
             () if isinstance(main, SeveralQueues) else (main.parts.consumer.group.lease_watch,)
         )
@@ -172,7 +172,7 @@ class Beside:
     def wait_for_items(self, seconds: float) -> bool:
         """Wait until there may be an item to lease in any of the queues, and tell whether so."""
         main = self._main
-        watches = self._families.watches
+        watches = self._families.watches(to_lease=True)
         if not isinstance(main, SeveralQueues):
             watches = (main.parts.consumer.group.lease_watch, *watches)
         wait = ItemWait(watches)
@@ -190,7 +190,7 @@ class Beside:
         main, families = self._main, self._families
         if isinstance(main, SeveralQueues):
             found = main.look_in(wait, to_lease=True)
-            wait.watches = (*wait.watches, *families.watches)
+            wait.watches = (*wait.watches, *families.watches(to_lease=True))
             return found or families.has_items(to_lease=True)
         consumers = (main.parts.consumer,)
 

@@ -20,6 +20,7 @@ from fdbqueue.service.bulk.recount import write_row
 from fdbqueue.service.bulk.reshape import count_strays
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.prospect import prospects
 from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
 from fdbqueue.service.items import Item, Priority, Undecodable
 from fdbqueue.service.queues import Queue
@@ -196,8 +197,11 @@ class Examiner:
             return None
 
         def look(tr: Transaction) -> bool:
-            moment = self._store.next_moment(tr)
-            return moment is None or member.is_noted(tr.snapshot, moment)
+            found, now = prospects(tr, self._taker), now_us()
+            return all(
+                member.is_noted(tr.snapshot, one, now, to_lease=to_lease)
+                for one, to_lease in zip(found, (False, True), strict=True)
+            )
 
         return run(self._database, look, read_only=True)
 

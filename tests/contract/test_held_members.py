@@ -1,0 +1,289 @@
+"""Members of a family whose limits keep items back, from the consumers that they hold alone."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import fdb.tuple
+import pytest
+
+from fdbqueue.service import Catalog, QueueSpec, run
+from fdbqueue.service.storage.families import BY_LEASES, Hold
+from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.worker import Worker
+from tests.concurrency.clients import another
+from tests.concurrency.requests import ask
+from tests.engines.children import wait_until
+from tests.families import assert_indexed, multiply, rows_of
+
+LONG_SECONDS = 60
+DAY = 86_400
+
+
+@pytest.fixture
+def open_catalog(subspace):
+    """Open a catalog of a family and of a queue with limits, over the test's own place."""
+
+    def open_catalog(database, **limits):
+        specs = [QueueSpec(name, "fifo", **limits) for name in ("user-*", "mail")]
+        return Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
+
+    return open_catalog
+
+
+@pytest.fixture
+def pool():
+    """Threads that wait."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def held_member(catalog, count=3):
+    """Fill a member, lease as many as may be, and let a take find it at its limit."""
+    catalog.queue("user-1").push_many(range(count))
+    users = catalog.several(["user-*"])
+    taken = []
+    while (item := users.lease(seconds=LONG_SECONDS)) is not None:
+        taken.append(item)
+    assert 0 not in rows_of(catalog, "user-*")["user-1"]
+    assert_indexed(catalog)
+    return taken
+
+
+def test_pops_find_a_member_that_has_as_many_leased_as_may_be(open_catalog, database):
+    """Once leases have found it so, too, and each time again."""
+    catalog = open_catalog(database, max_leased=1)
+    held_member(catalog, count=4)
+    users = catalog.several(["user-*"])
+    for value in (1, 2, 3):
+        assert users.pop().value == value
+        assert users.lease() is None
+        assert_indexed(catalog)
+    assert users.pop() is None
+    assert Hold(BY_LEASES, 1) not in rows_of(catalog, "user-*")["user-1"]
+
+
+def test_pops_and_leases_in_line_together_each_get_their_own(open_catalog, database):
+    """A pop is not told what a lease was told, whichever came first."""
+    catalog = open_catalog(database, max_leased=1)
+    held_member(catalog, count=9)
+    users = catalog.several(["user-*"])
+    combiner = users._families.poppers["min"].combiner
+    gate = threading.Lock()
+    with gate:
+        combiner._turns[0].lock, combiner._turns[0].worker = gate, 0
+        with ThreadPoolExecutor(8) as pool:
+            found = [pool.submit((users.lease, users.pop)[n % 2]) for n in range(8)]
+            wait_until(lambda: len(combiner.line) == 8)
+            gate.release()
+            try:
+                items = [one.result(LONG_SECONDS) for one in found]
+            finally:
+                gate.acquire()
+    assert items[::2] == [None] * 4
+    assert sorted(item.value for item in items[1::2]) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("verb", ["pop", "lease"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"max_leased": 1}, {"max_leased": 5}),
+        ({"max_leased": 1}, {}),
+        ({"rate": "1/d", "burst": 1}, {"rate": "100/s", "burst": 100}),
+        ({"rate": "1/d", "burst": 1}, {"max_leased": 5}),
+        ({"max_leased": 1, "rate": "1/d", "burst": 2}, {"rate": "2/m", "burst": 2}),
+    ],
+    ids=str,
+)
+def test_a_higher_limit_counts_at_once(open_catalog, database, clock, verb, before, after):
+    """For processes that have it, whatever those before them have found."""
+    old = open_catalog(database, **before)
+    (item, *_) = held_member(old)
+    assert old.several(["user-*"]).lease() is None
+    clock.advance(30)  # of the faster rate a token
+    new = open_catalog(another(database), **after)
+    users = new.several(["user-*"])
+    assert getattr(users, verb)().value == item.value + 1
+    assert_indexed(new)
+
+
+@pytest.mark.parametrize("limits", [{"max_leased": 2}, {"rate": "2/d", "burst": 1}], ids=str)
+def test_a_lower_limit_is_not_asked_again_and_again(open_catalog, observed, database, limits):
+    """Two processes with two limits, both of which hold: neither undoes the other's rows."""
+    high, low = {**limits}, {**limits}
+    low.update({"max_leased": 1} if "max_leased" in limits else {"rate": "1/d"})
+    (slow, fast) = open_catalog(observed, **low), open_catalog(another(database), **high)
+    held_member(fast, count=9)
+    for catalog in (slow, fast, slow, fast):
+        assert catalog.several(["user-*"]).lease() is None
+    rows = rows_of(fast, "user-*")
+    for catalog in (slow, fast, slow, fast):
+        assert catalog.several(["user-*"]).lease() is None
+        assert not catalog.several(["user-*"]).wait_for_items(0, to_lease=True)
+    assert rows_of(fast, "user-*") == rows
+    assert_indexed(fast)
+
+
+@pytest.mark.parametrize("leases", [True, False])
+def test_the_end_of_a_lease_wakes_who_waits_for_it(open_catalog, database, pool, leases):
+    """Also a process without the limit, which may have leased the item as well."""
+    catalog, other = open_catalog(database, max_leased=1), open_catalog(another(database))
+    catalog.queue("user-1").push_many(range(3))
+    item = (other if leases else catalog).several(["user-*"]).lease(seconds=LONG_SECONDS)
+    users = catalog.several(["user-*"])
+    assert users.lease() is None
+    waiting = pool.submit(users.lease, wait=LONG_SECONDS)
+    wait_until(users._families.watches(to_lease=True)[0].is_watched)
+    other.queue("user-1").ack(item)
+    assert waiting.result(LONG_SECONDS).value == 1
+    assert_indexed(catalog)
+
+
+def test_an_ack_in_a_family_without_limits_writes_no_row(open_catalog, database):
+    """Only the first member that is found at its limit makes it one."""
+    catalog = open_catalog(database)
+    users = catalog.several(["user-*"])
+    catalog.queue("user-1").push("a")
+    item = users.lease(seconds=LONG_SECONDS)
+    assert users.lease() is None
+    before = rows_of(catalog, "user-*")
+    users.ack(item)
+    assert rows_of(catalog, "user-*") == before
+
+
+def test_an_ack_while_the_first_member_is_found_at_its_limit(open_catalog, database):
+    """The process that acknowledges has no limit: one of the two runs again."""
+    catalog, other = open_catalog(database, max_leased=1), open_catalog(another(database))
+    catalog.queue("user-1").push_many(range(3))
+    item = catalog.several(["user-*"]).lease(seconds=LONG_SECONDS)
+    tr = other.database.create_transaction()
+    other.queue("user-1").ack(item, tr=tr)
+    assert catalog.several(["user-*"]).lease() is None
+    with pytest.raises(Exception, match=r"1020|conflict"):
+        tr.commit().wait()
+    other.queue("user-1").ack(item)
+    assert catalog.several(["user-*"]).lease().value == 1
+
+
+def test_a_clock_far_ahead_hides_no_member(open_catalog, database, clock):
+    """A client that knows that this clock is wrong looks at the member again."""
+    catalog = open_catalog(database, rate="1/s", burst=1)
+    users = catalog.several(["user-*"])
+    catalog.queue("user-1").push_many(range(4))
+    clock.advance(3_600)
+    assert users.pop().value == 0
+    assert users.pop() is None
+    clock.advance(-3_600)
+    assert users.wait_for_items(0)
+    assert users.pop() is None
+    assert not users.wait_for_items(0)
+    clock.advance(1)
+    assert users.pop().value == 1
+    clock.advance(3_600)
+    assert [users.pop().value, users.pop()] == [2, None]
+    clock.advance(-3_540)  # this is ahead by less than a minute: it may be right
+    assert users.pop() is None
+    clock.advance(61)
+    assert users.pop().value == 3
+    assert users.pop() is None
+    clock.advance(DAY)
+    assert users.pop() is None
+    assert rows_of(catalog, "user-*") == {}
+
+
+def test_a_clock_far_ahead_hides_no_handoff(open_catalog, database, clock):
+    """That others have yet to collect from a member is looked at again soon, by any clock."""
+    catalog = open_catalog(database)
+    queue, users = catalog.queue("user-1"), catalog.several(["user-*"])
+    ask(queue, "min", 1)
+    clock.advance(3_600)
+    queue.push("a")
+    queue.pop()
+    assert users.pop() is None
+    clock.advance(-3_600)
+    moments = rows_of(catalog, "user-*").get("user-1", [])
+    assert not moments or users.wait_for_items(0)
+
+
+@pytest.mark.parametrize("limits", [{"max_leased": 1}, {"rate": "1/d", "burst": 1}], ids=str)
+def test_a_member_that_is_pushed_to_at_its_limit_keeps_its_rows(open_catalog, database, limits):
+    """Each push is news, and each look finds the same: as many rows as after the first."""
+    catalog = open_catalog(database, **limits)
+    held_member(catalog)
+    rows = rows_of(catalog, "user-*")
+    for _ in range(4):
+        catalog.queue("user-1").push("more")
+        assert catalog.several(["user-*"]).lease() is None
+        assert rows_of(catalog, "user-*") == rows
+
+
+@pytest.mark.parametrize("limits", [{"max_leased": 1}, {"rate": "1/d", "burst": 1}], ids=str)
+def test_members_at_their_limit_cost_a_take_nothing(open_catalog, observed, limits):
+    """However many there are beside one that gives."""
+    catalog = open_catalog(observed, **limits)
+    model = catalog.queue("user-model")
+    users = catalog.several(["user-*"])
+    model.push_many(range(3))
+    assert users.lease(seconds=LONG_SECONDS) is not None
+    reads = []
+    for count in (5, 400):
+        multiply(catalog, model, [f"user-{count}-{n}" for n in range(count)])
+        while users.lease() is not None:
+            pass
+        rows = rows_of(catalog, "user-*")
+        assert len(rows) >= count
+        catalog.queue(f"user-new-{count}").push("there")
+        before = len(observed.reads)
+        assert users.lease(seconds=LONG_SECONDS).value == "there"
+        assert users.lease() is None
+        reads.append(len(observed.reads) - before)
+    assert reads[1] <= reads[0] + 5
+
+
+@pytest.mark.parametrize("limits", [{"max_leased": 1}, {"rate": "1/h", "burst": 1}], ids=str)
+@pytest.mark.parametrize("names", [["user-*", "mail"], ["*"], ["mail", "user-*"]], ids=str)
+def test_who_waits_for_a_family_and_a_queue_at_their_limits_rests(
+    open_catalog, observed, limits, names
+):
+    """Leases wait where the end of a lease is noticed, not where items are."""
+    catalog = open_catalog(observed, **limits)
+    for name in ("mail", "user-1"):
+        catalog.queue(name).push_many(range(3))
+        assert catalog.queue(name).lease(seconds=LONG_SECONDS) is not None
+    several = catalog.several(names)
+    before = observed.transactions
+    assert several.lease(wait=1) is None
+    assert not several.wait_for_items(1, to_lease=True)
+    worker = Worker(several, print, follow=True)
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    wait_until(lambda: all(one.is_watched() for one in several._families.watches(to_lease=True)))
+    worker.stop()
+    thread.join(LONG_SECONDS)
+    assert observed.transactions - before < 30
+
+
+@pytest.mark.parametrize("limits", [{"max_leased": 1}, {"rate": "1/h", "burst": 1}], ids=str)
+def test_the_examiner_knows_a_member_at_its_limit_from_one_without_a_row(
+    open_catalog, database, limits
+):
+    """The first is healthy; the other is not, and is repaired."""
+    catalog = open_catalog(database, **limits)
+    held_member(catalog)
+    examiner, keys = Examiner(catalog.queue("user-1")), catalog.index(catalog.spec("user-1"))
+    assert examiner.is_indexed() is True
+    lost = {
+        "held": keys.all_held,
+        "later": keys.later(None, 2**62),
+        "all": (keys._clock, keys.wakes[0]),
+    }
+    for bounds in lost.values():
+        run(database, lambda tr, bounds=bounds: tr.clear_range(*bounds), wrote=lambda _: True)
+        assert examiner.is_indexed() is False
+        examiner.write_index()
+        assert examiner.is_indexed() is True
+        while catalog.several(["user-*"]).lease() is not None:
+            pass
+        assert examiner.is_indexed() is True
