@@ -26,7 +26,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
     is_plain = dice.random() < 0.3
     patterns = [name for name in names if not name.startswith("m-")] + [PATTERN] * has_family
     queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
-    processes = [_process(dice, queues) for _ in range(dice.choice((1, 1, 2, 2, 3)))]
+    processes = [_process(dice, queues) for _ in range(dice.choice((1, 1, 1, 2, 3)))]
     faulty = dice.random() < 0.6
     plan = {
         "switch": dice.choice((0.02, 0.1, 0.3, 0.6)),
@@ -46,9 +46,11 @@ def draw_plan(seed: int) -> dict[str, Any]:
     if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
         verbs = [verb for verb in verbs if verb != "recount"]  # exact if it reads in two seconds
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1))
+    if dice.random() < 0.4:
+        names += names[:1] * len(names)  # most of what happens is at one queue
     delayed = dice.choice((0, 0.3, 0.6))
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
-    for number in range(dice.randint(1, 6)):
+    for number in range(dice.choice((1, 2, 3, 4, 6, 6))):
         process = number % len(processes)
         ops = [_op(dice, dice.choice(verbs), names, delayed) for _ in range(dice.randint(2, most))]
         for op in ops:
@@ -122,6 +124,7 @@ def _strike(dice: random.Random, kind: str) -> dict[str, Any]:
 
 def _op(dice: random.Random, verb: str, names: list[str], delayed: float) -> dict[str, Any]:
     op: dict[str, Any] = {"do": verb, "queue": dice.choice(names)}
+    names = sorted({*names})
     members = [name for name in names if name.startswith("m-")]
     if verb.startswith("family"):
         op["names"] = _names(dice, names, members)
