@@ -468,7 +468,8 @@ class Client:
         return self._call(self._queue(op).sweep)
 
     def _move(self, op: dict[str, Any]) -> Any:
-        source, target = self._queue(op), self.process.catalog.queue(op["to"])
+        catalog = self.process.catalog
+        source, target = catalog.queue(op["queue"]), catalog.queue(op["to"])
         if source is target:
             return "itself"
         options = {"priority": 1} if target.kind == "priority" != source.kind else {}

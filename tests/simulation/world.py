@@ -334,10 +334,6 @@ class World:
                 raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
             if examiner.strays():
                 raise Found(f"{name} has strays")
-            is_limited = queue.options.max_leased or queue.options.rate
-            changed = [one for one in self.processes if one.options]
-            if not is_limited and not changed and examiner.is_indexed() is False:
-                raise Found(f"{name} is not in the index of its family")
 
     # The end
 
