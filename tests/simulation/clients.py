@@ -86,7 +86,8 @@ class Client:
 
     Attributes:
         op: What it does now, None between two operations.
-        waits: The names that it waits at, whether it waits to lease, and since when.
+        waits: The names that it waits at, whether it waits to lease, since when,
+            and with which options.
     """
 
     def __init__(self, world: World, number: int, process: Process, ops: list[dict[str, Any]]):
@@ -97,7 +98,7 @@ class Client:
         self.held: list[Any] = []
         self.batches: list[Any] = []
         self.op: dict[str, Any] | None = None
-        self.waits: tuple[tuple[str, ...], bool, int] | None = None
+        self.waits: tuple[tuple[str, ...], bool, int, dict[str, Any]] | None = None
         self.is_over = False
         self.thread: Any = None
         self._calls = 0
@@ -264,7 +265,7 @@ class Client:
         options |= self._once(op)
         if "wait" in op:
             options["wait"] = op["wait"]
-            self.waits = taking.queues, leases, simulated.running.now_us
+            self._wait(taking.queues, leases=leases)
         items = self._call(
             take, op["count"], end=op["end"], undo=lambda: self.ledger.takings.pop(taking), **options
         )
@@ -275,6 +276,9 @@ class Client:
         for item in items:
             self.ledger.see(item.value, op["do"])
         return items
+
+    def _wait(self, names: tuple[str, ...], *, leases: bool) -> None:
+        self.waits = names, leases, simulated.running.now_us, self.process.options
 
     def _pop(self, op: dict[str, Any]) -> Any:
         return self._pop_from(op, self._queue(op).pop_many, [op["queue"]])
@@ -318,7 +322,7 @@ class Client:
         return [item.value for item in items]
 
     def _wait_for_items(self, op: dict[str, Any]) -> Any:
-        self.waits = (op["queue"],), False, simulated.running.now_us
+        self._wait((op["queue"],), leases=False)
         return self._call(self._queue(op).wait_for_items, op["wait"])
 
     # What is leased
@@ -464,7 +468,8 @@ class Client:
         return self._call(self._queue(op).sweep)
 
     def _move(self, op: dict[str, Any]) -> Any:
-        source, target = self._queue(op), self.process.catalog.queue(op["to"])
+        catalog = self.process.catalog
+        source, target = catalog.queue(op["queue"]), catalog.queue(op["to"])
         if source is target:
             return "itself"
         options = {"priority": 1} if target.kind == "priority" != source.kind else {}

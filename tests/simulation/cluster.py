@@ -7,10 +7,12 @@ is an event: once sent it takes effect, or is refused, whatever becomes of the t
 
 from __future__ import annotations
 
+import itertools
 import random
+import weakref
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.simulation import schedule as simulated
@@ -77,7 +79,8 @@ class Cluster:
         self.state = State(self._version(), [], {})
         self.states: deque[State] = deque([self.state])
         self.transactions = self.commits = 0
-        self.watches: dict[bytes, dict[Watch, None]] = {}
+        self.watches: dict[bytes, dict[int, weakref.ref[Watch]]] = {}
+        self.numbers = itertools.count()
         self.on_transaction: Callable[[], None] = lambda: None
         self.seen: list[Callable[[State, State, dict[bytes, Any], Any], None]] = []
         #: How many watches are about to report a change.
@@ -212,8 +215,13 @@ class Cluster:
     def _tell(self, changes: dict[bytes, bytes | None]) -> None:
         if self.watches:
             for key in [key for key in changes if key in self.watches]:
-                for watch in [*self.watches[key]]:
+                for watch in self.watching(key):
                     self.look(watch)
+
+    def watching(self, key: bytes) -> list[Watch]:
+        """Return the watches of a key that somebody has; the others are cancelled."""
+        found = [watch() for watch in self.watches.get(key, {}).values()]
+        return [watch for watch in found if watch is not None]
 
     def look(self, watch: Watch) -> None:
         """Let a watch report a change, if there is one, after a while."""
@@ -235,49 +243,48 @@ class Watch(_futures.SignalledFuture):  # type: ignore[misc, name-defined]  # of
 
     def __init__(self, database: Database, key: bytes, value: bytes | None) -> None:
         super().__init__()
-        self.key, self.value = key, value
-        self._database = database
+        self.key, self.value, self.database = key, value, database
+        self._number = next(database.cluster.numbers)
 
     def activate(self) -> None:
         """Set it: its transaction has committed."""
-        cluster = self._database.cluster
+        cluster = self.database.cluster
         if not self.is_ready():
-            cluster.watches.setdefault(self.key, {})[self] = None
+            cluster.watches.setdefault(self.key, {})[self._number] = weakref.ref(self)
             if cluster.draw(cluster.faults.watch):
                 when = simulated.running.now_us + cluster.dice.randrange(1, 2_000_000)
                 simulated.running.at(when, lambda: self.fire(FDBError(1009)))
             cluster.look(self)
 
+    def on_ready(self, callback: Callable[[Any], object]) -> None:
+        """Call a function once it is ready; until then it is not cancelled."""
+        if not self.is_ready():
+            self.database.kept[self] = None
+        super().on_ready(callback)
+
     def tell(self) -> None:
         """Report a change."""
-        self._database.cluster._telling -= 1
+        self.database.cluster._telling -= 1
         self.fire()
 
     def fire(self, error: Exception | None = None) -> None:
         """Report a change, or an error, by the network thread of its process."""
-        if self in self._database.cluster.watches.get(self.key, {}):
-            self._drop()
-            self._database.post(lambda: self.complete(error))
+        if self.drop():
+            self.database.post(lambda: self.complete(error))
+
+    def drop(self) -> bool:
+        """Forget it; tell whether it was set."""
+        self.database.kept.pop(self, None)
+        watches = self.database.cluster.watches
+        found = watches.get(self.key, {}).pop(self._number, None)
+        if not watches.get(self.key, True):
+            del watches[self.key]
+        return found is not None
 
     def cancel(self) -> None:
         """Cancel it."""
-        self._drop()
+        self.drop()
         super().cancel()
-
-    def is_of(self, processes: Sequence[Any]) -> bool:
-        """Tell whether it is one of a process that has died, or was opened again."""
-        return all(one.database is not self._database or one.is_dead for one in processes)
-
-    def forget(self, database: Database) -> None:
-        """Drop it if it is one of a database."""
-        if self._database is database:
-            self._drop()
-
-    def _drop(self) -> None:
-        watches = self._database.cluster.watches
-        watches.get(self.key, {}).pop(self, None)
-        if not watches.get(self.key, True):
-            del watches[self.key]
 
 
 class _Snapshot:
@@ -346,6 +353,8 @@ class Database:
     def __init__(self, cluster: Cluster, program: Program) -> None:
         self.cluster, self._program = cluster, program
         self._defaults = _state.OptionValues()
+        #: The watches that somebody waits for.
+        self.kept: dict[Watch, None] = {}
         self._posted: list[Callable[[], None]] = []
         self._network: Any = None
         self.turn = self
@@ -369,11 +378,16 @@ class Database:
             )
 
     def forget(self) -> None:
-        """Be the database of a forked process, which has no network thread and no watches."""
+        """Be the database of a forked process, or of none: without a thread and watches."""
         self._posted, self._network = [], None
-        for watches in [*self.cluster.watches.values()]:
-            for watch in [*watches]:
-                watch.forget(self)
+        for watch in [one for key in [*self.cluster.watches] for one in self.cluster.watching(key)]:
+            if watch.database is self:
+                watch.drop()
+
+    def close(self) -> None:
+        """Be the database of a process that has died."""
+        self.forget()
+        self.post = lambda _: None  # type: ignore[method-assign]  # it has no threads any more
 
     def _work(self) -> None:
         while self._posted:

@@ -20,7 +20,7 @@ from tests.simulation.world import World
 
 #: With how many orders a plan that was cut is tried.
 _ORDERS = 5
-_SHRINK_SECONDS = 60.0
+_SHRINK_SECONDS = 240.0
 _NUMBERS = re.compile(r"\[.*?\]|b'.*?'|[0-9.]+|p[0-9]/\w+|\bm-\w\b")
 
 

@@ -165,7 +165,10 @@ class Schedule:
         while self._events and self._events[0][0] <= self.now_us:
             _, _, due, ticket = heapq.heappop(self._events)
             if not isinstance(due, SimThread):
-                due()
+                try:
+                    due()
+                except Found as found:
+                    self.fail(str(found))
             elif due.is_blocked and due.ticket == ticket and not due.is_gone:
                 due.is_blocked = False
                 self._ready.append(due)

@@ -12,7 +12,6 @@ import random
 from typing import Any
 
 PATTERN = "m-*"
-_SECONDS = (0.2, 1, 5, 30)
 _SKEWS = (-2, -0.5, 0.5, 2, 600, 7200)
 _RATES = ("10/s", "2/s", "30/m")
 
@@ -26,7 +25,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
     is_plain = dice.random() < 0.3
     patterns = [name for name in names if not name.startswith("m-")] + [PATTERN] * has_family
     queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
-    processes = [_process(dice, queues) for _ in range(dice.choice((1, 1, 2, 2, 3)))]
+    processes = [_process(dice, queues) for _ in range(dice.choice((1, 1, 1, 2, 3)))]
     faulty = dice.random() < 0.6
     plan = {
         "switch": dice.choice((0.02, 0.1, 0.3, 0.6)),
@@ -42,19 +41,19 @@ def draw_plan(seed: int) -> dict[str, Any]:
         "drain": {"verb": dice.choice(("pop", "lease")), "limits": dice.random() < 0.5},
         "clients": [],
     }
-    verbs = _verbs(dice)
-    if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
-        verbs = [verb for verb in verbs if verb != "recount"]  # exact if it reads in two seconds
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1))
-    delayed = dice.choice((0, 0.3, 0.6))
+    if dice.random() < 0.4:
+        names += names[:1] * len(names)  # most of what happens is at one queue
+    draw = _Draw(dice, names)
+    if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
+        draw.leave_out("recount")  # which is exact if it reads within two seconds
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
-    for number in range(dice.randint(1, 6)):
-        process = number % len(processes)
-        ops = [_op(dice, dice.choice(verbs), names, delayed) for _ in range(dice.randint(2, most))]
+    for number in range(dice.choice((1, 2, 3, 4, 6, 6))):
+        ops = [draw.op() for _ in range(dice.randint(2, most))]
         for op in ops:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds))
-        plan["clients"].append({"process": process, "ops": ops})
+        plan["clients"].append({"process": number % len(processes), "ops": ops})
     return plan
 
 
@@ -96,17 +95,95 @@ _ALL_VERBS = {
 }
 
 
-def _verbs(dice: random.Random) -> list[str]:
-    if dice.random() < 0.5:  # few, which meet all the more
-        few = dice.choices([*_ALL_VERBS], [*_ALL_VERBS.values()], k=dice.randint(1, 3))
-        few.append(dice.choice(("pop", "lease", "family_pop", "family_lease")))
-        return ["push"] * dice.randint(1, 3) + few
-    share = dice.choice((0.2, 0.4, 0.8))
-    verbs = ["push"] * 5
-    for place, (verb, weight) in enumerate(_ALL_VERBS.items()):
-        if dice.random() < (0.8 if place < 7 else share):
-            verbs += [verb] * weight
-    return verbs
+#: The verbs that meet at the heads of queues.
+_TAKES = ("pop", "lease", "family_pop", "family_lease", "think", "nack", "ack")
+#: What the arguments of operations are drawn from; a plan leaves some of these out, too.
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "count": (1, 1, 1, 2, 5), "end": ("min", "min", "min", "max"), "wait": (0.1, 1, 7, 20),
+    "seconds": (0.2, 1, 5, 30), "delay": (0.001, 0.1, 1, 5), "think": (0.001, 0.01, 0.3, 2, 7, 40),
+    "priority": (0, 1, 2), "unique": ("x", "y"), "while": ("ready", "pending"),
+    "state": ("ready", "leased", "delayed", "dead"), "ahead": _SKEWS, "max_leased": (None, 1, 3),
+}
+
+
+class _Draw:
+    """Draws the operations of a plan."""
+
+    def __init__(self, dice: random.Random, names: list[str]) -> None:
+        self._dice, self._names = dice, names
+        self._members = [name for name in dict.fromkeys(names) if name.startswith("m-")]
+        self._plain = [name for name in dict.fromkeys(names) if name not in self._members]
+        self._values = {
+            name: dice.sample(values, dice.randint(1, len(values))) for name, values in _VALUES.items()
+        }
+        self._rates = {name: dice.choice((0, 0.3, 0.6)) for name in ("delay", "wait", "once", "unique")}
+        if dice.random() < 0.5:  # few verbs, which meet all the more
+            pool = [*_TAKES] if dice.random() < 0.5 else [*_ALL_VERBS]
+            self._verbs = dice.sample(pool, dice.randint(1, 4)) + ["push"] * dice.randint(1, 3)
+            self._verbs.append(dice.choice(("pop", "lease", "family_pop", "family_lease")))
+        else:
+            share = dice.choice((0.2, 0.4, 0.8))
+            self._verbs = ["push"] * 5
+            for place, (verb, weight) in enumerate(_ALL_VERBS.items()):
+                self._verbs += [verb] * weight if dice.random() < (0.8 if place < 7 else share) else []
+
+    def leave_out(self, verb: str) -> None:
+        """Draw no such operations."""
+        self._verbs = [one for one in self._verbs if one != verb]
+
+    def op(self) -> dict[str, Any]:
+        """Return an operation."""
+        dice, verb = self._dice, self._dice.choice(self._verbs)
+        op: dict[str, Any] = {"do": verb, "queue": dice.choice(self._names)}
+        if verb.startswith("family"):
+            op["names"] = self._several()
+            del op["queue"]
+        if verb in ("pop", "lease", "family_pop", "family_lease", "lease_ack"):
+            self._give(op, "count", "end")
+            self._perhaps(op, "wait")
+        if verb in ("lease", "family_lease", "lease_ack", "batch", "extend", "extend_many"):
+            self._give(op, "seconds")
+        if verb in ("push", "push_many", "push_batch"):
+            self._give(op, "priority")
+            self._perhaps(op, "delay")
+            op["count"] = 1 if verb == "push" else dice.randint(1, 4)
+        if verb == "push" and dice.random() < self._rates["unique"] / 2:
+            self._give(op, "unique", "while")
+        if verb in ("nack", "nack_many"):
+            self._perhaps(op, "delay")
+        if verb in ("push", "pop", "lease", "ack", "family_pop", "family_lease", "nack"):
+            if dice.random() < self._rates["once"] / 3:
+                op["once"] = True
+        if verb == "nack" and dice.random() < 0.2:
+            op["retry"] = False
+        if verb in ("ack", "nack", "extend", "requeue", "remove", "bury", "ack_batch", "return_batch"):
+            op["which"] = dice.randrange(8)
+        if verb in ("move", "batch"):
+            op["count"] = dice.randint(1, 4)
+        if verb == "move":
+            op["to"] = dice.choice(self._names)
+        if verb in ("think", "wait_for_items"):
+            op["wait"] = dice.choice(self._values["think"])
+        if verb in ("clear_state", "clock"):
+            self._give(op, "state" if verb == "clear_state" else "ahead")
+        if verb == "settings":
+            op["options"] = {"max_leased": dice.choice(self._values["max_leased"]), "rate": None}
+        return op
+
+    def _give(self, op: dict[str, Any], *names: str) -> None:
+        for name in names:
+            op[name] = self._dice.choice(self._values[name])
+
+    def _perhaps(self, op: dict[str, Any], name: str) -> None:
+        if self._dice.random() < self._rates[name]:
+            self._give(op, name)
+
+    def _several(self) -> list[str]:
+        if not self._members:
+            return self._plain
+        if self._dice.random() < 0.1:
+            return self._members
+        return [PATTERN, *(self._plain if self._dice.random() < 0.3 else ())]
 
 
 def _strike(dice: random.Random, kind: str) -> dict[str, Any]:
@@ -120,61 +197,6 @@ def _strike(dice: random.Random, kind: str) -> dict[str, Any]:
     return strike
 
 
-def _op(dice: random.Random, verb: str, names: list[str], delayed: float) -> dict[str, Any]:
-    op: dict[str, Any] = {"do": verb, "queue": dice.choice(names)}
-    members = [name for name in names if name.startswith("m-")]
-    if verb.startswith("family"):
-        op["names"] = _names(dice, names, members)
-        del op["queue"]
-    if verb in ("pop", "lease", "family_pop", "family_lease", "lease_ack"):
-        op["count"] = dice.choice((1, 1, 1, 2, 5))
-        op["end"] = dice.choice(("min", "min", "min", "max"))
-        if dice.random() < 0.5:
-            op["wait"] = dice.choice((0.1, 1, 7, 20))
-    if verb in ("lease", "family_lease", "lease_ack", "batch", "extend", "extend_many"):
-        op["seconds"] = dice.choice(_SECONDS)
-    if verb in ("push", "push_many", "push_batch"):
-        op["count"] = 1 if verb == "push" else dice.randint(1, 4)
-        if dice.random() < delayed:
-            op["delay"] = dice.choice((0.001, 0.1, 1, 5))
-        op["priority"] = dice.randint(0, 2)
-        if verb == "push" and dice.random() < 0.15:
-            op["unique"] = dice.choice("xy")
-            op["while"] = dice.choice(("ready", "pending"))
-    if verb in ("push", "pop", "lease", "ack", "family_pop", "family_lease", "nack"):
-        if dice.random() < 0.1:
-            op["once"] = True
-    if verb in ("nack", "nack_many") and dice.random() < 0.5:
-        op["delay"] = dice.choice((0.1, 2, 10))
-    if verb == "nack" and dice.random() < 0.2:
-        op["retry"] = False
-    if verb in ("ack", "nack", "extend", "requeue", "remove", "bury", "ack_batch", "return_batch"):
-        op["which"] = dice.randrange(8)
-    if verb == "move":
-        op["to"], op["count"] = dice.choice(names), dice.randint(1, 3)
-    if verb == "batch":
-        op["count"] = dice.randint(1, 4)
-    if verb in ("think", "wait_for_items"):
-        op["wait"] = dice.choice((0.001, 0.01, 0.3, 2, 7, 40))
-    if verb == "clear_state":
-        op["state"] = dice.choice(("ready", "leased", "delayed", "dead"))
-    if verb == "clock":
-        op["ahead"] = dice.choice(_SKEWS)
-    if verb == "settings":
-        op["options"] = {"max_leased": dice.choice((None, 1, 3)), "rate": None}
-    return op
-
-
-def _names(dice: random.Random, names: list[str], members: list[str]) -> list[str]:
-    plain = [name for name in names if name not in members]
-    chosen = [PATTERN] if members else []
-    if plain and (not chosen or dice.random() < 0.4):
-        chosen += plain
-    if members and dice.random() < 0.1:
-        chosen = members
-    return chosen
-
-
 def lines(plan: dict[str, Any]) -> list[str]:
     """Return a plan as lines to read."""
     facts = {key: value for key, value in plan["faults"].items() if value}
@@ -183,6 +205,6 @@ def lines(plan: dict[str, Any]) -> list[str]:
     found += [f"process {at}: {one}" for at, one in enumerate(plan["processes"]) if one]
     for at, client in enumerate(plan["clients"]):
         for op in client["ops"]:
-            facts = ", ".join(f"{key} {value}" for key, value in op.items() if key != "do")
-            found.append(f"client {at} of process {client['process']}: {op['do']} {facts}")
+            text = ", ".join(f"{key} {value}" for key, value in op.items() if key != "do")
+            found.append(f"client {at} of process {client['process']}: {op['do']} {text}")
     return found

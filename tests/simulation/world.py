@@ -58,11 +58,13 @@ class Process:
         self.errors = own["exceptions"].FdbQueueError, FDBError
         self.options: dict[str, Any] = plan.get("options", {})
         self.is_dead = False
+        self.databases: list[Database] = []
         self.open()
 
     def open(self) -> None:
         """Open the catalog."""
         self.database = Database(self.world.cluster, self.program)
+        self.databases.append(self.database)
         self.catalog = open_catalog(self.program, self.database, self.world.plan, self.options)
 
     def set_options(self, options: dict[str, Any]) -> None:
@@ -73,13 +75,16 @@ class Process:
     def die(self) -> None:
         """End at once: none of its threads goes on."""
         self.is_dead = True
+        for database in self.databases:
+            database.close()
         simulated.running.kill(self._threads())
 
     def fork(self, client: Client) -> None:
         """Be the child of a fork that a client made: it has no thread but that of the client."""
         def end_others() -> None:
             simulated.running.kill([one for one in self._threads() if one is not client.thread])
-            self.database.forget()
+            for database in self.databases:
+                database.forget()
 
         self.program.fork(self.program.pid + 10, end_others)
 
@@ -209,10 +214,16 @@ class World:
             spec = PATTERN if name.startswith("m-") else name
             most = None if spec in changed else options.max_leased
             leased = store.tables.state_bounds(self.doctor_program["service.storage.tables"].State.LEASED)
-            self._places.append((name, store.keys.bounds, is_strict, leased, most))
+            is_indexed = spec == PATTERN and spec not in changed and not (
+                options.max_leased or options.rate)
+            member = store.tables.member if is_indexed else None
+            self._places.append((name, store, is_strict, leased, member, most))
 
     def _see(self, before: State, after: State, changes: dict[bytes, Any], request: Any) -> None:
-        for name, (begin, end), is_strict, leased, most in self._places:
+        for name, store, is_strict, leased, member, most in self._places:
+            begin, end = store.keys.bounds
+            if member is not None and request is not None:
+                self._check_index(name, store, member, after)
             touched = [key for key in changes if begin <= key < end]
             taken = [key for key in touched if key not in after.values]
             if taken and is_strict:
@@ -223,6 +234,20 @@ class World:
                 was = len([key for key in before.between(*leased) if key.endswith(b"\x00")])
                 if number > most and number > was:
                     raise Found(f"{name} has {number} leases, max_leased is {most}")
+
+    def _check_index(self, name: str, store: Any, member: Any, state: State) -> None:
+        """Check that a member without limits is found by its family from when it has something."""
+        tables = store.tables
+        if tables.paused in state.values or member.ready in state.values:
+            return
+        dues = [tables.parse_due(key) for key in state.between(*tables.dues)[:1]]
+        moment = 0 if state.between(*store.keys.bounds) else dues[0].moment if dues else None
+        if moment is None:
+            return
+        begin, stop = self.doctor.index(self.doctor.spec(name)).later(None, moment)
+        noted = [key for key in state.between(begin, stop) if key[len(begin) + 8 :] == name.encode()]
+        if not noted:
+            raise Found(f"{name} has something that its family does not find")
 
     def _check_order(
         self, name: str, begin: bytes, end: bytes, taken: list[bytes], after: State, request: Any
@@ -266,11 +291,11 @@ class World:
         for client in self.clients:
             if client.waits is None or client.process.is_dead or client.thread.is_gone:
                 continue
-            names, to_lease, since = client.waits
+            names, to_lease, since, options = client.waits
             if self.schedule.now_us - since < _JUMP_US:
                 continue
             for name in self._expanded(names):
-                found = self._takeable(client.process, name, to_lease)
+                found = self._takeable(options, name, to_lease)
                 if found is not None:
                     raise Found(f"{client.name} sleeps though {name} has {found}")
 
@@ -278,11 +303,11 @@ class World:
         found = [] if PATTERN not in names else [one for one in self.names if one.startswith("m-")]
         return [*dict.fromkeys([*found, *[one for one in names if one != PATTERN]])]
 
-    def _takeable(self, process: Process, name: str, to_lease: bool) -> Any:
-        key = repr(process.options)
+    def _takeable(self, options: dict[str, Any], name: str, to_lease: bool) -> Any:
+        key = repr(options)
         if key not in self._observers:
             self._observers[key] = open_catalog(
-                self.doctor_program, self.doctor_database, self.plan, process.options)
+                self.doctor_program, self.doctor_database, self.plan, options)
         queue = self._observers[key].queue(name)
         tr = self.doctor_database.create_transaction()
         try:
@@ -309,10 +334,6 @@ class World:
                 raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
             if examiner.strays():
                 raise Found(f"{name} has strays")
-            is_limited = queue.options.max_leased or queue.options.rate
-            changed = [one for one in self.processes if one.options]
-            if not is_limited and not changed and examiner.is_indexed() is False:
-                raise Found(f"{name} is not in the index of its family")
 
     # The end
 
@@ -327,12 +348,10 @@ class World:
         left = [one.name for one in schedule.threads if not (one.is_over or one.is_gone)]
         if left:
             raise Found(f"threads are left: {left}")
-        live = [
-            watch for watches in self.cluster.watches.values() for watch in watches
-            if not watch.is_of(self.processes)
-        ]
-        if live:
-            raise Found(f"{len(live)} watches are left")
+        gc.collect()
+        watching = [one for key in self.cluster.watches for one in self.cluster.watching(key)]
+        if watching:
+            raise Found(f"{len(watching)} watches are left")
         with self._looking():
             self._check_counts()
         self.progress()
