@@ -21,7 +21,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
 )
 from fdbqueue.service import Catalog, Contended, IdempotencyKey, QueueSpec, run
-from fdbqueue.service.consume import families, ring, visits
+from fdbqueue.service.consume import ring, visits
 from fdbqueue.service.consume.visits import MemberRequest
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker

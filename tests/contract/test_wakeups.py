@@ -176,3 +176,49 @@ def test_no_item_waits_while_tasks_sleep(database, subspace, in_loop):
     pushed = in_loop(work())
     assert sorted(got) == list(range(pushed))
     assert_counted(queue)
+
+
+class Watch:
+    """A watch that reports nothing, and notes that it was cancelled."""
+
+    is_cancelled = False
+
+    def on_ready(self, callback):
+        """Never call it."""
+
+    def cancel(self):
+        """Note it."""
+        self.is_cancelled = True
+
+
+def test_a_watch_that_two_threads_have_set_is_not_left_behind(database, monkeypatch):
+    """Setting it may take longer than others rely on; then the first one is cancelled."""
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.0)
+    watch = waiting.ItemWatch(database, lambda tr: None)
+    watch.enter(lambda: None, 0)
+    assert watch.claim()
+    assert watch.claim()
+    first, second = Watch(), Watch()
+    watch.arm(first, 60.0)
+    watch.arm(second, 60.0)
+    assert (first.is_cancelled, second.is_cancelled) == (True, False)
+    watch.leave(next(iter(watch._wakes)))
+    assert second.is_cancelled
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(1.0, 1), (1e9, 0)])
+def test_who_leaves_hands_on_when_to_look(database, seconds, told):
+    """Only who set the watch knows that something expires before the others look again."""
+    woken = []
+    watch = waiting.ItemWatch(database, lambda tr: None)
+    setter, other = functools.partial(woken.append, 1), functools.partial(woken.append, 2)
+    watch.enter(setter, 0)
+    watch.claim()
+    watch.enter(other, 0)
+    asleep_until = watch.next_look(other)
+    watch.arm(Watch(), seconds)
+    watch.leave(setter)
+    watch.wake_others()
+    assert woken == [2] * told
+    assert watch.is_asleep(other)
+    assert (watch.next_look(other) < asleep_until) is bool(told)

@@ -26,7 +26,9 @@ soon, and no item is left while a waiter sleeps:
   transaction, and wakes a waiter.
 - *It was pushed while no watch was set*: a waiter is awake then, and looks when it ends or waits
   again; or the one that it wakes does.
-- *A waiter leaves* by an error, a cancelled task, or its time: it wakes two others, as above.
+- *A waiter leaves* by an error, a cancelled task, or its time: it wakes two others, as above. If
+  the watch is set, and something expires before the five seconds are over, it may be the only one
+  that knows when: so it has another one look at the time again.
 - *A signal handler raises* in a waiting thread, between any two lines: the mutex is only held by
   ``with``. If it comes just where the thread would have woken others, they look by themselves
   within five seconds of the time the watch was set, as they do whatever happens.
@@ -132,6 +134,8 @@ class ItemWatch:
         self.look_at = 0.0
         #: Whether that is when a limit gives again: then one waiter is to look first.
         self._is_paced = False
+        #: Whether it is sooner than some waiters that sleep have been told.
+        self._is_early = False
 
     @property
     def waiting(self) -> int:
@@ -161,11 +165,14 @@ class ItemWatch:
             watch.cancel()
 
     def wake_others(self) -> None:
-        """Wake two waiters, unless the watch is set, for a waiter whose call ends."""
+        """Wake two waiters for one whose call ends; if the watch is set, hand on when to look."""
         if self._wakes:
             with self._mutex:
                 if not self.is_watched():
                     self._wake(_WOKEN_AT_ONCE)
+                elif self._is_early:
+                    for wake in itertools.islice(self._wakes, 1):  # it sleeps again, until then
+                        wake()
 
     def is_watched(self) -> bool:
         """Tell whether the watch is set, or a thread is setting it.
@@ -202,14 +209,19 @@ class ItemWatch:
             seconds: After how many seconds to look again.
             is_paced: Whether a limit gives again then.
         """
-        self.look_at = min(self.look_at, time.monotonic() + max(seconds, 0.0))
+        look_at = time.monotonic() + max(seconds, 0.0)
         with self._mutex:
             self._is_paced = is_paced
+            self._is_early = look_at < self.look_at
+            self.look_at = min(self.look_at, look_at)
             self._arming_until = 0.0
-            self._watch = watch
+            # Another thread has set one, if it took so long that both have claimed it.
+            late, self._watch = self._watch, watch
             if watch is None:
                 self.generation += 1
                 self._wake(1)
+        if late is not None:
+            late.cancel()
         if watch is not None:
             watch.on_ready(functools.partial(self._fire, watch))
 
