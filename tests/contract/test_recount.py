@@ -7,11 +7,13 @@ import threading
 import pytest
 
 from fdbqueue.service import FifoQueue, PriorityQueue, run
+from fdbqueue.service.bulk import recount
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.contract.recipes import JavaPriorityQueue, PythonPriorityQueue, PythonQueue
+from tests.wrapped import WrappedDatabase, WrappedTransaction
 
 KINDS = ["fifo", "priority"]
 THREADS = 4
@@ -277,3 +279,35 @@ def test_a_recount_forgets_no_age_that_is_needed(
     assert queue.pop_max().value == "x"
     assert queue.oldest() == first.pushed_at
     assert_counted(queue)
+
+
+class Late(WrappedTransaction):
+    """A transaction that an engine takes ten seconds to begin."""
+
+    now = 0.0
+    has_begun = False
+
+    def __getattr__(self, name):
+        if not self.has_begun and name in {"get_read_version", "get_range", "snapshot"}:
+            self.has_begun = True
+            Late.now += 10.0
+        return super().__getattr__(name)
+
+
+def test_a_queue_is_counted_in_one_transaction_however_late_it_begins(
+    database, subspace, monkeypatch
+):
+    """What others do between two transactions of one count would be counted wrong for good."""
+    FifoQueue(database, subspace).push_many("abcde")
+    began = []
+
+    def wrap(transaction):
+        began.append(Late(transaction))
+        return began[-1]
+
+    late = FifoQueue(WrappedDatabase(database, wrap), subspace)
+    late.recount()
+    usual = len(began)
+    monkeypatch.setattr(recount.time, "monotonic", lambda: Late.now)
+    late.recount()
+    assert len(began) == 2 * usual

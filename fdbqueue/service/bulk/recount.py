@@ -116,7 +116,7 @@ def _count_rows(
     found = 0
 
     def count(tr: Transaction) -> tuple[bytes, int, bool]:
-        key, number, deadline = begin, 0, time.monotonic() + _SECONDS
+        key, number, deadline = begin, 0, _deadline(tr)
         for row in _rows(tr, begin, stop):
             key = row.key + b"\x00"
             number += is_counted(row)
@@ -168,6 +168,12 @@ def _date_deaths(database: Database, store: ItemStore) -> None:
     _count_rows(database, store.tables.deaths, lambda _row: True, correct)
 
 
+def _deadline(tr: Transaction) -> float:
+    """Return until when a transaction counts; an engine may take long to begin it."""
+    tr.get_read_version().wait()
+    return time.monotonic() + _SECONDS
+
+
 def _recount_reasons(database: Database, store: ItemStore) -> bool:
     """Count the dead letters by reason; tell whether all counts are right now.
 
@@ -177,7 +183,7 @@ def _recount_reasons(database: Database, store: ItemStore) -> bool:
     found: Counter[bytes] = Counter()
 
     def count(tr: Transaction) -> tuple[bytes, Counter[bytes], bool | None]:
-        key, groups, deadline = begin, Counter[bytes](), time.monotonic() + _SECONDS
+        key, groups, deadline = begin, Counter[bytes](), _deadline(tr)
         for row in _rows(tr, begin, stop):
             key = row.key + b"\x00"
             place, is_value = store.tables.hidden_place(State.DEAD, row.key)
@@ -208,7 +214,7 @@ def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
     foreign = reach.foreign
     if reach.carried:
         found[reach.low] = reach.carried
-    deadline = time.monotonic() + _SECONDS
+    deadline = _deadline(tr)
     last, begins_at, stopped = reach.low, reach.place, False
     for place in _ready_places(tr, store, reach.place):
         position = store.position(place)
