@@ -593,9 +593,5 @@ def _soon(_error: BaseException | None, result: Any) -> float:
 def enqueue_rest(tree: str, backend: str) -> None:
     """Enqueue the tasks of a tree that wait for that, a hundred in each transaction."""
     owner: Any = task_backends[backend]
-
-    def enqueue(tr: Transaction) -> bool:
-        return Tree(tr, owner, tree).enqueue_waiting()
-
-    while run(owner.catalog.database, enqueue):
+    while run(owner.catalog.database, lambda tr: Tree(tr, owner, tree).enqueue_waiting()):
         pass
