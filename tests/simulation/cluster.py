@@ -27,6 +27,7 @@ _state = _CLIENT["engines.embedded.state"]
 _futures = _CLIENT["engines.embedded.futures"]
 _writes = _CLIENT["engines.embedded.writes"]
 _keys = _CLIENT["engines.embedded.keys"]
+KeyValue = _futures.KeyValue
 KeySelector = _keys.KeySelector
 FDBError = _CLIENT["engines.embedded.errors"].FDBError
 _CLIENT.keep()

@@ -19,7 +19,7 @@ _RATES = ("10/s", "2/s", "30/m")
 def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
-    has_family = dice.random() < 0.6
+    has_family = dice.random() < 0.75
     names = [f"m-{letter}" for letter in "abcd"[: dice.choice((1, 2, 4))]] if has_family else []
     names += ["p", "q"][: dice.randint(0 if names else 1, 2)]
     is_plain = dice.random() < 0.3
@@ -96,7 +96,7 @@ _ALL_VERBS = {
 
 
 #: The verbs that meet at the heads of queues.
-_TAKES = ("pop", "lease", "family_pop", "family_lease", "think", "nack", "ack")
+_TAKES = ("pop", "lease", "family_pop", "family_lease", "family_pop", "family_lease", "think", "ack")
 #: What the arguments of operations are drawn from; a plan leaves some of these out, too.
 _VALUES: dict[str, tuple[Any, ...]] = {
     "count": (1, 1, 1, 2, 5), "end": ("min", "min", "min", "max"), "wait": (0.1, 1, 7, 20),
@@ -120,7 +120,7 @@ class _Draw:
         if dice.random() < 0.5:  # few verbs, which meet all the more
             pool = [*_TAKES] if dice.random() < 0.5 else [*_ALL_VERBS]
             self._verbs = dice.sample(pool, dice.randint(1, 4)) + ["push"] * dice.randint(1, 3)
-            self._verbs.append(dice.choice(("pop", "lease", "family_pop", "family_lease")))
+            self._verbs.append(dice.choice(("pop", "lease", "family_pop", "family_lease", "family_pop")))
         else:
             share = dice.choice((0.2, 0.4, 0.8))
             self._verbs = ["push"] * 5

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.simulation import schedule as simulated
 from tests.simulation.clients import Client, Ledger
-from tests.simulation.cluster import Cluster, Database, Faults, FDBError, State
+from tests.simulation.cluster import Cluster, Database, Faults, FDBError, KeyValue, State
 from tests.simulation.programs import Program
 from tests.simulation.schedule import Found, Schedule
 from tests.simulation.workload import PATTERN
@@ -206,6 +206,8 @@ class World:
             changed |= set(process.get("options", {}))
         if "settings" in self._verbs:
             changed |= set(self.plan["queues"])
+        self._indexes = [family.keys for family in self.doctor.families()]
+        self._noted: dict[bytes, int] = {}
         self._places = []
         for name in self.names:
             queue = self.doctor.queue(name)
@@ -220,6 +222,7 @@ class World:
             self._places.append((name, store, is_strict, leased, member, most))
 
     def _see(self, before: State, after: State, changes: dict[bytes, Any], request: Any) -> None:
+        self._check_rows(after, changes, request)
         for name, store, is_strict, leased, member, most in self._places:
             begin, end = store.keys.bounds
             if member is not None and request is not None:
@@ -234,6 +237,19 @@ class World:
                 was = len([key for key in before.between(*leased) if key.endswith(b"\x00")])
                 if number > most and number > was:
                     raise Found(f"{name} has {number} leases, max_leased is {most}")
+
+    def _check_rows(self, after: State, changes: dict[bytes, Any], request: Any) -> None:
+        """Check that nobody removes a row of an index that was written after it had read."""
+        for keys in self._indexes:
+            for key in changes:
+                if not keys.bounds[0] <= key < keys.bounds[1]:
+                    continue
+                if key in after.values:
+                    self._noted[key] = after.version
+                elif self._noted.get(key, 0) > request.read_version:
+                    name = next(iter(keys.rows([KeyValue(key, b"")]))).name
+                    if keys.member(name).ready not in after.values:
+                        raise Found(f"a row of {name} was removed that is newer than the take")
 
     def _check_index(self, name: str, store: Any, member: Any, state: State) -> None:
         """Check that a member without limits is found by its family from when it has something."""
