@@ -21,7 +21,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
 )
 from fdbqueue.service import Catalog, Contended, IdempotencyKey, QueueSpec, run
-from fdbqueue.service.consume import families, visits
+from fdbqueue.service.consume import ring, visits
 from fdbqueue.service.consume.visits import MemberRequest
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker
@@ -891,7 +891,7 @@ def test_large_items_of_several_members_fit_into_transactions(catalog, users):
 
     assert sum(together(4, take)) == 150
     assert users.lease() is None
-    assert families.PAGE_ROWS < 1_000
+    assert ring.PAGE_ROWS < 1_000
 
 
 # Limits of the members
