@@ -241,7 +241,7 @@ class ItemWatch:
                 self._wake(1)
                 return
             self.look_at = min(self.look_at, time.monotonic() + _RETRY_SECONDS)
-            for wake in self._wakes:  # they sleep again, until then
+            for wake in list(self._wakes):  # they sleep again, until then
                 wake()
 
     def _wake(self, count: int) -> None:
