@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import secrets
 import signal
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from django.conf import settings
+from django.test import override_settings
 from fdb.subspace_impl import Subspace
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
@@ -82,7 +85,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Let no collection of garbage look at thousands of collected tests again."""
+    """Load the project's addresses with those of tasks, whichever test comes first.
+
+    And let no collection of garbage look at thousands of collected tests again.
+    """
+    with override_settings(INSTALLED_APPS=[*settings.INSTALLED_APPS, "fdbqueue.tasks"]):
+        importlib.import_module(settings.ROOT_URLCONF)
     gc.collect()
     gc.freeze()
 
