@@ -180,7 +180,7 @@ def test_who_may_not_is_not_offered_it(
     assert "<textarea" not in page(reader, "/api/queues/mail/push/", 405)
     html = page(anonymous, "/api/queues/mail/pop/", 401)
     assert "<textarea" not in html
-    assert 'href="/admin/login/?next=/api/queues/mail/pop/"' in html
+    assert 'href="/login/?next=/api/queues/mail/pop/"' in html
     assert "next=" not in page(reader, "/api/queues/")
 
 
