@@ -10,6 +10,7 @@ import pytest
 
 from fdbqueue.service import Catalog, QueueSpec, run
 from fdbqueue.service.storage.families import BY_LEASES, Hold
+from fdbqueue.service.storage.handoffs import answer
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker
 from tests.concurrency.clients import another
@@ -287,3 +288,13 @@ def test_the_examiner_knows_a_member_at_its_limit_from_one_without_a_row(
         while catalog.several(["user-*"]).lease() is not None:
             pass
         assert examiner.is_indexed() is True
+
+
+def test_leases_that_were_handed_over_are_nothing_to_take(database, open_catalog):
+    """Their help request stays until the process asks again: the examiner knows the member."""
+    member = open_catalog(database).queue("user-1")
+    tables = member.parts.store.tables
+    request = ask(member, "min", 1, lease_us=60_000_000)
+    assert not Examiner(member).is_indexed()
+    run(database, lambda tr: answer(tr, tables, request))
+    assert Examiner(member).is_indexed()

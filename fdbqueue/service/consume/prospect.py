@@ -14,9 +14,12 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.storage.families import Prospect
+from fdbqueue.service.storage.handoffs import read_request
 
 #: When a queue is looked at again from which other processes have yet to collect.
 _COLLECTED_US = 1_000_000
+#: The most help requests that are read.
+_REQUESTS = 200
 NEVER = Prospect(None)
 
 
@@ -58,7 +61,7 @@ def prospects(tr: Transaction, taker: Taker) -> tuple[Prospect, Prospect]:
     tables = store.tables
     paused = tr.snapshot[tables.paused]
     head = tr.snapshot.get_range(*store.keys.bounds, limit=1)
-    asked = tr.snapshot.get_range(*tables.requests, limit=1)
+    asked = tr.snapshot.get_range(*tables.requests, limit=_REQUESTS)
     first = tr.snapshot.get_range(*tables.dues, limit=1)
     allowance = None if taker.limits is None else taker.limits.begin(tr, tables, now)
     if paused.present():
@@ -66,12 +69,14 @@ def prospects(tr: Transaction, taker: Taker) -> tuple[Prospect, Prospect]:
     if allowance is not None:
         allowance.settle()
     dues = [tables.parse_due(bytes(row.key)) for row in first]
+    requests = [read_request(tables, bytes(row.key), bytes(row.value)) for row in asked]
     find = functools.partial(
         prospect_of,
         allowance,
         [due.moment for due in dues if due is not None],
         now,
         is_ready=any(True for _ in head),
-        awaits_others=any(True for _ in asked),
+        # leases that were handed over end by themselves, and their row stays a while
+        awaits_others=any(not (one.is_handed and one.lease_us) for one in filter(None, requests)),
     )
     return find(to_lease=False), find(to_lease=True)
