@@ -1,9 +1,9 @@
 """Defer Ctrl-C, so that it stops a command only where nothing is half done.
 
-What a command sets for its own process, :func:`handled` sets: a handler of signals, and what is
-told of each. A process that is forked meanwhile, as a task's :mod:`multiprocessing` does, is
-another one: there all is as it was before. A signal that comes to it before that waits, because the
-thread that forks lets none of them in until both processes are as they should be.
+What a command sets for its own process, :func:`handled` sets: the handlers of signals, and the file
+descriptor that is told of each. In a process that is forked meanwhile, as by :mod:`multiprocessing`
+in a task, all is as it was before. A signal that comes to it earlier waits: the thread that forks
+lets none of these in until both processes are as they should be.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _let_in = threading.local()
 
 
 @contextlib.contextmanager
-def handled(handlers: Mapping[signal.Signals, Any], *, wakened: int | None = None) -> Iterator[None]:
+def handled(
+    handlers: Mapping[signal.Signals, Any], *, wakened: int | None = None
+) -> Iterator[None]:
     """Handle signals in this process; those that it forks handle them as before.
 
     Args:

@@ -82,8 +82,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django.db import connections
-
+from fdbqueue import connections
 from fdbqueue.locks import RLock, start_thread
 from fdbqueue.tasks.exceptions import TaskTimeout
 from fdbqueue.tasks.strikes import Strike, watch_lost, without_collections
@@ -275,7 +274,7 @@ class TimeLimits:
                 raise
         finally:
             if limit.is_struck:
-                _drop_connections()
+                connections.drop_all()
             if limit.strike is not None and limit.strike.is_in_doubt:
                 self._doubt(limit)
         return value
@@ -446,12 +445,3 @@ def _log(message: str, limit: Limit) -> None:
     facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
     with contextlib.suppress(Exception):  # what a handler raises ends no limits
         logger.warning(message, extra=facts)
-
-
-def _drop_connections() -> None:
-    """Close the connections of this thread, and forget what is known of them."""
-    for connection in connections.all(initialized_only=True):
-        with contextlib.suppress(Exception):
-            connection.close()
-        with contextlib.suppress(AttributeError):
-            del connections[connection.alias]
