@@ -19,10 +19,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from django.db import close_old_connections
 from django.utils.module_loading import import_string
 
 from fdbqueue.columns.text import clipped, printable
+from fdbqueue.connections import close_unfit
 from fdbqueue.exceptions import InvalidInput, LeaseLost, text_of_error
 from fdbqueue.management.console import Console, Progress
 from fdbqueue.management.exit_codes import (
@@ -280,7 +280,7 @@ def move(queue: Queue, target: Queue, given: argparse.Namespace, console: Consol
 
 
 def import_handler(path: str) -> Callable[[Item], Any]:
-    """Return the function at a dotted path; it closes stale database connections.
+    """Return the function at a dotted path; it closes database connections that it is not to have.
 
     Raises:
         CommandError: There is none, or calling it would do nothing.
@@ -299,11 +299,11 @@ def import_handler(path: str) -> Callable[[Item], Any]:
         )
 
     def handler(item: Item) -> Any:
-        close_old_connections()
+        close_unfit()
         try:
             return function(item)
         finally:
-            close_old_connections()
+            close_unfit()
 
     return handler
 

@@ -1,14 +1,76 @@
-"""Defer Ctrl-C, so that it stops a command only where nothing is half done."""
+"""Defer Ctrl-C, so that it stops a command only where nothing is half done.
+
+What a command sets for its own process, :func:`handled` sets: the handlers of signals, and the file
+descriptor that is told of each. In a process that is forked meanwhile, as by :mod:`multiprocessing`
+in a task, all is as it was before. A signal that comes to it earlier waits: the thread that forks
+lets none of these in until both processes are as they should be.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fdbqueue.management.exit_codes import Interrupted
+
+#: What this process has set for itself: each signal, and what undoes it; the latest is the last.
+_undoing: list[tuple[signal.Signals, Callable[[], Any]]] = []
+#: The signals that a thread lets in when it does not fork.
+_let_in = threading.local()
+
+
+@contextlib.contextmanager
+def handled(
+    handlers: Mapping[signal.Signals, Any], *, wakened: int | None = None
+) -> Iterator[None]:
+    """Handle signals in this process; those that it forks handle them as before.
+
+    Args:
+        handlers: The handler of each signal.
+        wakened: The file descriptor that is told of each signal, if there is one.
+    """
+    depth = len(_undoing)
+    try:
+        for number, handler in handlers.items():
+            undo = functools.partial(signal.signal, number, signal.getsignal(number))
+            _undoing.append((number, undo))
+            signal.signal(number, handler)
+        if wakened is not None:
+            other = signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
+            number = next(iter(handlers))
+            _undoing.append((number, functools.partial(signal.set_wakeup_fd, other)))
+        yield
+    finally:
+        _undo(depth)
+
+
+def _undo(depth: int) -> None:
+    while len(_undoing) > depth:
+        _undoing.pop()[1]()
+
+
+def _before_fork() -> None:
+    numbers = {number for number, _ in _undoing}
+    _let_in.before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+
+def _after_fork() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _let_in.before)
+
+
+def _after_fork_in_child() -> None:
+    _undo(0)
+    _after_fork()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+)
 
 
 class DeferredInterrupts:
@@ -84,10 +146,5 @@ def defer_interrupts(
     ours = [number for number, handler in handlers.items() if signal.getsignal(number) is handler]
     if threading.current_thread() is not threading.main_thread():
         ours = []
-    for number in ours:
-        signal.signal(number, interrupts.receive)
-    try:
+    with handled(dict.fromkeys(ours, interrupts.receive)):
         yield interrupts
-    finally:
-        for number in ours:
-            signal.signal(number, handlers[number])

@@ -53,7 +53,7 @@ class TaskTimeout(BaseException):
     ``asyncio.CancelledError`` is none: so a task that handles its own errors does not swallow it.
 
     Args:
-        seconds: The time limit; None until the attempt has ended.
+        seconds: The time limit; None if it is not known.
     """
 
     code = "task_timeout"
@@ -74,11 +74,12 @@ class SignalsNotSent(FdbQueueError):
 
 
 def pass_interrupt(error: BaseException) -> None:
-    """Raise an error again if it is a Ctrl-C; call it where a project's own code is called.
+    """Raise an error again if it came from outside; call it where a project's own code is called.
 
     Such code may raise anything, ``SystemExit`` too, and that is its failure alone. But in the
-    main thread a ``KeyboardInterrupt`` is a person's wish.
+    main thread a ``KeyboardInterrupt`` is a person's wish, and a time limit ends the task that has
+    called that code.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if is_main and isinstance(error, KeyboardInterrupt):
+    if isinstance(error, TaskTimeout) or (is_main and isinstance(error, KeyboardInterrupt)):
         raise error

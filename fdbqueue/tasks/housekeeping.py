@@ -43,8 +43,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django.db import close_old_connections
-
+from fdbqueue.connections import close_unfit
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, now_us, run
@@ -455,9 +454,11 @@ class Housekeeping:
     def _do(self, work: Callable[[], Any]) -> None:
         """Do some work; whatever a project's code raises in it, the thread goes on."""
         try:
-            close_old_connections()
-            work()
-            close_old_connections()
+            try:
+                close_unfit()
+                work()
+            finally:
+                close_unfit()
         except BaseException:
             with contextlib.suppress(BaseException):  # one that cannot be shown
                 logger.exception("schedules or retention have failed")

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
-from django.db import close_old_connections, connections
+from django.db import connections
 
+from fdbqueue.connections import close_unfit
 from fdbqueue.exceptions import message_of, path_of, traceback_of
 from fdbqueue.service import MAX_SECONDS, Item, now_us, run
 from fdbqueue.tasks import time_limits
@@ -92,9 +93,12 @@ class Loop:
             loop = self._loop
         call = _outcome(function, *args, **kwargs)
         value, error = asyncio.run_coroutine_threadsafe(call, loop).result()
-        if error is not None:
-            raise error
-        return value
+        try:
+            if error is not None:
+                raise error
+            return value
+        finally:
+            del error  # its traceback has this frame
 
     def close(self) -> None:
         """End the loop; tasks that still run in it are abandoned, also one that blocks it."""
@@ -140,7 +144,10 @@ async def _outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
         if executor is not None:  # nobody waits for it: a cancelled call may still run there
             executor.submit(connections.close_all)
             executor.shutdown(wait=False)
-    return value, error
+    try:
+        return value, error
+    finally:
+        del error  # its traceback has this frame
 
 
 def _end_child(error: BaseException | None) -> NoReturn:
@@ -338,24 +345,28 @@ class TaskRunner:
             return
         try:
             self._source.ack(attempt.item)
+            return
         except AtEndFailed as failed:
             problem = failed.__cause__ or failed
+        try:  # not above: the one would be the other's context, which has it as its cause
             self._fail(attempt, problem, self._pause(task, problem, attempt))
-            raise problem from None
+            raise problem
+        finally:
+            del problem  # its traceback has this frame
 
     def _called(self, task: Task[..., Any], running: Running, attempt: Attempt) -> Any:
         """Call the function of a task, and return what it returns."""
         set_running(running)
         result = running.result
-        task_started.send(type(self._backend), task_result=result)
         args = list(result.args)
         if task.takes_context:
             args.insert(0, FdbQueueTaskContext(task_result=result, running=running))
         seconds = task.timeout if isinstance(task, FdbQueueTask) else BACKENDS
         seconds = self._options.timeout if seconds is BACKENDS else seconds
         call = task.func, args, result.kwargs
-        close_old_connections()
+        close_unfit()
         try:
+            task_started.send(type(self._backend), task_result=result)
             if _is_async(task.func):
                 if seconds is None:
                     return self.loop.run(task.func, *args, **result.kwargs)
@@ -364,7 +375,7 @@ class TaskRunner:
                 return _called_here(*call)
             return self.limits().call(Limit(attempt, seconds), _called_here, *call)
         finally:
-            close_old_connections()
+            close_unfit()
 
     def _normalised(self, value: Any) -> Any:
         """Return a return value as JSON has it, if it is that and not too long."""
@@ -415,16 +426,17 @@ class TaskRunner:
 
 
 def _called_here(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a function in this thread; a process that it forks ends behind it."""
-    process, error = os.getpid(), None
+    """Call a function in this thread; a process that it forks ends after it."""
+    process = os.getpid()
     try:
-        return function(*args, **kwargs)
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
+        value = function(*args, **kwargs)
+    except BaseException as error:
         if os.getpid() != process:
             _end_child(error)
+        raise
+    if os.getpid() != process:
+        _end_child(None)
+    return value
 
 
 def _with_text_keys(value: Any) -> Any:

@@ -21,17 +21,18 @@ How a function is ended:
 - *Async*: its coroutine is cancelled by the loop, which looks first whether it was left. The await
   of the function is the only one of ours, so the cancellation reaches nothing else. A
   ``CancelledError`` that the function lets out is the ``TaskTimeout`` of its attempt.
-- *In a thread*: ``PyThreadState_SetAsyncExc`` has ``TaskTimeout`` raised there when that thread is
-  to run a line of Python next. What waits in C (a lock, a socket, ``time.sleep``) sees it when it
-  returns, and a regular expression may hold the interpreter until its end.
+- *In a thread*: ``TaskTimeout`` is raised there when that thread is to run a line of Python next,
+  at a place where it harms nothing else: see :mod:`fdbqueue.tasks.strikes`. What waits in C (a
+  lock, a socket, ``time.sleep``) sees it when it returns, and a regular expression may hold the
+  interpreter until its end.
 
 The exception never reaches the runner's own code, or the next task of that thread: (1) it is set
-at most once for each attempt, under the lock, and not once the attempt is left; (2) whoever has
-left turns round some times, in which Python raises one that is set and was not raised yet. (It
-could be taken back, but until Python 3.12 the interpreter then looks for it for ever, in each
+under the lock, not once the attempt is left, and not again once it was raised there; (2) the thread
+that has left turns round some times, in which Python raises one that is set and was not raised yet.
+(It could be taken back, but until Python 3.12 the interpreter then looks for it for ever, in each
 thread.) (3) Raised in between, the function having ended, it interrupts the leaving. That is why
 :meth:`TimeLimits.call` leaves twice: by (1) the second time is not interrupted, by (2) nothing
-comes behind it. What the function returned is kept then. (4) The lock is one that ``with`` releases
+comes after it. What the function returned is kept then. (4) The lock is one that ``with`` releases
 wherever an exception comes (:mod:`fdbqueue.locks`), and all that is done under it may be done
 twice. The connections of the thread are dropped, because the exception may have come while Django
 changed them.
@@ -40,7 +41,8 @@ The word is 0 if no attempt with a limit runs. Otherwise it is the earliest mome
 them is over its grace, but at most a lease and a grace from now: the process writes it again with
 each third of a lease. So what holds the interpreter for longer than a lease, all leases of its
 process having expired by then, has its process replaced too; its attempt is that of a worker that
-died. What is left behind by
+died. An exception that may have left a lock taken (``strikes.py``) counts as an attempt that is
+over and never ends: the process is replaced after the grace. What is left behind by
 
 - *the kill*: what any kill leaves (``source.py``): leases expire, what has begun counts, what was
   leased ahead does not. If nobody replaces the process, the attempt that was too long counts as
@@ -67,7 +69,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import functools
 import json
 import logging
@@ -81,10 +82,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django.db import connections
-
+from fdbqueue import connections
 from fdbqueue.locks import RLock, start_thread
 from fdbqueue.tasks.exceptions import TaskTimeout
+from fdbqueue.tasks.strikes import Strike, watch_lost, without_collections
 
 if TYPE_CHECKING:
     from fdbqueue.tasks.ends import Attempt
@@ -97,6 +98,8 @@ _WRITTEN_PER_LEASE = 3
 _ROWS, _ROW_BYTES = 256, 1_024
 #: The same in words of eight bytes, and where the data of a row begins.
 _ROW_WORDS, _DATA_AT = _ROW_BYTES // 8, 16
+#: How soon a function is looked at again if its exception has not come.
+_AGAIN_SECONDS = 0.05
 #: After so many turns of a loop an exception that was set in this thread has been raised.
 _TURNS = 10
 
@@ -173,8 +176,9 @@ class Limit:
         cancel: What cancels its coroutine, if it is one.
         deadline: When it is to be ended, by the monotonic clock.
         is_asked: Whether it was to be ended.
-        is_struck: Whether the exception was set in its thread, or its coroutine was cancelled.
-        is_late: Whether it has gone on behind the grace.
+        is_struck: Whether the exception was sent to its thread, or its coroutine was cancelled.
+        is_late: Whether it has gone on after the grace.
+        strike: The exception that ends it in its thread, once it is to come.
         has_left: Whether it has ended.
     """
 
@@ -188,6 +192,7 @@ class Limit:
         "is_late",
         "is_struck",
         "seconds",
+        "strike",
         "thread",
     )
 
@@ -198,6 +203,7 @@ class Limit:
         self.thread = threading.get_ident()
         self.data = json.dumps(Overdue(item.queue, item.lease or "", began, seconds)).encode()
         self.cancel: Callable[[], object] | None = None
+        self.strike: Strike | None = None
         self.deadline = 0.0
         self.is_asked = self.is_struck = self.is_late = self.has_left = False
 
@@ -226,12 +232,16 @@ class TimeLimits:
         self._process = os.getpid()
         self._mutex = RLock()
         #: Under the lock: what runs, by the numbers of the rows, when the process is to be ended
-        #: for each of them, and when the thread is to wake. No function of Python is called there:
-        #: with a tracer, Python 3.11 turns round at the beginning of one, in each thread, until an
-        #: exception that was set is raised, which may wait for the lock.
+        #: for each of them, or for a lock that may be left taken, and when the thread is to wake.
+        #: No function of Python is called there: with a tracer, Python 3.11 turns round at the
+        #: beginning of one, in each thread, until an exception that was set is raised, which may
+        #: wait for the lock.
         self._running: list[Limit | None] = [None] * threads
         self._kill_at = [math.inf] * threads
+        self._doubt_at = math.inf
         self._wakes_at = math.inf
+        #: The limits whose exceptions may have left a lock taken, until that is logged.
+        self._doubts: queues.SimpleQueue[Limit] = queues.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._wakes: queues.SimpleQueue[None] = queues.SimpleQueue()
         self._is_over = False
@@ -257,11 +267,16 @@ class TimeLimits:
             if not isinstance(error, TaskTimeout):
                 raise
             error.seconds = limit.seconds
+            if limit.strike is not None and isinstance(error, limit.strike.kind):
+                limit.strike.judge(error.__traceback__)
+                error.__class__ = TaskTimeout
             if not has_returned:
                 raise
         finally:
             if limit.is_struck:
-                _drop_connections()
+                connections.drop_all()
+            if limit.strike is not None and limit.strike.is_in_doubt:
+                self._doubt(limit)
         return value
 
     async def awaited(
@@ -310,7 +325,9 @@ class TimeLimits:
                 data = limit.data[: _ROW_BYTES - _DATA_AT - 1] + b"\0"  # a part of one says nothing
                 self._watch.memory[begin : begin + len(data)] = data
                 self._watch.words[row * _ROW_WORDS + 1] = limit.deadline  # last: now it counts
-                self._watch.words[0] = min(*self._kill_at, now + self._lease + self._grace)
+                self._watch.words[0] = min(
+                    *self._kill_at, self._doubt_at, now + self._lease + self._grace
+                )
             is_first = limit.deadline < self._wakes_at
             if is_first:
                 self._wakes_at = limit.deadline
@@ -328,10 +345,19 @@ class TimeLimits:
                 self._kill_at[row] = math.inf
                 if self._watch is not None and row < _ROWS:
                     self._watch.words[row * _ROW_WORDS + 1] = 0.0
-                    kill_at = min(self._kill_at)
+                    kill_at = min(*self._kill_at, self._doubt_at)
                     latest = time.monotonic() + self._lease + self._grace
                     self._watch.words[0] = 0.0 if kill_at == math.inf else min(kill_at, latest)
                 self._running[row] = None
+            if limit.strike is not None:
+                limit.strike.is_over, limit.strike.trap = True, None
+
+    def _doubt(self, limit: Limit) -> None:
+        """Have this process replaced: an exception may have left a lock taken."""
+        with self._mutex:
+            self._doubt_at = min(self._doubt_at, time.monotonic() + self._grace)
+        self._doubts.put(limit)
+        self._wake()
 
     def _wake(self) -> None:
         """Wake the thread, or start it."""
@@ -348,26 +374,28 @@ class TimeLimits:
     # In the thread of the time limits
 
     def _serve(self) -> None:
+        watch_lost()
         while not self._is_over:
             pause, over, late = self._look(time.monotonic())
             for limit in over:
-                if (cancel := limit.cancel) is not None:
-                    with contextlib.suppress(RuntimeError):  # the loop is closed
-                        cancel()
+                if limit.cancel is None:
+                    self._strike(limit)
+                    continue
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    limit.cancel()
             for limit in late:
-                call, queue = limit.attempt.call, limit.attempt.item.queue
-                facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
-                with contextlib.suppress(Exception):  # what a handler raises ends no limits
-                    logger.warning("a task goes on behind its time limit", extra=facts)
+                _log("a task goes on behind its time limit", limit)
+            while not self._doubts.empty():
+                _log("a time limit may have left a lock taken", self._doubts.get())
             with contextlib.suppress(queues.Empty):
                 self._wakes.get(timeout=None if pause == math.inf else max(0.0, pause))
 
     def _look(self, now: float) -> tuple[float, list[Limit], list[Limit]]:
-        """End what is over in its thread, and write how long the parent lets this process live.
+        """Find what is over, and write how long the parent lets this process live.
 
         Returns:
-            In how many seconds there is something to do; what is over; and what has gone on behind
-            the grace, if that was not said yet.
+            In how many seconds there is something to do; what is to be ended, or to be looked at
+            again; and what has gone on after the grace, if that was not said yet.
         """
         over, late, next_at = [], [], math.inf
         with self._mutex:
@@ -378,32 +406,42 @@ class TimeLimits:
                     limit.is_asked = True
                     self._kill_at[row] = max(self._kill_at[row], now + self._grace)
                     over.append(limit)
+                elif limit.strike is not None and not limit.strike.has_come:
+                    over.append(limit)
                 if limit.is_asked and now >= self._kill_at[row] and not limit.is_late:
                     limit.is_late = True
                     late.append(limit)
                 if not limit.is_late:
                     moment = self._kill_at[row] if limit.is_asked else limit.deadline
                     next_at = min(next_at, moment)
-            kill_at = min(self._kill_at)
+                if limit in over and limit.cancel is None:
+                    next_at = min(next_at, now + _AGAIN_SECONDS)
+            kill_at = min(*self._kill_at, self._doubt_at)
             if self._watch is not None and kill_at < math.inf:
                 self._watch.words[0] = min(kill_at, now + self._lease + self._grace)
                 next_at = min(next_at, now + self._lease / _WRITTEN_PER_LEASE)
             self._wakes_at = next_at
-            for limit in over:
-                if limit.cancel is None:
-                    limit.is_struck = True
-                    _set_exception(limit.thread, TaskTimeout)
         return next_at - now, over, late
 
+    def _strike(self, limit: Limit) -> None:
+        """Bring the exception a step further to the thread of a limit."""
+        if limit.strike is None:
+            limit.strike = Strike(limit.thread, limit.seconds, TimeLimits.call.__code__)
+        strike = limit.strike
+        is_strict = time.monotonic() < limit.deadline + self._grace / 2
+        with without_collections():
+            step = strike.next_step(is_strict=is_strict)
+            with self._mutex:
+                if limit.has_left:
+                    strike.trap = None
+                elif step is not None:
+                    limit.is_struck = True
+                    if step() is False:
+                        strike.trap, strike.set_at = None, 0.0
 
-_set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
-_set_exception.argtypes = (ctypes.c_ulong, ctypes.py_object)
 
-
-def _drop_connections() -> None:
-    """Close the connections of this thread, and forget what is known of them."""
-    for connection in connections.all(initialized_only=True):
-        with contextlib.suppress(Exception):
-            connection.close()
-        with contextlib.suppress(AttributeError):
-            del connections[connection.alias]
+def _log(message: str, limit: Limit) -> None:
+    call, queue = limit.attempt.call, limit.attempt.item.queue
+    facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
+    with contextlib.suppress(Exception):  # what a handler raises ends no limits
+        logger.warning(message, extra=facts)

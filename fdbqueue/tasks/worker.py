@@ -29,8 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.db import close_old_connections
-
+from fdbqueue.connections import close_unfit
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
 from fdbqueue.service import (
     Beside,
@@ -459,13 +458,16 @@ class _FinishedSignals:
         while (unsent := self._ends.get()) is not None:
             end, error = unsent
             try:
-                close_old_connections()
-                self._send(end, error)
-                close_old_connections()
+                try:
+                    close_unfit()
+                    self._send(end, error)
+                finally:
+                    close_unfit()
             except BaseException:
                 facts = {"task": end.call.task, "id": end.call.id}
                 with contextlib.suppress(BaseException):  # one that cannot be shown
                     logger.exception("a receiver of task_finished has failed", extra=facts)
+            del unsent, end, error  # not kept until the next
             with self._mutex:
                 self._unsent -= 1
                 if self._unsent == _MAX_UNSENT - 1:
@@ -479,6 +481,8 @@ class _FinishedSignals:
             raise error  # Django's own receiver logs the exception that is being handled
         except BaseException:  # noqa: BLE001  # the one raised above
             task_finished.send(self._sender, task_result=end.result)
+        finally:
+            del error  # its traceback has this frame
 
 
 def _beside(

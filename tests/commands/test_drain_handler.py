@@ -50,6 +50,16 @@ def test_called_once_an_item(call, mail, folder):
     assert (mail.size(), mail.counts().leased) == (0, 0)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_function_that_leaves_a_transaction_open(call, mail, folder):
+    """It is rolled back; the next item has a connection of its own."""
+    mail.push_many(range(3))
+    assert call("queue_drain", "mail", handler("leave_open")).out == (
+        "Handled 3 items from 'mail', 0 failed.\n"
+    )
+    assert noted(folder) == [f"{number}-0" for number in range(3)]
+
+
 def test_a_function_that_raises(manage, mail, folder):
     """Its item is given up with the reason, hidden for a while, and the worker goes on."""
     mail.push_many(range(4))

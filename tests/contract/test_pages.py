@@ -109,6 +109,19 @@ def test_an_item_is_found_by_its_id(ints):
         ints.get(pushed.id)
 
 
+def test_an_item_has_one_id(ints):
+    """Another text of the same bytes is refused, on all versions of Python."""
+    pushed = ints.push({"a": 1}, 3)
+    for wrong in (
+        f"{pushed.id}=",
+        f"{pushed.id}!",
+        f"\n{pushed.id}",
+        f"{pushed.id[:-1]}\t{pushed.id[-1]}",
+    ):
+        with pytest.raises(InvalidInput):
+            ints.get(wrong)
+
+
 @pytest.mark.parametrize("wrong", ["", "!", "AAAA", "é", "FQEB", "~_w", "~!", "~" + "F" * 14_000])
 def test_what_is_no_place_in_the_queue_is_refused(ints, wrong):
     """An id or cursor that is not one, or leads outside the queue's items, is an error."""

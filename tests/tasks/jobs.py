@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import threading
+import time
 from typing import Any
 
 import fdbqueue
@@ -196,3 +198,20 @@ def die() -> None:
 def say(word: str) -> str:
     os.write(1, f"{word}\n".encode())
     return word
+
+
+@task(max_attempts=1)
+def work_in_a_pool() -> list[int]:
+    """Have forked processes work, and end them by SIGTERM."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(abs, [0, -1, -2])
+
+
+@task(max_attempts=1)
+def terminate_a_process() -> int | None:
+    """Fork a process, end it, and return how it ended."""
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    process.start()
+    process.terminate()
+    process.join()
+    return process.exitcode

@@ -154,6 +154,20 @@ def test_a_process_that_hangs_for_longer_than_a_lease(start, configure, tmp_path
     assert end(worker, signal.SIGTERM) == 0
 
 
+def test_a_lock_that_a_time_limit_has_left_taken(start, configure, tmp_path):
+    """Its process is replaced after the grace, also if only a task without a limit waits for it."""
+    configure(lease_seconds=1)
+    ended = timed_jobs.leave_a_lock_taken.enqueue(str(tmp_path))
+    waits = timed_jobs.wait_for_the_lock.enqueue(str(tmp_path))
+    worker = start("--processes", "1", FDBQUEUE_TEST_OPTIONS=options(lease_seconds=1))
+    wait_until(lambda: status(waits) is SUCCESSFUL, DEADLINE_SECONDS)
+    assert errors(ended) == [TIMEOUT]
+    assert "a time limit may have left a lock taken" in worker.said
+    assert REPLACED in worker.said
+    assert {*errors(waits)} == {DIED}
+    assert end(worker, signal.SIGTERM) == 0
+
+
 def test_a_task_that_goes_on_for_longer_than_a_lease(start, configure, tmp_path):
     """Within its time limit it is left alone."""
     configure(lease_seconds=3)

@@ -19,6 +19,7 @@ from fdbqueue.service import Item
 from fdbqueue.tasks import TaskTimeout, abort, time_limits
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.ends import Attempt
+from fdbqueue.tasks.strikes import Strike, set_exception
 from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
@@ -265,12 +266,18 @@ def struck_at(line, limits):
 
 
 def ask(limits):
-    """Let another thread end what runs, if the lock is free."""
+    """Let another thread end what runs, if the lock is free.
+
+    It does so wherever that is: it has looked before, and has lost the interpreter in between.
+    """
 
     def look():
         if limits._mutex.acquire(blocking=False):
             try:
-                limits._look(time.monotonic() + 40)
+                (limit,) = limits._running
+                if limit is not None and limit.strike is None:
+                    limit.strike = Strike(limit.thread, limit.seconds, TimeLimits.call.__code__)
+                    set_exception(limit.thread, limit.strike.kind)
             finally:
                 limits._mutex.release()
 

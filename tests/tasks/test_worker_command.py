@@ -276,6 +276,15 @@ def is_alive(pid):
         return False
 
 
+@pytest.mark.parametrize("arguments", [[], ["--processes", "1"]], ids=["alone", "processes"])
+def test_a_task_with_processes_of_its_own(start, backend, arguments):
+    """They handle signals as any process does, so those of a pool end when it ends them."""
+    results = [jobs.work_in_a_pool.enqueue(), jobs.terminate_a_process.enqueue()]
+    assert start("--batch", *arguments).end() == 0
+    assert [status(result) for result in results] == [SUCCESSFUL] * 2
+    assert [result.return_value for result in results] == [[0, 1, 2], -signal.SIGTERM]
+
+
 def test_processes_of_a_batch(start, backend):
     """They end when there are no more tasks."""
     results = [jobs.note.enqueue(number) for number in range(20)]

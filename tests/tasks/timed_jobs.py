@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import logging
 import os
 import re
+import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.db import connection, transaction
 
 from fdbqueue.tasks import TaskTimeout, task
+from fdbqueue.tasks.exceptions import TaskUnknown
+from fdbqueue.tasks.results import task_at
+from fdbqueue.tasks.strikes import Strike, set_exception
+from fdbqueue.tasks.time_limits import TimeLimits
 from tests.tasks import jobs
 from tests.tasks.jobs import at_once, never
 
@@ -152,6 +162,55 @@ def fork_and_take_long() -> int:
     return child
 
 
+# In code that has locks of the whole process, or loses exceptions, and hardly anywhere else
+
+_LOG = logging.Logger("many lines")  # noqa: LOG001  # one that passes nothing on
+_LOG.addHandler(logging.FileHandler(os.devnull, delay=True))
+
+
+@task(backoff=never)
+def log() -> None:
+    while not jobs.gate.is_set():
+        _LOG.error("a line")
+
+
+@task(backoff=never)
+def start_threads() -> None:
+    while not jobs.gate.is_set():
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(abs, range(5)))
+
+
+@task(backoff=never)
+def import_modules() -> None:
+    while not jobs.gate.is_set():
+        for name in ("colorsys", "json.tool"):
+            sys.modules.pop(name, None)
+            importlib.import_module(name)
+
+
+class Finalized:
+    """What takes a while to be freed."""
+
+    def __del__(self) -> None:
+        for _ in range(20_000):
+            pass
+
+
+@task(backoff=never)
+def free() -> None:
+    while not jobs.gate.is_set():
+        Finalized()
+
+
+@task(backoff=never)
+def look_for_a_task() -> str:
+    """Import a module that takes too long, for a task that may be missing."""
+    with contextlib.suppress(TaskUnknown):
+        task_at("tests.tasks.slow_jobs.job")
+    return "went on"
+
+
 # For processes: each attempt leaves a file
 
 
@@ -193,3 +252,33 @@ def wait_in_c(folder: str) -> None:
 def write(folder: str, number: int) -> int:
     _note(folder, f"write-{number}")
     return number
+
+
+#: A lock of the whole process, and code that takes it and is ended a line later.
+_LOCK = threading.Lock()
+_LOCKING_CODE = """
+def take(lock, end):
+    lock.acquire()
+    end()
+"""
+
+
+@task(timeout=60, backoff=never)
+def leave_a_lock_taken(folder: str) -> None:
+    """Be ended where a module of locks has taken one, as a loss of the interpreter may do."""
+    _note(folder, "locked")
+    frame = sys._getframe()
+    while frame.f_code is not TimeLimits.call.__code__:
+        frame = frame.f_back
+    limit = frame.f_locals["limit"]
+    limit.strike = Strike(limit.thread, limit.seconds, frame.f_code)
+    module = {"__name__": "logging.handlers"}
+    exec(_LOCKING_CODE, module)
+    module["take"](_LOCK, partial(set_exception, limit.thread, limit.strike.kind))
+
+
+@task(timeout=None, max_attempts=5, backoff=at_once)
+def wait_for_the_lock(folder: str) -> None:
+    _note(folder, "waits")
+    with _LOCK:
+        pass

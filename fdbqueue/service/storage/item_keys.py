@@ -144,8 +144,11 @@ def data_of(text: str) -> bytes:
     Raises:
         ValueError: It has made no such text.
     """
-    data = text.encode("ascii").translate(_FROM_URL)
-    return binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True)
+    encoded = text.encode("ascii").translate(_FROM_URL)
+    data = binascii.a2b_base64(encoded + b"=" * (-len(encoded) % 4))
+    if text_of(data) != text:  # which passes over what is no base64
+        raise ValueError(text)
+    return data
 
 
 def random_suffix() -> bytes:

@@ -436,6 +436,7 @@ class Worker:
                     error = raised
                 self._line.end(item, began)
                 item = self._finish(item, error)
+                error = None  # not kept until the next; its traceback has this frame
 
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
         """End an item, or leave it to the thread that collects; return the next one, if any."""

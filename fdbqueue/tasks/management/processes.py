@@ -37,7 +37,7 @@ from django.core.management.base import CommandError
 from django.utils import autoreload
 
 from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
-from fdbqueue.management.signals import DeferredInterrupts
+from fdbqueue.management.signals import DeferredInterrupts, handled
 from fdbqueue.tasks.time_limits import Overdue, Watch, shared_memory
 
 if TYPE_CHECKING:
@@ -161,14 +161,10 @@ class Parent:
             signal.SIGINT: self.receive,
             signal.SIGCHLD: lambda *_: None,
         }
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        other = signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
         try:
-            yield wake
+            with handled(handlers, wakened=wakened):
+                yield wake
         finally:
-            signal.set_wakeup_fd(other)
-            for number, handler in before.items():
-                signal.signal(number, handler)
             os.close(wake)
             os.close(wakened)
 
@@ -276,14 +272,10 @@ class ParentPipe:
             signal.SIGINT: requests.receive,
             _WAKE: requests.woken,
         }
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         target, main = self._listen, threading.get_ident()
-        threading.Thread(target=target, args=(requests, main), daemon=True).start()
-        try:
+        with handled(handlers):
+            threading.Thread(target=target, args=(requests, main), daemon=True).start()
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _listen(self, requests: _StopRequests, main: int) -> None:
         """Read what the parent says until it has ended, which is a request, too."""

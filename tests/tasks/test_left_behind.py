@@ -1,0 +1,102 @@
+"""What a task leaves behind in its thread and in memory: nothing that the next one meets."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection, transaction
+
+from fdbqueue.tasks.compat import TaskResultStatus, task_backends, task_finished, task_started
+from fdbqueue.tasks.worker import TaskWorker
+from tests.engines.children import wait_until
+from tests.tasks import jobs, left_jobs, timed_jobs
+
+DEADLINE_SECONDS = 60
+FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
+LEFT_OPEN = "a transaction was left open, and is rolled back"
+
+
+def status(result):
+    """Return the status of a task as it is now."""
+    result.refresh()
+    return result.status
+
+
+# Connections
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_transaction_that_is_left_open(backend, work, caplog, fails):
+    """It is rolled back, however its task ends, and the log says so; the next task has its own."""
+    left = left_jobs.leave_open.enqueue(fails)
+    after = [timed_jobs.ask_the_database.enqueue() for _ in range(2)]
+    work()
+    assert status(left) is (FAILED if fails else SUCCESSFUL)
+    assert [status(one) for one in after] == [SUCCESSFUL] * 2
+    assert Group.objects.count() == 0
+    (record,) = [one for one in caplog.records if one.name == "fdbqueue.connections"]
+    assert (record.message, record.database) == (LEFT_OPEN, "default")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_is_kept(backend, work, settings, monkeypatch):
+    """A task that ends its transactions keeps its thread's connection, as CONN_MAX_AGE says."""
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    results = [left_jobs.tell_connection.enqueue() for _ in range(2)]
+    work()
+    assert [status(one) for one in results] == [SUCCESSFUL] * 2
+    assert results[0].return_value == results[1].return_value
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("signal", [task_started, task_finished], ids=["started", "finished"])
+def test_a_receiver_that_leaves_a_transaction_open(backend, work, signal):
+    """The next one is called all the same, and with a connection of its own."""
+    found = []
+
+    def receive(sender, **_):
+        found.append(connection.in_atomic_block)
+        Group.objects.count()
+        transaction.atomic().__enter__()
+
+    results = [jobs.note.enqueue(number) for number in range(2)]
+    signal.connect(receive)
+    try:
+        work()
+    finally:
+        signal.disconnect(receive)
+    assert found == [False, False]
+    assert [status(one) for one in results] == [SUCCESSFUL] * 2
+
+
+# Memory
+
+
+@pytest.mark.parametrize(
+    "job",
+    [left_jobs.fail, left_jobs.fail_with_limit, left_jobs.fail_async, left_jobs.fail_at_end],
+)
+def test_what_a_failed_task_had(backend, caplog, job):
+    """Its variables are freed as soon as it has ended, while its worker waits for more."""
+    left_jobs.had.clear()
+    for name in ("django.tasks", "django_tasks"):  # which pytest keeps, with their tracebacks
+        caplog.set_level(logging.CRITICAL + 1, name)
+    worker = TaskWorker(task_backends["default"], ["default"])
+    thread = threading.Thread(target=worker.run)
+    gc.collect()
+    gc.disable()
+    thread.start()
+    try:
+        job.enqueue()
+        wait_until(lambda: left_jobs.had and worker.failed)
+        wait_until(lambda: left_jobs.had[0]() is None)
+    finally:
+        gc.enable()
+        worker.stop()
+        thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
