@@ -23,8 +23,8 @@ RESULTS = benchmarks/results/$(ENGINE).ndjson
 MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
-.PHONY: help install run test nightly soak durations fuzz coverage schema messages pictures lint bench \
-	figures plots matrix package docs clean
+.PHONY: help install run test nightly soak durations simulate fuzz coverage schema messages pictures \
+	lint bench figures plots matrix package docs clean
 
 # The pinned packages need it; what pip chooses for a project runs on 3.10 as well.
 OLDEST = 3.11
@@ -85,6 +85,10 @@ SIZES = tests/pages/test_sizes.py tests/browser/test_sizes.py tests/tasks/test_o
 
 soak: install ## Run the long tests of faults and concurrency, and those of sizes in full.
 	FDBQUEUE_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/soak $(SIZES) $(ARGS)
+
+simulate: install ## Run SEEDS new seeds of the simulator, or again one SEED or HISTORY.
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(HISTORY),--line '$(HISTORY)') $(ARGS)
 
 fuzz: install ## Send a live server what schemathesis makes of the schema, for FUZZ_SECONDS.
 	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/live/test_schema.py -s $(ARGS)

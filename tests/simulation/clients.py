@@ -203,7 +203,10 @@ class Client:
             return False
         if kind == "FDBError" and error.code in self.world.raised:  # type: ignore[attr-defined]
             return True
-        if not isinstance(error, self.process.errors) or kind not in (*allowed, *self.world.allowed):
+        if not isinstance(error, self.process.errors) or kind not in (
+            *allowed,
+            *self.world.allowed,
+        ):
             simulated.running.fail(f"{self.op} raised {error!r}")
         return bool(getattr(error, "outcome_known", True))
 
@@ -236,8 +239,13 @@ class Client:
         queue = self._queue(op)
         values = [self.ledger.new(op["queue"]) for _ in range(op["count"])]
         items = [(one, op["priority"]) if queue.kind == "priority" else one for one in values]
-        self._call(queue.push_many, items, delay=op.get("delay"), undo=self._refusing(values),
-                   allowed=("PushInterrupted",))
+        self._call(
+            queue.push_many,
+            items,
+            delay=op.get("delay"),
+            undo=self._refusing(values),
+            allowed=("PushInterrupted",),
+        )
         self.ledger.sure.update(dict.fromkeys(values))
         return values
 
@@ -257,8 +265,13 @@ class Client:
     # Takes
 
     def _take(
-        self, op: dict[str, Any], take: Callable[..., list[Any]], names: Iterable[str],
-        *, leases: bool, **options: Any,
+        self,
+        op: dict[str, Any],
+        take: Callable[..., list[Any]],
+        names: Iterable[str],
+        *,
+        leases: bool,
+        **options: Any,
     ) -> list[Any]:
         taking = Taking(tuple(names), op["count"], simulated.running.now_us)
         self.ledger.takings[taking] = None
@@ -267,7 +280,11 @@ class Client:
             options["wait"] = op["wait"]
             self._wait(taking.queues, leases=leases)
         items = self._call(
-            take, op["count"], end=op["end"], undo=lambda: self.ledger.takings.pop(taking), **options
+            take,
+            op["count"],
+            end=op["end"],
+            undo=lambda: self.ledger.takings.pop(taking),
+            **options,
         )
         self.waits = None
         del self.ledger.takings[taking]

@@ -56,10 +56,10 @@ class Faults(NamedTuple):
 
 
 #: Codes of commits that fail, and whether these take effect: before, not at all, or later.
-_COMMITS = [
-    (1020, ""), (1007, ""), (1009, ""), (1037, ""), (1021, ""), (1021, "now"), (1021, "now"),
-    (1031, ""), (1031, "now"), (1031, "late"),
+_COMMITS = [(code, "") for code in (1020, 1007, 1009, 1037)] + [
+    (code, effect) for code in (1021, 1031, 1039) for effect in ("", "now", "late")
 ]
+_COMMITS.remove((1021, "late"))  # after it a commit is not under way any more
 _READS = [1007, 1009, 1037, 1007, 1031]
 
 
@@ -310,7 +310,7 @@ class _Snapshot:
     def rows(self, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Any]:
         self._check()
         keys, values = self._state.between(begin, end), self._state.values
-        chosen = (keys[: -limit - 1 : -1] if reverse else keys[:limit])
+        chosen = keys[: -limit - 1 : -1] if reverse else keys[:limit]
         return [(key, values[key]) for key in chosen]
 
     def query(self, sql: str, parameters: tuple[Any, ...]) -> list[Any]:

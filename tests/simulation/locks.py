@@ -226,6 +226,11 @@ def threading_for(process: Any) -> dict[str, Any]:
     """Return the names of ``threading`` that a process uses."""
     kind = type("Thread", (Thread,), {"process": process})
     return {
-        "Lock": Lock, "RLock": RLock, "Event": Event, "Condition": Condition, "Thread": kind,
-        "get_ident": get_ident, "TIMEOUT_MAX": threading.TIMEOUT_MAX,
+        "Lock": Lock,
+        "RLock": RLock,
+        "Event": Event,
+        "Condition": Condition,
+        "Thread": kind,
+        "get_ident": get_ident,
+        "TIMEOUT_MAX": threading.TIMEOUT_MAX,
     }

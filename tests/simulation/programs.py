@@ -29,7 +29,14 @@ from tests.simulation import schedule as simulated
 SIMULATED = ("_thread", "os", "random", "threading", "time")
 _PACKAGE = "fdbqueue"
 _COUNT = type(itertools.count())
-_CONTAINERS = (dict, list, set, weakref.WeakKeyDictionary, weakref.WeakSet, weakref.WeakValueDictionary)
+_CONTAINERS = (
+    dict,
+    list,
+    set,
+    weakref.WeakKeyDictionary,
+    weakref.WeakSet,
+    weakref.WeakValueDictionary,
+)
 
 
 class _Module(types.ModuleType):
@@ -74,22 +81,31 @@ class Program:
         self._simulated = {
             "threading": _Module(threading, locks.threading_for(self)),
             "_thread": _Module(_thread, {"RLock": locks.RLock, "get_ident": locks.get_ident}),
-            "time": _Module(time, {
-                "monotonic": lambda: simulated.running.seconds(),
-                "perf_counter": lambda: simulated.running.seconds(),
-                "time": lambda: self._now_us() / 1e6,
-                "time_ns": lambda: self._now_us() * 1000,
-                "sleep": lambda seconds: simulated.running.sleep(seconds),
-            }),
-            "os": _Module(os, {
-                "urandom": lambda size: self.dice.randbytes(size),
-                "getpid": lambda: self.pid,
-                "register_at_fork": self._register,
-            }),
-            "random": _Module(random, {
-                name: self._drawing(name)
-                for name in ("random", "randrange", "randint", "sample", "choice", "shuffle")
-            }),
+            "time": _Module(
+                time,
+                {
+                    "monotonic": lambda: simulated.running.seconds(),
+                    "perf_counter": lambda: simulated.running.seconds(),
+                    "time": lambda: self._now_us() / 1e6,
+                    "time_ns": lambda: self._now_us() * 1000,
+                    "sleep": lambda seconds: simulated.running.sleep(seconds),
+                },
+            ),
+            "os": _Module(
+                os,
+                {
+                    "urandom": lambda size: self.dice.randbytes(size),
+                    "getpid": lambda: self.pid,
+                    "register_at_fork": self._register,
+                },
+            ),
+            "random": _Module(
+                random,
+                {
+                    name: self._drawing(name)
+                    for name in ("random", "randrange", "randint", "sample", "choice", "shuffle")
+                },
+            ),
         }
         self._builtins = {**vars(builtins), "__import__": self._import}
 
@@ -126,7 +142,13 @@ class Program:
                     names[name] = itertools.count(value.__reduce__()[1][0])
                     contents[name] = _COUNT
                 elif type(value) in _CONTAINERS:
-                    contents[name] = list(value) if isinstance(value, list) else dict(value) if hasattr(value, "keys") else set(value)
+                    contents[name] = (
+                        list(value)
+                        if isinstance(value, list)
+                        else dict(value)
+                        if hasattr(value, "keys")
+                        else set(value)
+                    )
             self._kept.append((vars(module), names, contents))
 
     def fork(self, pid: int, end_others: Callable[[], None]) -> None:
@@ -150,7 +172,12 @@ class Program:
         self._after_fork += [] if after_in_child is None else [after_in_child]
 
     def _import(
-        self, name: str, globals_: Any = None, locals_: Any = None, fromlist: Any = (), level: int = 0
+        self,
+        name: str,
+        globals_: Any = None,
+        locals_: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
     ) -> Any:
         if level or name.partition(".")[0] != _PACKAGE:
             found = self._simulated.get(name)

@@ -118,7 +118,9 @@ def _cuts(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for fault, rate in plan["faults"].items():
         least = 0.02 if fault == "longest" else 0
         if rate > least:
-            yield changed(lambda cut, fault=fault, least=least: cut["faults"].update({fault: least}))
+            yield changed(
+                lambda cut, fault=fault, least=least: cut["faults"].update({fault: least})
+            )
     for at, process in enumerate(plan["processes"]):
         if process:
             yield changed(lambda cut, at=at: cut["processes"][at].clear())
@@ -139,5 +141,8 @@ def _cuts(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield changed(lambda cut, name=name, option=option: cut["queues"][name].pop(option))
             elif option == "rate":
                 yield changed(
-                    lambda cut, name=name: [cut["queues"][name].pop("rate"), cut["queues"][name].pop("burst", 0)]
+                    lambda cut, name=name: [
+                        cut["queues"][name].pop("rate"),
+                        cut["queues"][name].pop("burst", 0),
+                    ]
                 )

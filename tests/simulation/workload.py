@@ -19,21 +19,25 @@ _RATES = ("10/s", "2/s", "30/m")
 def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
-    has_family = dice.random() < 0.75
-    names = [f"m-{letter}" for letter in "abcd"[: dice.choice((1, 2, 4))]] if has_family else []
-    names += ["p", "q"][: dice.randint(0 if names else 1, 2)]
+    is_crowd = dice.random() < 0.2  # many threads of one process at the heads of a family
+    has_family = is_crowd or dice.random() < 0.7
+    members = 4 if is_crowd else dice.choice((1, 2, 4)) * has_family
+    names = [f"m-{letter}" for letter in "abcd"[:members]]
+    names += ["p", "q"][: 0 if is_crowd else dice.randint(0 if names else 1, 2)]
     is_plain = dice.random() < 0.3
     patterns = [name for name in names if not name.startswith("m-")] + [PATTERN] * has_family
     queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
-    processes = [_process(dice, queues) for _ in range(dice.choice((1, 1, 1, 2, 3)))]
-    faulty = dice.random() < 0.6
+    processes = [
+        _process(dice, queues) for _ in range(1 if is_crowd else dice.choice((1, 1, 1, 2, 3)))
+    ]
+    faulty = not is_crowd and dice.random() < 0.6
     plan = {
         "switch": dice.choice((0.02, 0.1, 0.3, 0.6)),
         "faults": {
             "commit": dice.choice((0, 0, 0.05, 0.3)) if faulty else 0,
             "read": dice.choice((0, 0, 0.02)) if faulty else 0,
             "slow": dice.choice((0, 0.02, 0.2)),
-            "longest": dice.choice((0.02, 0.5, 8.0)),
+            "longest": dice.choice((0.02, 0.5, 3.0)),
             "watch": dice.choice((0, 0, 0.3)) if faulty else 0,
         },
         "queues": queues,
@@ -42,14 +46,14 @@ def draw_plan(seed: int) -> dict[str, Any]:
         "clients": [],
     }
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1))
-    if dice.random() < 0.4:
+    if is_crowd or dice.random() < 0.4:
         names += names[:1] * len(names)  # most of what happens is at one queue
-    draw = _Draw(dice, names)
+    draw = _Draw(dice, names, is_crowd=is_crowd)
     if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
         draw.leave_out("recount")  # which is exact if it reads within two seconds
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
-    for number in range(dice.choice((1, 2, 3, 4, 6, 6))):
-        ops = [draw.op() for _ in range(dice.randint(2, most))]
+    for number in range(6 if is_crowd else dice.choice((1, 2, 3, 4, 6))):
+        ops = [draw.op() for _ in range(20 if is_crowd else dice.randint(2, most))]
         for op in ops:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds))
@@ -86,46 +90,105 @@ def _process(dice: random.Random, queues: dict[str, Any]) -> dict[str, Any]:
 
 #: The verbs, each with how often it is drawn if it is there; the first are nearly always.
 _ALL_VERBS = {
-    "push": 6, "pop": 4, "lease": 4, "ack": 4, "think": 2, "family_pop": 3, "family_lease": 3,
-    "nack": 2, "extend": 1, "requeue": 1, "push_many": 1, "push_batch": 1, "ack_many": 1,
-    "nack_many": 1, "extend_many": 1, "lease_ack": 2, "pause": 1, "resume": 2, "pause_family": 1,
-    "resume_family": 2, "clear": 1, "clear_state": 1, "remove": 1, "bury": 1, "redrive": 1,
-    "recount": 1, "sweep": 1, "move": 2, "batch": 1, "ack_batch": 1, "return_batch": 1,
-    "wait_for_items": 1, "look": 1, "settings": 1, "fork": 1, "clock": 1,
+    "push": 6,
+    "pop": 4,
+    "lease": 4,
+    "ack": 4,
+    "think": 2,
+    "family_pop": 3,
+    "family_lease": 3,
+    "nack": 2,
+    "extend": 1,
+    "requeue": 1,
+    "push_many": 1,
+    "push_batch": 1,
+    "ack_many": 1,
+    "nack_many": 1,
+    "extend_many": 1,
+    "lease_ack": 2,
+    "pause": 1,
+    "resume": 2,
+    "pause_family": 1,
+    "resume_family": 2,
+    "clear": 1,
+    "clear_state": 1,
+    "remove": 1,
+    "bury": 1,
+    "redrive": 1,
+    "recount": 1,
+    "sweep": 1,
+    "move": 2,
+    "batch": 1,
+    "ack_batch": 1,
+    "return_batch": 1,
+    "wait_for_items": 1,
+    "look": 1,
+    "settings": 1,
+    "fork": 1,
+    "clock": 1,
 }
 
 
 #: The verbs that meet at the heads of queues.
-_TAKES = ("pop", "lease", "family_pop", "family_lease", "family_pop", "family_lease", "think", "ack")
+_TAKES = (
+    "pop",
+    "lease",
+    "family_pop",
+    "family_lease",
+    "family_pop",
+    "family_lease",
+    "think",
+    "ack",
+)
 #: What the arguments of operations are drawn from; a plan leaves some of these out, too.
 _VALUES: dict[str, tuple[Any, ...]] = {
-    "count": (1, 1, 1, 2, 5), "end": ("min", "min", "min", "max"), "wait": (0.1, 1, 7, 20),
-    "seconds": (0.2, 1, 5, 30), "delay": (0.001, 0.1, 1, 5), "think": (0.001, 0.01, 0.3, 2, 7, 40),
-    "priority": (0, 1, 2), "unique": ("x", "y"), "while": ("ready", "pending"),
-    "state": ("ready", "leased", "delayed", "dead"), "ahead": _SKEWS, "max_leased": (None, 1, 3),
+    "count": (1, 1, 1, 2, 5),
+    "end": ("min", "min", "min", "max"),
+    "wait": (0.1, 1, 7, 20),
+    "seconds": (0.2, 1, 5, 30),
+    "delay": (0.001, 0.1, 1, 5),
+    "think": (0.001, 0.01, 0.3, 2, 7, 40),
+    "priority": (0, 1, 2),
+    "unique": ("x", "y"),
+    "while": ("ready", "pending"),
+    "state": ("ready", "leased", "delayed", "dead"),
+    "ahead": _SKEWS,
+    "max_leased": (None, 1, 3),
 }
 
 
 class _Draw:
     """Draws the operations of a plan."""
 
-    def __init__(self, dice: random.Random, names: list[str]) -> None:
+    def __init__(self, dice: random.Random, names: list[str], *, is_crowd: bool) -> None:
         self._dice, self._names = dice, names
         self._members = [name for name in dict.fromkeys(names) if name.startswith("m-")]
         self._plain = [name for name in dict.fromkeys(names) if name not in self._members]
         self._values = {
-            name: dice.sample(values, dice.randint(1, len(values))) for name, values in _VALUES.items()
+            name: dice.sample(values, dice.randint(1, len(values)))
+            for name, values in _VALUES.items()
         }
-        self._rates = {name: dice.choice((0, 0.3, 0.6)) for name in ("delay", "wait", "once", "unique")}
-        if dice.random() < 0.5:  # few verbs, which meet all the more
+        self._rates = {
+            name: dice.choice((0, 0.3, 0.6)) for name in ("delay", "wait", "once", "unique")
+        }
+        if is_crowd:
+            take = dice.choice(("pop", "pop", "lease"))
+            self._verbs = ["push"] * 5 + [take] * 4 + [f"family_{take}"] * 9 + ["think"] * 2
+            self._values |= {"think": [0.001, 0.01], "end": ["min"], "count": [1]}
+            self._rates |= {"wait": 0, "once": 0, "unique": 0}
+        elif dice.random() < 0.5:  # few verbs, which meet all the more
             pool = [*_TAKES] if dice.random() < 0.5 else [*_ALL_VERBS]
             self._verbs = dice.sample(pool, dice.randint(1, 4)) + ["push"] * dice.randint(1, 3)
-            self._verbs.append(dice.choice(("pop", "lease", "family_pop", "family_lease", "family_pop")))
+            self._verbs.append(
+                dice.choice(("pop", "lease", "family_pop", "family_lease", "family_pop"))
+            )
         else:
             share = dice.choice((0.2, 0.4, 0.8))
             self._verbs = ["push"] * 5
             for place, (verb, weight) in enumerate(_ALL_VERBS.items()):
-                self._verbs += [verb] * weight if dice.random() < (0.8 if place < 7 else share) else []
+                self._verbs += (
+                    [verb] * weight if dice.random() < (0.8 if place < 7 else share) else []
+                )
 
     def leave_out(self, verb: str) -> None:
         """Draw no such operations."""
@@ -156,7 +219,16 @@ class _Draw:
                 op["once"] = True
         if verb == "nack" and dice.random() < 0.2:
             op["retry"] = False
-        if verb in ("ack", "nack", "extend", "requeue", "remove", "bury", "ack_batch", "return_batch"):
+        if verb in (
+            "ack",
+            "nack",
+            "extend",
+            "requeue",
+            "remove",
+            "bury",
+            "ack_batch",
+            "return_batch",
+        ):
             op["which"] = dice.randrange(8)
         if verb in ("move", "batch"):
             op["count"] = dice.randint(1, 4)

@@ -22,6 +22,9 @@ _MODULES = ("service", "service.tools.upkeep", "exceptions")
 _REST_SECONDS = 400
 #: For how long to wait for the last items: a rate may need a minute, and a minute more.
 _DRAIN_SECONDS = 150
+#: The tables in which no row is left when no item is: what is due, levels, ages, attempts,
+#: leased and delayed items, chunks, handoffs and unique keys.
+_EMPTY_TABLES = {bytes((byte,)) for byte in b"\x04\x06\x08\x09\x0a\x0b\x0d\x10\x13"}
 #: If nothing is under way, and time is to jump by more than this, nobody may sleep who need not.
 _JUMP_US = 1_500_000
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
@@ -81,6 +84,7 @@ class Process:
 
     def fork(self, client: Client) -> None:
         """Be the child of a fork that a client made: it has no thread but that of the client."""
+
         def end_others() -> None:
             simulated.running.kill([one for one in self._threads() if one is not client.thread])
             for database in self.databases:
@@ -126,8 +130,10 @@ class World:
         self.longest_us = int(plan["faults"]["longest"] * 3e6)
         self._disturbed_until = self._awake_until = 0
         self._mark = self._marked_us = 0
-        self.names = sorted({op["queue"] for op in self._ops() if "queue" in op} | {
-            op["to"] for op in self._ops() if "to" in op})
+        self.names = sorted(
+            {op["queue"] for op in self._ops() if "queue" in op}
+            | {op["to"] for op in self._ops() if "to" in op}
+        )
         self.processes = [Process(self, at, one) for at, one in enumerate(plan["processes"])]
         self.clients = [
             Client(self, at, self.processes[one["process"]], one["ops"])
@@ -141,11 +147,16 @@ class World:
         self._checked_commits = 0
         self.cluster.seen.append(self._see)
         self._verbs = {op["do"] for op in self._ops()}
-        self._ahead = max([
-            *[one.get("skew", 0) for one in plan["processes"]],
-            *[op["ahead"] for op in self._ops() if op["do"] == "clock"], 0])
+        self._ahead = max(
+            [
+                *[one.get("skew", 0) for one in plan["processes"]],
+                *[op["ahead"] for op in self._ops() if op["do"] == "clock"],
+                0,
+            ]
+        )
         self._is_skewed = "clock" in self._verbs or any(
-            one.get("skew") for one in plan["processes"])
+            one.get("skew") for one in plan["processes"]
+        )
         self.schedule.before_jump = self._before_jump
         self._prepare_oracles()
 
@@ -212,12 +223,19 @@ class World:
         for name in self.names:
             queue = self.doctor.queue(name)
             store, options = queue.parts.store, queue.options
-            is_strict = options.shards is None and not self._verbs & {"remove", "bury", "clear_state"}
+            is_strict = options.shards is None and not self._verbs & {
+                "remove",
+                "bury",
+                "clear_state",
+            }
             spec = PATTERN if name.startswith("m-") else name
             most = None if spec in changed else options.max_leased
-            leased = store.tables.state_bounds(self.doctor_program["service.storage.tables"].State.LEASED)
-            is_indexed = spec == PATTERN and spec not in changed and not (
-                options.max_leased or options.rate)
+            leased = store.tables.state_bounds(
+                self.doctor_program["service.storage.tables"].State.LEASED
+            )
+            is_indexed = (
+                spec == PATTERN and spec not in changed and not (options.max_leased or options.rate)
+            )
             member = store.tables.member if is_indexed else None
             self._places.append((name, store, is_strict, leased, member, most))
 
@@ -261,7 +279,9 @@ class World:
         if moment is None:
             return
         begin, stop = self.doctor.index(self.doctor.spec(name)).later(None, moment)
-        noted = [key for key in state.between(begin, stop) if key[len(begin) + 8 :] == name.encode()]
+        noted = [
+            key for key in state.between(begin, stop) if key[len(begin) + 8 :] == name.encode()
+        ]
         if not noted:
             raise Found(f"{name} has something that its family does not find")
 
@@ -273,8 +293,11 @@ class World:
         if not left:
             return
         seen = self.cluster.state_at(request.read_version)
-        last = b"" if seen is None else max(
-            [key for key in seen.between(begin, end) if key not in taken], default=b"")
+        last = (
+            b""
+            if seen is None
+            else max([key for key in seen.between(begin, end) if key not in taken], default=b"")
+        )
         wrong = [key for key in taken if key > left[0] and key < last]
         if wrong:
             raise Found(f"{name}: {wrong[0]!r} was taken before {left[0]!r}")
@@ -323,7 +346,8 @@ class World:
         key = repr(options)
         if key not in self._observers:
             self._observers[key] = open_catalog(
-                self.doctor_program, self.doctor_database, self.plan, options)
+                self.doctor_program, self.doctor_database, self.plan, options
+            )
         queue = self._observers[key].queue(name)
         tr = self.doctor_database.create_transaction()
         try:
@@ -419,6 +443,13 @@ class World:
             counts = queue.counts()
             if counts.ready or counts.leased or counts.delayed:
                 raise Found(f"{name} has {counts} at the end")
+            tables = queue.parts.store.tables
+            left = [
+                key[len(tables.ready) - 1 :] for key in self.cluster.state.between(*tables.bounds)
+            ]
+            left = [key for key in left if key[:1] in _EMPTY_TABLES]
+            if left:
+                raise Found(f"{name} has rows at the end: {left[:3]}")
             for item in queue.iterate(state="dead"):
                 self._note_present(present, item, "dead")
 
