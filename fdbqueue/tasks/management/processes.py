@@ -2,9 +2,9 @@
 
 With ``--processes`` or ``--reload`` there is a parent, which never uses the engine. It starts
 children of the same command, and starts another in the place of one that ends, after a pause that
-grows while they end soon, or cannot be started. Each child has a pipe from the parent. The parent writes a byte to it for
-each SIGTERM or Ctrl-C that it gets; when the parent has ended, however that was, the pipe ends. So
-a child knows how often the parent was told to stop.
+grows while they end soon, or cannot be started. Each child has a pipe from the parent. The parent
+writes a byte to it for each SIGTERM or Ctrl-C that it gets; when the parent has ended, however that
+was, the pipe ends. So a child knows how often the parent was told to stop.
 
 A child may get the same signals directly, too: Ctrl-C at a terminal reaches all of its processes,
 and so does a service manager's SIGTERM. They are one and the same request: a child counts the
