@@ -18,6 +18,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.management.processes import Parent
 from fdbqueue.testing import time_ahead
 from tests import forked
 from tests.engines.children import wait_until
@@ -283,6 +284,25 @@ def test_a_task_with_processes_of_its_own(start, backend, arguments):
     assert start("--batch", *arguments).end() == 0
     assert [status(result) for result in results] == [SUCCESSFUL] * 2
     assert [result.return_value for result in results] == [[0, 1, 2], -signal.SIGTERM]
+
+
+def test_a_process_that_cannot_be_started(tmp_path):
+    """It is tried again after a pause; the others go on."""
+    command, said = tmp_path / "worker", []
+
+    def note(line):
+        said.append(line)
+        command.write_text("#!/bin/sh\nexit 0\n")
+        command.chmod(0o700)
+
+    files = len(os.listdir("/proc/self/fd"))
+    parent = Parent([str(command)], 2, goes_on=lambda _: False, note=note, max_pause_seconds=0.1)
+    kept = len(os.listdir("/proc/self/fd")) - files
+    assert parent.run() == [0, 0]
+    (line,) = said
+    assert line.startswith("Worker process 1 cannot be started: ")
+    assert line.endswith("; it is tried again in 0.1 s.")
+    assert len(os.listdir("/proc/self/fd")) - files == kept
 
 
 def test_processes_of_a_batch(start, backend):

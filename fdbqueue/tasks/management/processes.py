@@ -2,9 +2,9 @@
 
 With ``--processes`` or ``--reload`` there is a parent, which never uses the engine. It starts
 children of the same command, and starts another in the place of one that ends, after a pause that
-grows while they end soon. Each child has a pipe from the parent. The parent writes a byte to it for
-each SIGTERM or Ctrl-C that it gets; when the parent has ended, however that was, the pipe ends. So
-a child knows how often the parent was told to stop.
+grows while they end soon, or cannot be started. Each child has a pipe from the parent. The parent
+writes a byte to it for each SIGTERM or Ctrl-C that it gets; when the parent has ended, however that
+was, the pipe ends. So a child knows how often the parent was told to stop.
 
 A child may get the same signals directly, too: Ctrl-C at a terminal reaches all of its processes,
 and so does a service manager's SIGTERM. They are one and the same request: a child counts the
@@ -125,7 +125,7 @@ class Parent:
             if self._told:
                 child.has_ended = True
             elif time.monotonic() >= child.start_at:
-                child.start(self._command)
+                self._start(child)
             return
         code = child.process.poll()
         if code is None:
@@ -140,6 +140,15 @@ class Parent:
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         if code not in (0, CHANGED):
             self._note(f"Worker process {child.number} ended {how}; another starts in {pause:g} s.")
+
+    def _start(self, child: _Child) -> None:
+        """Start a child; if that fails, for want of memory or files, it is tried again."""
+        try:
+            child.start(self._command)
+        except OSError as error:
+            pause = child.wait(self._max_pause_seconds)
+            name = f"Worker process {child.number}"
+            self._note(f"{name} cannot be started: {error}; it is tried again in {pause:g} s.")
 
     def _pause(self, now: float) -> float:
         """Return how long to wait for a signal: until a child is to be started, or looked after."""
@@ -191,18 +200,24 @@ class _Child:
         self._word = self._over_since = self._killed_at = 0.0
 
     def start(self, command: Sequence[str]) -> None:
-        """Start a process, which reads what it is told."""
-        readable, self._pipe = os.pipe()
+        """Start a process, which reads what it is told.
+
+        Raises:
+            OSError: There is none; all is as before.
+        """
+        readable, pipe = os.pipe()
         self._watch.words[0] = 0.0
         told = f"{self.number}:{readable}:{self._memory}:{self._killed_at}"
-        self._killed_at = 0.0
         try:
             self.process = subprocess.Popen(  # noqa: S603  # this command itself
                 command, env={**os.environ, CHILD: told}, pass_fds=(readable, self._memory)
             )
+        except BaseException:
+            os.close(pipe)
+            raise
         finally:
             os.close(readable)
-        self._began = time.monotonic()
+        self._pipe, self._killed_at, self._began = pipe, 0.0, time.monotonic()
 
     def tell(self) -> None:
         """Tell it to stop, or to stop at once if it was told before."""
@@ -230,10 +245,15 @@ class _Child:
         os.close(self._pipe)
         self.process, self.code = None, 1 if code < 0 else code
         if code in (0, CHANGED) or self._killed_at:
-            pause = 0.0
-        else:
-            is_soon = time.monotonic() - self._began < _LONG_SECONDS
-            pause = min(self._pause_seconds if is_soon else _FIRST_PAUSE_SECONDS, max_pause_seconds)
+            return self.wait(0.0)
+        if time.monotonic() - self._began >= _LONG_SECONDS:
+            self._pause_seconds = _FIRST_PAUSE_SECONDS
+        return self.wait(max_pause_seconds)
+
+    def wait(self, max_pause_seconds: float) -> float:
+        """Pause before the next, and for twice as long the time after; return how many seconds."""
+        pause = min(self._pause_seconds, max_pause_seconds)
+        if pause:
             self._pause_seconds = 2 * pause
         self.start_at = time.monotonic() + pause
         return pause
