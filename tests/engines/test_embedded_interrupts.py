@@ -335,12 +335,13 @@ _HANDLED = """
 def add(key):
     run(database, lambda tr: (tr[b"a"].wait(), tr.add(key, (1).to_bytes(8, "little"))))
 
-handled = 0
+handled, done = 0, False
 def handler(*_):
     global handled
     add(b"handled")
     handled += 1
-    signal.setitimer(signal.ITIMER_REAL, 0.0001 + handled % 40 * 0.00005)
+    if not done:  # else it would come while the process ends
+        signal.setitimer(signal.ITIMER_REAL, 0.0001 + handled % 40 * 0.00005)
 
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.0001)
@@ -351,6 +352,7 @@ below = 0
 while handled < 200:
     add(b"below")
     below += 1
+done = True
 signal.setitimer(signal.ITIMER_REAL, 0)
 for other in others:
     other.join()
