@@ -50,6 +50,7 @@ class Ledger:
         takings: What calls may have taken unseen.
         clearings: Which queues were emptied, and until when.
         hidden: Since and until when a value is delayed or leased.
+        uniques: The queue and the unique key of values that were pushed under one.
     """
 
     pushed: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class Ledger:
     takings: dict[Taking, None] = field(default_factory=dict)
     clearings: list[list[Any]] = field(default_factory=list)
     hidden: dict[int, tuple[int, int]] = field(default_factory=dict)
+    uniques: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def see(self, value: Any, how: str) -> None:
         """Note that a call has returned a value."""
@@ -251,6 +253,7 @@ class Client:
         else:
             if "unique" in op:
                 options |= {"unique": op["unique"], "unique_while": op["while"]}
+                ledger.uniques[values[0]] = op["queue"], op["unique"]
             options |= priority | self._once(op)
             item = self._call(queue.push, values[0], delay=delay, **options)
             if item.existing:
