@@ -1,39 +1,41 @@
 """A deterministic simulator: the real service, in one process, under one seed.
 
-A *seed* is a history. It decides what clients do (the *plan*), which thread goes on at each turn, how
-long each message to the engine takes, what fails, and what is drawn at random. The same seed gives
-the same history to the letter, whatever ran before it in the process.
+A *seed* is a history. It decides what clients do (the *plan*), which thread goes on at each turn,
+how long each message to the engine takes, what fails, and what is drawn at random. The same seed
+gives the same history to the letter, whatever ran before it in the process.
 
 How a run goes, and which module has it:
 
 1. ``workload`` draws a plan from the seed: queues, families and their options, one to three
-   processes, one to six clients, and for each client its operations, some of which are struck by an
-   interrupt, a pause or the end of their process. Each plan leaves out most verbs and faults.
-2. ``programs`` gives each simulated process a copy of the package. The seam is the import statement:
-   the service waits, looks at the clock and draws at random by modules of the standard library that
-   it imports as modules, and a copy is the package's own code with simulated ones (``locks``).
-   Nothing of the package knows, and production pays nothing. What a process has in its global
-   variables is its own, and a fork runs the functions that the package has registered for one.
-3. ``schedule`` runs the threads one at a time. Each is a greenlet, which has a stack of its own and
-   is changed for another in less than a microsecond. At a *turn* (a lock, a look at the clock, a call
-   of the engine) the dice decide who goes on. The clock is virtual: when all threads wait, it jumps
-   to the next moment at which something is due. So a lease of an hour expires in no time.
-4. ``cluster`` is the engine: the embedded engine's transactions, whose answers are a real cluster's,
-   over versions in memory. A commit is an event that takes effect at its own moment, whatever
+   processes, one to six clients, and for each client its operations, some of which are struck by
+   an interrupt, a pause or the end of their process. Each plan leaves out most verbs and faults.
+2. ``programs`` gives each simulated process a copy of the package. The seam is the import
+   statement: the service waits, looks at the clock and draws at random by modules of the standard
+   library that it imports as modules, and a copy is the package's own code with simulated ones
+   (``locks``). Nothing of the package knows, and production pays nothing. What a process has in its
+   global variables is its own, and a fork runs the functions that the package registers for one.
+3. ``schedule`` runs the threads one at a time. Each is a greenlet: it has a stack of its own, and
+   to go on with another takes less than a microsecond, however busy the machine is. At a *turn* (a
+   lock, a look at the clock, a call of the engine) the dice decide who goes on. The clock is
+   virtual: when all threads wait, it jumps to the next moment at which something is due. So a lease
+   of an hour expires in no time.
+4. ``cluster`` is the engine: the embedded engine's transactions, which answer as a real cluster
+   does, over versions in memory. A commit is an event that takes effect at its own moment, whatever
    becomes of its thread, so the cluster knows the order of all commits. Its faults are conflicts,
-   1007, 1009, 1031, 1037, and 1021, each with or without effect, or with one that comes later.
+   1007, 1009, 1037, and 1021, 1031 and 1039 with or without effect, or with one that comes later.
 5. ``clients`` call the verbs, and keep an account of each value from outside.
-6. ``world`` checks the promises. At each commit: what was taken was first (or last at the version
-   that was read), and no more is leased than ``max_leased``. When all wait: counts, levels and
-   indexes equal a scan, and nobody sleeps while something can be taken. While calls run: each ends
-   in time with a documented error, waits make few transactions, and what an error says of its
-   outcome is true. At the end: no thread and no watch is left, all that is ready is found by those
-   who take by the names or the pattern, and each value is once gone, dead, or there.
-7. ``runner`` cuts what was found down to the few operations that it takes, and prints them, with the
-   line that runs them again. ``histories`` has those that were found, each with its name.
+6. ``promises`` checks each commit: what was taken was first (or last at the version that was read),
+   no more is leased or taken than the limits say, and a family's index has each member that has
+   something. ``world`` checks the rest. When all wait: counts and levels equal a scan, and no
+   client sleeps while something can be taken. While calls run: each ends in time with a documented
+   error, waits make few transactions, nothing is taken before its time, and what an error says of
+   its outcome is true. At the end: no thread, watch or row is left, takes by the names and the
+   pattern find all that is ready, and each value is once gone, dead, or there.
+7. ``runner`` cuts what was found down to the few operations that it takes, and prints them, with
+   the line that runs them again. ``histories.json`` has those that were found, by what holds since.
 
-What is simulated and is not real: memory, signals in the middle of C code, sockets, files, and event
-loops. A thread gives its turn up at the places named above alone, not between any two bytecodes. A
-fork is made between two calls of a client; its parent ends. What only real processes can show stays
-with the tests of ``tests/concurrency``.
+What a simulation cannot show: signals in the middle of C code, memory, sockets, files, event loops.
+A thread gives its turn up at the places named above alone, not between any two bytecodes. A fork is
+made between two calls of a client; its parent ends. The tests of ``tests/concurrency`` have real
+processes, threads and signals.
 """

@@ -18,23 +18,24 @@ if TYPE_CHECKING:
 
 #: A call takes so long at most, besides its wait and the latency of the engine.
 _CALL_SECONDS = 60
+#: Errors that say nothing of a verb's own, and those that a verb may raise.
+_UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
+_ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack", "ack_batch", "return_batch")
+_ALLOWED = {"LeaseLost": _ON_LEASES, "ItemNotFound": ("remove", "bury")}
 
 
 @dataclass(eq=False)
 class Taking:
-    """Items that a call may have taken though it did not return them."""
+    """Items that a call may have taken though it did not return them.
 
-    queues: tuple[str, ...]
+    Attributes:
+        names, count: From where, and how many.
+        process: The process that is to requeue them, if the thread was interrupted in line.
+    """
+
+    names: tuple[str, ...]
     count: int
-    began_us: int
-
-
-@dataclass(eq=False)
-class Clearing:
-    """A removal of what is in some states of a queue, when it began and ended."""
-
-    queue: str
-    ended_us: int | None = None
+    process: Process | None = None
 
 
 @dataclass
@@ -43,11 +44,13 @@ class Ledger:
 
     Attributes:
         pushed: The queue and the moment of each push that may have taken effect, by value.
-        sure: Values whose push has returned.
-        refused: Values that were certainly not pushed.
-        gone: Values that are certainly gone, and how.
+        sure, refused: Values that were certainly pushed, and certainly not.
+        gone: How values ended that are certainly gone.
         perhaps_gone: How many calls may have removed a value.
-        takings, clearings: What calls may have removed unseen.
+        takings: What calls may have taken unseen.
+        clearings: Which queues were emptied, and until when.
+        hidden: Since and until when a value is delayed or leased.
+        uniques: The queue and the unique key of values that were pushed under one.
     """
 
     pushed: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -56,106 +59,119 @@ class Ledger:
     gone: dict[int, str] = field(default_factory=dict)
     perhaps_gone: Counter[int] = field(default_factory=Counter)
     takings: dict[Taking, None] = field(default_factory=dict)
-    clearings: list[Clearing] = field(default_factory=list)
-
-    def new(self, queue: str) -> int:
-        """Return a value to push."""
-        value = len(self.pushed) + 1
-        self.pushed[value] = queue, simulated.running.now_us
-        return value
-
-    def end(self, value: int, how: str) -> None:
-        """Note that a value is gone for good."""
-        before = self.gone.get(value)
-        if before is not None:
-            simulated.running.fail(f"value {value} is gone twice: {before}, and {how}")
-        self.gone[value] = how
+    clearings: list[list[Any]] = field(default_factory=list)
+    hidden: dict[int, tuple[int, int]] = field(default_factory=dict)
+    uniques: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def see(self, value: Any, how: str) -> None:
         """Note that a call has returned a value."""
         if value not in self.pushed or value in self.refused:
             simulated.running.fail(f"{how} returned {value}, which was not pushed")
 
+    def take(self, value: Any, how: str, began_us: int) -> None:
+        """Note that a call has taken a value, which nobody may have leased or delayed."""
+        self.see(value, how)
+        since, until = self.hidden.get(value, (0, 0))
+        left = until - simulated.running.now_us
+        if left > 0 and began_us >= since:
+            simulated.running.fail(f"{how} took {value} {left / 1e6} seconds too early")
 
-class Unclear(Exception):  # noqa: N818  # not an error of a call
+    def end(self, value: int, how: str) -> None:
+        """Note that a value is gone for good."""
+        if value in self.gone:
+            simulated.running.fail(f"{value} is gone twice: {self.gone[value]}, and {how}")
+        self.gone[value] = how
+
+    def hide(self, values: Iterable[int], seconds: float, began_us: int, since_us: int = 0) -> None:
+        """Note that calls which begin from a moment on take no such value before another one."""
+        for value in values:
+            self.hidden[value] = since_us, began_us + int(seconds * 1e6)
+
+    def reveal(self, values: Iterable[int], seconds: float | None) -> None:
+        """Note that values may be taken after some seconds, or when they might be before."""
+        until = simulated.running.now_us + int((seconds or 0) * 1e6)
+        for value in values:
+            since, before = self.hidden.get(value, (0, 0))
+            self.hidden[value] = since, min(until, before)
+
+
+class Unclear(Exception):
     """A call ended, and it is not known whether it took effect."""
 
 
 class Client:
-    """One client: a thread of a process.
+    """One client: a thread of a process. A verb is a method; most are made by what follows.
 
     Attributes:
         op: What it does now, None between two operations.
-        waits: The names that it waits at, whether it waits to lease, since when,
-            and with which options.
+        waits: At which names it waits, whether to lease, since when, and with which options.
     """
 
     def __init__(self, world: World, number: int, process: Process, ops: list[dict[str, Any]]):
-        self.world, self.process, self.ops = world, process, ops
+        self.world, self.process, self.ops, self.number = world, process, ops, number
         self.name = f"{process.name}/client{number}"
-        self.number = number
         self.ledger = world.ledger
         self.held: list[Any] = []
         self.batches: list[Any] = []
         self.op: dict[str, Any] | None = None
-        self.waits: tuple[tuple[str, ...], bool, int, dict[str, Any]] | None = None
-        self.is_over = False
+        self.waits: Any = None
+        self.taking: Taking | None = None
         self.thread: Any = None
         self._calls = 0
 
     def run(self) -> None:
         """Do all operations."""
-        schedule = simulated.running
         for op in self.ops:
             self.op = op
-            schedule.note(" ".join(str(one) for one in op.values()))
+            self.world.note(" ".join(str(one) for one in op.values()))
             self._arm(op)
             result = self._do(op)
             self.thread.alarm = self.thread.pending = None
-            self.waits = self.op = None
+            self.waits = self.op = self.taking = None
             self.world.progress()
-            schedule.note(f"-> {result}")
-        self.is_over = True
+            self.world.note(f"-> {result}")
 
-    def _do(self, op: dict[str, Any]) -> str:
-        schedule = simulated.running
-        limit_us = int((op.get("wait", 0) + _CALL_SECONDS) * 1e6) + 10 * self.world.longest_us
+    def _do(self, op: dict[str, Any]) -> Any:
+        schedule, result = simulated.running, None
         began = schedule.now_us
         try:
-            result = getattr(self, f"_{op['do']}")(op)
+            result = getattr(self, f"_{op['do']}", self._other)(op)
         except Unclear as error:
             result = f"unclear: {error}"
         except KeyboardInterrupt:
             result = "interrupted"
         except self.process.errors as error:
-            result = f"{type(error).__name__}"
+            result = type(error).__name__
+        limit_us = int((op.get("wait", 0) + _CALL_SECONDS) * 1e6) + 10 * self.world.longest_us
         if schedule.now_us - began > limit_us + self.world.slept_us:
             schedule.fail(f"{op['do']} took {(schedule.now_us - began) / 1e6} seconds")
-        return str(result)
-
-    # Strikes
+        return result
 
     def _arm(self, op: dict[str, Any]) -> None:
+        """Let an operation be struck: after some turns of it, or some seconds."""
         strike = op.get("strike")
         if strike is None:
             return
-        schedule, thread = simulated.running, self.thread
+        schedule, thread, what = simulated.running, self.thread, strike["what"]
 
         def act() -> None:
-            schedule.note(f"{self.name} is struck: {strike['what']}")
+            schedule.note(f"{self.name} is struck: {what}")
             self.world.disturb(strike.get("sleeps", 0))
-            if strike["what"] == "interrupt":
+            if what == "interrupt":
                 raise KeyboardInterrupt
-            if strike["what"] == "sleep":
+            if what == "sleep":
                 schedule.sleep(strike["sleeps"])
             else:
                 self.process.die()
 
         def act_later() -> None:
-            if self.op is op and not thread.is_gone:
-                thread.pending = act
-                if strike["what"] != "sleep":
-                    schedule.wake(thread)
+            if self.op is not op or thread.is_gone:
+                return
+            if self.taking is not None and thread.is_blocked and not thread.is_at_engine:
+                self.taking.process = self.process
+            thread.pending = act
+            if what != "sleep":
+                schedule.wake(thread)
 
         if "turns" in strike:
             thread.alarm = strike["turns"], act
@@ -165,21 +181,21 @@ class Client:
     # Calls
 
     def _call(
-        self,
-        function: Callable[..., Any],
-        *args: Any,
-        allowed: tuple[str, ...] = (),
-        undo: Callable[[], None] = lambda: None,
-        **options: Any,
+        self, function: Callable[..., Any], *args: Any, undo: Any = lambda: None, **options: Any
     ) -> Any:
-        """Make a call; ``undo`` is called if it certainly had no effect.
+        """Make a call, under its key again if its outcome is not known.
+
+        Args:
+            function: The verb.
+            args, options: Its arguments.
+            undo: Called if it certainly had no effect.
 
         Raises:
             Unclear: It is not known whether it had any.
         """
-        error: BaseException
+        error: BaseException = Unclear()
         is_known = True
-        for _ in range(3):
+        for _ in range(3 if options.get("once") else 1):
             try:
                 return function(*args, **options)
             except KeyboardInterrupt as raised:
@@ -187,26 +203,23 @@ class Client:
                 is_known = is_known and getattr(raised, "outcome_known", False)
             except Exception as raised:  # noqa: BLE001  # each is looked at
                 error = raised
-                is_known = self._is_known(raised, allowed) and is_known
-            if is_known or options.get("once") is None:
+                is_known = self._is_known(raised) and is_known
+            if is_known:
                 break
-            self.world.note(f"again: {error!r}")
+            self.world.note(f"unclear: {error!r}")
         if is_known:
             undo()
             raise error
         raise Unclear(repr(error)[:60]) from error
 
-    def _is_known(self, error: Exception, allowed: tuple[str, ...]) -> bool:
+    def _is_known(self, error: Exception) -> bool:
         """Tell whether an error says that nothing happened; an error that must not be is found."""
         kind = type(error).__name__
-        if kind in ("OutcomeUnknown", "PushInterrupted"):
+        if kind in _UNCLEAR:
             return False
-        if kind == "FDBError" and error.code in self.world.raised:  # type: ignore[attr-defined]
+        if kind == "FDBError" and error.code == 1031:  # type: ignore[attr-defined]
             return True
-        if not isinstance(error, self.process.errors) or kind not in (
-            *allowed,
-            *self.world.allowed,
-        ):
+        if self.op is None or self.op["do"] not in _ALLOWED.get(kind, ()):
             simulated.running.fail(f"{self.op} raised {error!r}")
         return bool(getattr(error, "outcome_known", True))
 
@@ -217,111 +230,83 @@ class Client:
     def _queue(self, op: dict[str, Any]) -> Any:
         return self.process.catalog.queue(op["queue"])
 
+    def _other(self, op: dict[str, Any]) -> Any:
+        return self._call(getattr(self._queue(op), op["do"]))
+
     # Pushes
 
     def _push(self, op: dict[str, Any]) -> Any:
-        queue = self._queue(op)
-        value = self.ledger.new(op["queue"])
-        options: dict[str, Any] = {"delay": op.get("delay"), **self._once(op)}
-        if "unique" in op:
-            options |= {"unique": op["unique"], "unique_while": op["while"]}
-        priority = [op["priority"]] if queue.kind == "priority" else []
-        undo = self._refusing([value])
-        item = self._call(queue.push, value, *priority, undo=undo, **options)
-        if item.existing:
-            self.ledger.see(item.value, "a push that found its key")
-            undo()
-            return f"found {item.value}"
-        self.ledger.sure[value] = None
-        return value
-
-    def _push_many(self, op: dict[str, Any]) -> Any:
-        queue = self._queue(op)
-        values = [self.ledger.new(op["queue"]) for _ in range(op["count"])]
-        items = [(one, op["priority"]) if queue.kind == "priority" else one for one in values]
-        self._call(
-            queue.push_many,
-            items,
-            delay=op.get("delay"),
-            undo=self._refusing(values),
-            allowed=("PushInterrupted",),
-        )
-        self.ledger.sure.update(dict.fromkeys(values))
-        return values
-
-    def _push_batch(self, op: dict[str, Any]) -> Any:
-        queue = self._queue(op)
-        values = [self.ledger.new(op["queue"]) for _ in range(op["count"])]
+        queue, ledger = self._queue(op), self.ledger
+        values = range(len(ledger.pushed) + 1, len(ledger.pushed) + 1 + op["count"])
+        now, delay = simulated.running.now_us, op.get("delay")
+        ledger.pushed.update(dict.fromkeys(values, (op["queue"], now)))
+        ledger.hide(values, delay or 0, now)
         priority = {"priority": op["priority"]} if queue.kind == "priority" else {}
-        push = self.process.program["service.items"].Push
-        pushes = [push(one, delay=op.get("delay"), **priority) for one in values]
-        self._call(queue.push_batch, pushes, undo=self._refusing(values))
-        self.ledger.sure.update(dict.fromkeys(values))
-        return values
+        options: dict[str, Any] = {"undo": lambda: ledger.refused.update(dict.fromkeys(values))}
+        if op["do"] == "push_many":
+            items = [(one, op["priority"]) if priority else one for one in values]
+            self._call(queue.push_many, items, delay=delay, **options)
+        elif op["do"] == "push_batch":
+            push = self.process.program["service.items"].Push
+            pushes = [push(one, delay=delay, **priority) for one in values]
+            self._call(queue.push_batch, pushes, **options)
+        else:
+            if "unique" in op:
+                options |= {"unique": op["unique"], "unique_while": op["while"]}
+                ledger.uniques[values[0]] = op["queue"], op["unique"]
+            options |= priority | self._once(op)
+            item = self._call(queue.push, values[0], delay=delay, **options)
+            if item.existing:
+                ledger.see(item.value, "a push that found its key")
+                ledger.refused[values[0]] = None
+                return f"found {item.value}"
+        ledger.sure.update(dict.fromkeys(values))
+        return [*values]
 
-    def _refusing(self, values: list[int]) -> Callable[[], None]:
-        return lambda: self.ledger.refused.update(dict.fromkeys(values))
+    _push_many = _push_batch = _push
 
     # Takes
 
-    def _take(
-        self,
-        op: dict[str, Any],
-        take: Callable[..., list[Any]],
-        names: Iterable[str],
-        *,
-        leases: bool,
-        **options: Any,
-    ) -> list[Any]:
-        taking = Taking(tuple(names), op["count"], simulated.running.now_us)
+    def _take(self, op: dict[str, Any], done: Iterable[Any] = ()) -> Any:
+        """Pop or lease, from one queue or several; a lease may acknowledge others."""
+        leases, now = "lease" in op["do"], simulated.running.now_us
+        names = tuple(op["names"]) if "names" in op else (op["queue"],)
+        source = self.process.catalog.several(names) if "names" in op else self._queue(op)
+        taking = self.taking = Taking(names, op["count"])
         self.ledger.takings[taking] = None
-        options |= self._once(op)
+        options = self._once(op) | {"end": op["end"]}
         if "wait" in op:
             options["wait"] = op["wait"]
-            self._wait(taking.queues, leases=leases)
-        items = self._call(
-            take,
-            op["count"],
-            end=op["end"],
-            undo=lambda: self.ledger.takings.pop(taking),
-            **options,
-        )
-        self.waits = None
-        del self.ledger.takings[taking]
+            self.waits = names, leases, now, self.process.options
+        if leases:
+            options |= {"seconds": op["seconds"]} | ({"ack": done} if done else {})
+        take = source.lease_many if leases else source.pop_many
+        undo = functools.partial(self.ledger.takings.pop, taking)
+        items = self._call(take, op["count"], undo=undo, **options)
+        undo()
         if len(items) > op["count"]:
             simulated.running.fail(f"{op} returned {len(items)} items")
+        self._note_taken(items, op, now)
+        if leases:
+            self.held += items
+        else:
+            for item in items:
+                self.ledger.end(item.value, f"popped by {self.name}")
+        return _values(items)
+
+    _pop = _lease = _family_pop = _family_lease = _take
+
+    def _note_taken(self, items: Iterable[Any], op: dict[str, Any], began_us: int) -> None:
         for item in items:
-            self.ledger.see(item.value, op["do"])
-        return items
-
-    def _wait(self, names: tuple[str, ...], *, leases: bool) -> None:
-        self.waits = names, leases, simulated.running.now_us, self.process.options
-
-    def _pop(self, op: dict[str, Any]) -> Any:
-        return self._pop_from(op, self._queue(op).pop_many, [op["queue"]])
-
-    def _family_pop(self, op: dict[str, Any]) -> Any:
-        return self._pop_from(op, self.process.catalog.several(op["names"]).pop_many, op["names"])
-
-    def _pop_from(self, op: dict[str, Any], pop: Any, names: Iterable[str]) -> Any:
-        items = self._take(op, pop, names, leases=False)
-        for item in items:
-            self.ledger.end(item.value, f"popped by {self.name}")
-        return [item.value for item in items]
-
-    def _lease(self, op: dict[str, Any]) -> Any:
-        return self._lease_from(op, self._queue(op).lease_many, [op["queue"]])
-
-    def _family_lease(self, op: dict[str, Any]) -> Any:
-        several = self.process.catalog.several(op["names"])
-        return self._lease_from(op, several.lease_many, op["names"])
+            self.world.note_taken(item, op["do"], began_us)
+        if "seconds" in op:
+            self.ledger.hide(_values(items), op["seconds"], began_us, simulated.running.now_us)
 
     def _lease_ack(self, op: dict[str, Any]) -> Any:
-        done = [one for one in self.held if one.queue == op["queue"]][:2]
+        done = self._some(op)[:2]
         self._perhaps(done, 1)
-        lease = functools.partial(self._queue(op).lease_many, ack=done)
         try:
-            found = self._lease_from(op, lease, [op["queue"]])
+            found = self._take(op, done)
         except Unclear:
             raise
         except BaseException as error:
@@ -331,158 +316,116 @@ class Client:
         self._acked(done)
         return found
 
-    def _lease_from(self, op: dict[str, Any], lease: Any, names: Iterable[str]) -> Any:
-        items = self._take(
-            op, lease, names, leases=True, seconds=op["seconds"], allowed=("LeaseLost",)
-        )
-        self.held += items
-        return [item.value for item in items]
-
     def _wait_for_items(self, op: dict[str, Any]) -> Any:
-        self._wait((op["queue"],), leases=False)
+        self.waits = (op["queue"],), False, simulated.running.now_us, self.process.options
         return self._call(self._queue(op).wait_for_items, op["wait"])
 
     # What is leased
 
-    def _one(self, op: dict[str, Any]) -> Any:
-        return self.held[op["which"] % len(self.held)] if self.held else None
-
-    def _end(self, op: dict[str, Any], verb: str, **options: Any) -> Any:
-        item = self._one(op)
-        if item is None:
+    def _end(self, op: dict[str, Any]) -> Any:
+        """Acknowledge, give up, requeue or extend one lease."""
+        if not self.held:
             return "nothing held"
-        queue = self.process.catalog.queue(item.queue)
-        if verb != "extend":
+        verb, began = op["do"], simulated.running.now_us
+        item = self.held[op["which"] % len(self.held)]
+        options = self._once(op) if verb != "requeue" else {}
+        if verb == "extend":
+            options["seconds"] = op["seconds"]
+        else:
             self.held.remove(item)
-        self._call(getattr(queue, verb), item, allowed=("LeaseLost",), **self._once(op), **options)
+        if verb == "nack":
+            options |= {"delay": op.get("delay"), "retry": op.get("retry", True)}
+        self.ledger.reveal([item.value], op.get("seconds") or op.get("delay"))
+        undo = self._perhaps([item], 1) if verb == "ack" else lambda: None
+        queue = self.process.catalog.queue(item.queue)
+        self._call(getattr(queue, verb), item, undo=undo, **options)
+        if verb == "ack":
+            self._acked([item])
+        elif verb == "extend":
+            self.ledger.hide([item.value], op["seconds"], began, simulated.running.now_us)
         return item.value
 
-    def _ack(self, op: dict[str, Any]) -> Any:
-        item = self._one(op)
-        if item is None:
-            return "nothing held"
-        self._perhaps([item], 1)
-        try:
-            self._end(op, "ack")
-        except Unclear:
-            raise
-        except BaseException:
-            self._perhaps([item], -1)
-            raise
-        self._acked([item])
-        return item.value
-
-    def _nack(self, op: dict[str, Any]) -> Any:
-        return self._end(op, "nack", delay=op.get("delay"), retry=op.get("retry", True))
-
-    def _requeue(self, op: dict[str, Any]) -> Any:
-        return self._end({**op, "once": False}, "requeue")
-
-    def _extend(self, op: dict[str, Any]) -> Any:
-        return self._end(op, "extend", seconds=op["seconds"])
+    _ack = _nack = _requeue = _extend = _end
 
     def _some(self, op: dict[str, Any]) -> list[Any]:
         return [one for one in self.held if one.queue == op["queue"]]
 
-    def _ack_many(self, op: dict[str, Any]) -> Any:
-        items = self._some(op)
-        self._perhaps(items, 1)
-        undo = lambda: self._perhaps(items, -1)  # noqa: E731
-        held = self._call(self._queue(op).ack_many, items, undo=undo)
+    def _end_many(self, op: dict[str, Any]) -> Any:
+        items, verb = self._some(op), getattr(self._queue(op), op["do"])
+        self.ledger.reveal(_values(items), op.get("seconds") or op.get("delay"))
+        if op["do"] == "extend_many":
+            return self._call(verb, items, op["seconds"])
+        self.held = [one for one in self.held if one not in items]
+        if op["do"] == "nack_many":
+            return self._call(verb, items, delay=op.get("delay"))
+        held = self._call(verb, items, undo=self._perhaps(items, 1))
         lost = [one for one in items if one.lease in held.lost]
         self._perhaps(lost, -1)
         self._acked([one for one in items if one not in lost])
-        self.held = [one for one in self.held if one not in items]
         return held
 
-    def _nack_many(self, op: dict[str, Any]) -> Any:
-        items = self._some(op)
-        self.held = [one for one in self.held if one not in items]
-        return self._call(self._queue(op).nack_many, items, delay=op.get("delay"))
+    _ack_many = _nack_many = _extend_many = _end_many
 
-    def _extend_many(self, op: dict[str, Any]) -> Any:
-        return self._call(self._queue(op).extend_many, self._some(op), op["seconds"])
-
-    def _perhaps(self, items: Iterable[Any], change: int) -> None:
+    def _perhaps(self, items: Iterable[Any], change: int) -> Callable[[], Any]:
+        """Note that items are perhaps gone, or not; return what takes that back."""
         for item in items:
             self.ledger.perhaps_gone[item.value] += change
+        return functools.partial(self._perhaps, items, -change)
 
     def _acked(self, items: Iterable[Any]) -> None:
+        self._perhaps(items, -1)
         for item in items:
-            self.ledger.perhaps_gone[item.value] -= 1
             self.ledger.end(item.value, f"acknowledged by {self.name}")
         self.held = [one for one in self.held if one not in items]
 
+    def _batch(self, op: dict[str, Any]) -> Any:
+        queue, began = self._queue(op), simulated.running.now_us
+        batch = self._call(queue.lease_batch, op["count"], seconds=op["seconds"])
+        if batch:
+            self.batches.append((queue, batch))
+            self._note_taken(batch, op, began)
+        return _values(batch)
+
+    def _end_batch(self, op: dict[str, Any]) -> Any:
+        if not self.batches:
+            return "no batch"
+        queue, batch = self.batches.pop(op["which"] % len(self.batches))
+        self.ledger.reveal(_values(batch), None)
+        undo = self._perhaps(batch, 1) if op["do"] == "ack_batch" else lambda: None
+        self._call(getattr(queue, op["do"]), batch, undo=undo)
+        if op["do"] == "ack_batch":
+            self._acked([*batch])
+        return len(batch)
+
+    _ack_batch = _return_batch = _end_batch
+
     # The rest
 
-    def _think(self, op: dict[str, Any]) -> Any:
-        simulated.running.sleep(op["wait"])
-
-    def _look(self, op: dict[str, Any]) -> Any:
-        queue = self._queue(op)
-        first, size = self._call(queue.peek), self._call(queue.size)
-        if first is not None:
-            self.ledger.see(first.value, "peek")
-        return f"{first and first.value} of {size}, {len(self._call(queue.page, limit=3).items)}"
-
-    def _pause(self, op: dict[str, Any]) -> Any:
-        self._call(self._queue(op).pause)
-
-    def _resume(self, op: dict[str, Any]) -> Any:
-        return self._call(self._queue(op).resume)
-
-    def _pause_family(self, op: dict[str, Any]) -> Any:
-        for family in self.process.catalog.families():
-            self._call(family.pause)
-
-    def _resume_family(self, op: dict[str, Any]) -> Any:
-        for family in self.process.catalog.families():
-            self._call(family.resume)
-
-    def _clear(self, op: dict[str, Any]) -> Any:
-        self._clearing(op, self._queue(op).clear)
-
-    def _clear_state(self, op: dict[str, Any]) -> Any:
-        return self._clearing(op, self._queue(op).clear_state, op["state"])
-
-    def _clearing(self, op: dict[str, Any], clear: Any, *args: Any) -> Any:
-        clearing = Clearing(op["queue"])
-        self.ledger.clearings.append(clearing)
-        try:
-            return self._call(clear, *args)
-        except Unclear:
-            raise
-        finally:
-            clearing.ended_us = simulated.running.now_us + self.world.longest_us
-
-    def _ready(self, op: dict[str, Any]) -> Any:
-        items = self._call(self._queue(op).peek_many, 8)
-        return items[op["which"] % len(items)] if items else None
-
     def _remove(self, op: dict[str, Any]) -> Any:
-        item = self._ready(op)
-        if item is None:
+        """Remove or bury a ready item by its id."""
+        queue, is_removed = self._queue(op), op["do"] == "remove"
+        items = self._call(queue.peek_many, 8)
+        if not items:
             return "nothing ready"
-        self._perhaps([item], 1)
-        undo = lambda: self._perhaps([item], -1)  # noqa: E731
-        self._call(self._queue(op).remove, item.id, allowed=("ItemNotFound",), undo=undo)
-        self._acked([item])
+        item = items[op["which"] % len(items)]
+        undo = self._perhaps([item], 1) if is_removed else lambda: None
+        self._call(getattr(queue, op["do"]), item.id, undo=undo)
+        if is_removed:
+            self._acked([item])
         return item.value
 
-    def _bury(self, op: dict[str, Any]) -> Any:
-        item = self._ready(op)
-        if item is not None:
-            self._call(self._queue(op).bury, item.id, allowed=("ItemNotFound",))
-        return item and item.value
+    _bury = _remove
 
-    def _redrive(self, op: dict[str, Any]) -> Any:
-        return self._call(self._queue(op).redrive)
+    def _clear(self, op: dict[str, Any]) -> Any:
+        clearing = [op["queue"], float("inf")]
+        self.ledger.clearings.append(clearing)
+        try:
+            args = [op["state"]] if "state" in op else []
+            return self._call(getattr(self._queue(op), op["do"]), *args)
+        finally:
+            clearing[1] = simulated.running.now_us + self.world.longest_us
 
-    def _recount(self, op: dict[str, Any]) -> Any:
-        return self._call(self._queue(op).recount)
-
-    def _sweep(self, op: dict[str, Any]) -> Any:
-        return self._call(self._queue(op).sweep)
+    _clear_state = _clear
 
     def _move(self, op: dict[str, Any]) -> Any:
         catalog = self.process.catalog
@@ -492,29 +435,21 @@ class Client:
         options = {"priority": 1} if target.kind == "priority" != source.kind else {}
         return self._call(source.move_many, target, op["count"], **options)
 
-    def _batch(self, op: dict[str, Any]) -> Any:
+    def _look(self, op: dict[str, Any]) -> Any:
         queue = self._queue(op)
-        batch = self._call(queue.lease_batch, op["count"], seconds=op["seconds"])
-        if batch:
-            self.batches.append((queue, batch))
-        return [item.value for item in batch]
+        first, size = self._call(queue.peek), self._call(queue.size)
+        if first is not None:
+            self.ledger.see(first.value, "peek")
+        return f"{first and first.value} of {size}, {len(self._call(queue.page, limit=3).items)}"
 
-    def _ack_batch(self, op: dict[str, Any]) -> Any:
-        if not self.batches:
-            return "no batch"
-        queue, batch = self.batches.pop(op["which"] % len(self.batches))
-        self._perhaps(batch, 1)
-        undo = lambda: self._perhaps(batch, -1)  # noqa: E731
-        self._call(queue.ack_batch, batch, allowed=("LeaseLost",), undo=undo)
-        self._acked(list(batch))
-        return len(batch)
+    def _pause_family(self, op: dict[str, Any]) -> Any:
+        for family in self.process.catalog.families():
+            self._call(getattr(family, op["do"].partition("_")[0]))
 
-    def _return_batch(self, op: dict[str, Any]) -> Any:
-        if not self.batches:
-            return "no batch"
-        queue, batch = self.batches.pop(op["which"] % len(self.batches))
-        self._call(queue.return_batch, batch, allowed=("LeaseLost",))
-        return len(batch)
+    _resume_family = _pause_family
+
+    def _think(self, op: dict[str, Any]) -> Any:
+        simulated.running.sleep(op["wait"])
 
     def _fork(self, op: dict[str, Any]) -> Any:
         self.world.disturb(0)
@@ -525,3 +460,7 @@ class Client:
 
     def _settings(self, op: dict[str, Any]) -> Any:
         self.process.set_options(op["options"])
+
+
+def _values(items: Iterable[Any]) -> list[Any]:
+    return [item.value for item in items]

@@ -44,6 +44,39 @@ class State(NamedTuple):
         """Return the keys of a range."""
         return self.keys[bisect_left(self.keys, begin) : bisect_left(self.keys, end)]
 
+    def change(
+        self, mutations: list[Any], stamp: bytes
+    ) -> tuple[dict[bytes, bytes | None], list[bytes]]:
+        """Apply mutations, in order; return what the keys held before, and the stamped keys."""
+        changes: dict[bytes, bytes | None] = {}
+        stamped = []
+        for name, key, param in mutations:
+            if name == "clear_range":
+                for one in self.between(key, param):
+                    self._put(one, None, changes)
+            elif name == "set_versionstamped_key":
+                stamped.append(_writes.stamped(key, stamp))
+                self._put(stamped[-1], param, changes)
+            else:
+                value = param if name == "set" else None
+                if name == "set_versionstamped_value":
+                    value = _writes.stamped(param, stamp)
+                elif name in _writes.OPERATIONS:
+                    value = _writes.OPERATIONS[name](self.values.get(key), param)
+                self._put(key, value, changes)
+        return changes, stamped
+
+    def _put(self, key: bytes, value: bytes | None, changes: dict[bytes, bytes | None]) -> None:
+        before = self.values.get(key)
+        changes.setdefault(key, before)
+        if value is None:
+            if before is not None:
+                del self.values[key], self.keys[bisect_left(self.keys, key)]
+            return
+        if before is None:
+            insort(self.keys, key)
+        self.values[key] = value
+
 
 class Faults(NamedTuple):
     """How probable what is: of each commit, read and answer."""
@@ -51,7 +84,7 @@ class Faults(NamedTuple):
     commit: float = 0.0
     read: float = 0.0
     slow: float = 0.0
-    longest: float = 0.05
+    longest: float = 0.02
     watch: float = 0.0
 
 
@@ -69,7 +102,8 @@ class Cluster:
     Attributes:
         state: What is stored now.
         commits: How many there were.
-        seen: Called with what was stored before and after each commit, and its changes.
+        on_transaction: Called when a transaction begins.
+        on_commit: Called with what was stored before and after a commit, its changes and itself.
     """
 
     def __init__(self, seed: str, faults: Faults) -> None:
@@ -83,7 +117,7 @@ class Cluster:
         self.watches: dict[bytes, dict[int, weakref.ref[Watch]]] = {}
         self.numbers = itertools.count()
         self.on_transaction: Callable[[], None] = lambda: None
-        self.seen: list[Callable[[State, State, dict[bytes, Any], Any], None]] = []
+        self.on_commit: Callable[[State, State, dict[bytes, Any], Any], None] = lambda *_: None
         #: How many watches are about to report a change.
         self._telling = 0
         self._written: deque[tuple[int, Any]] = deque()
@@ -131,7 +165,7 @@ class Cluster:
 
         def arrive() -> None:
             if effect:
-                self._apply(request, silent=code != 0)
+                self.apply(request)
 
         def answer() -> None:
             if code and (not request.error or code == 1031):
@@ -145,7 +179,8 @@ class Cluster:
         schedule.at(arrives, arrive)
         schedule.at(answers, answer)
 
-    def _apply(self, request: Any, *, silent: bool) -> None:
+    def apply(self, request: Any) -> None:
+        """Let a commit take effect, or refuse it."""
         before = self.state
         if request.read_version is None:
             request.read_version = before.version
@@ -153,51 +188,22 @@ class Cluster:
         if request.refusal is not None:
             request.error = FDBError(request.refusal)
             return
-        version = max(before.version + 1, self._version())
-        request.version = version
+        version = request.version = max(before.version + 1, self._version())
         request.stamp = version.to_bytes(8, "big") + b"\x00\x00"
-        keys, values = list(before.keys), dict(before.values)
-        changes: dict[bytes, bytes | None] = {}
-
-        def put(key: bytes, value: bytes | None) -> None:
-            changes.setdefault(key, before.values.get(key))
-            if value is None:
-                if values.pop(key, None) is not None:
-                    del keys[bisect_left(keys, key)]
-                return
-            if key not in values:
-                insort(keys, key)
-            values[key] = value
-
-        stamped = []
-        for name, key, param in request.mutations:
-            if name == "set":
-                put(key, param)
-            elif name == "clear":
-                put(key, None)
-            elif name == "clear_range":
-                for one in keys[bisect_left(keys, key) : bisect_left(keys, param)]:
-                    put(one, None)
-            elif name == "set_versionstamped_value":
-                put(key, _writes.stamped(param, request.stamp))
-            elif name == "set_versionstamped_key":
-                stamped.append(_writes.stamped(key, request.stamp))
-                put(stamped[-1], param)
-            else:
-                put(key, _writes.OPERATIONS[name](values.get(key), param))
+        self.state = after = State(version, [*before.keys], {**before.values})
+        changes, stamped = after.change(request.mutations, request.stamp)
         request.stamped_ranges = [(key, _keys.after(key)) for key in stamped]
         ranges = _keys.RangeSet.of([*request.write_ranges, *request.stamped_ranges])
         self._written.append((version, ranges))
-        self.state = after = State(version, keys, values)
         self.states.append(after)
-        while self.states[0].version < version - 2 * _LIFE_US and len(self.states) > 1:
-            self.states.popleft()
-        while self._written and self._written[0][0] < version - 2 * _LIFE_US:
-            self._written.popleft()
+        for kept in (self.states, self._written):
+            while kept[0][0] < version - 2 * _LIFE_US:  # type: ignore[index]  # a version is first
+                kept.popleft()  # type: ignore[attr-defined]  # a deque
         self.commits += 1
-        self._tell(changes)
-        for look in self.seen:
-            look(before, after, changes, request)
+        for key in [key for key in changes if key in self.watches]:
+            for watch in self.watching(key):
+                self.look(watch)
+        self.on_commit(before, after, changes, request)
 
     def _refusal(self, request: Any) -> int | None:
         if not request.read_ranges or request.read_version >= self.state.version:
@@ -212,12 +218,6 @@ class Cluster:
         return None
 
     # Watches
-
-    def _tell(self, changes: dict[bytes, bytes | None]) -> None:
-        if self.watches:
-            for key in [key for key in changes if key in self.watches]:
-                for watch in self.watching(key):
-                    self.look(watch)
 
     def watching(self, key: bytes) -> list[Watch]:
         """Return the watches of a key that somebody has; the others are cancelled."""
@@ -420,7 +420,7 @@ class Database:
         schedule, me = simulated.running, simulated.running.current
         schedule.turn()
         if self.cluster.is_sound and schedule.is_quiet:
-            self.cluster._apply(request, silent=False)
+            self.cluster.apply(request)
             request.end(request.error)
             return
         if request.is_abandoned:

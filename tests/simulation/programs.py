@@ -8,15 +8,11 @@ So each process has its own global variables, as a real one has, and nothing of 
 
 from __future__ import annotations
 
-import _thread
 import builtins
 import functools
 import importlib
 import itertools
-import os
 import random
-import threading
-import time
 import types
 import weakref
 from collections.abc import Callable
@@ -28,36 +24,29 @@ from tests.simulation import schedule as simulated
 #: The modules of which copies have simulated ones.
 SIMULATED = ("_thread", "os", "random", "threading", "time")
 _PACKAGE = "fdbqueue"
-_COUNT = type(itertools.count())
-_CONTAINERS = (
-    dict,
-    list,
-    set,
-    weakref.WeakKeyDictionary,
-    weakref.WeakSet,
-    weakref.WeakValueDictionary,
-)
+_DRAWS = ("random", "randrange", "randint", "sample", "choice", "shuffle")
+_CONTAINERS = (list, dict, set, weakref.WeakKeyDictionary, weakref.WeakSet)
 
 
 class _Module(types.ModuleType):
     """A module of the standard library of which some names are simulated."""
 
-    def __init__(self, real: Any, names: dict[str, Any]) -> None:
-        super().__init__(real.__name__)
+    def __init__(self, name: str, names: dict[str, Any]) -> None:
+        super().__init__(name)
         self.__dict__.update(names)
-        self._real = real
+        self._real = importlib.import_module(name)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
 
 @functools.cache
-def _code_of(name: str) -> tuple[Any, bool, str]:
-    """Return the code of a module, whether it is a package, and its file."""
+def _code_of(name: str) -> tuple[Any, bool]:
+    """Return the code of a module, and whether it is a package."""
     spec = importlib.import_module(name).__spec__  # dataclasses look for the module by its name
     assert spec is not None
     code = spec.loader.get_code(name)  # type: ignore[union-attr]  # a file's
-    return code, spec.submodule_search_locations is not None, str(spec.origin)
+    return code, spec.submodule_search_locations is not None
 
 
 class Program:
@@ -74,38 +63,30 @@ class Program:
         self.name = name
         self.pid = self.skew_us = 0
         self.dice = random.Random(0)
-        self._before_fork: list[Any] = []
-        self._after_fork: list[Any] = []
+        self._hooks: dict[str, list[Any]] = {"before": [], "after_in_child": []}
         self._modules: dict[str, types.ModuleType] = {}
         self._kept: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
         self._simulated = {
-            "threading": _Module(threading, locks.threading_for(self)),
-            "_thread": _Module(_thread, {"RLock": locks.RLock, "get_ident": locks.get_ident}),
+            "threading": _Module("threading", locks.threading_for(self)),
+            "_thread": _Module("_thread", {"RLock": locks.RLock}),
             "time": _Module(
-                time,
+                "time",
                 {
-                    "monotonic": lambda: simulated.running.seconds(),
-                    "perf_counter": lambda: simulated.running.seconds(),
-                    "time": lambda: self._now_us() / 1e6,
-                    "time_ns": lambda: self._now_us() * 1000,
-                    "sleep": lambda seconds: simulated.running.sleep(seconds),
+                    "monotonic": _seconds,
+                    "perf_counter": _seconds,
+                    "time_ns": self._time_ns,
+                    "sleep": _sleep,
                 },
             ),
             "os": _Module(
-                os,
+                "os",
                 {
-                    "urandom": lambda size: self.dice.randbytes(size),
+                    "urandom": self._urandom,
                     "getpid": lambda: self.pid,
                     "register_at_fork": self._register,
                 },
             ),
-            "random": _Module(
-                random,
-                {
-                    name: self._drawing(name)
-                    for name in ("random", "randrange", "randint", "sample", "choice", "shuffle")
-                },
-            ),
+            "random": _Module("random", {name: self._drawing(name) for name in _DRAWS}),
         }
         self._builtins = {**vars(builtins), "__import__": self._import}
 
@@ -113,98 +94,93 @@ class Program:
         """Return a module of the copy by its name without the package's."""
         return self._load(f"{_PACKAGE}.{name}")
 
-    def begin(self, seed: str, pid: int, skew_us: int = 0) -> None:
-        """Be a new process."""
-        self.pid, self.skew_us = pid, skew_us
-        self.dice = random.Random(seed)
-        for names, kept, contents in self._kept:
-            names.clear()
-            names.update(kept)
-            for name, content in contents.items():
-                if content is _COUNT:
-                    names[name] = itertools.count(kept[name].__reduce__()[1][0])
-                elif isinstance(content, list):
-                    names[name][:] = content
-                else:
-                    names[name].clear()
-                    names[name].update(content)
-        self.fork(pid, lambda: None)
-
     def keep(self) -> None:
         """Note the global variables as they are, for each new process to begin with."""
         for module in self._modules.values():
             names = dict(vars(module))
-            contents: dict[str, Any] = {}
-            for name, value in names.items():
-                if name.startswith("__"):
-                    continue
-                if type(value) is _COUNT:
-                    names[name] = itertools.count(value.__reduce__()[1][0])
-                    contents[name] = _COUNT
-                elif type(value) in _CONTAINERS:
-                    contents[name] = (
-                        list(value)
-                        if isinstance(value, list)
-                        else dict(value)
-                        if hasattr(value, "keys")
-                        else set(value)
-                    )
+            contents = {
+                name: value.copy() for name, value in names.items() if type(value) in _CONTAINERS
+            }
+            contents.update(
+                (name, value.__reduce__()[1])
+                for name, value in names.items()
+                if type(value) is itertools.count
+            )
             self._kept.append((vars(module), names, contents))
+
+    def begin(self, seed: str, pid: int, skew_us: int = 0) -> None:
+        """Be a new process."""
+        self.skew_us, self.dice = skew_us, random.Random(seed)
+        for names, kept, contents in self._kept:
+            names.clear()
+            names.update(kept)
+            for name, content in contents.items():
+                if isinstance(content, tuple):
+                    names[name] = itertools.count(*content)
+                elif name != "__builtins__":
+                    kept[name].clear()
+                    (kept[name].extend if isinstance(content, list) else kept[name].update)(content)
+        self.fork(pid, lambda: None)
 
     def fork(self, pid: int, end_others: Callable[[], None]) -> None:
         """Be the child of a fork, in which other threads end: the memory stays."""
-        for function in reversed(self._before_fork):
+        for function in reversed(self._hooks["before"]):
             function()
         end_others()
         self.pid = pid
-        for function in self._after_fork:
+        for function in self._hooks["after_in_child"]:
             function()
 
-    def _now_us(self) -> int:
+    def _time_ns(self) -> int:
         simulated.running.turn()
-        return simulated.running.now_us + self.skew_us
+        return (simulated.running.now_us + self.skew_us) * 1000
+
+    def _urandom(self, size: int) -> bytes:
+        return self.dice.randbytes(size)
 
     def _drawing(self, name: str) -> Any:
-        return lambda *args: getattr(self.dice, name)(*args)
+        def draw(*args: Any) -> Any:
+            return getattr(self.dice, name)(*args)
 
-    def _register(self, *, before: Any = None, after_in_child: Any = None, **_: Any) -> None:
-        self._before_fork += [] if before is None else [before]
-        self._after_fork += [] if after_in_child is None else [after_in_child]
+        return draw
+
+    def _register(self, **hooks: Any) -> None:
+        for when in hooks.keys() & self._hooks.keys():
+            self._hooks[when].append(hooks[when])
 
     def _import(
-        self,
-        name: str,
-        globals_: Any = None,
-        locals_: Any = None,
-        fromlist: Any = (),
-        level: int = 0,
+        self, name: str, globals_: Any = None, locals_: Any = None, parts: Any = (), level: int = 0
     ) -> Any:
         if level or name.partition(".")[0] != _PACKAGE:
             found = self._simulated.get(name)
-            return __import__(name, globals_, locals_, fromlist, level) if found is None else found
+            return __import__(name, globals_, locals_, parts, level) if found is None else found
         module = self._load(name)
-        for part in fromlist or ():
+        for part in parts or ():
             if not hasattr(module, part):
                 self._load(f"{name}.{part}")
-        return module if fromlist else self._modules[_PACKAGE]
+        return module if parts else self._modules[_PACKAGE]
 
     def _load(self, name: str) -> types.ModuleType:
-        found = self._modules.get(name)
-        if found is not None:
-            return found
         parent, _, last = name.rpartition(".")
-        if parent:
+        if parent and name not in self._modules:
             self._load(parent)
-            if name in self._modules:
-                return self._modules[name]
-        code, is_package, file = _code_of(name)
+        if name in self._modules:
+            return self._modules[name]
+        code, is_package = _code_of(name)
         module = self._modules[name] = types.ModuleType(name)
-        module.__file__ = file
         module.__package__ = name if is_package else parent
         vars(module)["__builtins__"] = self._builtins
         if is_package:
             module.__path__ = []
         if parent:  # the package's own face needs Django: it is empty here
-            exec(code, vars(module))  # noqa: S102  # the package's own code
+            exec(code, vars(module))
             setattr(self._modules[parent], last, module)
         return module
+
+
+def _seconds() -> float:
+    return simulated.running.seconds()
+
+
+def _sleep(seconds: float) -> None:
+    simulated.running.sleep(seconds)

@@ -1,17 +1,19 @@
 """Run seeds, cut what is found down to a few steps, and print it.
 
-A history is a plan and the seed of its order and faults. It is cut by leaving out clients, blocks of
-operations, strikes, faults and options as long as the same is found, with the same order or one of
-some others: the history that is left is found again by them all.
+A history is a plan and the seed of its order and faults. It is cut by leaving out clients, blocks
+of operations, strikes, faults and options, as long as the same is found in the same order or in one
+of some others.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import json
+import operator
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tests.simulation.schedule import Found
@@ -21,6 +23,8 @@ from tests.simulation.world import World
 #: With how many orders a plan that was cut is tried.
 _ORDERS = 5
 _SHRINK_SECONDS = 240.0
+#: What an operation need not have.
+_OPTIONAL = ("strike", "delay", "unique", "once", "wait")
 _NUMBERS = re.compile(r"\[.*?\]|b'.*?'|[0-9.]+|p[0-9]/\w+|\bm-\w\b")
 
 
@@ -94,55 +98,24 @@ def _found_in(plan: dict[str, Any], history: History) -> History | None:
 
 def _cuts(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the plan with less in it, the largest cuts first."""
-
-    def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        cut = copy.deepcopy(plan)
-        change(cut)
-        return cut
-
-    for at in range(len(plan["clients"])):
-        if len(plan["clients"]) > 1:
-            yield changed(lambda cut, at=at: cut["clients"].pop(at))
-    for at, client in enumerate(plan["clients"]):
-        size = len(client["ops"])
-        block = size
-        while block >= 1:
-            for start in range(0, size, block):
-                if block < size or len(plan["clients"]) > 1:
-                    yield changed(
-                        lambda cut, at=at, start=start, block=block: cut["clients"][at][
-                            "ops"
-                        ].__delitem__(slice(start, start + block))
-                    )
+    clients = [("clients", at) for at in range(len(plan["clients"]))]
+    paths: list[tuple[Any, ...]] = clients if len(clients) > 1 else []
+    for client in clients:
+        size = block = len(plan["clients"][client[1]]["ops"])
+        while block:
+            blocks = [slice(start, start + block) for start in range(0, size, block)]
+            paths = [*paths, *[(*client, "ops", one) for one in blocks]]
             block //= 2
-    for fault, rate in plan["faults"].items():
-        least = 0.02 if fault == "longest" else 0
-        if rate > least:
-            yield changed(
-                lambda cut, fault=fault, least=least: cut["faults"].update({fault: least})
-            )
-    for at, process in enumerate(plan["processes"]):
-        if process:
-            yield changed(lambda cut, at=at: cut["processes"][at].clear())
-    for at, client in enumerate(plan["clients"]):
-        if client["process"]:
-            yield changed(lambda cut, at=at: cut["clients"][at].update(process=0))
-        for place, op in enumerate(client["ops"]):
-            for name in ("strike", "delay", "unique", "once", "wait"):
-                if name in op:
-                    yield changed(
-                        lambda cut, at=at, place=place, name=name: cut["clients"][at]["ops"][
-                            place
-                        ].pop(name)
-                    )
-    for name, options in plan["queues"].items():
-        for option in options:
-            if option not in ("kind", "rate"):
-                yield changed(lambda cut, name=name, option=option: cut["queues"][name].pop(option))
-            elif option == "rate":
-                yield changed(
-                    lambda cut, name=name: [
-                        cut["queues"][name].pop("rate"),
-                        cut["queues"][name].pop("burst", 0),
-                    ]
-                )
+        ops = enumerate(plan["clients"][client[1]]["ops"])
+        paths += [(*client, "ops", at, key) for at, op in ops for key in _OPTIONAL if key in op]
+    paths += [("faults", fault) for fault in plan["faults"]]
+    paths += [("processes", at, key) for at, one in enumerate(plan["processes"]) for key in one]
+    paths += [
+        (*client, "process") for client in clients if plan["clients"][client[1]].get("process")
+    ]
+    paths += [("queues", name, key) for name, one in plan["queues"].items() for key in one]
+    for *path, last in paths:
+        if last != "kind":
+            cut = copy.deepcopy(plan)
+            del functools.reduce(operator.getitem, path, cut)[last]
+            yield cut

@@ -1,7 +1,7 @@
 """Threads that run one at a time, in an order that dice decide, on a virtual clock.
 
-Each simulated thread is a greenlet, with a stack of its own as a real one has. At a *turn* it may let
-another go on: at each use of a lock, look at the clock and call of the engine. Time passes by a
+Each simulated thread is a greenlet, with a stack of its own as a real one has. At a *turn* it may
+let another go on: at each use of a lock, look at the clock and call of the engine. Time passes by a
 microsecond with each turn; when all threads wait, it jumps to the next moment at which one of them,
 or an event of the cluster, is due.
 """
@@ -28,7 +28,7 @@ class Ended(BaseException):
     """The run is over: raised in the threads that are left."""
 
 
-class Found(Exception):  # noqa: N818  # a finding
+class Found(Exception):
     """A promise was broken."""
 
 

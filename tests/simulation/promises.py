@@ -1,0 +1,139 @@
+"""What must hold of one queue at each commit, and whenever all wait."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tests.simulation.cluster import Cluster, KeyValue, State
+from tests.simulation.schedule import Found
+
+#: Verbs that take items from the middle of a queue, or give its tokens back.
+_BY_ID = {"remove", "bury", "clear_state"}
+_UNPAID = _BY_ID | {"requeue", "clear"}
+
+
+class Promises:
+    """The promises of one queue that a plan lets be checked.
+
+    Args:
+        cluster: Where the queue is.
+        program: The copy of the package that looks.
+        catalog: Opens the queue, under the options of the plan.
+        name: Its name.
+        verbs: What clients do.
+        is_changed: Whether a process has other options for it.
+        slack_us: By how much commits may come later than what decided them; None if clocks differ.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        program: Any,
+        catalog: Any,
+        name: str,
+        verbs: set[str],
+        *,
+        is_changed: bool,
+        slack_us: float | None,
+    ) -> None:
+        self._cluster, self._name, self._slack_us = cluster, name, slack_us
+        self._queue = queue = catalog.queue(name)
+        self._examiner = program["service.tools.upkeep"].Examiner(queue)
+        self._tables, self._bounds = queue.parts.store.tables, queue.parts.store.keys.bounds
+        self._keys = catalog.index(catalog.spec(name))
+        self._member = self._tables.member
+        options = queue.options
+        self._is_strict = options.shards is None and not verbs & _BY_ID
+        self._only_takes = not verbs & {*_BY_ID, "clear"}
+        self._is_indexed = not (is_changed or options.max_leased or options.rate)
+        self.most_leased = None if is_changed else options.max_leased
+        leased = program["service.storage.tables"].State.LEASED
+        self._leases = self._tables.state_bounds(leased)
+        rate = program["service.options"].parse_rate(options.rate)
+        is_paced = rate is not None and not (is_changed or verbs & _UNPAID or slack_us is None)
+        self._rate = rate.items / rate.period_us if is_paced else 0.0
+        self._burst, self._level, self._since = options.burst, 0.0, 0
+        #: When each row of the index was written last.
+        self._noted: dict[bytes, int] = {}
+
+    def see(
+        self, before: State, after: State, changes: dict[bytes, Any], request: Any, now_us: int
+    ) -> None:
+        """Check a commit: what was stored before and after it, and which keys it has written."""
+        (begin, end), (first, stop) = self._bounds, self._leases
+        taken = [key for key in changes if begin <= key < end and key not in after.values]
+        if taken and self._rate and not self._cluster.is_sound:
+            self._check_rate(len(taken), now_us)
+        paused = [self._tables.paused, *([self._member.paused] if self._member else [])]
+        if taken and self._only_takes and any(key in before.values for key in paused):
+            raise Found(f"{self._name} is paused, and {taken[0]!r} was taken")
+        if taken and self._is_strict:
+            self._check_order(taken, after, request)
+        if self.most_leased is not None and any(first <= key < stop for key in changes):
+            was, number = [_count(one.between(first, stop)) for one in (before, after)]
+            if number > max(was, self.most_leased):
+                raise Found(f"{self._name} has {number} leases, of {self.most_leased}")
+        if self._member is not None:
+            self._check_rows(after, changes, request)
+            if self._is_indexed:
+                self._check_index(after)
+
+    def _check_rate(self, taken: int, now_us: int) -> None:
+        """Check that no more is taken than the rate allows, if messages take their time."""
+        level = max(0.0, self._level - self._rate * (now_us - self._since)) + taken
+        self._level, self._since = level, now_us
+        if level > self._burst + self._rate * (self._slack_us or 0) + 0.01:
+            raise Found(f"{taken} of {self._name} were taken, after {level - taken:.2f}")
+
+    def _check_order(self, taken: list[bytes], after: State, request: Any) -> None:
+        """Check that what was taken was first, or last when the transaction read."""
+        left = after.between(*self._bounds)
+        seen = self._cluster.state_at(request.read_version)
+        others = [] if seen is None else seen.between(*self._bounds)
+        last = max((key for key in others if key not in taken), default=b"")
+        wrong = [key for key in taken if left and key > left[0] and key < last]
+        if wrong:
+            raise Found(f"{self._name}: {wrong[0]!r} was taken before {left[0]!r}")
+
+    def _check_rows(self, after: State, changes: dict[bytes, Any], request: Any) -> None:
+        """Check that no row of the index is removed that was written after the removal had read."""
+        begin, end = self._keys.bounds
+        for key in changes:
+            if begin <= key < end and key.endswith(self._name.encode()):
+                if key in after.values:
+                    self._noted[key] = after.version
+                elif (
+                    self._noted.get(key, 0) > request.read_version
+                    and self._member.ready not in after.values
+                ):
+                    raise Found(f"a row of {self._name} was removed that is newer than the take")
+
+    def _check_index(self, after: State) -> None:
+        """Check that its family finds it, from when it has something."""
+        tables = self._tables
+        if tables.paused in after.values or self._member.ready in after.values:
+            return
+        dues = [tables.parse_due(key) for key in after.between(*tables.dues)[:1]]
+        moment = 0 if after.between(*self._bounds) else dues[0].moment if dues else None
+        if moment is not None:
+            later = after.between(*self._keys.later(None, moment))
+            rows = self._keys.rows([KeyValue(key, b"") for key in later])
+            if not any(row.name == self._name for row in rows):
+                raise Found(f"{self._name} has something that its family does not find")
+
+    def check_counts(self) -> None:
+        """Check that the counts and levels equal a scan, and that nothing lies elsewhere."""
+        name, queue, census = self._name, self._queue, self._examiner.census(math.inf)
+        if census.counts != queue.counts() or not census.is_exact:
+            raise Found(f"{name}: counted {census.counts}, stored {queue.counts()}")
+        levels = {} if queue.kind == "fifo" else dict(queue.by_priority())
+        if queue.kind != "fifo" and levels != census.levels:
+            raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
+        if self._examiner.strays():
+            raise Found(f"{name} has strays")
+
+
+def _count(keys: list[bytes]) -> int:
+    """Return how many leases there are, given the keys of their facts and values."""
+    return sum(key.endswith(b"\x00") for key in keys)
