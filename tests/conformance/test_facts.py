@@ -1,4 +1,4 @@
-"""The 62 recorded facts about a cluster hold on every engine.
+"""The 63 recorded facts about a cluster hold on every engine.
 
 All of them apply to one file on one machine, so none is left out.
 """
@@ -490,6 +490,33 @@ _FUNCTIONS["blind writes of one key"] = partial(_both_write, "set")
 _FUNCTIONS["atomic adds to one key"] = partial(_both_write, "add")
 
 
+def _depends_after(own: list[str], place: Place) -> Any:
+    """Return how a commit ends that depends on a key after writes of its own, and removes it."""
+    place.put(b"a")
+    transaction = place.begin()
+    transaction.get_read_version().wait()
+    key = place.key(b"a")
+    for method in own:
+        getattr(transaction, method)(key, *([] if method == "clear" else [b""]))
+    transaction.add_read_conflict_key(key)
+    transaction.clear(key)
+    place.put(b"a")
+    return place.outcome(transaction.commit)
+
+
+@_fact("read conflict on a key after own writes to it, written by the other")
+def _own_writes(place: Place) -> Steps:
+    ways = (
+        ["set"],
+        ["byte_max"],
+        ["byte_max", "byte_max"],
+        ["byte_max", "set"],
+        ["byte_max", "clear"],
+        ["clear", "byte_max"],
+    )
+    return [[f"commit after {', '.join(own)}", _depends_after(own, place)] for own in ways]
+
+
 def _limited_read(reverse: bool, inserted: bytes, place: Place) -> Steps:
     place.put(b"b", b"d")
     writer, reader = place.begin(), place.begin()
@@ -509,8 +536,8 @@ for _name, _reverse, _inserted in (
 
 
 def test_every_fact_is_tried():
-    """The recording holds 62 facts, and each has its function."""
-    assert len(_FACTS) == 62
+    """The recording holds 63 facts, and each has its function."""
+    assert len(_FACTS) == 63
     assert _FUNCTIONS.keys() == _FACTS.keys()
 
 

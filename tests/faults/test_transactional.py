@@ -132,7 +132,8 @@ def test_a_function_that_is_too_long_for_a_transaction(too_old, engine, subspace
         increment(database, subspace["number"].key())
     assert database.happened == 2
     assert caught.value.outcome_known
-    assert not engine.database.create_transaction()[subspace["number"].key()].present()
+    transaction = engine.database.create_transaction()
+    assert not transaction[subspace["number"].key()].present()
 
 
 def test_a_function_that_was_too_long_once_is_repeated(too_old, subspace, monkeypatch):
