@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from fdbqueue import service
 from tests.api.test_errors import ITEM, check_shape
+from tests.cases import cases
 
 METHODS = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
 #: Every address of the API without its last slash, and some that are nothing at all.
@@ -44,9 +45,9 @@ NOWHERE = [
 ]
 
 
-@pytest.mark.parametrize("path", NOWHERE)
-@pytest.mark.parametrize("debug", [True, False])
-@pytest.mark.parametrize("append_slash", [True, False])
+@cases("path", NOWHERE)
+@cases("debug", [True, False])
+@cases("append_slash", [True, False])
 def test_an_address_that_is_none(
     api: APIClient,
     queues: service.Catalog,
@@ -58,7 +59,8 @@ def test_an_address_that_is_none(
     """Whatever the method and the project's settings, it is 404 in JSON; nothing is popped."""
     settings.DEBUG, settings.APPEND_SLASH = debug, append_slash
     mail = queues.queue("mail")
-    item = mail.push("kept")
+    mail.push("kept")
+    before = [each.id for each in mail]
     for method in METHODS:
         response = api.generic(method.upper(), path, b"", content_type="application/json")
         assert response.status_code == 404, method
@@ -66,7 +68,7 @@ def test_an_address_that_is_none(
             check_shape(response, 404, "address_not_found")
             assert "slash" in response.json()["message"]
         assert response["Cache-Control"] == "no-store"
-    assert [each.id for each in mail] == [item.id]
+    assert [each.id for each in mail] == before
 
 
 def test_nobody_needs_credentials_to_be_told(db: None, settings: Any) -> None:
@@ -105,10 +107,8 @@ def test_addresses_beside_the_api_are_the_projects(db: None, settings: Any) -> N
     assert Client().get("/s").status_code == 301
 
 
-@pytest.mark.parametrize(
-    "path", ["queuesque/", "schema", "docs", "x", "x/y/z", "%0a", "%00", "%ff", "../x", "/"]
-)
-@pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
+@cases("path", ["queuesque/", "schema", "docs", "x", "x/y/z", "%0a", "%00", "%ff", "../x", "/"])
+@cases("method", ["GET", "POST", "BREW"])
 def test_every_other_address_of_a_project_that_asks_for_it(
     db: None, path: str, method: str
 ) -> None:

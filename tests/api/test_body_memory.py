@@ -17,6 +17,7 @@ from fdbqueue.api import media
 from fdbqueue.api.media import SMALL_BYTES, BodyMemory
 from fdbqueue.exceptions import DeadlineExceeded
 from tests.api.test_waiting import Waiting, waiting_requests
+from tests.cases import cases
 from tests.engines.children import wait_until
 
 LIMIT, LONG = 100_000, 60
@@ -101,7 +102,7 @@ def test_an_interrupted_wait_leaves_nothing_behind() -> None:
         pass
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body", "status"),
     [
         (PUSH, {"value": 1}, 201),

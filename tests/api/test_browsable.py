@@ -19,6 +19,7 @@ from fdbqueue.api.actions import declarations
 from fdbqueue.api.browsable import MAX_SHOWN_CHARACTERS
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_errors import FAILING, ITEM, MAIL
+from tests.cases import cases
 
 #: What a browser sends, and what the scripts of the pages send.
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -63,15 +64,15 @@ def filled_in(html: str) -> Any:
     return json.loads(unescape(found[1]))
 
 
-@pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize("accept", [BROWSER, SCRIPT, "text/html"])
+@cases("path", PAGES)
+@cases("accept", [BROWSER, SCRIPT, "text/html"])
 def test_each_address_has_a_page(api: APIClient, path: str, accept: str) -> None:
     """With its status, for browsers and for the scripts of the pages."""
     html = page(api, path, PAGES[path], accept)
     assert f"HTTP {PAGES[path]}" in html
 
 
-@pytest.mark.parametrize("path", PAGES)
+@cases("path", PAGES)
 def test_pages_have_no_scripts_of_their_own(api: APIClient, path: str) -> None:
     """A strict policy of contents allows them: scripts are files, and styles are, too."""
     html = page(api, path, PAGES[path])
@@ -82,17 +83,19 @@ def test_pages_have_no_scripts_of_their_own(api: APIClient, path: str) -> None:
     assert all(one.startswith("/static/") for one in re.findall(r'<script[^>]*src="([^"]+)"', html))
 
 
-@pytest.mark.parametrize("path", [path for path, status in PAGES.items() if status == 405])
+@cases("path", [path for path, status in PAGES.items() if status == 405])
 def test_a_get_where_only_posts_do_something(
     api: APIClient, queues: service.Catalog, path: str
 ) -> None:
     """It is 405 with a form that posts JSON, and takes nothing."""
-    item = queues.queue("mail").push("kept")
+    mail = queues.queue("mail")
+    mail.push("kept")
+    before = [each.id for each in mail]
     html = page(api, path, 405)
     assert re.search(rf'<form action="{path}" method="POST"', html)
     assert 'data-override="content-type"' in html
     assert isinstance(filled_in(html), dict)
-    assert [each.id for each in queues.queue("mail")] == [item.id]
+    assert [each.id for each in mail] == before
 
 
 @pytest.mark.parametrize(

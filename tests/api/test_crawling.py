@@ -16,6 +16,7 @@ from fdbqueue import conf, service
 from tests.api.test_browsable import BROWSER
 from tests.api.test_listing import put
 from tests.api.test_schema import OPERATIONS
+from tests.cases import cases
 from tests.concurrency.clock import Clock
 
 JSON, PROBLEM = "application/json", "application/problem+json"
@@ -157,7 +158,7 @@ def test_odd_requests(api: APIClient, filled: service.Catalog, address: str) -> 
     assert keys(filled) == before
 
 
-@pytest.mark.parametrize("name", NAMES)
+@cases("name", NAMES)
 def test_odd_names(api: APIClient, filled: service.Catalog, name: str) -> None:
     """Names that no queue and no item can have are 400 or 404, in JSON and as a page."""
     before = keys(filled)

@@ -18,6 +18,7 @@ import fdbqueue
 from fdbqueue.api.errors import handle
 from fdbqueue.api.viewsets import QueueViewSet
 from fdbqueue.exceptions import LeaseLost, QueueNotFound
+from tests.cases import cases
 
 EVERYTHING = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 FAILING = "tests.api.failing_engine"
@@ -43,7 +44,7 @@ REQUESTS = [
     ("post", "/api/queues/mail/pause/", {}),
     ("post", "/api/queues/mail/resume/", {}),
 ]
-each_request = pytest.mark.parametrize(("method", "path", "body"), REQUESTS)
+each_request = cases(("method", "path", "body"), REQUESTS)
 
 
 @pytest.fixture

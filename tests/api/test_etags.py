@@ -9,6 +9,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from fdbqueue import service
+from tests.cases import cases
 
 READS = ["", "mail/", "mail/peek/", "mail/items/", "mail/items/?state=dead", "mail/dead-reasons/"]
 
@@ -26,9 +27,9 @@ def ask(api: APIClient, path: str, tag: str, method: str = "get") -> Any:
     return getattr(api, method)(f"/api/queues/{path}", headers={"If-None-Match": tag})
 
 
-@pytest.mark.parametrize("path", READS)
-@pytest.mark.parametrize("method", ["get", "head"])
-@pytest.mark.parametrize("known", ["{tag}", "W/{tag}", '"x", {tag}', "*"])
+@cases("path", READS)
+@cases("method", ["get", "head"])
+@cases("known", ["{tag}", "W/{tag}", '"x", {tag}', "*"])
 def test_what_has_not_changed(
     api: APIClient, queues: service.Catalog, path: str, method: str, known: str
 ) -> None:

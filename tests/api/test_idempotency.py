@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.api import inputs
+from tests.cases import cases
 from tests.concurrency.clients import together
 from tests.concurrency.clock import Clock
 
@@ -206,11 +207,18 @@ def test_any_visible_ascii_is_a_key(api: APIClient, mail: service.Queue, key: st
     assert "Idempotent-Replayed" not in post(api, "pop/", {}, key[:-1] or "other")
 
 
-@pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, "ü", "a\x7f", "a\tb", "a\n"])
-@pytest.mark.parametrize("path", ["push/", "pop/", "lease/", "ack/", "nack/", "extend/"])
-def test_bad_keys(api: APIClient, mail: service.Queue, path: str, key: str) -> None:
+@pytest.fixture
+def held(mail: service.Queue) -> dict[str, str]:
+    """What names a lease of the queue."""
+    return {"lease": mail.lease().lease}
+
+
+@cases("key", ["", " ", "a b", "x" * 256, "ü", "a\x7f", "a\tb", "a\n"])
+@cases("path", ["push/", "pop/", "lease/", "ack/", "nack/", "extend/"])
+def test_bad_keys(
+    api: APIClient, mail: service.Queue, held: dict[str, str], path: str, key: str
+) -> None:
     """What is no key is 400, and nothing happens."""
-    held = {"lease": mail.lease().lease}
     before = contents(mail)
     headers = {"HTTP_IDEMPOTENCY_KEY": key}
     bodies = {"push/": {"value": 1}, "ack/": held, "nack/": held, "extend/": held}

@@ -12,6 +12,7 @@ from fdbqueue import service
 from fdbqueue.exceptions import DeadlineExceeded
 from tests.api.test_errors import ITEM, check_shape
 from tests.api.test_schema import check
+from tests.cases import cases
 
 
 @pytest.fixture
@@ -213,9 +214,10 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "body"), BAD)
+@cases(("verb", "body"), BAD)
 def test_bad_input(api: APIClient, mail: service.Queue, verb: str, body: Any) -> None:
     """It is refused, and nothing is changed."""
+    mail.push("dies")
     kill(mail, "a")
     before = mail.counts()
     check_shape(api.post(f"/api/queues/mail/{verb}/", body), 400, "invalid_input")

@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from fdbqueue import service
 from tests.api.test_bodies import VERBS
+from tests.cases import cases
 
 #: What a form or a script of another site can send without asking: the content types of forms,
 #: with any parameters, and none at all.
@@ -46,20 +47,21 @@ def send(api: APIClient, verb: str, body: bytes, kind: str | None, **headers: st
     return api.generic("POST", path, body, content_type=kind, headers=headers)
 
 
-@pytest.mark.parametrize("kind", [*CROSS_SITE, *OTHERS])
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"value": 1}'])
+@cases("kind", [*CROSS_SITE, *OTHERS])
+@cases("body", [b"", b"{}", b'{"value": 1}'])
 def test_a_post_that_does_not_say_json(
     api: APIClient, queues: service.Catalog, kind: str | None, body: bytes
 ) -> None:
     """It is 415 whatever it sends, nothing included, and nothing is done."""
     mail = queues.queue("mail")
-    item = mail.push("kept")
+    mail.push("kept")
+    before = [each.id for each in mail]
     for verb in VERBS:
         response = send(api, verb, body, kind)
         assert response.status_code == 415
         assert response.json()["code"] == "unsupported_media_type"
         assert len(response.content) < 1_000
-    assert [each.id for each in mail] == [item.id]
+    assert [each.id for each in mail] == before
 
 
 @pytest.mark.parametrize("kind", CROSS_SITE)
@@ -138,7 +140,7 @@ def test_only_posts_are_asked_for_json(api: APIClient, kind: str | None) -> None
         assert response.status_code == status
 
 
-@pytest.mark.parametrize(
+@cases(
     "accept",
     [
         "*/*",
@@ -166,7 +168,7 @@ def test_clients_that_take_json(api: APIClient, json_alone: None, accept: str) -
     assert response["Content-Type"] == "application/json"
 
 
-@pytest.mark.parametrize(
+@cases(
     "accept",
     [
         "text/html",
@@ -192,11 +194,13 @@ def test_clients_that_take_no_json(
     api: APIClient, json_alone: None, queues: service.Catalog, accept: str
 ) -> None:
     """It is 406, in JSON all the same, and nothing is done."""
-    queues.queue("mail").push("kept")
+    mail = queues.queue("mail")
+    mail.push("kept")
+    before = mail.size()
     for method, path in (("get", "/api/queues/"), ("post", "/api/queues/mail/pop/")):
         response = getattr(api, method)(path, headers={"Accept": accept})
         if method == "post":
             response = api.post(path, {}, headers={"Accept": accept})
         assert response.status_code == 406
         assert json.loads(response.content)["code"] == "not_acceptable"
-    assert queues.queue("mail").size() == 1
+    assert mail.size() == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.models import User
 from rest_framework.request import Request
@@ -15,6 +14,7 @@ from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 from fdbqueue import service
 from fdbqueue.api.actions import QueuePermission
 from fdbqueue.api.viewsets import QueueViewSet
+from tests.cases import cases
 
 ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 ITEM = "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA"
@@ -50,7 +50,7 @@ VERBS = [
     ("post", "/api/queues/mail/pause/", {"reason": "deploying"}, "manage_queue"),
     ("post", "/api/queues/mail/resume/", {}, "manage_queue"),
 ]
-each_verb = pytest.mark.parametrize(("method", "path", "body", "permission"), VERBS)
+each_verb = cases(("method", "path", "body", "permission"), VERBS)
 
 
 @each_verb

@@ -10,6 +10,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from tests.api.test_errors import ITEM
+from tests.cases import cases
 
 PROBLEM = "application/problem+json"
 #: A request, and the status and code of its error.
@@ -58,7 +59,7 @@ def test_who_may_not_gets_a_problem(client_with: Callable[..., APIClient]) -> No
     assert json.loads(response.content)["code"] == "permission_denied"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("accept", "expected"),
     [
         (PROBLEM, PROBLEM),

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.service import Counts, items
+from tests.cases import cases
 from tests.concurrency.clock import Clock
 
 TAIPEI = datetime.timezone(datetime.timedelta(hours=8))
@@ -182,7 +183,7 @@ def test_each_of_many_has_its_own_delay(api: APIClient, clock: Clock) -> None:
     assert seen == [[("b", 1), ("d", 3)], [("c", 2)], [("a", 0)]]
 
 
-@pytest.mark.parametrize(
+@cases(
     "entry",
     [
         {"delay": -1},
@@ -222,7 +223,6 @@ def test_each_of_many_has_its_own_delay(api: APIClient, clock: Clock) -> None:
         {"not_before": "9998-12-31T23:59:59Z"},
         {"delay": 1, "not_before": "2030-01-01T00:00:00Z"},
     ],
-    ids=str,
 )
 def test_bad_delays(api: APIClient, queues: service.Catalog, entry: dict[str, Any]) -> None:
     """What is no delay or no moment with its offset is refused, alone and among others."""

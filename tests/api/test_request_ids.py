@@ -15,6 +15,7 @@ from fdbqueue import service
 from fdbqueue.api import request_ids
 from fdbqueue.api.request_ids import RequestIdFilter
 from tests.api.test_errors import FAILING, MAIL
+from tests.cases import cases
 
 LONGEST = "x" * request_ids.MAX_CHARACTERS
 
@@ -27,7 +28,7 @@ def test_a_well_formed_id_is_kept(api: APIClient, given: str) -> None:
         assert (response.status_code, response["X-Request-ID"]) == (status, given)
 
 
-@pytest.mark.parametrize("given", ["", " ", "a b", "a,b", 'a"b', "é", "a\tb", "<b>", LONGEST + "x"])
+@cases("given", ["", " ", "a b", "a,b", 'a"b', "é", "a\tb", "<b>", LONGEST + "x"])
 def test_an_id_that_is_not_well_formed_is_replaced(api: APIClient, given: str) -> None:
     """The request is served, under an id that the API made."""
     response = api.get("/api/queues/", headers={"X-Request-ID": given})

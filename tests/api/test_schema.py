@@ -23,6 +23,7 @@ from fdbqueue import service
 from fdbqueue.api.viewsets import QueueViewSet
 from project import schema
 from tests.api.test_listing import put
+from tests.cases import cases
 from tests.docs.blocks import Page
 from tests.docs.tables import table
 
@@ -44,7 +45,7 @@ WITHOUT_KEY = {
     "queues_redrive",
     "queues_resume",
 }
-each_operation = pytest.mark.parametrize("name", OPERATIONS)
+each_operation = cases("name", OPERATIONS)
 
 
 def converted(part: Any) -> Any:
@@ -225,7 +226,7 @@ def examples() -> Iterator[tuple[str, Any, Any]]:
                 yield f"{name} {place} {title}", example["value"], content["schema"]
 
 
-@pytest.mark.parametrize(("value", "schema"), [pytest.param(v, s, id=i) for i, v, s in examples()])
+@cases(("value", "schema"), [pytest.param(v, s, id=i) for i, v, s in examples()])
 def test_the_examples_are_what_the_schema_says(value: Any, schema: Any) -> None:
     """Each example is valid by the schema it stands at."""
     assert errors(value, schema) == []
@@ -388,7 +389,7 @@ BODIES = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "body", "good"), BODIES, ids=lambda value: str(value)[:60])
+@cases(("verb", "body", "good"), BODIES)
 def test_what_the_schema_allows_is_what_is_taken(
     api: APIClient, verb: str, body: Any, good: bool
 ) -> None:
@@ -400,8 +401,8 @@ def test_what_the_schema_allows_is_what_is_taken(
     assert response.status_code in ({200, 201, 409} if good else {400})
 
 
-@pytest.mark.parametrize("cursor", ["", "\0", "a\0", "é:A", "A" * 2_999 + ":A"])
-@pytest.mark.parametrize("name", ["queues_list", "queues_items"])
+@cases("cursor", ["", "\0", "a\0", "é:A", "A" * 2_999 + ":A"])
+@cases("name", ["queues_list", "queues_items"])
 def test_cursors_that_the_schema_forbids(api: APIClient, name: str, cursor: str) -> None:
     """They are refused, and all that are allowed fit into an address."""
     _, path, operation = OPERATIONS[name]

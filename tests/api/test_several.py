@@ -11,6 +11,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from fdbqueue import conf, service
+from tests.cases import cases
 from tests.engines.children import wait_until
 
 ADDRESSES = ["/api/pop-from/", "/api/lease-from/"]
@@ -179,7 +180,7 @@ def test_without_a_user_nothing_is_taken(
 
 
 @each_address
-@pytest.mark.parametrize(
+@cases(
     ("body", "status"),
     [
         ({}, 400),
@@ -199,7 +200,6 @@ def test_without_a_user_nothing_is_taken(
         ({"queues": ["mail", "nowhere"]}, 404),
         ({"queues": ["nowhere-*"]}, 404),
     ],
-    ids=str,
 )
 def test_what_makes_no_sense_is_refused(
     api: APIClient, filled: service.Catalog, address: str, body: Any, status: int

@@ -16,6 +16,7 @@ from fdbqueue import service
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_idempotency import Robot
 from tests.api.test_permissions import ALL, VERBS
+from tests.cases import cases
 
 NONE_LEFT = "0/min"
 
@@ -44,7 +45,7 @@ def check_throttled(response: Any) -> None:
     assert 1 <= int(response["Retry-After"]) <= 60
 
 
-@pytest.mark.parametrize(("method", "path", "body", "permission"), VERBS)
+@cases(("method", "path", "body", "permission"), VERBS)
 def test_the_rate_of_a_verb_is_that_of_its_permission(
     api: APIClient,
     rates: Callable[..., None],

@@ -9,6 +9,7 @@ from rest_framework.test import APIClient
 
 from fdbqueue import service
 from tests.api.test_idempotency import contents
+from tests.cases import cases
 from tests.concurrency.clients import together
 
 PUSH = "/api/queues/mail/push/"
@@ -165,7 +166,7 @@ BAD = {
 
 
 @each_form
-@pytest.mark.parametrize("bad", BAD)
+@cases("bad", BAD)
 def test_bad_keys(api: APIClient, queues: service.Catalog, bad: str, form: str) -> None:
     """Each is refused with the name of its field, and nothing is pushed."""
     fields, name, text = BAD[bad]

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.exceptions import InvalidValue
+from tests.cases import cases
 
 
 def through(api: APIClient, name: str, value: Any) -> Any:
@@ -38,7 +39,7 @@ def through(api: APIClient, name: str, value: Any) -> Any:
     return popped["value"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         None,
@@ -60,7 +61,6 @@ def through(api: APIClient, name: str, value: Any) -> Any:
         5e-324,
         '\ufeff\ufffe\U0010ffff\x1f"\\/',
     ],
-    ids=lambda value: repr(value)[:20].encode("ascii", "replace").decode(),
 )
 def test_json_is_exact(api: APIClient, value: Any) -> None:
     """Any JSON value comes back equal and of the same type."""
@@ -93,8 +93,8 @@ def test_the_deepest_value(api: APIClient, queues: service.Catalog, name: str) -
     assert queues.queue(name).size() == 1
 
 
-@pytest.mark.parametrize("text", [r"\ud800", r"\udfff", r"a\ude00\ud83d", r"\ud800\ud800"])
-@pytest.mark.parametrize("frame", ['"%s"', '["%s"]', '{"%s": 1}', '{"a": {"b": "%s"}}'])
+@cases("text", [r"\ud800", r"\udfff", r"a\ude00\ud83d", r"\ud800\ud800"])
+@cases("frame", ['"%s"', '["%s"]', '{"%s": 1}', '{"a": {"b": "%s"}}'])
 def test_half_a_surrogate_pair(api: APIClient, frame: str, text: str) -> None:
     """A text that no UTF-8 can hold is refused, wherever it stands, and a whole pair is not."""
     for body in ('{"value": %s}', '{"items": [{"value": %s}]}'):
@@ -163,7 +163,7 @@ def test_wrong_base64(api: APIClient, bad: Any) -> None:
     assert response.json()["code"] == "invalid_value"
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         None,
@@ -176,7 +176,6 @@ def test_wrong_base64(api: APIClient, bad: Any) -> None:
         [{"uuid": str(uuid.UUID(int=7))}, [{"float": "NaN"}]],
         [{"float": "-Infinity"}, {"float32": 0.5}, {"float32": "Infinity"}],
     ],
-    ids=repr,
 )
 def test_tuples_are_arrays(api: APIClient, value: Any) -> None:
     """A tuple queue takes JSON, with objects for what JSON lacks."""
@@ -191,7 +190,7 @@ def test_tuple_elements_are_stored_as_they_are(api: APIClient, queues: service.C
     assert item.value == (1, b"\x00\xff")
 
 
-@pytest.mark.parametrize(
+@cases(
     "bad",
     [
         {"a": 1},
@@ -212,7 +211,6 @@ def test_tuple_elements_are_stored_as_they_are(api: APIClient, queues: service.C
         {"versionstamp": 1},
         10**700,
     ],
-    ids=lambda value: repr(value)[:20],
 )
 def test_what_a_tuple_cannot_hold(api: APIClient, bad: Any) -> None:
     """Other objects, those of a wrong form, and integers beyond the tuple layer are refused."""

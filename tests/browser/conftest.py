@@ -11,7 +11,7 @@ import pytest
 
 from fdbqueue.engines import embedded
 from fdbqueue.service import Catalog, QueueSpec
-from tests.browser.machinery import LIST, chromium, launched, log_in, served
+from tests.browser.machinery import LIST, chromium, launched, log_in, named_fonts, served
 
 #: Set by CI: there a browser that is missing is a failure.
 REQUIRED = os.environ.get("FDBQUEUE_REQUIRE_BROWSER") == "1"
@@ -22,9 +22,20 @@ _NOT_OURS = "/favicon.ico"
 _PATIENCE_MILLISECONDS = 60_000
 
 
+#: Marks tests of the layout, which must hold with other fonts, too.
+with_other_fonts = pytest.mark.parametrize(
+    "browser", ["named", pytest.param("machine", marks=pytest.mark.nightly)], indirect=True
+)
+
+
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium, headless; while it runs, this thread can run no event loop."""
+def browser(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """Debian's Chromium, headless; while it runs, this thread can run no event loop.
+
+    It has the fonts that the tests name, so that a test finds the same everywhere.
+    """
     missing = None if chromium() else "no chromium: apt-get install chromium-headless-shell"
     try:
         from playwright.sync_api import expect
@@ -35,7 +46,8 @@ def browser() -> Iterator[Any]:
             pytest.fail(missing)
         pytest.skip(missing)
     expect.set_options(timeout=_PATIENCE_MILLISECONDS)
-    with launched() as found:
+    is_named = getattr(request, "param", "named") == "named"
+    with launched(named_fonts(tmp_path_factory.mktemp("fonts")) if is_named else None) as found:
         yield found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import queue
 import shutil
@@ -67,13 +68,46 @@ def _first_line(process: subprocess.Popen[str]) -> int:
     return int(lines.get(timeout=STARTS_WITHIN_SECONDS))
 
 
+def named_fonts(folder: Path) -> Path:
+    """Write a configuration of fonts that has DejaVu alone, whatever the machine has.
+
+    These are wider and higher than most, and come with matplotlib.
+    """
+    package = importlib.util.find_spec("matplotlib")
+    assert package is not None
+    assert package.origin is not None
+    fonts = Path(package.origin).with_name("mpl-data") / "fonts/ttf"
+    path = folder / "fonts.conf"
+    path.write_text(_FONTS.format(fonts=fonts, cache=folder / "fonts"), encoding="utf-8")
+    return path
+
+
+_FONTS = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  <dir>{fonts}</dir>
+  <cachedir>{cache}</cachedir>
+  <selectfont>
+    <acceptfont><glob>*/DejaVuSans*</glob></acceptfont>
+    <rejectfont><glob>*</glob></rejectfont>
+  </selectfont>
+  <alias><family>sans-serif</family><prefer><family>DejaVu Sans</family></prefer></alias>
+  <alias><family>system-ui</family><prefer><family>DejaVu Sans</family></prefer></alias>
+  <alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+</fontconfig>
+"""
+
+
 @contextlib.contextmanager
-def launched() -> Iterator[Any]:
-    """Run Chromium, headless and with a fresh profile."""
+def launched(fonts: Path | None = None) -> Iterator[Any]:
+    """Run Chromium, headless and with a fresh profile, with these fonts or the machine's."""
     from playwright.sync_api import sync_playwright
 
+    environment = {**os.environ, **({"FONTCONFIG_FILE": str(fonts)} if fonts else {})}
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium(), args=ARGUMENTS, env=environment
+        )
         yield browser
         browser.close()
 

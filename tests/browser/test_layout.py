@@ -6,7 +6,10 @@ import pytest
 from playwright.sync_api import expect
 
 from fdbqueue.service import run
+from tests.browser.conftest import with_other_fonts
 from tests.browser.machinery import LIST, pushed_out, rows_in_view
+
+pytestmark = with_other_fonts
 
 QUAKES = f"{LIST}quakes/"
 #: The width of a window, and how far down its first row of items may be.

@@ -23,6 +23,7 @@ from fdbqueue.service import FifoQueue, PriorityQueue
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import task_backends
 from tests.api import rules
+from tests.cases import cases
 
 
 def test_a_valid_setting_has_no_problems(setting):
@@ -113,7 +114,7 @@ PROBLEMS = [
 ]
 
 
-@pytest.mark.parametrize(("number", "key", "value"), PROBLEMS, ids=lambda value: str(value)[:40])
+@cases(("number", "key", "value"), PROBLEMS)
 def test_each_problem_has_an_id_and_a_hint(setting, number, key, value):
     """The system check reports it, and no queue opens."""
     wrong = value if key is None else {**setting, key: value}

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from tests.cases import cases
 from tests.docs.blocks import Page, pages
 from tests.docs.projects import KINDS
 
@@ -43,7 +44,7 @@ def test_the_pages_that_need_the_embedded_engine_are_there():
     assert {page.path for page in WITH_BLOCKS} >= EMBEDDED_ONLY
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.path)
+@cases("page", pages())
 def test_a_page_names_a_project_that_there_is(page: Page):
     """A misspelt kind of project is not taken for the usual one."""
     assert page.project in KINDS

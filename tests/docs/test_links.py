@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import pytest
-
+from tests.cases import cases
 from tests.docs.blocks import ROOT, Page, pages
 
 
@@ -49,7 +48,7 @@ def wrong(page: Page) -> Iterator[str]:
             yield target
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.path)
+@cases("page", pages())
 def test_the_links_of_a_page_lead_somewhere(page: Page):
     """Each relative link is a file of the repository, and its anchor a heading in it."""
     assert list(wrong(page)) == []

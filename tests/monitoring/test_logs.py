@@ -13,6 +13,7 @@ from fdbqueue import service
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import FifoQueue, Worker, run, transactions
 from project.logs import FactsFormatter
+from tests.cases import cases
 from tests.contract.unsure import unsure_database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +52,7 @@ def test_there_are_lines_to_look_at():
     assert len(LINES) >= 15
 
 
-@pytest.mark.parametrize("line", LINES, ids=name)
+@cases("line", LINES)
 def test_a_line_is_a_constant_text(line):
     """Nothing is formatted into it, so that equal events have equal texts."""
     _, call = line
@@ -63,7 +64,7 @@ def test_a_line_is_a_constant_text(line):
     assert {keyword.arg for keyword in call.keywords} <= {"extra", "exc_info"}
 
 
-@pytest.mark.parametrize("path", sorted({path for path, _ in LINES}))
+@cases("path", sorted({path for path, _ in LINES}))
 def test_a_logger_is_called_as_its_module(path):
     """All of them are under ``fdbqueue``, and have one name, by which these tests find them."""
     made = [

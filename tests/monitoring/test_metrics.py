@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain_tex
 from fdbqueue import access
 from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import FifoQueue, run
+from tests.cases import cases
 from tests.commands.spoiling import spoil
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -276,10 +277,8 @@ def test_openmetrics_for_who_asks_for_it(queues, bearer):
     assert sample(samples(answer, openmetrics), "fdbqueue_engine_up") == 1
 
 
-@pytest.mark.parametrize(
-    "version", ["abc", "1.0.0-rc1", ".", "1..0", "9" * 5_000, "1=2", "1; x", ""]
-)
-@pytest.mark.parametrize("media", ["application/openmetrics-text", "text/plain"])
+@cases("version", ["abc", "1.0.0-rc1", ".", "1..0", "9" * 5_000, "1=2", "1; x", ""])
+@cases("media", ["application/openmetrics-text", "text/plain"])
 def test_a_version_that_nobody_knows(queues, bearer, media, version):
     """It is ignored, and the metrics are in a format that can be read."""
     accept = f"{media};version={version}, text/html;q=0.5"
