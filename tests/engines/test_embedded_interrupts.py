@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
+import os
 import random
 import sqlite3
 import sys
@@ -11,6 +13,7 @@ import threading
 
 import pytest
 
+from fdbqueue.engines.embedded import files
 from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.children import run, wait_until
 from tests.engines.interrupts import Preemption, handled_at_each_place
@@ -309,6 +312,38 @@ def test_a_handler_that_commits_while_the_file_is_opened_or_closed(database, oth
         other()
     assert _count(database, b"handled") == sum(outcomes)
     assert {True, False} == set(outcomes)
+
+
+def test_a_handler_that_commits_below_a_leader_while_another_process_waits(database):
+    """That process waits at the turnstile for the turn, which the interrupted leader has."""
+    database[b"a"] = b"1"  # the lock files are open
+    turnstile = os.open(f"{database.path}{files.SYNC}/{files.LOCKS[0]}", os.O_RDWR)
+    late = threading.Event()
+    outcomes = []
+
+    def give_up():
+        late.set()
+        fcntl.flock(turnstile, fcntl.LOCK_UN)
+
+    patience = threading.Timer(_DEADLINE_SECONDS, give_up)
+
+    def enter():
+        def handler():
+            fcntl.flock(turnstile, fcntl.LOCK_EX)  # as another process does
+            patience.start()
+            run(database, lambda tr: tr.add(b"handled", b"\x01\x00"))
+            outcomes.append(late.is_set())
+            fcntl.flock(turnstile, fcntl.LOCK_UN)
+
+        return "_run", handler
+
+    try:
+        Preemption(0, enter()).run(lambda: run(database, lambda tr: tr.add(b"below", b"\x01\x00")))
+    finally:
+        patience.cancel()
+        os.close(turnstile)
+    assert outcomes == [False]
+    assert [_count(database, key) for key in (b"handled", b"below")] == [1, 1]
 
 
 def test_a_handler_that_closes_the_file_below_a_leader(database, other):

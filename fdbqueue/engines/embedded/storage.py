@@ -249,10 +249,11 @@ class Store:
         was_writing, self._is_writing = self._is_writing, True
         try:
             try:
-                for lock in (turnstile, turn):
-                    try:
-                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    except BlockingIOError:
+                # Below a write of this thread that has the turn, a signal handler has it, too. At
+                # the turnstile it would wait for a process that waits for this turn.
+                has_turn = was_writing and _take_now(turn)
+                for lock in () if has_turn else (turnstile, turn):
+                    if not _take_now(lock):
                         snapshot = None
                         release()
                         _take(lock, deadline)
@@ -506,12 +507,16 @@ def _take(lock: int, deadline: float | None) -> None:
     if deadline is None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise FDBError(1031) from None
-            time.sleep(_TURN_POLL_SECONDS)
-        else:
-            return
+    while not _take_now(lock):
+        if time.monotonic() >= deadline:
+            raise FDBError(1031)
+        time.sleep(_TURN_POLL_SECONDS)
+
+
+def _take_now(lock: int) -> bool:
+    """Take a lock if it is free, or this process has it; tell whether it has it now."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
