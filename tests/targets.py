@@ -8,8 +8,8 @@
 
 A test is nightly if it
 
-- is in ``NIGHTLY``, or marked ``@pytest.mark.nightly``: it starts many processes, waits for
-  seconds, or shows again what a shorter one does,
+- is in ``NIGHTLY`` and not in ``KEPT``, or marked ``@pytest.mark.nightly``: it starts many
+  processes, waits for seconds, or shows again what a shorter one does,
 - is one test for many kinds of queue: ``make test`` has the first three of ``KINDS`` that the test
   knows, and if it has other parameters as well, each of these with one of the three, in turn; or
 - runs a page of the documentation other than ``PAGES``, which the working tree has not changed.
@@ -42,6 +42,7 @@ NIGHTLY = {
     ),
     "the package is read, not built": ("tests/package",),
     "README and quickstart, which the same code runs": ("tests/docs/test_running.py",),
+    "one page of each kind": ("tests/browser",),
     "one server of each kind": (
         "tests/live/test_demo.py",
         "tests/live/test_documentation.py",
@@ -95,8 +96,6 @@ NIGHTLY = {
         "tests/tasks/test_worker_command.py::test_the_code_changes",
     ),
     "the same of fewer": (
-        "tests/browser/test_accessibility.py",
-        "tests/browser/test_sizes.py",
         "tests/pages/test_sizes.py",
         "tests/tasks/test_backend.py::test_more_than_a_thousand_queues_of_any_name",
         "tests/tasks/test_functions.py::test_two_queues_of_ten_thousand_functions",
@@ -106,6 +105,18 @@ NIGHTLY = {
         "tests/tasks/test_without_time_zones.py",
     ),
 }
+#: What ``make test`` has of these all the same.
+KEPT = frozenset(
+    {
+        "tests/browser/test_browsing.py::test_a_hostile_value_does_nothing",
+        "tests/browser/test_browsing.py::test_a_push_appears_by_itself",
+        "tests/browser/test_browsing.py::test_the_earthquakes_are_browsed_from_the_strongest",
+        "tests/browser/test_layout.py::test_a_row_of_the_list_is_a_card_on_a_telephone",
+        "tests/browser/test_layout.py::test_many_rows_are_in_view",
+        "tests/browser/test_rest_pages.py::test_push_lease_and_ack_by_forms",
+        "tests/browser/test_tasks.py::test_a_failed_task_is_found",
+    }
+)
 #: Which kinds of queue ``make test`` prefers: a test over many kinds has the first three it knows.
 KINDS = ("fifo", "ints-commit-bytes", "ints-shards", "floats")
 MOST_KINDS = 3
@@ -202,6 +213,8 @@ def _is_listed(nodeid: str) -> bool:
     parts = name_of(nodeid).split("::")
     file = Path(parts[0])
     names = {"::".join(parts[: number + 1]) for number in range(len(parts))}
+    if not names.isdisjoint(KEPT):
+        return False
     return not _listed().isdisjoint(names | {str(folder) for folder in file.parents})
 
 

@@ -22,10 +22,12 @@ _NOT_OURS = "/favicon.ico"
 _PATIENCE_MILLISECONDS = 60_000
 
 
-#: Marks tests of the layout, which must hold with other fonts, too.
-with_other_fonts = pytest.mark.parametrize(
-    "browser", ["named", pytest.param("machine", marks=pytest.mark.nightly)], indirect=True
-)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test the fonts that it names; the layout must hold with the machine's, too."""
+    if "browser" in metafunc.fixturenames:
+        is_layout = metafunc.definition.get_closest_marker("layout")
+        others = [pytest.param("machine", marks=pytest.mark.nightly)] if is_layout else []
+        metafunc.parametrize("browser", ["named", *others], indirect=True, scope="package")
 
 
 @pytest.fixture(scope="package")
@@ -46,14 +48,14 @@ def browser(
             pytest.fail(missing)
         pytest.skip(missing)
     expect.set_options(timeout=_PATIENCE_MILLISECONDS)
-    is_named = getattr(request, "param", "named") == "named"
+    is_named = request.param == "named"
     with launched(named_fonts(tmp_path_factory.mktemp("fonts")) if is_named else None) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the server's files are."""
+def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server's files are, which has one for each browser."""
     return tmp_path_factory.mktemp("served")
 
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PREFIX
-from tests.browser.machinery import LIST, pushed_out, rows_in_view, served
+from tests.browser.machinery import LIST, long_ages, pushed_out, rows_in_view, served
 from tests.browser.test_accessibility import WAYS, unfold, violations
 
 QUEUE, ERRANDS = "tasks-default/", "tasks-errands/"
@@ -101,6 +101,7 @@ def test_axe_finds_nothing(visit, tasks, mount, width, scheme, step):
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
 
+@pytest.mark.layout
 @pytest.mark.parametrize("mount", [LIST, "/queues/"])
 def test_no_column_is_pushed_out_of_view(visit, tasks, mount):
     """In any tab, on the pages across queues, and on those of tasks, beside the sidebar, too.
@@ -109,13 +110,15 @@ def test_no_column_is_pushed_out_of_view(visit, tasks, mount):
     """
     visitor = visit()
     for path in (*paths(tasks), f"{ERRANDS}?state=dead"):
-        visitor.go(mount + path)
+        visitor.go(f"{mount}{path}{'&' if '?' in path else '?'}refresh=0")
+        long_ages(visitor.page)
         for width in visitor.at_widths((*WIDTHS, 1024)):
             assert pushed_out(visitor.page) == [], (width, path)
             assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width, path
     visitor.complaints[:] = [c for c in visitor.complaints if "status of 40" not in c]
 
 
+@pytest.mark.layout
 @pytest.mark.parametrize("width", [1024, 1280, 1440])
 def test_the_name_of_a_function_is_one_line(visit, width):
     """It is not broken within a word, wherever a value asks for the width; nor is its state."""
@@ -149,6 +152,7 @@ def test_the_page_of_a_part_of_a_group(visit, tasks):
     expect(page.locator(".fdbqueue-why")).to_contain_text("longer than the task's time limit")
 
 
+@pytest.mark.layout
 def test_many_failed_tasks_are_in_view(visit):
     """Fifteen on a screen of 1440 by 900 pixels, each with its message in one line."""
     visitor = visit(viewport={"width": 1440, "height": 900})
