@@ -165,9 +165,9 @@ class Strike:
         else:
             self.is_in_doubt = True
 
-    def judge(self, found: TracebackType | None) -> None:
+    def judge(self, error: TaskTimeout) -> None:
         """Note whether it may have left a lock taken, which its traceback says."""
-        caller = ""
+        found, caller = error.__traceback__, ""
         while found is not None:
             module, has_begun = _module_of(found.tb_frame), _has_begun(found)
             if found.tb_next is None and module in _LOCKING and (has_begun or caller in _LOCKING):

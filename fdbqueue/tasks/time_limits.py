@@ -252,7 +252,8 @@ class TimeLimits:
         Raises:
             TaskTimeout: It took longer than its time limit, and did not handle that.
         """
-        value, has_returned = None, False
+        value = over = None
+        has_returned = False
         try:
             try:
                 self._begin(limit)
@@ -266,18 +267,23 @@ class TimeLimits:
             self._leave(limit)  # again: the exception may have come in the first
             if not isinstance(error, TaskTimeout):
                 raise
-            error.seconds = limit.seconds
-            if limit.strike is not None and isinstance(error, limit.strike.kind):
-                limit.strike.judge(error.__traceback__)
-                error.__class__ = TaskTimeout
+            if limit.strike is not None:
+                limit.strike.judge(error)
             if not has_returned:
-                raise
+                over = error
         finally:
             if limit.is_struck:
                 connections.drop_all()
             if limit.strike is not None and limit.strike.is_in_doubt:
                 self._doubt(limit)
-        return value
+        if over is None:
+            return value
+        over.seconds = limit.seconds
+        over.__class__ = TaskTimeout  # not while it is handled: Python 3.10 notes its class
+        try:
+            raise over
+        finally:
+            del over  # its traceback has this frame
 
     async def awaited(
         self, limit: Limit, function: Callable[..., Any], args: Any, kwargs: Any
