@@ -329,9 +329,13 @@ class Member:
         tr[self._keys.clock_at(said, self._name)] = _MOMENT.pack(moment)
 
     def promote(self, tr: Transaction, passing: Iterable[bytes]) -> None:
-        """Write one row READY in place of rows that it was looked at for."""
+        """Write one row READY in place of rows that it was looked at for.
+
+        The transaction depends on these: it may look again, and correct the member by what it saw.
+        """
         _add_row(tr, self.ready)
         for key in passing:
+            tr.add_read_conflict_key(key)
             tr.clear(key)
 
     def is_noted(
