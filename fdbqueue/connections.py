@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from django.db import close_old_connections, connections
@@ -16,18 +17,25 @@ from django.db import close_old_connections, connections
 logger = logging.getLogger(__name__)
 
 
-def close_unfit() -> None:
-    """Close the connections of this thread that no function is to go on with.
+@contextlib.contextmanager
+def left_in_order() -> Iterator[None]:
+    """Let a project's function run, and close the connections of this thread that it leaves unfit.
 
-    Call it before and after each function: stale connections are closed, as Django does for each
-    request, and those whose transaction was left open.
+    Stale connections are closed before and after it, as Django does for each request, and those
+    whose transaction it leaves open after it. One that was open before is the caller's own, as that
+    of a test case is, and stays.
     """
-    for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block:
-            facts = {"database": connection.alias}
-            logger.warning("a transaction was left open, and is rolled back", extra=facts)
-            _drop(connection)
     close_old_connections()
+    before = {one.alias for one in connections.all(initialized_only=True) if one.in_atomic_block}
+    try:
+        yield
+    finally:
+        for connection in connections.all(initialized_only=True):
+            if connection.in_atomic_block and connection.alias not in before:
+                facts = {"database": connection.alias}
+                logger.warning("a transaction was left open, and is rolled back", extra=facts)
+                _drop(connection)
+        close_old_connections()
 
 
 def drop_all() -> None:

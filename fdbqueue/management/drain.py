@@ -22,7 +22,7 @@ from typing import Any
 from django.utils.module_loading import import_string
 
 from fdbqueue.columns.text import clipped, printable
-from fdbqueue.connections import close_unfit
+from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import InvalidInput, LeaseLost, text_of_error
 from fdbqueue.management.console import Console, Progress
 from fdbqueue.management.exit_codes import (
@@ -299,11 +299,8 @@ def import_handler(path: str) -> Callable[[Item], Any]:
         )
 
     def handler(item: Item) -> Any:
-        close_unfit()
-        try:
+        with left_in_order():
             return function(item)
-        finally:
-            close_unfit()
 
     return handler
 

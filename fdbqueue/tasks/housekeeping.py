@@ -43,7 +43,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fdbqueue.connections import close_unfit
+from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, now_us, run
@@ -454,11 +454,8 @@ class Housekeeping:
     def _do(self, work: Callable[[], Any]) -> None:
         """Do some work; whatever a project's code raises in it, the thread goes on."""
         try:
-            try:
-                close_unfit()
+            with left_in_order():
                 work()
-            finally:
-                close_unfit()
         except BaseException:
             with contextlib.suppress(BaseException):  # one that cannot be shown
                 logger.exception("schedules or retention have failed")

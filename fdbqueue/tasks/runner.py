@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
-from fdbqueue.connections import close_unfit
+from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import message_of, path_of, traceback_of
 from fdbqueue.service import MAX_SECONDS, Item, now_us, run
 from fdbqueue.tasks import time_limits
@@ -364,8 +364,7 @@ class TaskRunner:
         seconds = task.timeout if isinstance(task, FdbQueueTask) else BACKENDS
         seconds = self._options.timeout if seconds is BACKENDS else seconds
         call = task.func, args, result.kwargs
-        close_unfit()
-        try:
+        with left_in_order():
             task_started.send(type(self._backend), task_result=result)
             if _is_async(task.func):
                 if seconds is None:
@@ -374,8 +373,6 @@ class TaskRunner:
             if seconds is None:
                 return _called_here(*call)
             return self.limits().call(Limit(attempt, seconds), _called_here, *call)
-        finally:
-            close_unfit()
 
     def _normalised(self, value: Any) -> Any:
         """Return a return value as JSON has it, if it is that and not too long."""

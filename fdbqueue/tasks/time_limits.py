@@ -390,9 +390,12 @@ class TimeLimits:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     limit.cancel()
             for limit in late:
-                _log("a task goes on behind its time limit", limit)
+                with contextlib.suppress(Exception):  # what a handler raises ends no limits
+                    logger.warning("a task goes on behind its time limit", extra=_facts(limit))
             while not self._doubts.empty():
-                _log("a time limit may have left a lock taken", self._doubts.get())
+                facts = _facts(self._doubts.get())
+                with contextlib.suppress(Exception):
+                    logger.warning("a time limit may have left a lock taken", extra=facts)
             with contextlib.suppress(queues.Empty):
                 self._wakes.get(timeout=None if pause == math.inf else max(0.0, pause))
 
@@ -446,8 +449,6 @@ class TimeLimits:
                         strike.trap, strike.set_at = None, 0.0
 
 
-def _log(message: str, limit: Limit) -> None:
+def _facts(limit: Limit) -> dict[str, Any]:
     call, queue = limit.attempt.call, limit.attempt.item.queue
-    facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
-    with contextlib.suppress(Exception):  # what a handler raises ends no limits
-        logger.warning(message, extra=facts)
+    return {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}

@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbqueue.connections import close_unfit
+from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
 from fdbqueue.service import (
     Beside,
@@ -458,11 +458,8 @@ class _FinishedSignals:
         while (unsent := self._ends.get()) is not None:
             end, error = unsent
             try:
-                try:
-                    close_unfit()
+                with left_in_order():
                     self._send(end, error)
-                finally:
-                    close_unfit()
             except BaseException:
                 facts = {"task": end.call.task, "id": end.call.id}
                 with contextlib.suppress(BaseException):  # one that cannot be shown

@@ -12,7 +12,6 @@ import fdbqueue
 from fdbqueue import conf, deadlines
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import KINDS, Catalog, FifoQueue, QueueSpec
-from tests.cases import cases
 
 
 def test_a_pattern_makes_queues_that_exist_once_pushed_to(setting):
@@ -76,8 +75,8 @@ def end_lost(end, queue):
     assert end([token], once=token).lost == (token,)
 
 
-@cases("does", WITHOUT_ITEMS)
-@cases("name", ["user-7", "fire-urgent"])
+@pytest.mark.parametrize("does", WITHOUT_ITEMS)
+@pytest.mark.parametrize("name", ["user-7", "fire-urgent"])
 def test_only_a_push_makes_a_queue(setting, name, does):
     """Whatever else is done to a queue, and under a key too, a name that fits is not listed."""
     with override_settings(FDBQUEUE=setting):

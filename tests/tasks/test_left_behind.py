@@ -48,6 +48,18 @@ def test_a_transaction_that_is_left_open(backend, work, caplog, fails):
     assert (record.message, record.database) == (LEFT_OPEN, "default")
 
 
+@pytest.mark.django_db
+def test_a_transaction_of_the_caller_stays(backend, work, caplog):
+    """A project's test case is in one, and runs a worker in its thread."""
+    Group.objects.create(name="of the test")
+    asked = timed_jobs.ask_the_database.enqueue()
+    work()
+    assert status(asked) is SUCCESSFUL
+    assert connection.in_atomic_block
+    assert Group.objects.count() == 1
+    assert LEFT_OPEN not in caplog.text
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_that_is_kept(backend, work, settings, monkeypatch):
     """A task that ends its transactions keeps its thread's connection, as CONN_MAX_AGE says."""

@@ -424,7 +424,6 @@ class Worker:
         return _Leased(len(items), kept)
 
     # In the other threads
-
     def _work(self) -> None:
         while (task := self._line.get()) is not None:
             item = self._collect_asked() if isinstance(task, Collect) else task
