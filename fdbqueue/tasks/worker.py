@@ -286,7 +286,11 @@ class TaskWorker:
     def _run_task(self, item: Item) -> None:
         """Run a task, once the receivers of ``task_finished`` are not too late."""
         self._signals.wait_for_room()
-        self._runner(item)
+        close_unfit()
+        try:
+            self._runner(item)
+        finally:
+            close_unfit()
 
     def _ends_spent(self, item: Item) -> bool:
         """End a task whose attempts are used up, as soon as it is leased; tell whether it is one.
