@@ -45,9 +45,10 @@ def drop_all() -> None:
 
 
 def _drop(connection: Any) -> None:
-    with contextlib.suppress(Exception):  # SQLite in memory is not closed
-        connection.connection.rollback()
+    own = connection.connection if connection.vendor == "sqlite" else None
     with contextlib.suppress(Exception):
         connection.close()
+    if own is not None:  # Django closes none that is in memory
+        own.close()
     with contextlib.suppress(AttributeError):
         del connections[connection.alias]

@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
-from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import message_of, path_of, traceback_of
 from fdbqueue.service import MAX_SECONDS, Item, now_us, run
 from fdbqueue.tasks import time_limits
@@ -358,21 +357,20 @@ class TaskRunner:
         """Call the function of a task, and return what it returns."""
         set_running(running)
         result = running.result
+        task_started.send(type(self._backend), task_result=result)
         args = list(result.args)
         if task.takes_context:
             args.insert(0, FdbQueueTaskContext(task_result=result, running=running))
         seconds = task.timeout if isinstance(task, FdbQueueTask) else BACKENDS
         seconds = self._options.timeout if seconds is BACKENDS else seconds
         call = task.func, args, result.kwargs
-        with left_in_order():
-            task_started.send(type(self._backend), task_result=result)
-            if _is_async(task.func):
-                if seconds is None:
-                    return self.loop.run(task.func, *args, **result.kwargs)
-                return self.loop.run(self.limits().awaited, Limit(attempt, seconds), *call)
+        if _is_async(task.func):
             if seconds is None:
-                return _called_here(*call)
-            return self.limits().call(Limit(attempt, seconds), _called_here, *call)
+                return self.loop.run(task.func, *args, **result.kwargs)
+            return self.loop.run(self.limits().awaited, Limit(attempt, seconds), *call)
+        if seconds is None:
+            return _called_here(*call)
+        return self.limits().call(Limit(attempt, seconds), _called_here, *call)
 
     def _normalised(self, value: Any) -> Any:
         """Return a return value as JSON has it, if it is that and not too long."""

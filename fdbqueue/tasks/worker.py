@@ -288,7 +288,8 @@ class TaskWorker:
     def _run_task(self, item: Item) -> None:
         """Run a task, once the receivers of ``task_finished`` are not too late."""
         self._signals.wait_for_room()
-        self._runner(item)
+        with left_in_order():
+            self._runner(item)
 
     def _ends_spent(self, item: Item) -> bool:
         """End a task whose attempts are used up, as soon as it is leased; tell whether it is one.

@@ -434,8 +434,7 @@ class Worker:
                 except BaseException as raised:  # noqa: BLE001  # the handler's error, whatever it is
                     error = raised
                 self._line.end(item, began)
-                item = self._finish(item, error)
-                error = None  # not kept until the next; its traceback has this frame
+                item, error = self._finish(item, error), None  # which is not kept until the next
 
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
         """End an item, or leave it to the thread that collects; return the next one, if any."""
