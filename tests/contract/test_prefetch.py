@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from fdbqueue.service import FifoQueue, Worker
+from fdbqueue.service.tools import worker as tool
 from tests.concurrency.census import assert_counted
 from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
@@ -83,6 +84,30 @@ def test_what_is_done_does_not_wait_for_an_item_that_takes_long(queue):
         gate.set()
         thread.join(60)
     assert worker.handled == ITEMS
+
+
+def test_the_leases_of_the_last_are_extended_first(queue, monkeypatch):
+    """The first end meanwhile, which makes their transaction conflict: no others wait for it."""
+    monkeypatch.setattr(tool, "_EXTENDED_AFTER", 0)
+    monkeypatch.setattr(tool, "_EXTENDED_TOGETHER", 2)
+    gate, extended, extend_many = threading.Event(), [], queue.extend_many
+
+    def noted(items, seconds):
+        extended.append([item.value for item in items])
+        return extend_many(items, seconds)
+
+    monkeypatch.setattr(queue, "extend_many", noted)
+    worker = Worker(queue, lambda _: gate.wait(60), prefetch=5, limit=5)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_until(lambda: [4] in extended)
+        at = extended.index([4])
+        wait_until(lambda: len(extended) >= at + 3)
+    finally:
+        gate.set()
+        thread.join(60)
+    assert extended[at : at + 3] == [[4], [2, 3], [0, 1]]
 
 
 def test_a_stopped_worker_finishes_what_it_has_leased(queue):

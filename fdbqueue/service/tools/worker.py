@@ -58,8 +58,8 @@ _MOMENT_SECONDS = 0.05
 #: The share of a lease's time after which it is extended.
 _EXTENDED_AFTER = 1 / 3
 _MIN_PAUSE_SECONDS = 0.05
-#: How many leases one transaction extends. More are hardly faster, and the end of any of them makes
-#: the transaction conflict.
+#: How many leases one transaction extends. More are hardly faster, and the end of any makes it
+#: conflict: so those leased first, which end meanwhile, come last, and no others wait for them.
 _EXTENDED_TOGETHER = 25
 
 
@@ -561,7 +561,7 @@ class Worker:
             with self._changed:
                 running = dict(self._running)
             items = [item for lease, item in running.items() if lease in known]
-            for start in range(0, len(items), _EXTENDED_TOGETHER):
+            for start in reversed(range(0, len(items), _EXTENDED_TOGETHER)):
                 self._extend(items[start : start + _EXTENDED_TOGETHER])
             known = set(running)
 
