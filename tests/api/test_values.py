@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import uuid
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.cases import cases
 def through(api: APIClient, name: str, value: Any) -> Any:
     """Push a value alone and among others, pop and lease it; every answer must show it alike."""
     address = f"/api/queues/{name}"
-    headers = {"Idempotency-Key": "key"}
+    headers = {"Idempotency-Key": secrets.token_hex()}
     pushed = api.post(f"{address}/push/", {"value": value}, headers=headers)
     assert pushed.status_code == 201, pushed.content
     assert api.post(f"{address}/push/", {"value": value}, headers=headers).content == pushed.content
@@ -29,8 +30,9 @@ def through(api: APIClient, name: str, value: Any) -> Any:
     assert [second["id"]] == many.json()["ids"]
     assert api.get(f"{address}/").json()["last"] == second
     assert api.get(f"{address}/items/{second['id']}/").json() == second
-    (popped,) = api.post(f"{address}/pop/", {}, headers={"Idempotency-Key": "pop"}).json()["items"]
-    again = api.post(f"{address}/pop/", {}, headers={"Idempotency-Key": "pop"})
+    headers = {"Idempotency-Key": secrets.token_hex()}
+    (popped,) = api.post(f"{address}/pop/", {}, headers=headers).json()["items"]
+    again = api.post(f"{address}/pop/", {}, headers=headers)
     assert again.json() == {"items": [popped]} == {"items": [first]}
     (leased,) = api.post(f"{address}/lease/", {}).json()["items"]
     shown = {json.dumps(each["value"]) for each in (first, second, popped, leased)}
@@ -155,7 +157,7 @@ def test_bytes_are_stored_as_they_are(api: APIClient, queues: service.Catalog) -
     assert item.value == b"\x00\xff\xfe\x80"
 
 
-@pytest.mark.parametrize("bad", ["a", "====", "a b=", "é", "aGVsbG8", 5, None, {"base64": ""}])
+@cases("bad", ["a", "====", "a b=", "é", "aGVsbG8", 5, None, {"base64": ""}])
 def test_wrong_base64(api: APIClient, bad: Any) -> None:
     """What is no base64 string is refused by a bytes queue."""
     response = api.post("/api/queues/raw/push/", {"value": bad})

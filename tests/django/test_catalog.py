@@ -76,8 +76,8 @@ def end_lost(end, queue):
     assert end([token], once=token).lost == (token,)
 
 
-@cases("does", WITHOUT_ITEMS)
-@cases("name", ["user-7", "fire-urgent"])
+@pytest.mark.parametrize("does", WITHOUT_ITEMS)
+@pytest.mark.parametrize("name", ["user-7", "fire-urgent"])
 def test_only_a_push_makes_a_queue(setting, name, does):
     """Whatever else is done to a queue, and under a key too, a name that fits is not listed."""
     with override_settings(FDBQUEUE=setting):
@@ -185,7 +185,7 @@ def test_what_others_store_among_the_queues_is_no_queue(setting):
         assert conf.catalog().names() == ["legacy", "mail", "quakes", "user-z"]
 
 
-@pytest.mark.parametrize("name", ["nope", "user", "", "user-/7", "user-" + "x" * 200, "user-*"])
+@cases("name", ["nope", "user", "", "user-/7", "user-" + "x" * 200, "user-*"])
 def test_an_unknown_name_is_no_queue(setting, name):
     """No spec and no pattern: the error names the queue."""
     with override_settings(FDBQUEUE=setting), pytest.raises(QueueNotFound) as caught:
@@ -193,7 +193,7 @@ def test_an_unknown_name_is_no_queue(setting, name):
     assert caught.value.context == {"name": name}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "closest"),
     [
         ("mial", "mail"),

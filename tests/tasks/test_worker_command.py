@@ -20,6 +20,7 @@ from django.core.management.base import CommandError
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.testing import time_ahead
 from tests import forked
+from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.tasks import jobs, kept_jobs
 from tests.tasks.killing import signalled
@@ -363,7 +364,7 @@ def test_heartbeat_files_of_processes(start, backend, tmp_path):
 # Arguments
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "said"),
     [
         (["--queue", "nosuch"], "has no queue 'nosuch', but default, other."),
