@@ -140,8 +140,8 @@ def test_an_address_that_is_too_long(api: APIClient, queues: service.Catalog, me
     assert queues.queue("mail").size() == 1
 
 
-@pytest.mark.parametrize("end", ["min", "max"])
-@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+@cases("end", ["min", "max"])
+@cases("limit", [1, 2, 3, 100])
 def test_every_cursor_fits_into_an_address(
     api: APIClient, queues: service.Catalog, end: str, limit: int
 ) -> None:

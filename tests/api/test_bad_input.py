@@ -248,7 +248,7 @@ def test_bad_bounds(api: APIClient, name: str, query: str, code: str) -> None:
     assert (response.status_code, response.json()["code"]) == (400, code)
 
 
-@pytest.mark.parametrize("cursor", ["!", "AAA=A", "%00", "é", "=", "A", "_w"])
+@cases("cursor", ["!", "AAA=A", "%00", "é", "=", "A", "_w"])
 def test_bad_cursor(api: APIClient, cursor: str) -> None:
     """A cursor that is none is refused; the same goes for an item's id."""
     page = api.get(f"/api/queues/jobs/items/?cursor={cursor}")

@@ -98,7 +98,7 @@ def test_a_get_where_only_posts_do_something(
     assert [each.id for each in mail] == before
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "body"),
     [
         ("queues/mail/push/", {"value": ""}),

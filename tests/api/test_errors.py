@@ -63,7 +63,7 @@ def check_shape(response: Any, status: int, code: str) -> None:
     assert isinstance(body["message"], str)
 
 
-@pytest.mark.parametrize("name", ["nope", "user 7", "%2e%2e", "-x", "x" * 101, "a*", "ü"])
+@cases("name", ["nope", "user 7", "%2e%2e", "-x", "x" * 101, "a*", "ü"])
 def test_unknown_queues(api: APIClient, name: str) -> None:
     """Whatever is asked of a queue that is not configured, the answer is 404."""
     for method, path, body in REQUESTS[1:]:

@@ -58,7 +58,7 @@ def test_what_has_changed(api: APIClient, queues: service.Catalog, path: str) ->
     assert ask(api, path, before).status_code == 304
 
 
-@pytest.mark.parametrize("header", ["", '"x"', "x", 'W/"', "*, *", '"' * 3_000, "W/" * 1_000])
+@cases("header", ["", '"x"', "x", 'W/"', "*, *", '"' * 3_000, "W/" * 1_000])
 def test_tags_that_are_not_known(api: APIClient, header: str) -> None:
     """Whatever the header has, the response is whole."""
     assert ask(api, "mail/", header).status_code == 200

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from fdb.subspace_impl import Subspace
 from rest_framework.test import APIClient
 
 from fdbqueue import service
+from tests.cases import cases
 
 NONE = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0}
 
@@ -96,7 +96,7 @@ def test_a_cursor_of_the_list_outlives_the_secret(api: APIClient, settings: Any)
     assert api.get(f"/api/queues/?cursor={page['cursor']}").status_code == 400
 
 
-@pytest.mark.parametrize(
+@cases(
     "query",
     ["limit=0", "limit=1001", "limit=x", "after=mail", "cursor=", "cursor=mail", "cursor=mail:x"],
 )

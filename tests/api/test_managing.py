@@ -56,7 +56,7 @@ def test_what_became_of_an_item_is_shown(api: APIClient, queues: service.Catalog
     assert api.get(f"/api/queues/tried/items/{dead['id']}/").json() == dead
 
 
-@pytest.mark.parametrize("worker", ["", "x" * 201, 3, None, "a\nb", "\u0000", ["w"]])
+@cases("worker", ["", "x" * 201, 3, None, "a\nb", "\u0000", ["w"]])
 def test_a_bad_name_of_a_worker(api: APIClient, mail: service.Queue, worker: Any) -> None:
     """It is refused, and nothing is leased."""
     response = api.post("/api/queues/mail/lease/", {"worker": worker})

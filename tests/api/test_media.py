@@ -97,20 +97,19 @@ def test_json_by_any_spelling(api: APIClient, queues: service.Catalog, kind: str
     assert response.json()["items"][0]["value"] == "café"
 
 
-@pytest.mark.parametrize(
-    "coding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x", "utf-8"]
-)
+@cases("coding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x", "utf-8"])
 def test_a_body_that_is_encoded(api: APIClient, queues: service.Catalog, coding: str) -> None:
     """It is 415, and not read as what it is not, or happens to be."""
     mail = queues.queue("mail")
     mail.push("kept")
+    before = mail.size()
     for verb in VERBS:
         for body in (gzip.compress(b"{}"), b"{}", b""):
             headers = {"Content-Encoding": coding}
             response = send(api, verb, body, "application/json", **headers)
             assert response.status_code == 415
             assert response.json()["code"] == "unsupported_content_encoding"
-    assert mail.size() == 1
+    assert mail.size() == before
 
 
 @pytest.mark.parametrize("coding", ["identity", "Identity", ""])

@@ -13,6 +13,7 @@ from fdbqueue.access import MANAGE
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_errors import check_shape
 from tests.api.test_schema import check
+from tests.cases import cases
 
 MAIL = "/api/queues/mail/"
 
@@ -81,7 +82,7 @@ def test_an_idempotency_key_has_no_effect(operator: APIClient, mail: service.Que
         assert "Idempotent-Replayed" not in response.headers
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
     [
         {"reason": "x" * 1_001},

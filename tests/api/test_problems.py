@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from rest_framework.test import APIClient
 
 from tests.api.test_errors import ITEM
@@ -26,7 +25,7 @@ FAILURES: list[tuple[str, str, Any, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body", "status", "code"), FAILURES)
+@cases(("method", "path", "body", "status", "code"), FAILURES)
 def test_an_error_as_a_problem(
     api: APIClient, method: str, path: str, body: Any, status: int, code: str
 ) -> None:

@@ -243,7 +243,7 @@ def test_a_delay_and_a_moment(api: APIClient) -> None:
     assert many.json()["fields"] == {"items.1.not_before": said}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "until"),
     [
         ("2030-01-31T08:30:00Z", "2030-01-31T08:30:00Z"),

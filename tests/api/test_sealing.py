@@ -9,11 +9,12 @@ import pytest
 from django.core.signing import BadSignature
 
 from fdbqueue.api.pagination import seal, unseal
+from tests.cases import cases
 
 TEXTS = ["a", "user-7", "x" * 99, "x" * 100, "x" * 101, "x" * 1_000]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@cases("text", TEXTS)
 def test_what_is_sealed_is_unsealed(text: str) -> None:
     """For the same purpose, and for no other."""
     sealed = seal(text, "one")
@@ -37,7 +38,7 @@ def test_every_bit_counts() -> None:
             unseal(base64.urlsafe_b64encode(other).decode().rstrip("="), "one")
 
 
-@pytest.mark.parametrize("text", ["", "x", "=", "mail:x", "\u00e9", "a b", "*" * 155, "\ud800"])
+@cases("text", ["", "x", "=", "mail:x", "\u00e9", "a b", "*" * 155, "\ud800"])
 def test_what_was_never_sealed(text: str) -> None:
     """Whatever it is, it is refused."""
     with pytest.raises(BadSignature):

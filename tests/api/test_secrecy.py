@@ -16,6 +16,7 @@ from fdbqueue import conf, service
 from fdbqueue.service import QueueSpec
 from tests.api import rules
 from tests.api.test_errors import ITEM, REQUESTS
+from tests.cases import cases
 from tests.pages import watched_engine
 
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
@@ -256,9 +257,7 @@ def test_a_request_has_a_hundred_patterns_at_most(api: APIClient, queues: servic
     assert api.post(TAKES[0], {"queues": plain}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "names", [["-x"], ["a b"], ["user-1", "?"], [".*"], ["a/b"], ["é"]], ids=str
-)
+@cases("names", [["-x"], ["a b"], ["user-1", "?"], [".*"], ["a/b"], ["é"]])
 def test_what_is_no_name_is_refused_by_its_place(
     api: APIClient, queues: service.Catalog, names: list[str]
 ) -> None:

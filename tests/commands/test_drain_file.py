@@ -20,6 +20,7 @@ from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.management.drain import FileSink, explain
 from fdbqueue.management.item_lines import ItemsFile
 from fdbqueue.service import run
+from tests.cases import cases
 from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
 from tests.engines.children import wait_until
 from tests.faults.faulty import Fault, Faulty
@@ -268,7 +269,7 @@ def test_another_file_gives_back_what_was_held(processes, call, file, mail):
     assert rows(mail) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "content",
     [
         b"x",

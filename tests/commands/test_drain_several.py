@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue.service import Worker
+from tests.cases import cases
 from tests.commands.test_drain_handler import folder, handler, noted
 from tests.engines.children import wait_until
 
@@ -46,7 +47,7 @@ def test_the_json_names_the_queues(call, filled, folder):
     assert json.loads(printed) == {"queues": ["user-*"], "handled": 2, "failed": 0, "lost": 0}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "message"),
     [
         (["mail", "quakes"], "Several queues can be drained only with --handler"),
@@ -57,7 +58,6 @@ def test_the_json_names_the_queues(call, filled, folder):
         (["nowhere-*", handler("note")], "There is no queue named 'nowhere-\\*'"),
         (["!*", handler("note")], "not a pattern"),
     ],
-    ids=str,
 )
 def test_what_makes_no_sense_is_refused(call, filled, arguments, message):
     """Nothing is taken."""

@@ -16,6 +16,7 @@ import fdbqueue
 from fdbqueue import exceptions
 from fdbqueue.engines import embedded
 from fdbqueue.management.exit_codes import Interrupted, OutputFailed, command_error, exit_code
+from tests.cases import cases
 from tests.commands.conftest import ROOT
 
 #: What each positional argument is in these tests.
@@ -45,7 +46,7 @@ COMMANDS = sorted(path.stem for path in (ROOT / "fdbqueue/management/commands").
 CALLS = [call_of(command) for command in COMMANDS if command != "queue_doctor"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "code"),
     [
         (exceptions.FdbQueueError(), 1),
@@ -75,7 +76,7 @@ def test_errors(error, code):
 
 
 @pytest.mark.parametrize("kind", [exceptions.PushInterrupted, OutputFailed])
-@pytest.mark.parametrize(
+@cases(
     ("cause", "code"),
     [
         (None, 1),
@@ -94,9 +95,7 @@ def test_errors_with_a_cause(kind, cause, code):
     assert exit_code(error) == code
 
 
-@pytest.mark.parametrize(
-    "command", [call_of(command) for command in COMMANDS if "mail" in call_of(command)]
-)
+@cases("command", [call_of(command) for command in COMMANDS if "mail" in call_of(command)])
 def test_an_unknown_queue(call, command):
     """An unknown queue is 3; the message names it harmlessly, and those there are."""
     with pytest.raises(CommandError) as caught:
@@ -133,8 +132,8 @@ def test_an_unknown_queue_in_a_process(processes):
     assert "\x1b" not in done.stderr
 
 
-@pytest.mark.parametrize("command", CALLS)
-@pytest.mark.parametrize("directory", ["none", "file"])
+@cases("command", CALLS)
+@cases("directory", ["none", "file"])
 def test_an_engine_that_cannot_be_opened(manage, settings, tmp_path, directory, command):
     """An engine whose file is in no directory, or in no such thing, is 4; no traceback."""
     (tmp_path / "file").touch()
@@ -224,8 +223,8 @@ def test_a_wrong_setting(call, settings):
     assert caught.value.returncode == 1
 
 
-@pytest.mark.parametrize("command", ["queue_pop", "queue_peek"])
-@pytest.mark.parametrize(
+@cases("command", ["queue_pop", "queue_peek"])
+@cases(
     "arguments",
     [[], ["mail", "--limit", "0"], ["mail", "--limit", "x"], ["mail", "--end", "top"], ["a", "b"]],
 )
@@ -236,7 +235,7 @@ def test_wrong_usage(call, command, arguments):
     assert caught.value.returncode == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         ["queue_purge", "mail", "--reason=x", "--state=ready", "--no-input"],
@@ -258,7 +257,7 @@ def test_wrong_usage_that_the_command_refuses(call, arguments):
 OF_FAMILIES = ("queue_stats", "queue_doctor", "queue_pause", "queue_resume")
 
 
-@pytest.mark.parametrize(
+@cases(
     "command",
     [
         call_of(command)
@@ -279,7 +278,7 @@ def test_a_pattern_in_place_of_a_name(call, command):
     assert (caught.value.returncode, str(caught.value)) == (2, message)
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         ["queue_pop"],
@@ -320,7 +319,7 @@ def test_wrong_usage_in_a_process(processes):
     ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@cases("command", COMMANDS)
 def test_help(manage, command):
     """``--help`` ends with examples, a line each, of which none is wider than a terminal."""
     check_help(manage(command, "--help"), command)

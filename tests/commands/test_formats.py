@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fdbqueue.columns.text import cell_duration, printable
 from fdbqueue.management import formats
+from tests.cases import cases
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -56,7 +57,7 @@ def test_json_lines_of_other_types():
     assert json.loads(line) == {"a": str(number), "b": "/w==", "c": ["Infinity"], "d": "NaN"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("seconds", "text"),
     [
         (-5, "0s"),

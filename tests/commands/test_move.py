@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
+from tests.cases import cases
 from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
 from tests.engines.children import wait_until
 
@@ -98,7 +99,7 @@ def test_codecs(call):
     assert values("blobs") == [b"\x00"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "reason"),
     [
         (["mail", "mail"], "it is the same queue"),

@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
+from tests.cases import cases
 from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES, needs_full_device
 
 
@@ -114,7 +115,7 @@ def test_bytes_are_base64(call, ndjson, name):
     assert values(name) == [blob]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "reason"),
     [
         (b"{", "it is not JSON: Expecting property name enclosed in double quotes, column 2"),
@@ -150,7 +151,7 @@ def test_bad_base64(call, ndjson, line):
     assert caught.value.returncode == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "reason"),
     [
         ("{}", "it is missing"),
@@ -196,7 +197,7 @@ def test_a_bad_line_by_manage_py(manage):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "arguments"),
     [
         ("mail", ["--priority", "1"]),
@@ -215,7 +216,7 @@ def test_priorities_a_queue_does_not_take(call, ndjson, name, arguments):
     assert values(name) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         [],

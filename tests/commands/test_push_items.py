@@ -16,6 +16,7 @@ import fdbqueue
 from fdbqueue import testing
 from fdbqueue.api.outputs import LeasedItemOutput
 from fdbqueue.service import CODECS, FifoQueue
+from tests.cases import cases
 
 LINE = {
     "id": "AA",
@@ -237,7 +238,7 @@ def test_values_that_look_like_items(call, ndjson):
     assert [item.value for item in fdbqueue.queue("mail")] == [LINE, some]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "reason"),
     [
         ("5", "it is not an item's line"),
@@ -280,6 +281,7 @@ def test_lines_that_are_no_items(call, ndjson, text, reason):
     with pytest.raises(CommandError, match="Skipped"):
         call("queue_push", "ranks", ndjson(content), "--items", "--continue")
     assert [item.attempts for item in fdbqueue.queue("ranks")] == [0, 3]
+    fdbqueue.queue("ranks").clear()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
+from tests.cases import cases
 
 
 def push(call, ndjson, line='{"a": 1}', *more, key="order-17", name="mail"):
@@ -87,7 +88,7 @@ def test_standard_input_by_manage_py(manage):
 NOTHING = " Pushed 0 items before that."
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "line", "code", "message"),
     [
         ("mail", "", 2, "Line 1: there is no value." + NOTHING),
@@ -126,7 +127,7 @@ def test_an_items_line(call, ndjson):
     assert caught.value.returncode == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "message"),
     [
         (["--unique-while", "ready"], "--unique-while needs --unique."),

@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue.service import run
+from tests.cases import cases
 
 HOUR = datetime.timedelta(hours=1)
 
@@ -125,8 +126,8 @@ def test_an_item_that_is_gone(call):
         )
 
 
-@pytest.mark.parametrize("wrong", ["", "x", "é", "FgEV\x1b[2J", "*", "A" * 20_000])
-@pytest.mark.parametrize("name", ["mail", "ranks"])
+@cases("wrong", ["", "x", "é", "FgEV\x1b[2J", "*", "A" * 20_000])
+@cases("name", ["mail", "ranks"])
 def test_what_is_not_an_id(call, name, wrong):
     """2, with the id, harmless to a terminal; nothing is read."""
     with pytest.raises(CommandError) as caught:

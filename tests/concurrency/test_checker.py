@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
+from tests.cases import cases
 from tests.concurrency.history import Call
 from tests.concurrency.linearizable import broken_rules, linearization
 
@@ -55,14 +54,14 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize("calls", POSSIBLE.values(), ids=POSSIBLE.keys())
+@cases("calls", POSSIBLE.values())
 def test_what_can_have_been_is_accepted(calls):
     """There is an order that explains it, and no rule is broken."""
     assert linearization(calls) is not None
     assert broken_rules(calls) == []
 
 
-@pytest.mark.parametrize("calls", IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+@cases("calls", IMPOSSIBLE.values())
 def test_what_cannot_have_been_is_found(calls):
     """No order explains it, and a rule is broken."""
     assert linearization(calls) is None

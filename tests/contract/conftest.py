@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service.consume import waiting
 from tests.concurrency.conftest import clock, start
 from tests.concurrency.kinds import STRICT, Kind
 from tests.concurrency.requests import ask_and_die, let_expire
@@ -18,6 +19,12 @@ __all__ = ["ask_and_die", "clock", "let_expire", "start"]
 
 #: How long a coroutine may take.
 _DEADLINE_SECONDS = 60
+
+
+@pytest.fixture
+def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let waiters look when they are woken, and never by themselves, as they do in five seconds."""
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 3_600.0)
 
 
 class Observed:

@@ -22,6 +22,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import Catalog, FifoQueue, PriorityQueue, QueueSpec
 from fdbqueue.service.codecs import JsonCodec
+from tests.cases import cases
 
 NOT_NUMBERS = [None, True, False, "1", b"1", [], {}, 1j, decimal.Decimal(1)]
 
@@ -41,8 +42,8 @@ def deep(depth=100_000):
     return found
 
 
-@pytest.mark.parametrize("priority", [*NOT_NUMBERS, math.nan, math.inf, -math.inf, 2**63])
-@pytest.mark.parametrize("queue", ["ints", "floats"])
+@cases("priority", [*NOT_NUMBERS, math.nan, math.inf, -math.inf, 2**63])
+@cases("queue", ["ints", "floats"])
 def test_a_priority_must_be_a_finite_number(request, queue, priority, rows):
     """No type of queue takes it, the error names both, and nothing is written."""
     found = request.getfixturevalue(queue)
@@ -77,7 +78,7 @@ def test_a_fifo_queue_takes_no_priority(fifo, rows):
     assert rows() == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         math.nan,
@@ -93,7 +94,6 @@ def test_a_fifo_queue_takes_no_priority(fifo, rows):
         10**5000,
         uuid.UUID(int=1),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_what_json_lacks_is_refused(fifo, rows, value):
     """The error names the queue and the reason."""
@@ -104,7 +104,7 @@ def test_what_json_lacks_is_refused(fifo, rows, value):
     assert rows() == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         None,
@@ -153,7 +153,7 @@ def test_a_bytes_queue_takes_bytes_alone(database, subspace, rows, value):
     assert rows() == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "value", [None, b"\x00\xff", "\u00e9", 2**80, -5, 1.5, True, uuid.UUID(int=7), (1, (2, b"x"))]
 )
 def test_tuple_values_come_back_exactly(database, subspace, value):
@@ -261,7 +261,7 @@ def test_a_codec_is_a_name_or_a_codec(database, subspace, codec):
         FifoQueue(database, subspace, codec=codec)
 
 
-@pytest.mark.parametrize("priority_type", [None, [], {}, bool, str, 1], ids=str)
+@cases("priority_type", [None, [], {}, bool, str, 1])
 def test_a_priority_type_is_a_name_or_a_type(database, subspace, priority_type):
     """Anything else is a configuration error."""
     with pytest.raises(ConfigurationError, match="priority_type"):
@@ -269,7 +269,7 @@ def test_a_priority_type_is_a_name_or_a_type(database, subspace, priority_type):
     assert PriorityQueue(database, subspace, priority_type=int).priority_type == "int"
 
 
-@pytest.mark.parametrize("name", [None, 1, b"mail", [], {}, True, "", "user-*"], ids=str)
+@cases("name", [None, 1, b"mail", [], {}, True, "", "user-*"])
 def test_what_is_no_name_names_no_queue(database, subspace, name):
     """It is the error of a name that no queue has."""
     specs = [QueueSpec("mail", "fifo"), QueueSpec("user-*", "fifo")]

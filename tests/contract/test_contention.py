@@ -13,6 +13,7 @@ from fdbqueue.exceptions import ConfigurationError, CorruptItem, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from fdbqueue.service.storage.tables import TableKeys
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS, STRICT
@@ -667,7 +668,7 @@ def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, let_
     assert fifo.pop() is None
 
 
-@pytest.mark.parametrize("seconds", [0, 0.09, -1, True, "30", None, 86_401, float("nan")])
+@cases("seconds", [0, 0.09, -1, True, "30", None, 86_401, float("nan")])
 def test_the_timeout_of_a_claim_is_bounded(database, subspace, seconds):
     """From 0.1 seconds to a day."""
     with pytest.raises(ConfigurationError):
@@ -758,7 +759,7 @@ def test_pops_from_shards_of_different_items_do_not_conflict(database, subspace)
     assert queue.size() == ITEMS - committed
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
     [
         {"shards": 1},
@@ -770,7 +771,6 @@ def test_pops_from_shards_of_different_items_do_not_conflict(database, subspace)
         {"shards": 4, "choices": 5},
         {"contention": "relaxed"},
     ],
-    ids=str,
 )
 def test_shards_and_choices_are_bounded(database, subspace, options):
     """From 2 to 100 shards, from 1 to as many choices; not the option that they replace."""

@@ -11,6 +11,7 @@ import pytest
 from fdbqueue.exceptions import InvalidInput, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.storage.tables import TableKeys
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.kinds import KINDS, STRICT
 
@@ -167,7 +168,7 @@ def work(kind, queue, tr, doing, leases):
 ALWAYS = ["push", "delay", "push many", "ack", "nack later", "extend"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "two"),
     [
         *(pair for pair in itertools.product(ALWAYS, ["push", "delay", "push many"])),
@@ -355,7 +356,7 @@ def test_minutes_are_named_by_their_beginning(fifo, clock):
     assert len(fifo.history(1)) == 1
 
 
-@pytest.mark.parametrize("minutes", [0, -1, 1_441, True, 1.5, "60", None])
+@cases("minutes", [0, -1, 1_441, True, 1.5, "60", None])
 def test_history_is_of_at_most_a_day(fifo, minutes):
     """From 1 to 1,440 minutes."""
     with pytest.raises(InvalidInput):

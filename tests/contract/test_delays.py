@@ -11,6 +11,7 @@ import pytest
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import MAX_SECONDS, FifoQueue, PriorityQueue
 from fdbqueue.service.items import moment
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 
 UTC = datetime.timezone.utc
@@ -178,7 +179,7 @@ def test_a_delay_in_the_callers_transaction(kind, queue, database, clock):
     assert texts(kind, queue.pop_many(9)) == "abc"
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
     [
         *({"delay": delay} for delay in BAD_DELAYS),
@@ -186,7 +187,6 @@ def test_a_delay_in_the_callers_transaction(kind, queue, database, clock):
         {"delay": 1, "not_before": datetime.datetime(2030, 1, 1, tzinfo=UTC)},
         {"delay": 0, "not_before": datetime.datetime(2030, 1, 1, tzinfo=UTC)},
     ],
-    ids=lambda wrong: repr(wrong)[:40],
 )
 def test_a_bad_delay_is_refused(database, subspace, everything, wrong):
     """The error names the queue, and nothing is written."""

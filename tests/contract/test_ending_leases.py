@@ -14,6 +14,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
 )
 from fdbqueue.service import FifoQueue, Held, IdempotencyKey
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -127,8 +128,8 @@ def test_none_are_ended(queue, kept, verb):
         assert once.replayed is replayed
 
 
-@pytest.mark.parametrize("verb", MANY)
-@pytest.mark.parametrize("token", [*BAD_TOKENS, None, 5], ids=repr)
+@cases("verb", MANY)
+@cases("token", [*BAD_TOKENS, None, 5])
 def test_what_is_no_token_spoils_all(database, subspace, verb, token):
     """The others are as they were, wherever it stands among them."""
     queue = FifoQueue(database, subspace)
@@ -225,17 +226,17 @@ def test_an_answer_outlives_the_lease(kind, queue, clock, ending):
 
 
 @each_ending
-@pytest.mark.parametrize("other", ENDINGS)
-def test_another_ending_under_the_key(queue, ending, other):
+def test_another_ending_under_the_key(queue, ending):
     """Another verb, or the same with other arguments, is refused and changes nothing."""
     leased = queue.lease_many(4, seconds=60)
     mine, others = leased[:2], leased[2:]
     ENDINGS[ending](queue, mine, "key")
     after = assert_counted(queue)
-    for leases in (others, *([mine] if ending != other else [])):
-        with pytest.raises(IdempotencyKeyReused):
-            ENDINGS[other](queue, leases, "key")
-    assert assert_counted(queue) == after
+    for other, end in ENDINGS.items():
+        for leases in (others, *([mine] if ending != other else [])):
+            with pytest.raises(IdempotencyKeyReused):
+                end(queue, leases, "key")
+        assert assert_counted(queue) == after, other
 
 
 @pytest.mark.parametrize(

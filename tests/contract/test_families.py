@@ -777,6 +777,7 @@ def test_an_outcome_that_stays_unknown_is_said_to_be(open_catalog, database):
 # Waiting
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("delay", [None, 0.3])
 @pytest.mark.parametrize("operation", ["pop", "lease"])
 def test_a_push_to_any_member_wakes_who_waits(catalog, users, pool, operation, delay):
@@ -785,23 +786,20 @@ def test_a_push_to_any_member_wakes_who_waits(catalog, users, pool, operation, d
     for name in ("user-1", "user-new"):
         found = pool.submit(getattr(users, operation), wait=LONG_SECONDS)
         wait_until(watch.is_watched)
-        begun = time.monotonic()
         catalog.queue(name).push(name, delay=delay)
         assert found.result(LONG_SECONDS).value == name
-        assert time.monotonic() - begun < 4
         wait_until(lambda: not watch.waiting)
 
 
+@pytest.mark.usefixtures("only_woken")
 def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
     """And what it has is taken."""
     fill(catalog, 1, ["user-1"])
     catalog.queue("user-1").pause()
     found = pool.submit(users.pop, wait=LONG_SECONDS)
     wait_until(users._families.watches(to_lease=False)[0].is_watched)
-    begun = time.monotonic()
     catalog.queue("user-1").resume()
     assert found.result(LONG_SECONDS).value == 0
-    assert time.monotonic() - begun < 4
 
 
 def test_many_waiters_get_one_each(catalog, users, pool):
@@ -834,7 +832,7 @@ def test_a_wait_ends_in_time(catalog, users):
     assert users.pop(wait=0.2) is None
     assert users.pop_many(1, wait=LONG_SECONDS, waits_while=lambda: False) == []
     assert not users.wait_for_items(0)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < LONG_SECONDS
     fill(catalog, 1, ["user-1"])
     assert users.wait_for_items(0)
 

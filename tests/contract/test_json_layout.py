@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fdbqueue.service.codecs import JsonCodec
+from tests.cases import cases
 
 NOW = 1_790_000_000_000_000
 
@@ -38,7 +39,7 @@ def test_what_is_written(value, pushed_at, attempts):
     assert stored.pushed_at == (pushed_at if pushed_at < 250_000_000_000_000_000 else None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("elements", "expected"),
     [
         (("1",), (1, None, 0)),
@@ -57,7 +58,7 @@ def test_what_others_wrote(elements, expected):
     assert (stored.value, stored.pushed_at, stored.attempts) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         b"",
@@ -78,7 +79,7 @@ def test_what_cannot_be_read(data):
         JsonCodec().decode(data)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "pushed_at"),
     [
         (b"\x02oops\x00" + fdb.tuple.pack((NOW, 0)), NOW),

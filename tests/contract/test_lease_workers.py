@@ -16,6 +16,7 @@ from fdbqueue.service.consume.staging import alike
 from fdbqueue.service.items import moment
 from fdbqueue.service.storage.handoffs import unpacked_lease_keys
 from fdbqueue.service.storage.tables import State
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
@@ -140,7 +141,7 @@ def test_a_lease_that_was_written_before_its_beginning_was(queue, worker):
     queue.ack(item)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, 3, b"w", "a\nb", "\x00", "\ud800", ["w"]])
+@cases("name", ["", "x" * 201, 3, b"w", "a\nb", "\x00", "\ud800", ["w"]])
 def test_a_bad_name_is_refused(fifo, name, in_loop):
     """By a clear error, and nothing is leased."""
     fifo.push("x")

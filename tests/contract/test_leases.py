@@ -19,6 +19,7 @@ from fdbqueue.service import Codec, FifoQueue, PriorityQueue, browse, run
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.consume.expiry import MAX_EXPIRED
 from fdbqueue.service.items import moment
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.contract.conftest import Observed
@@ -131,7 +132,7 @@ def test_an_empty_queue_leases_nothing(fifo):
     assert_counted(fifo)
 
 
-@pytest.mark.parametrize("seconds", [*BAD_SECONDS, None])
+@cases("seconds", [*BAD_SECONDS, None])
 def test_the_time_of_a_lease_is_a_number_of_seconds(fifo, seconds):
     """From none to ten years; others are refused, and nothing is leased or lost."""
     fifo.push_many(range(2))
@@ -226,7 +227,7 @@ def test_what_is_given_up_may_be_kept_hidden_for_a_time(kind, queue, clock):
     assert queue.pop().attempts == 1
 
 
-@pytest.mark.parametrize("delay", BAD_SECONDS)
+@cases("delay", BAD_SECONDS)
 def test_a_bad_delay_gives_nothing_up(fifo, delay):
     """It is refused, and the lease is held on."""
     fifo.push("x")
@@ -394,10 +395,9 @@ def test_a_block_may_end_its_lease_itself_when_it_raises(queue):
 # Tokens
 
 
-@pytest.mark.parametrize(
+@cases(
     "token",
     [*BAD_TOKENS, None, 5, b"FQE.AA"],
-    ids=lambda token: repr(token)[:12],
 )
 def test_what_is_no_token_is_refused(fifo, token):
     """Not taken for a lease that was lost: somebody mixed something up."""
@@ -608,7 +608,7 @@ def test_the_limit_is_20_where_none_is_given(fifo):
     assert (fifo.get(pushed.id).state, fifo.get(pushed.id).attempts) == ("dead", 20)
 
 
-@pytest.mark.parametrize("attempts", [0, -1, True, 1.5, "3", 1_000_001])
+@cases("attempts", [0, -1, True, 1.5, "3", 1_000_001])
 def test_a_limit_of_attempts_is_a_positive_number(database, subspace, attempts):
     """Any other is refused when the queue is opened."""
     with pytest.raises(ConfigurationError):

@@ -32,6 +32,7 @@ from fdbqueue.service.consume.state import parse_state
 from fdbqueue.service.options import QueueOptions, parse_rate
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import State
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.clock import Clock
@@ -108,7 +109,7 @@ def seconds_left(queue, **options):
 # The options
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
     [
         *({"max_leased": value} for value in (0, -1, True, 1.0, "3", 1_000_001, 10**30)),
@@ -118,7 +119,6 @@ def seconds_left(queue, **options):
         {"burst": 3},
         {"burst": 3, "rate": None},
     ],
-    ids=repr,
 )
 def test_wrong_limits_are_refused(database, subspace, wrong):
     """By a clear error that names the option, before anything is opened."""
@@ -572,6 +572,7 @@ def test_who_is_helped_gets_no_more(open_queue, database, limits, once):
 # Waiting
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("end", ["ack", "nack", "expire"])
 def test_the_end_of_a_lease_wakes_who_waits_to_lease(open_queue, database, pool, end):
     """In another process, too, and long before anybody would look by itself."""
@@ -581,13 +582,11 @@ def test_the_end_of_a_lease_wakes_who_waits_to_lease(open_queue, database, pool,
     far = open_queue(another(database), max_leased=1)
     watch = queue.parts.group.lease_watch
     wait_until(lambda: watch.waiting == 2 and watch.is_watched())
-    began = time.monotonic()
     if end == "ack":
         far.ack(item)
     elif end == "nack":
         far.nack(item)
     wait_until(lambda: any(one.done() for one in waiting))
-    assert time.monotonic() - began < 4
     (first,) = [one.result() for one in waiting if one.done()]
     assert first.value == (1 if end == "ack" else 0)
     far.ack(first)
@@ -595,6 +594,7 @@ def test_the_end_of_a_lease_wakes_who_waits_to_lease(open_queue, database, pool,
     assert second.value == first.value + 1
 
 
+@pytest.mark.usefixtures("only_woken")
 def test_who_waits_to_pop_does_not_wait_for_leases(open_queue, pool):
     """It is woken by a push while others wait for a lease to end."""
     queue = open_queue(count=1, max_leased=1)
@@ -603,10 +603,8 @@ def test_who_waits_to_pop_does_not_wait_for_leases(open_queue, pool):
     popping = pool.submit(queue.pop, wait=LONG_SECONDS)
     group = queue.parts.group
     wait_until(lambda: group.watch.waiting == 1 and group.lease_watch.waiting == 3)
-    began = time.monotonic()
     push(queue, 1)
     assert popping.result(LONG_SECONDS).value == 1
-    assert time.monotonic() - began < 4
     for number in range(2, 5):
         push(queue, number)
     assert not any(one.done() for one in leasing)

@@ -9,6 +9,7 @@ import pytest
 from fdbqueue.exceptions import ConfigurationError, CorruptItem, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable
 from fdbqueue.service.storage.tables import TableKeys
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 
@@ -70,8 +71,8 @@ def test_without_being_asked_for_no_value_is_long(database, subspace, everything
     assert everything() == set()
 
 
-@pytest.mark.parametrize("codec", ["bytes", "json", "tuple"])
-@pytest.mark.parametrize("limit", [1, 100, 150_000, MILLION])
+@cases("codec", ["bytes", "json", "tuple"])
+@cases("limit", [1, 100, 150_000, MILLION])
 def test_the_limit_is_of_the_encoded_value(database, subspace, everything, codec, limit):
     """One byte more is refused, by every push."""
     queue = FifoQueue(database, subspace, codec=codec, max_value_bytes=limit)
@@ -87,7 +88,7 @@ def test_the_limit_is_of_the_encoded_value(database, subspace, everything, codec
     assert everything() == set()
 
 
-@pytest.mark.parametrize("limit", [0, -1, True, 1e6, "1000000", None, 5_000_001])
+@cases("limit", [0, -1, True, 1e6, "1000000", None, 5_000_001])
 def test_the_limit_is_from_1_to_5000000_bytes(database, subspace, limit):
     """Any other is refused when the queue is opened."""
     with pytest.raises(ConfigurationError):

@@ -11,6 +11,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.service import Catalog, QueueSpec, run
 from fdbqueue.service.storage.ranges import RangeSearch
+from tests.cases import cases
 
 
 def fill(database, keys):
@@ -25,7 +26,7 @@ def by_two(key):
     return key[:-2], key[:-2] + b"\xff\xff\xff"
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 1_000])
+@cases("at_once", [1, 7, 1_000])
 @pytest.mark.parametrize("seed", range(12))
 def test_each_group_is_found_once_and_in_order(database, prefix, seed, at_once):
     """Whatever the names, however many keys each has, and in however many transactions."""

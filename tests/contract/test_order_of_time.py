@@ -9,6 +9,7 @@ from fdbqueue.service import FifoQueue, run
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.tools.scan import scan_by_moment
 from fdbqueue.service.tools.upkeep import Examiner
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 
 MINUTE = 60
@@ -252,7 +253,7 @@ def test_it_can_be_awaited(fifo, in_loop):
 # Refusals and cost
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         {"order": "time"},

@@ -6,6 +6,7 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput, InvalidPriority, ItemNotFound
 from fdbqueue.service import FifoQueue, Undecodable
+from tests.cases import cases
 
 
 def walk(queue, **options):
@@ -122,7 +123,7 @@ def test_an_item_has_one_id(ints):
             ints.get(wrong)
 
 
-@pytest.mark.parametrize("wrong", ["", "!", "AAAA", "é", "FQEB", "~_w", "~!", "~" + "F" * 14_000])
+@cases("wrong", ["", "!", "AAAA", "é", "FQEB", "~_w", "~!", "~" + "F" * 14_000])
 def test_what_is_no_place_in_the_queue_is_refused(ints, wrong):
     """An id or cursor that is not one, or leads outside the queue's items, is an error."""
     with pytest.raises(InvalidInput):
@@ -169,7 +170,7 @@ def test_a_page_shows_what_cannot_be_decoded(ints, database, subspace):
     assert ints.get(shown[1].id).value == shown[1].value
 
 
-@pytest.mark.parametrize("count", [0, -1, 10_001, True, 1.5, "3", None])
+@cases("count", [0, -1, 10_001, True, 1.5, "3", None])
 def test_a_count_is_from_1_to_10000(fifo, count):
     """Any other count is refused by every operation that takes one."""
     for operation in (fifo.pop_many, fifo.peek_many):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import fdb.tuple
@@ -216,10 +215,8 @@ def test_who_waits_is_woken_when_it_is_resumed(catalog, family, pool, way):
     catalog.queue("user-3").push("more")
     assert not found.done()
     assert watch.generation == generation
-    begun = time.monotonic()
     family.resume()
     assert found.result(LONG_SECONDS) is not None
-    assert time.monotonic() - begun < 4
 
 
 def test_whether_there_is_something_is_asked_in_vain(catalog, family):

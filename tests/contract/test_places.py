@@ -21,6 +21,7 @@ from fdbqueue.service.storage.item_keys import (
     ItemKeys,
     PriorityKeys,
 )
+from tests.cases import cases
 
 INTEGERS = st.integers(-(2**70), 2**70) | st.sampled_from(
     [
@@ -67,7 +68,7 @@ def test_an_element_is_packed_as_the_tuple_layer_does(element):
     assert tuples.packed(element) == fdb.tuple.pack((element,))
 
 
-@pytest.mark.parametrize("number", [0, 0.0, -0.0, 1, 1.0, -1, True, 2**70])
+@cases("number", [0, 0.0, -0.0, 1, 1.0, -1, True, 2**70])
 def test_numbers_that_are_equal_are_packed_each_by_its_type(number):
     """Also those that were packed before, and the two zeros."""
     for one in (number, -number, number):
@@ -109,8 +110,8 @@ def test_a_place_names_the_unique_key_of_its_item(keys, chunks, random, kept, di
     assert keys.position(place).tag == b""
 
 
-@pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
-@pytest.mark.parametrize("more", [7, b"", b"x" * 21, b"\x01" * 20, b"\x02" * 22, "text", None])
+@cases("keys", KEYS)
+@cases("more", [7, b"", b"x" * 21, b"\x01" * 20, b"\x02" * 22, "text", None])
 def test_what_stands_in_place_of_a_mark_makes_a_place_foreign(keys, more):
     """Or it would be an item's place that no push writes."""
     priority = 1 if keys.has_priorities else None

@@ -24,6 +24,7 @@ from fdbqueue.service.consume.poppers import EndPoppers
 from fdbqueue.service.consume.several import Turns
 from fdbqueue.service.instrumentation import Observer, Operation, add, remove
 from fdbqueue.testing import FaultyDatabase
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -33,7 +34,6 @@ from tests.contract.unsure import unsure_database
 from tests.covering import pairs
 from tests.engines.children import wait_until
 
-SOON_SECONDS = 4
 LONG_SECONDS = 60
 ENDS = ["min", "max"]
 CONFLICT, UNKNOWN = 1020, 1021
@@ -184,7 +184,7 @@ def test_a_queue_that_is_new_is_noticed_within_five_seconds(catalog, monkeypatch
 # What is refused
 
 
-@pytest.mark.parametrize(
+@cases(
     ("names", "error"),
     [
         (["high", "nowhere"], QueueNotFound),
@@ -201,14 +201,14 @@ def test_a_queue_that_is_new_is_noticed_within_five_seconds(catalog, monkeypatch
         (["high", ["low"]], InvalidInput),
         ([f"mail-{n}" for n in range(1_001)], InvalidInput),
     ],
-    ids=str,
 )
 def test_names_that_make_no_sense_are_refused(catalog, names, error):
     """Before anything is taken."""
     fill(catalog, high=[1], low=[2])
+    before = catalog.queue("high").size()
     with pytest.raises(error):
         catalog.several(names)
-    assert catalog.queue("high").size() == catalog.queue("low").size() == 1
+    assert catalog.queue("high").size() == catalog.queue("low").size() == before
 
 
 @pytest.mark.nightly
@@ -224,7 +224,7 @@ def test_a_thousand_queues_are_the_most(catalog):
     assert catalog.queue("mail-0").size() == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
     [
         {"count": 0},
@@ -239,12 +239,12 @@ def test_a_thousand_queues_are_the_most(catalog):
         {"once": 7},
         {"once": "x" * 1_001},
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("names", [["high", "low"], ["mail-*"]], ids=str)
+@cases("names", [["high", "low"], ["mail-*"]])
 def test_arguments_that_make_no_sense_are_refused(catalog, names, options):
     """And nothing is taken, where there are no queues at all, too."""
     fill(catalog, low=[1])
+    before = catalog.queue("low").size()
     several = catalog.several(names)
     with pytest.raises(InvalidInput):
         several.pop_many(**{"count": 1, **options})
@@ -252,7 +252,7 @@ def test_arguments_that_make_no_sense_are_refused(catalog, names, options):
         several.lease_many(**{"count": 1, **options})
     with pytest.raises(InvalidInput):
         several.lease(seconds=-1)
-    assert catalog.queue("low").size() == 1
+    assert catalog.queue("low").size() == before
 
 
 def test_a_transaction_cannot_wait(catalog):
@@ -619,6 +619,7 @@ def waiting(observed, open_catalog):
     return open_catalog(observed)
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("name", ["high", "low", "mail-1"])
 @pytest.mark.parametrize("operation", ["pop", "lease"])
 def test_a_push_to_any_of_them_wakes_who_waits(waiting, catalog, observed, pool, operation, name):
@@ -627,11 +628,12 @@ def test_a_push_to_any_of_them_wakes_who_waits(waiting, catalog, observed, pool,
     found = pool.submit(getattr(several, operation), wait=LONG_SECONDS)
     wait_until(lambda: len(observed.watches) == 3)
     catalog.queue(name).push("x")
-    assert values([found.result(SOON_SECONDS)]) == [(name, "x")]
+    assert values([found.result(LONG_SECONDS)]) == [(name, "x")]
     wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
     assert not any(waiting.queue(each).parts.group.watch.waiting for each in ("high", "low"))
 
 
+@pytest.mark.usefixtures("only_woken")
 def test_waiters_of_one_queue_and_of_several_share_a_watch(waiting, catalog, observed, pool):
     """Each queue has one watch, however many threads wait for it, alone or with others."""
     both, low = waiting.several(["high", "low"]), waiting.queue("low")
@@ -642,9 +644,10 @@ def test_waiters_of_one_queue_and_of_several_share_a_watch(waiting, catalog, obs
     wait_until(lambda: low.parts.group.watch.waiting == 7)
     assert len(observed.watches) == 2
     fill(catalog, low=range(7))
-    assert sorted(one.result(SOON_SECONDS).value for one in found) == list(range(7))
+    assert sorted(one.result(LONG_SECONDS).value for one in found) == list(range(7))
 
 
+@pytest.mark.usefixtures("only_woken")
 def test_a_resumed_queue_wakes_who_waits(waiting, catalog, observed, pool):
     """Pushes to it did not."""
     fill(catalog, high=["a"])
@@ -652,7 +655,7 @@ def test_a_resumed_queue_wakes_who_waits(waiting, catalog, observed, pool):
     found = pool.submit(waiting.several(["high", "low"]).pop, wait=LONG_SECONDS)
     wait_until(lambda: len(observed.watches) == 2)
     catalog.queue("high").resume()
-    assert found.result(SOON_SECONDS).value == "a"
+    assert found.result(LONG_SECONDS).value == "a"
 
 
 @pytest.mark.nightly
@@ -680,7 +683,7 @@ def test_a_wait_ends_when_it_is_told_to(catalog):
     assert several.pop_many(1, once="key") != []
 
 
-@pytest.mark.nightly
+@pytest.mark.usefixtures("only_woken")
 def test_who_waits_notices_a_queue_that_is_new(catalog, pool, monkeypatch):
     """Though nothing wakes it."""
     monkeypatch.setattr("fdbqueue.service.several._KEPT_SECONDS", 0.2)
@@ -688,9 +691,10 @@ def test_who_waits_notices_a_queue_that_is_new(catalog, pool, monkeypatch):
     found = pool.submit(several.pop, wait=LONG_SECONDS)
     time.sleep(0.05)
     catalog.queue("mail-7").push("x")
-    assert values([found.result(SOON_SECONDS)]) == [("mail-7", "x")]
+    assert values([found.result(LONG_SECONDS)]) == [("mail-7", "x")]
 
 
+@pytest.mark.usefixtures("only_woken")
 def test_many_queues_are_waited_for(waiting, catalog, observed, pool):
     """Their watches are set some in each transaction."""
     names = [f"mail-{n:02}" for n in range(60)]
@@ -701,13 +705,14 @@ def test_many_queues_are_waited_for(waiting, catalog, observed, pool):
     wait_until(lambda: len(observed.watches) == 60)
     assert observed.transactions - before <= 5
     catalog.queue("mail-59").push("x")
-    assert found.result(SOON_SECONDS).queue == "mail-59"
+    assert found.result(LONG_SECONDS).queue == "mail-59"
     wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
 
 
 # Tasks
 
 
+@pytest.mark.usefixtures("only_woken")
 def test_tasks_take_as_threads_do(catalog):
     """At once, or when there is an item."""
     fill(catalog, low=range(4))
@@ -728,7 +733,7 @@ def test_tasks_take_as_threads_do(catalog):
         waiting = asyncio.ensure_future(several.apop(wait=LONG_SECONDS))
         await asyncio.sleep(0.05)
         await catalog.queue("high").apush("x")
-        assert (await asyncio.wait_for(waiting, SOON_SECONDS)).value == "x"
+        assert (await asyncio.wait_for(waiting, LONG_SECONDS)).value == "x"
 
     asyncio.run(work())
 

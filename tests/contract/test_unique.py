@@ -19,6 +19,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import FifoQueue, IdempotencyKey, PriorityQueue, Push, Undecodable, run
 from fdbqueue.service.transactions import error_code
+from tests.cases import cases
 from tests.concurrency.census import assert_counted, unique_keys
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -694,7 +695,7 @@ def test_an_ack_of_too_many_is_refused(fifo):
 # Bad input
 
 
-@pytest.mark.parametrize("key", ["", "x" * 1_001, "é" * 501, b"k", 7, ["k"]])
+@cases("key", ["", "x" * 1_001, "é" * 501, b"k", 7, ["k"]])
 def test_a_key_is_a_text_of_1_to_1000_bytes(queue, key):
     """Anything else is refused, and nothing pushed."""
     with pytest.raises(InvalidInput, match="unique"):

@@ -22,14 +22,10 @@ from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.engines.children import wait_until
 
+pytestmark = pytest.mark.usefixtures("only_woken")
+
 LONG_SECONDS = 60
 WAITERS = 40
-
-
-@pytest.fixture(autouse=True)
-def no_look_without_a_reason(monkeypatch):
-    """Nobody looks at the queue but those who were woken."""
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 10 * LONG_SECONDS)
 
 
 @pytest.fixture

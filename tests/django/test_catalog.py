@@ -184,7 +184,7 @@ def test_what_others_store_among_the_queues_is_no_queue(setting):
         assert conf.catalog().names() == ["legacy", "mail", "quakes", "user-z"]
 
 
-@pytest.mark.parametrize("name", ["nope", "user", "", "user-/7", "user-" + "x" * 200, "user-*"])
+@cases("name", ["nope", "user", "", "user-/7", "user-" + "x" * 200, "user-*"])
 def test_an_unknown_name_is_no_queue(setting, name):
     """No spec and no pattern: the error names the queue."""
     with override_settings(FDBQUEUE=setting), pytest.raises(QueueNotFound) as caught:
@@ -192,7 +192,7 @@ def test_an_unknown_name_is_no_queue(setting, name):
     assert caught.value.context == {"name": name}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "closest"),
     [
         ("mial", "mail"),

@@ -178,8 +178,8 @@ def test_a_wrong_api_is_no_open_api(setting):
     assert caught.value.context["id"] == "fdbqueue.E016"
 
 
-@pytest.mark.parametrize("wrong", [None, ["mail"], "mail"])
-@pytest.mark.parametrize("debug", [True, False])
+@cases("wrong", [None, ["mail"], "mail"])
+@cases("debug", [True, False])
 def test_a_setting_that_is_no_dictionary(wrong, debug):
     """It is E001 alone: the checks of other apps do not stumble over it."""
     with override_settings(FDBQUEUE=wrong, DEBUG=debug):
@@ -202,7 +202,7 @@ def test_refused_options_have_an_example(engine, hint):
     assert (found.id, found.hint) == ("fdbqueue.E004", hint)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("part", "wrong", "meant"),
     [
         ({}, {"queues": {}}, "QUEUES"),
@@ -395,7 +395,7 @@ def test_an_engine_that_does_not_answer_is_a_warning(setting):
     assert "could not be compared" in warning.msg
 
 
-@pytest.mark.parametrize(
+@cases(
     ("names", "hidden"),
     [
         (["user-*", "user-*-urgent"], ["user-*-urgent"]),

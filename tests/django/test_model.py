@@ -15,6 +15,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.test import RequestFactory
 
 from fdbqueue.models import QueueName
+from tests.cases import cases
 
 pytestmark = pytest.mark.django_db
 
@@ -76,7 +77,7 @@ def test_querysets_are_empty_without_asking_the_database(django_assert_num_queri
         QueueName(name="mail").refresh_from_db()
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@cases("write", WRITES.values())
 def test_rows_are_refused(write):
     """What would write a row says that queues are not rows, and where to make them."""
     with pytest.raises(NotSupportedError, match=r"not rows of a database.*FDBQUEUE"):

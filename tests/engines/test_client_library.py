@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from fdbqueue.engines.client_library import RELEASES, how_to_install, instruction
+from tests.cases import cases
 
 NONE: frozenset[str] = frozenset()
 DEBIAN, UBUNTU = frozenset({"debian", ""}), frozenset({"ubuntu", "debian"})
 ROCKY, ALPINE = frozenset({"rocky", "rhel", "centos", "fedora"}), frozenset({"alpine", ""})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("system", "machine", "family", "file"),
     [
         ("Linux", "x86_64", DEBIAN, "foundationdb-clients_7.3.79-1_amd64.deb"),

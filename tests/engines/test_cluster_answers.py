@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from tests.conftest import Engine
 from tests.engines.children import wait_until
 
@@ -407,7 +408,7 @@ def test_a_limit_ends_a_range_before_what_is_unreadable(transaction, put, select
     assert code(transaction.commit()) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("begin", "end", "limit", "reverse", "keys"),
     [
         ((b"a", 3), (b"a", 5), 0, False, b"cd"),
@@ -600,8 +601,8 @@ _OPERATIONS = {
 }
 
 
-@pytest.mark.parametrize("alias", ["", "bit_"])
-@pytest.mark.parametrize("name", _OPERATIONS)
+@cases("alias", ["", "bit_"])
+@cases("name", _OPERATIONS)
 def test_atomic_operations_under_all_their_names(database, put, prefix, name, alias):
     """A database has them as a transaction does, and both under a second name."""
     put(a=b"\x03", b=b"\x03")

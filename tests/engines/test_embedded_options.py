@@ -142,17 +142,13 @@ def test_the_pause_is_bounded(transaction, milliseconds):
     """However often a transaction is retried, no pause is longer than the longest."""
     transaction.options.set_max_retry_delay(milliseconds)
     for code in [1020] * 30 + [1007]:
-        before = time.monotonic()
         delay = transaction.on_error(code)
-        assert delay._ready_at - before < milliseconds / 1000 + 0.05
+        assert delay._ready_at - time.monotonic() <= milliseconds / 1000
 
 
 def test_the_pause_grows(transaction):
     """Without a bound the pauses grow, but not past a second."""
-    pauses = []
-    for _ in range(60):
-        before = time.monotonic()
-        pauses.append(transaction.on_error(1020)._ready_at - before)
+    pauses = [transaction.on_error(1020)._ready_at - time.monotonic() for _ in range(60)]
     assert max(pauses[:2]) < 0.1
     assert 0.1 < max(pauses) < 1.1
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import FDBError, KeySelector, StreamingMode
+from tests.cases import cases
 from tests.engines.children import run
 
 _MODES = [
@@ -180,9 +181,9 @@ def long_range(shared: embedded.Database) -> tuple[Any, Model]:
     return transaction, model
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("limit", [0, 1, 255, 256, 257, 700])
-@pytest.mark.parametrize("mode", [*_MODES, StreamingMode.exact])
+@cases("reverse", [False, True])
+@cases("limit", [0, 1, 255, 256, 257, 700])
+@cases("mode", [*_MODES, StreamingMode.exact])
 def test_a_long_range_in_parts(long_range, mode, limit, reverse):
     """However a long range is cut into parts, no row is lost, doubled or out of order."""
     transaction, model = long_range

@@ -17,10 +17,10 @@ from fdbqueue.engines.embedded.reservations import Reservations
 from tests.engines.children import Child, run, wait_until
 from tests.engines.interrupts import Preemption
 
-#: A holder that is gone or stands still may cost this much, on a busy machine too.
-_WITHIN_SECONDS = 1.0
-#: How long 64 processes may take to start and to work, and one of them to have its turn.
-_MANY_SECONDS, _TURN_OF_MANY_SECONDS = 240, 20
+#: Less than a reservation holds that these tests have made a long one, on a busy machine too.
+_WITHIN_SECONDS = 25.0
+#: How long 64 processes may take to start and to work.
+_MANY_SECONDS = 600
 
 _RETRY = """
 import time
@@ -153,6 +153,12 @@ def _note(database):
     return (process, number) if until > time.monotonic_ns() else (0, 0)
 
 
+def _until(database):
+    """Return until when the file is reserved, whoever has it."""
+    memory = database._store.turn.reservations.shared_memory()
+    return reservations._NOTE.unpack_from(memory, 0)[2]
+
+
 def _places(database):
     """Return since when each process waits that has a place in line."""
     memory = database._store.turn.reservations.shared_memory()
@@ -165,6 +171,7 @@ def test_who_stands_still_blocks_nobody(database, start, how):
     """A process that has the file reserved and goes no further costs others less than a second."""
     child = start(_STAND, how)
     child.expect("reserved")
+    assert _until(database) - time.monotonic_ns() <= 1_000_000_000
     if how == "stop in the commit":
         child.expect("holding")
     began = time.monotonic()
@@ -403,15 +410,17 @@ def test_sixty_four_processes(database, path, put):
         ]
         for child in children:
             child.expect("ready")
+        began = time.monotonic()
         for child in children:
             child.tell()
         said = [child.end() for child in children]
+        took = time.monotonic() - began
     assert database[b"count"] == b"%d" % (processes * turns)
     assert sorted(int(value) for _, *taken in said for value in taken) == list(
         range(processes * turns)
     )
     assert {len(taken) for _, *taken in said} == {turns}
-    assert max(float(longest) for longest, *_ in said) < _TURN_OF_MANY_SECONDS
+    assert max(float(longest) for longest, *_ in said) < took / 2
 
 
 _FULL = (

@@ -13,6 +13,7 @@ from fdb import fdboptions
 from fdbqueue import testing
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.engines import protocols
+from tests.cases import cases
 
 _CLASSES_OF_THE_BINDING = {
     protocols.Database: "Database",
@@ -97,7 +98,7 @@ def test_an_engines_objects_have_what_the_types_name(engine, subspace, around):
     assert_satisfies(tr.on_error(1020), protocols.Future)
 
 
-@pytest.mark.parametrize("protocol", _CLASSES_OF_THE_BINDING, ids=lambda kind: kind.__name__)
+@cases("protocol", _CLASSES_OF_THE_BINDING)
 def test_the_bindings_classes_have_what_the_types_name(protocol):
     """Its source tells, also where its library is missing."""
     methods = methods_of_the_binding()[_CLASSES_OF_THE_BINDING[protocol]]

@@ -13,6 +13,7 @@ from fdbqueue.exceptions import CorruptItem, LeaseLost, PushInterrupted
 from fdbqueue.service import FifoQueue, run
 from fdbqueue.service import transactions as loop
 from fdbqueue.service.transactions import run_stamped
+from tests.cases import cases
 from tests.faults.faulty import AFTER, BEFORE, LATE, Fault
 from tests.faults.telling import (
     DONE,
@@ -63,11 +64,11 @@ def test_whatever_fails_after_a_commit_did(engine, subspace, fault, call):
     assert told[UNKNOWN, 1] or fault not in AFTER
 
 
-@pytest.mark.parametrize("raised", [CorruptItem, LeaseLost, LookupError, 2101, KeyboardInterrupt])
-@pytest.mark.parametrize("fault", [*BEFORE, *AFTER, *LATE], ids=str)
+@cases("raised", [CorruptItem, LeaseLost, LookupError, 2101, KeyboardInterrupt])
+@cases("fault", [*BEFORE, *AFTER, *LATE])
 def test_an_error_of_a_later_run_is_true(engine, subspace, fault, raised):
     """When the function's second run fails, its first has not taken effect, and never will."""
-    database, key = FailingOnce(engine.database, engine.error, fault), subspace.key()
+    database, key = FailingOnce(engine.database, engine.error, fault), subspace[str(fault)][str(raised)].key()
     runs = []
 
     def add_or_fail(tr):

@@ -34,7 +34,11 @@ def fdbqueue_queues() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def setting(empty_queues, settings, db) -> dict[str, Any]:
-    """Queues on a file of the test's own, or on the cluster there is, emptied at the end."""
+    """Queues on a file of the test's own, or on the cluster there is, emptied at the end.
+
+    A page has as much time as a busy machine takes.
+    """
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"TIMEOUT_SECONDS": 60}}
     return settings.FDBQUEUE
 
 

@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from fdbqueue import access
 from fdbqueue.pages.queue_list import LOOKED_AT
+from tests.cases import cases
 from tests.pages import rules
 from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person
@@ -76,7 +77,7 @@ def test_the_index_hides_the_app_from_those_who_may_not_view(pusher):
     assert pusher.get("/admin/fdbqueue/").status_code == 404
 
 
-@pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options", "trace"])
+@cases("method", ["post", "put", "patch", "delete", "options", "trace"])
 def test_a_page_refuses_methods_that_are_not_for_reading(method, pages, viewer):
     """405 for everything but GET and HEAD, and it says so; whoever asks, with a token or not."""
     careful = Client(enforce_csrf_checks=True)

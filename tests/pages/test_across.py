@@ -10,6 +10,7 @@ from django.test import Client
 
 from fdbqueue.columns import DASH
 from fdbqueue.pages import across
+from tests.cases import cases
 from tests.pages import rules
 from tests.pages.addresses import LIST, items, of, text
 
@@ -177,7 +178,7 @@ def test_an_id_leads_to_its_item_in_whatever_queue(viewer, queue, name):
     assert (response.status_code, response.url) == (302, of(name, item))
 
 
-@pytest.mark.parametrize("sought", ["x", "AAAA", "a/b", "<b>", "\u202e", "\ud800", "A" * 9_000])
+@cases("sought", ["x", "AAAA", "a/b", "<b>", "\u202e", "\ud800", "A" * 9_000])
 def test_what_no_queue_has_is_said_so(viewer, queue, sought):
     """404, with how many queues were looked at, and the field to try again."""
     queue("mail").push(1)
@@ -240,7 +241,7 @@ def _stripped(response):
 # Bad input and bounds
 
 
-@pytest.mark.parametrize(
+@cases(
     "query",
     [
         "sort=nothing",

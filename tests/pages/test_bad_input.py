@@ -9,6 +9,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import pytest
 
+from tests.cases import cases
 from tests.pages.addresses import LIST, text
 
 FRAME = 'class="breadcrumbs"'
@@ -76,8 +77,8 @@ def test_a_parameter_that_is_repeated_is_refused(viewer, pages, page):
         assert f"The parameter “{name}” is given more than once." in text(response)
 
 
-@pytest.mark.parametrize("page", PARAMETERS)
-@pytest.mark.parametrize("name", ["utm_source", "%00", "%E2%80%AE", "<b>", "x" * 5_000, "q[]"])
+@cases("page", PARAMETERS)
+@cases("name", ["utm_source", "%00", "%E2%80%AE", "<b>", "x" * 5_000, "q[]"])
 def test_a_parameter_that_a_page_does_not_have_is_refused(viewer, pages, page, name):
     """A misspelt filter would show more than was asked for; its name is shown clipped."""
     response = viewer.get(f"{pages[page]}?{quote(name, safe='%')}=1")

@@ -26,6 +26,7 @@ from fdbqueue.service.browse import Depth
 from fdbqueue.service.storage.counts import Minute
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.transactions import run
+from tests.cases import cases
 from tests.pages.addresses import LIST, items, of, text
 
 NOW = datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
@@ -180,18 +181,14 @@ def test_nothing_is_a_flat_line():
     assert [t.label for t in depth_chart([Depth(NOW, 0)] * 60, "hour").y_ticks] == ["0", "1"]
 
 
-@pytest.mark.parametrize(
-    "rough", [5e-324, 1e-323, 3e-316, 2.2e-308, 9.99999999e-5, 1.7e308 / 20, 5e-324 / 20]
-)
+@cases("rough", [5e-324, 1e-323, 3e-316, 2.2e-308, 9.99999999e-5, 1.7e308 / 20, 5e-324 / 20])
 def test_every_number_has_a_step(rough):
     """Below the normal numbers a power of ten is 0, and no multiple of it is enough."""
     assert 0 < nice_step(rough) < float("inf")
     assert nice_step(rough) >= rough * (1 - 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("rough", "nice"), [(0, 1), (0.03, 0.05), (1, 1), (1.1, 2), (2.1, 5), (51, 100), (1e9, 1e9)]
-)
+@cases(("rough", "nice"), [(0, 1), (0.03, 0.05), (1, 1), (1.1, 2), (2.1, 5), (51, 100), (1e9, 1e9)])
 def test_steps_are_round(rough, nice):
     """1, 2 or 5 times a power of ten."""
     assert nice_step(rough) == pytest.approx(nice)
@@ -229,7 +226,7 @@ def test_many_priorities_are_put_into_round_ranges(priorities):
     assert filled[-1].high == priorities[-1]
 
 
-@pytest.mark.parametrize(
+@cases(
     "priorities",
     [
         list(range(2**63 - 31, 2**63 - 1)),
@@ -240,7 +237,6 @@ def test_many_priorities_are_put_into_round_ranges(priorities):
         [1e6 + n / 10 for n in range(40)],
         [n * 1e307 for n in range(-17, 18)],
     ],
-    ids=["highest", "lowest", "large", "tiny", "dense", "decimals", "huge"],
 )
 def test_ranges_are_told_apart(priorities):
     """By bounds of as many digits as that takes, and of no more than a number of ours has."""

@@ -8,10 +8,11 @@ import re
 import pytest
 
 from fdbqueue.columns.text import duration, short_age
+from tests.cases import cases
 from tests.pages.addresses import of, text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("seconds", "words"),
     [
         (-5, "0 s"),  # the clock of the client that pushed it is ahead

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import cases
 from tests.pages.addresses import LIST, of, text
 
 HOSTILE_NAMES = ["nope", "nobody-*", "user- ", "%00", "%3Cscript%3Ealert(1)", "x" * 3000]
@@ -29,7 +30,7 @@ def broken(request, settings, tmp_path):
     settings.FDBQUEUE = {**settings.FDBQUEUE, **unreachable(request.param, tmp_path)}
 
 
-@pytest.mark.parametrize("name", HOSTILE_NAMES)
+@cases("name", HOSTILE_NAMES)
 def test_a_name_that_is_no_queues_is_not_found(viewer, name):
     """404 in the admin's frame, with the way back, and the name is not repeated."""
     for address in (of(name), of(name) + "items/AAAA/"):
@@ -51,7 +52,7 @@ def test_an_item_popped_meanwhile_is_said_to_be_gone(viewer, queue):
     assert f'<a href="{of("mail")}">Back to the queue mail</a>' in text(response)
 
 
-@pytest.mark.parametrize("item_id", ["x", "AAAA", "%3Cb%3E", "%E2%80%AE", "A" * 9000, "..%2F"])
+@cases("item_id", ["x", "AAAA", "%3Cb%3E", "%E2%80%AE", "A" * 9000, "..%2F"])
 def test_what_is_no_items_id_is_not_found(viewer, item_id):
     """404, and what was asked for is shown clipped and escaped."""
     response = viewer.get(f"{of('mail')}items/{item_id}/")

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.cases import cases
 from tests.pages.addresses import LIST, of, text
 
 
@@ -51,9 +52,7 @@ def test_an_item_that_is_gone_is_said_so(viewer, queue):
     assert f'<a href="{of("mail")}">Back to the queue mail</a>' in text(response)
 
 
-@pytest.mark.parametrize(
-    "sought", ["x", "AAAA", "a/b", "../..", "<b>", "\u202e", "é", "\ud800", "%00", "A" * 9_000]
-)
+@cases("sought", ["x", "AAAA", "a/b", "../..", "<b>", "\u202e", "é", "\ud800", "%00", "A" * 9_000])
 def test_what_is_no_id_of_the_queue_is_said_so(viewer, queue, sought):
     """404, and what was asked for is shown clipped and escaped."""
     response = find(viewer, "mail", sought.encode("utf-8", "surrogatepass"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from django.utils.translation import override
 
+from tests.cases import cases
 from tests.pages.addresses import first, following, items, of, previous, text
 
 EARTHQUAKES = Path(__file__).resolve().parents[2] / "project" / "sample_data" / "earthquakes.ndjson"
@@ -130,7 +131,7 @@ def test_the_table_shows_time_attempts_and_size(viewer, queue):
     assert f'{minor}"Failed attempts">0</td>' in markup
 
 
-@pytest.mark.parametrize(
+@cases(
     "query",
     [
         "end=middle",

@@ -8,6 +8,7 @@ from fdbqueue.pages import item_list
 from fdbqueue.service import moments
 from fdbqueue.service.tools import scan
 from fdbqueue.testing import time_ahead
+from tests.cases import cases
 from tests.pages.addresses import first, following, items, of, previous, text
 
 MINUTE = 60
@@ -222,9 +223,7 @@ def test_priorities_have_an_order_of_their_own(viewer, queue):
     assert "not in the order of time" not in text(viewer.get(address + "&end=until"))
 
 
-@pytest.mark.parametrize(
-    "place", ["nope", "-", "12-", "12-~", "x-AA", "9" * 19 + "-AA", "%C2%B2-AA", "12"]
-)
+@cases("place", ["nope", "-", "12-", "12-~", "x-AA", "9" * 19 + "-AA", "%C2%B2-AA", "12"])
 def test_places_that_cannot_be(viewer, queue, place):
     """They are refused, as ids are that are none of this queue."""
     by_due(queue, count=2)

@@ -12,6 +12,7 @@ from django.test import Client, modify_settings, override_settings
 from django.urls import include, path, reverse
 
 from project import settings as demo
+from tests.cases import cases
 from tests.pages.addresses import items, text
 from tests.pages.conftest import person
 
@@ -91,7 +92,7 @@ def test_who_may_not_view_gets_403(pages, pusher):
     assert {pusher.get(page).status_code for page in [*pages, f"{PLAIN}nope/"]} == {403}
 
 
-@pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options", "trace"])
+@cases("method", ["post", "put", "patch", "delete", "options", "trace"])
 def test_other_methods_are_refused(pages, customer, method):
     """405, as in the admin."""
     for page in pages:

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import include, path
 
+from tests.cases import cases
 from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person
 
@@ -127,7 +128,7 @@ def may_see_others(_user, _permission, name):
     return name != "mail"
 
 
-@pytest.mark.parametrize("method", ["post", "put", "patch", "delete", "options"])
+@cases("method", ["post", "put", "patch", "delete", "options"])
 def test_a_method_that_is_refused_is_refused_in_the_frame(mount, method, viewer, pusher):
     """405 that says what is allowed, whoever asks."""
     for client in (viewer, pusher, Client()):
@@ -137,7 +138,7 @@ def test_a_method_that_is_refused_is_refused_in_the_frame(mount, method, viewer,
             assert response.headers["Allow"] == "GET, HEAD"
 
 
-@pytest.mark.parametrize("page", ["mail/items/a/b/", "mail/tasks/a/b/", "mail/items/../../x/"])
+@cases("page", ["mail/items/a/b/", "mail/tasks/a/b/", "mail/items/../../x/"])
 def test_an_address_below_a_queue_that_is_no_page(mount, page, viewer, pusher):
     """404 in the frame, with the way back; 403 for those who may not look."""
     response = viewer.get(mount + page)

@@ -13,6 +13,7 @@ from fdbqueue import columns
 from fdbqueue.columns.queues import QueueRow, rates
 from fdbqueue.pages import queue_list
 from fdbqueue.service import Counts, Minute
+from tests.cases import cases
 from tests.pages.addresses import LIST, following, of, text
 
 DASH = "\N{EN DASH}"
@@ -144,7 +145,7 @@ def test_the_list_says_when_it_did_not_look_at_all_queues(viewer, queue, monkeyp
     assert names(viewer.get(LIST + address)) == ["raw", "tickets"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "query", ["sort=size", "sort=--name", "page=0", "page=x", "page=99999", "refresh=1", "q=%00"]
 )
 def test_a_bad_parameter_is_pointed_out_in_the_list(viewer, query):

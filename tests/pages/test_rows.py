@@ -5,9 +5,8 @@ from __future__ import annotations
 import html
 import re
 
-import pytest
-
 from fdbqueue.pages.values import shared_members
+from tests.cases import cases
 from tests.pages.addresses import LIST, of, text
 
 
@@ -49,7 +48,7 @@ def test_a_search_shows_its_hit_wherever_it_is(viewer, queue):
     assert found == [f'{{"kind": "letter", "n": {n}}}' for n in range(3)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "shared"),
     [
         ([], {}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
@@ -18,18 +17,13 @@ pytestmark = pytest.mark.nightly
 WORKERS, FAILURES, FAMILY = f"{LIST}-/workers/", f"{LIST}-/failures/", f"{LIST}user-*/"
 FIND = f"{LIST}-/find/?id=nothing"
 QUEUES = size(30_000, 12_000)
-#: A page that reads for four seconds says that the database does not respond; what its user may see
-#: is looked for in a time of its own, and a machine that runs other tests is slow.
-SECONDS = 16
 
 
 def cost_of(viewer, watched, address, status=200):
     """Return the text of a page, and how many reads it took."""
     watched.reads.clear()
-    began = time.monotonic()
     response = viewer.get(address)
     assert response.status_code == status, address
-    assert time.monotonic() - began < SECONDS, address
     return re.sub(r"\s+", " ", text(response)), len(watched.reads)
 
 

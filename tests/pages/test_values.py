@@ -14,6 +14,7 @@ import pytest
 from fdbqueue.columns.text import size
 from fdbqueue.service.codecs import CODECS, LONG_BYTES
 from fdbqueue.service.transactions import run
+from tests.cases import cases
 from tests.pages.addresses import LIST, items, of, text
 
 
@@ -73,7 +74,7 @@ def test_a_hostile_value_is_harmless(viewer, queue, value):
     assert json.loads(shown(response)) == value
 
 
-@pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
+@cases("value", HOSTILE)
 def test_a_hostile_value_makes_a_bounded_tree(viewer, queue, value):
     """So many elements, none of them its own, nested no deeper than a browser's parser goes."""
     item = queue("mail").push(value)
@@ -296,7 +297,7 @@ def test_a_lone_surrogate_is_shown(viewer, queue):
     assert shown(viewer.get(of("mail", item))) == r'"\ud800"'
 
 
-@pytest.mark.parametrize("moment", [2**62, -(2**62), 253_402_300_799_999_999, 10**200, "now", None])
+@cases("moment", [2**62, -(2**62), 253_402_300_799_999_999, 10**200, "now", None])
 def test_a_moment_that_is_none_is_left_out(viewer, queue, moment):
     """A foreign writer may claim any time for its push."""
     item = put(queue("mail"), fdb.tuple.pack(("1", moment, 7)))
@@ -380,7 +381,7 @@ def test_an_items_page_shows_its_metadata(viewer, queue):
     assert item.pushed_at.strftime("%Y-%m-%d %H:%M:%S UTC") in markup
 
 
-@pytest.mark.parametrize(
+@cases(
     ("count", "words"),
     [
         (1, "1 byte"),

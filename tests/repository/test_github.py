@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cases import cases
 from tests.repository.compose import ROOT, text
 from tests.repository.test_versions import constant
 
@@ -36,7 +37,7 @@ def commands() -> list[str]:
     return [step["run"] for job in jobs for step in job.get("steps", ()) if "run" in step]
 
 
-@pytest.mark.parametrize(("schema", "path"), SCHEMAS, ids=lambda one: getattr(one, "name", one))
+@cases(("schema", "path"), SCHEMAS)
 def test_a_file_fits_its_schema(schema, path):
     """The schemas come with the linter: nothing is downloaded."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]

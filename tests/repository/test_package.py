@@ -17,6 +17,8 @@ from django.core.management import call_command
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.cases import cases
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -88,7 +90,7 @@ def test_the_long_tests_can_be_imported(path):
     importlib.import_module(f"tests.soak.{path.stem}")
 
 
-@pytest.mark.parametrize("target", ["install", "run", "test", "lint", "soak", "bench"])
+@cases("target", ["install", "run", "test", "lint", "soak", "bench"])
 def test_make_help_names_each_target(target):
     """``make help`` lists what the README tells people to use."""
     answer = subprocess.run(

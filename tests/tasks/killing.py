@@ -146,9 +146,9 @@ def stopped(
     threads, or with ``once`` it has failed; what it had leased ahead runs once.
     """
     job = kept_jobs.write_once if once else kept_jobs.write_again
-    backend = configure(lease_seconds=1)
+    backend = configure(lease_seconds=600)  # the other's leases do not run out
     settings = {"DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
-    settings["FDBQUEUE_TEST_OPTIONS"] = json.dumps({"lease_seconds": 1})
+    settings["FDBQUEUE_TEST_OPTIONS"] = json.dumps({"lease_seconds": 5})
     command = [sys.executable, "manage.py", "tasks_worker", "--threads", "2"]
     queue = backend.queue("default")
     dice = random.Random(tasks)

@@ -29,6 +29,7 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.worker import TaskWorker
+from tests.cases import cases
 from tests.tasks import jobs
 
 #: Zero, negative, below the grace, no numbers, over a week.
@@ -125,7 +126,7 @@ def test_a_queue_that_the_setting_does_not_list_is_refused(backend):
         other.enqueue(1)
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
     [
         {"max_attempts": 0},
@@ -147,9 +148,7 @@ def test_what_a_call_cannot_change_is_refused(backend, wrong):
         jobs.note.using(**{wrong: 1})
 
 
-@pytest.mark.parametrize(
-    "result_id", ["", "nope", "x" * 65, "\x00", "ä" * 64, "\ud800", None, 7, b"x", "../x"]
-)
+@cases("result_id", ["", "nope", "x" * 65, "\x00", "ä" * 64, "\ud800", None, 7, b"x", "../x"])
 def test_an_id_that_is_none_names_no_result(backend, result_id):
     """Whatever it is."""
     with pytest.raises(TaskResultDoesNotExist):
@@ -299,7 +298,7 @@ def ids(**options):
     return [message.id for message in checks.run_checks() if "tasks" in message.id]
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
     [
         {"nope": 1},

@@ -38,6 +38,7 @@ from fdbqueue.tasks.housekeeping import Housekeeping, _Pace
 from fdbqueue.tasks.records import place_in
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
+from tests.cases import cases
 from tests.concurrency.clients import together
 from tests.faults.conftest import clock, faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
@@ -372,7 +373,7 @@ def test_tasks_of_other_backends_are_refused(configure, engine):
         assert group([call(second, 1)]).enqueue().backend == "second"
 
 
-@pytest.mark.parametrize("name", ["", "x", "x.1", ".", "1" * 80, "\u0661.\u0661", "a.b", None])
+@cases("name", ["", "x", "x.1", ".", "1" * 80, "\u0661.\u0661", "a.b", None])
 def test_ids_that_are_none(backend, name):
     """There is no such group."""
     with pytest.raises(TaskResultDoesNotExist):

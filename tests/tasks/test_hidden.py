@@ -25,7 +25,8 @@ QUEUE, HIDDEN = "tasks-default", "tasks-other"
 ACROSS = f"{LIST}-/"
 #: What differs between two looks at the same: tokens, moments, how long ago they were.
 _CHANGING = re.compile(
-    r'csrfmiddlewaretoken" value="[^"]*|\d\d:\d\d:\d\d|datetime="[^"]*"|[\d.,]+ (ms|s|minutes?)\b'
+    r'csrfmiddlewaretoken" value="[^"]*|\d\d:\d\d:\d\d|datetime="[^"]*"'
+    r"|(less than a|[\d.,]+)\s(ms|s|min|minutes?)\b"
 )
 
 

@@ -26,6 +26,7 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.key_limits import LIMITED, limits_key, member_name, parsed
 from fdbqueue.tasks.worker import TaskWorker
+from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.tasks import jobs, limited_jobs
 from tests.tasks.killing import Workers
@@ -464,7 +465,7 @@ def test_keys_that_a_step_may_not_have(backend):
     assert backend.catalog.names() == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "text"),
     [
         ({"max_running": 0}, "max_running may be None, or a whole number from 1"),

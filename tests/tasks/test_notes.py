@@ -25,6 +25,7 @@ from fdbqueue.tasks.notes import MAX_METADATA_BYTES, Notes, Progress
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import FaultyDatabase
 from tests import forked
+from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.faults.conftest import clock, faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
@@ -201,10 +202,9 @@ def test_metadata_is_a_dictionary_of_copies():
         notes.set_progress(1, None)
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
     [-1, float("inf"), float("nan"), 10**400, -(10**400), 10**5_000],
-    ids=["below 0", "inf", "nan", "long", "long below 0", "too long for Python's texts"],
 )
 def test_a_progress_is_a_number_that_a_float_can_have(wrong):
     """What Python cannot show as text, or cannot divide, is refused; nothing is changed by it."""

@@ -31,6 +31,7 @@ from fdbqueue.tasks.results import Known
 from fdbqueue.tasks.schedules import Periodic
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
+from tests.cases import cases
 from tests.pages import rules, watched_engine
 from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person
@@ -358,7 +359,7 @@ def test_a_tab_drops_the_filters_it_does_not_have(viewer, work):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("query", "message"),
     [
         ("state=done&end=max", "they have no other order."),
@@ -378,7 +379,7 @@ def test_what_does_not_fit_a_tab(viewer, query, message):
     assert message in plain(text(response))
 
 
-@pytest.mark.parametrize(
+@cases(
     "query",
     [
         "state=gone",
@@ -976,10 +977,8 @@ def test_failed_attempts_lead_to_tasks_that_have_not_failed(
     assert 'id="else-delayed"' in elsewhere
 
 
-@pytest.mark.parametrize("address", [FUNCTIONS, SCHEDULES])
-@pytest.mark.parametrize(
-    "query", ["?sort=nothing", "?page=0", "?other=1", "?sort=name&sort=next", "?page=x"]
-)
+@cases("address", [FUNCTIONS, SCHEDULES])
+@cases("query", ["?sort=nothing", "?page=0", "?other=1", "?sort=name&sort=next", "?page=x"])
 def test_parameters_that_these_pages_do_not_have(viewer, address, query):
     """Are pointed out."""
     assert viewer.get(address + query).status_code == 400

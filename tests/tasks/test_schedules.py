@@ -19,6 +19,7 @@ from fdbqueue.service import clock, run
 from fdbqueue.tasks.compat import task_enqueued
 from fdbqueue.tasks.schedules import Cron, Every, Periodic
 from tests import forked
+from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.tasks import jobs
 
@@ -321,7 +322,7 @@ def test_rare_slots():
 # Checks
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schedule", "id", "said"),
     [
         (7, "E010", "is not a dictionary"),
@@ -353,7 +354,7 @@ def test_rare_slots():
 )
 def test_what_is_wrong_is_checked(configure, schedule, id, said):
     """The system check names it; a worker goes on with the other schedules."""
-    good = {"task": NOTE, "args": ["x"], "every": 5}
+    good = {"task": NOTE, "args": ["x"], "every": 3_600}
     backend = configure(schedules={"bad": schedule, "good": good})
     (error,) = backend.check()
     assert error.id == f"fdbqueue.tasks.{id}"

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.upkeep import LOST
+from tests.cases import cases
 from tests.tasks import group_jobs, jobs, kept_jobs
 
 
@@ -90,8 +91,8 @@ def test_a_task_that_is_not_there(backend, command):
     assert caught.value.returncode == 1
 
 
-@pytest.mark.parametrize("command", ["tasks_show", "tasks_abort"])
-@pytest.mark.parametrize("wrong", ["", "x" * 100, "\x1b"])
+@cases("command", ["tasks_show", "tasks_abort"])
+@cases("wrong", ["", "x" * 100, "\x1b"])
 def test_what_is_not_the_id_of_a_task(backend, command, wrong):
     """The command ends with 2, and nothing is read."""
     with pytest.raises(CommandError, match="is not the id of a task") as caught:

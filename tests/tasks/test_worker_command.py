@@ -21,6 +21,7 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.management.processes import Parent
 from fdbqueue.testing import time_ahead
 from tests import forked
+from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.tasks import jobs, kept_jobs
 from tests.tasks.killing import signalled
@@ -392,7 +393,7 @@ def test_heartbeat_files_of_processes(start, backend, tmp_path):
 # Arguments
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "said"),
     [
         (["--queue", "nosuch"], "has no queue 'nosuch', but default, other."),

@@ -23,8 +23,6 @@ from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated, cancellation_
 from tests.engines.children import wait_until
 
 LONG_SECONDS = 60
-#: Who is cancelled is back before this, or was not: an unasked look comes after five seconds.
-SOON_SECONDS = 4
 
 
 def values(items):
@@ -101,6 +99,7 @@ async def cancelled_at_the_gate(gated, operation, times=1):
 # Waiting
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("operation", ["apop", "apop_max", "alease", "alease_max"])
 def test_a_cancelled_wait_ends_at_once(observed, subspace, in_loop, operation):
     """Nothing is taken, the watch is gone, and the next item is for somebody else."""
@@ -110,7 +109,7 @@ def test_a_cancelled_wait_ends_at_once(observed, subspace, in_loop, operation):
         task = asyncio.ensure_future(getattr(queue, operation)(wait=LONG_SECONDS))
         await happens(observed.watching)
         task.cancel()
-        done, _ = await asyncio.wait([task], timeout=SOON_SECONDS)
+        done, _ = await asyncio.wait([task], timeout=LONG_SECONDS)
         assert done
         assert task.cancelled()
 
@@ -142,6 +141,7 @@ def test_a_wait_that_is_cancelled_says_that_nothing_was_taken(observed, subspace
     assert known == [True]
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("who", ["the loop", "a thread", "another client"])
 def test_a_push_wakes_who_waits(observed, database, subspace, in_loop, who):
     """Long before an unasked look, whoever pushes."""
@@ -155,7 +155,7 @@ def test_a_push_wakes_who_waits(observed, database, subspace, in_loop, who):
             await queue.apush_many("abc")
         else:
             await asyncio.to_thread(pusher.push_many, "abc")
-        found = await asyncio.wait_for(asyncio.gather(*waiting), SOON_SECONDS)
+        found = await asyncio.wait_for(asyncio.gather(*waiting), LONG_SECONDS)
         assert sorted(values(found)) == ["a", "b", "c"]
 
     in_loop(work())
@@ -177,6 +177,7 @@ def test_the_others_go_on_waiting(observed, subspace, in_loop):
     in_loop(work())
 
 
+@pytest.mark.usefixtures("only_woken")
 def test_who_is_cancelled_before_it_watches_leaves_that_to_the_others(observed, subspace, in_loop):
     """While all threads are busy two tasks begin to wait, and the first is cancelled."""
     queue = FifoQueue(observed, subspace)
@@ -192,7 +193,7 @@ def test_who_is_cancelled_before_it_watches_leaves_that_to_the_others(observed, 
             assert not tasks[1].done()
         await happens(observed.watching)
         await queue.apush("x")
-        await asyncio.wait_for(tasks[1], SOON_SECONDS)
+        await asyncio.wait_for(tasks[1], LONG_SECONDS)
 
     in_loop(work())
 
@@ -615,7 +616,7 @@ def test_what_has_not_begun_is_not_done(database, subspace, in_loop, name):
             task = asyncio.ensure_future(push())
             await some_turns()
             task.cancel()
-            done, _ = await asyncio.wait([task], timeout=SOON_SECONDS)
+            done, _ = await asyncio.wait([task], timeout=LONG_SECONDS)
             assert done
 
     in_loop(work())

@@ -24,6 +24,7 @@ from fdbqueue.service import FifoQueue, IdempotencyKey, Push, Queue, arun
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.testing import FaultyDatabase
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.contract.awaiting.gates import DEADLINE_SECONDS
 
@@ -67,7 +68,7 @@ def values(items):
     return [item.value for item in items]
 
 
-@pytest.mark.parametrize("name", sorted(set(operations()) - WITHOUT_TWIN))
+@cases("name", sorted(set(operations()) - WITHOUT_TWIN))
 def test_every_operation_can_be_awaited(name):
     """It takes what the other takes, but no transaction and nothing to be called meanwhile."""
     method, twin = getattr(Queue, name), getattr(Queue, f"a{name}")

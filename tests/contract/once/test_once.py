@@ -21,6 +21,7 @@ from fdbqueue.exceptions import (
 from fdbqueue.service import FifoQueue, IdempotencyKey, Push, run
 from fdbqueue.service import clock as service_clock
 from fdbqueue.service.items import moment
+from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
@@ -410,9 +411,7 @@ def test_a_key_may_be_used_again_elsewhere_by_the_same_object(kind, database, su
     assert once.replayed
 
 
-@pytest.mark.parametrize(
-    "key", ["", "x" * 1_001, b"key", 7, True, ["key"], IdempotencyKey(""), IdempotencyKey(7)]
-)
+@cases("key", ["", "x" * 1_001, b"key", 7, True, ["key"], IdempotencyKey(""), IdempotencyKey(7)])
 def test_a_key_is_a_text_of_1_to_1000_characters(queue, kind, stored, key):
     """Anything else is refused by every operation, and nothing is written."""
     fill(kind, queue, 1)
@@ -445,9 +444,7 @@ def test_keys_that_differ_at_all_are_different(fifo, keys):
     assert [fifo.pop_many(1, once=key) for key in keys] == taken
 
 
-@pytest.mark.parametrize(
-    "seconds", [0, -1, 31_536_001, float("nan"), float("inf"), True, "60", None]
-)
+@cases("seconds", [0, -1, 31_536_001, float("nan"), float("inf"), True, "60", None])
 def test_the_time_an_answer_is_kept_is_bounded(fifo, stored, seconds):
     """More than none, up to a year."""
     with pytest.raises(InvalidInput):
@@ -465,7 +462,7 @@ def test_an_answer_may_be_kept_for_a_year(fifo, clock):
     assert fifo.push("a", once=once) != item
 
 
-@pytest.mark.parametrize("wrong", [object(), "many", None, 0, -1, 10_001, 2**3000, [1], 1.5, True])
+@cases("wrong", [object(), "many", None, 0, -1, 10_001, 2**3000, [1], 1.5, True])
 def test_a_wrong_argument_is_refused_under_a_key_as_without_one(queue, stored, wrong):
     """As what it is, before anything is read or written."""
     for once in ("key", None):
