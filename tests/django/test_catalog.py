@@ -12,6 +12,7 @@ import fdbqueue
 from fdbqueue import conf, deadlines
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import KINDS, Catalog, FifoQueue, QueueSpec
+from tests.cases import cases
 
 
 def test_a_pattern_makes_queues_that_exist_once_pushed_to(setting):
