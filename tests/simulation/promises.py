@@ -132,6 +132,11 @@ class Promises:
             raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
         if self._examiner.strays():
             raise Found(f"{name} has strays")
+        store, state = queue.parts.store, self._cluster.state
+        places = [store.keys.place_of(key) for key in state.between(*self._bounds)]
+        for position in map(store.position, places):
+            if position and position.tag and self._tables.unique(position.tag) not in state.values:
+                raise Found(f"{name}: a ready item has lost its unique key")
 
 
 def _count(keys: list[bytes]) -> int:

@@ -108,6 +108,7 @@ def _cuts(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
             block //= 2
         ops = enumerate(plan["clients"][client[1]]["ops"])
         paths += [(*client, "ops", at, key) for at, op in ops for key in _OPTIONAL if key in op]
+    paths += [("reserves",)] if plan.get("reserves") else []
     paths += [("faults", fault) for fault in plan["faults"]]
     paths += [("processes", at, key) for at, one in enumerate(plan["processes"]) for key in one]
     paths += [

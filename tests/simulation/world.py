@@ -126,7 +126,11 @@ class World:
         self.plan, self.seed = plan, seed
         self.schedule = simulated.running = Schedule(f"schedule {seed}", plan["switch"])
         self.note = self.schedule.note
-        self.cluster = Cluster(f"cluster {seed}", Faults(**plan["faults"]))
+        self.cluster = Cluster(
+            f"cluster {seed}",
+            Faults(**plan["faults"]),
+            has_reservations=plan.get("reserves", False),
+        )
         self.cluster.on_transaction = self._count_transaction
         self.cluster.on_commit = self._see
         self.schedule.before_jump = self._before_jump
