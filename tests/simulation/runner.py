@@ -13,9 +13,10 @@ import json
 import operator
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from tests.simulation import free
 from tests.simulation.schedule import Found
 from tests.simulation.workload import draw_plan, lines
 from tests.simulation.world import World
@@ -65,6 +66,21 @@ def run(plan: dict[str, Any], order: str) -> History:
 def run_seed(seed: int) -> History:
     """Run the plan of a seed."""
     return run(draw_plan(seed), str(seed))
+
+
+def free_runner() -> Callable[[int], History]:
+    """Return what runs the plan of a seed on a real engine."""
+    engine = free.open_engine()
+
+    def run_one(seed: int) -> History:
+        world, found = free.FreeWorld(draw_plan(seed), *engine), None
+        try:
+            world.run()
+        except Found as error:
+            found = str(error)
+        return History(world.plan, str(seed), found, world.schedule.steps, world.schedule.log)
+
+    return run_one
 
 
 def run_line(line: str) -> History:
