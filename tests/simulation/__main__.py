@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 
-from tests.simulation.runner import History, run_line, run_seed, shrink
+from tests.simulation.runner import History, free_runner, run_line, run_seed, shrink
 
 
 def main() -> int:
@@ -21,21 +21,25 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="stop after so many seconds")
     parser.add_argument("--whole", action="store_true", help="do not cut what is found")
     parser.add_argument("--until-found", action="store_true", help="stop at what is found first")
+    parser.add_argument(
+        "--free", action="store_true", help="run on a real engine, with real threads"
+    )
     given = parser.parse_args()
+    run_one = free_runner() if given.free else run_seed
     if given.line is not None or given.seed is not None:
-        history = run_seed(given.seed) if given.line is None else run_line(given.line)
+        history = run_one(given.seed) if given.line is None else run_line(given.line)
         _tell(history, is_whole=given.whole or given.line is not None)
         return int(history.found is not None)
     first = secrets.randbelow(10**9) if given.first is None else given.first
     print(f"seeds {first} to {first + given.seeds - 1}", flush=True)
     began, steps, found, number = time.process_time(), 0, 0, 0
     for number in range(1, given.seeds + 1):
-        history = run_seed(first + number - 1)
+        history = run_one(first + number - 1)
         steps += history.steps
         if history.found is not None:
             found += 1
             print(f"\nmake simulate SEED={first + number - 1}: {history.found}", flush=True)
-            _tell(history, is_whole=given.whole)
+            _tell(history, is_whole=given.whole or given.free)
             if given.until_found:
                 break
         if given.seconds is not None and time.process_time() - began > given.seconds:

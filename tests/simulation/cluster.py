@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.simulation import schedule as simulated
+from tests.simulation.locks import Waited
 from tests.simulation.programs import Program
 
 #: How long versions are kept: what is read at an older one fails.
@@ -106,10 +107,11 @@ class Cluster:
         on_commit: Called with what was stored before and after a commit, its changes and itself.
     """
 
-    def __init__(self, seed: str, faults: Faults) -> None:
+    def __init__(self, seed: str, faults: Faults, *, has_reservations: bool = False) -> None:
         _CLIENT.begin(seed, 0)
         self.dice = random.Random(seed)
-        self.faults = faults
+        self.faults, self.has_reservations = faults, has_reservations
+        self.reservations = Reservations(has_reservations)
         self.is_sound = False
         self.state = State(self._version(), [], {})
         self.states: deque[State] = deque([self.state])
@@ -329,16 +331,49 @@ class _Snapshot:
             raise FDBError(code)
 
 
-class _NoReservations:
-    """An engine without reservations."""
+class Reservation(NamedTuple):
+    """A reservation of one attempt."""
 
-    is_used = False
+    number: int
+    is_contended: bool
+
+
+class Reservations(Waited):
+    """Who may go on after a conflict, as on the embedded engine: one attempt at a time.
+
+    Args:
+        are_there: Whether the engine has reservations.
+    """
+
+    is_used = is_strict = False
+
+    def __init__(self, are_there: bool) -> None:
+        super().__init__()
+        self._are_there, self._owner, self._numbers = are_there, 0, itertools.count(1)
+
+    def shared_memory(self) -> Reservations | None:
+        """Return something if there are reservations."""
+        return self if self._are_there else None
+
+    def reserve(self) -> Reservation | None:
+        """Wait for a reservation, but not for long."""
+        self.is_used, is_contended = True, self._owner > 0
+        self._await(lambda: not self._owner, 0.2)
+        self._owner = next(self._numbers)
+        return Reservation(self._owner, is_contended)
 
     def let_pass(self, deadline: float | None) -> None:
-        """Do nothing: nobody reserves."""
+        """Let those commit first that have a reservation."""
+        simulated.running.turn()
 
-    def shared_memory(self) -> None:
-        """Return nothing: there is none."""
+    def hold(self, number: int) -> None:
+        """Do nothing: who commits holds no more than the reservation."""
+
+    def release(self, number: int) -> None:
+        """End a reservation."""
+        if number and number == self._owner:
+            self._owner = 0
+            self._wake()
 
 
 class Database:
@@ -349,8 +384,6 @@ class Database:
         program: The process.
     """
 
-    has_reservations = False
-
     def __init__(self, cluster: Cluster, program: Program) -> None:
         self.cluster, self._program = cluster, program
         self._defaults = _state.OptionValues()
@@ -359,7 +392,8 @@ class Database:
         self._posted: list[Callable[[], None]] = []
         self._network: Any = None
         self.turn = self
-        self.reservations = _NoReservations()
+        self.reservations = cluster.reservations
+        self.has_reservations = self.commits_one_at_a_time = cluster.has_reservations
 
     def create_transaction(self) -> Any:
         """Return a new transaction."""
@@ -395,6 +429,10 @@ class Database:
             self._posted.pop(0)()
 
     # As a store
+
+    def reserve(self, deadline: float | None) -> Reservation | None:
+        """Wait for a reservation."""
+        return self.reservations.reserve()
 
     def snapshot(self) -> _Snapshot:
         """Begin to read."""

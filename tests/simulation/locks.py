@@ -10,7 +10,7 @@ from tests.simulation import schedule as simulated
 from tests.simulation.schedule import SimThread
 
 
-class _Waited:
+class Waited:
     """Something that threads wait for, until what they wait for is true."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Waited:
         self._waiting.clear()
 
 
-class _Lock(_Waited):
+class _Lock(Waited):
     """What the two kinds of locks have in common."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -108,7 +108,7 @@ class RLock(_Lock):
                 self._wake()
 
 
-class Event(_Waited):
+class Event(Waited):
     """Takes the place of ``threading.Event``."""
 
     _is_set = False
@@ -125,7 +125,7 @@ class Event(_Waited):
         return self._await(self.is_set, timeout)
 
 
-class Condition(_Waited):
+class Condition(Waited):
     """Takes the place of ``threading.Condition``."""
 
     def __init__(self) -> None:

@@ -43,6 +43,7 @@ class Promises:
         self._tables, self._bounds = queue.parts.store.tables, queue.parts.store.keys.bounds
         self._keys = catalog.index(catalog.spec(name))
         self._member = self._tables.member
+        self._until_done = program["service.storage.item_keys"].UNTIL_DONE
         options = queue.options
         self._is_strict = options.shards is None and not verbs & _BY_ID
         self._only_takes = not verbs & {*_BY_ID, "clear"}
@@ -132,6 +133,13 @@ class Promises:
             raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
         if self._examiner.strays():
             raise Found(f"{name} has strays")
+        store, state = queue.parts.store, self._cluster.state
+        places = [store.keys.place_of(key) for key in state.between(*self._bounds)]
+        for position in map(store.position, places):
+            if position is None or position.tag[:1] != self._until_done:
+                continue  # those that have their key until they are taken return without it
+            if self._tables.unique(position.tag) not in state.values:
+                raise Found(f"{name}: an item that is not done has lost its unique key")
 
 
 def _count(keys: list[bytes]) -> int:

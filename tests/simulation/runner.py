@@ -13,9 +13,10 @@ import json
 import operator
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from tests.simulation import free
 from tests.simulation.schedule import Found
 from tests.simulation.workload import draw_plan, lines
 from tests.simulation.world import World
@@ -67,6 +68,21 @@ def run_seed(seed: int) -> History:
     return run(draw_plan(seed), str(seed))
 
 
+def free_runner() -> Callable[[int], History]:
+    """Return what runs the plan of a seed on a real engine."""
+    engine = free.open_engine()
+
+    def run_one(seed: int) -> History:
+        world, found = free.FreeWorld(draw_plan(seed), *engine), None
+        try:
+            world.run()
+        except Found as error:
+            found = str(error)
+        return History(world.plan, str(seed), found, world.schedule.steps, world.schedule.log)
+
+    return run_one
+
+
 def run_line(line: str) -> History:
     """Run a history that :meth:`History.line` returned."""
     plan = json.loads(line)
@@ -108,6 +124,7 @@ def _cuts(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
             block //= 2
         ops = enumerate(plan["clients"][client[1]]["ops"])
         paths += [(*client, "ops", at, key) for at, op in ops for key in _OPTIONAL if key in op]
+    paths += [("reserves",)] if plan.get("reserves") else []
     paths += [("faults", fault) for fault in plan["faults"]]
     paths += [("processes", at, key) for at, one in enumerate(plan["processes"]) for key in one]
     paths += [

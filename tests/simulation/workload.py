@@ -44,6 +44,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
         },
         "queues": queues,
         "processes": processes,
+        "reserves": dice.random() < 0.3,
         "drain": {"verb": dice.choice(("pop", "lease")), "limits": dice.random() < 0.5},
         "clients": [],
     }
@@ -240,6 +241,7 @@ def lines(plan: dict[str, Any]) -> list[str]:
     """Return a plan as lines to read."""
     facts = {key: value for key, value in plan["faults"].items() if value}
     found = [f"switch {plan['switch']}, faults {facts}, drain {plan['drain']}"]
+    found += ["the engine has reservations"] if plan.get("reserves") else []
     found += [f"queue {name}: {options}" for name, options in plan["queues"].items()]
     found += [f"process {at}: {one}" for at, one in enumerate(plan["processes"]) if one]
     for at, client in enumerate(plan["clients"]):

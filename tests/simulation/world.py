@@ -16,7 +16,6 @@ from tests.simulation.promises import Promises
 from tests.simulation.schedule import Found, Schedule
 from tests.simulation.workload import PATTERN
 
-PREFIX = ("sim",)
 _MODULES = ("service", "service.tools.upkeep", "exceptions")
 #: Time that is left at the end for all leases, delays and handoffs to expire.
 _REST_SECONDS = 400
@@ -102,7 +101,11 @@ class Process:
 
 
 def open_catalog(
-    owner: Program, database: Database, plan: dict[str, Any], changed: dict[str, Any]
+    owner: Program,
+    database: Database,
+    plan: dict[str, Any],
+    changed: dict[str, Any],
+    prefix: tuple[str, ...] = ("sim",),
 ) -> Any:
     """Return the catalog of a plan's queues for a process, with the options that it changes."""
     service, specs = owner["service"], []
@@ -111,7 +114,7 @@ def open_catalog(
         if not own.get("rate"):
             own.pop("burst", None)
         specs.append(service.QueueSpec(name, **own))
-    return service.Catalog(database, PREFIX, specs)
+    return service.Catalog(database, prefix, specs)
 
 
 class World:
@@ -126,7 +129,11 @@ class World:
         self.plan, self.seed = plan, seed
         self.schedule = simulated.running = Schedule(f"schedule {seed}", plan["switch"])
         self.note = self.schedule.note
-        self.cluster = Cluster(f"cluster {seed}", Faults(**plan["faults"]))
+        self.cluster = Cluster(
+            f"cluster {seed}",
+            Faults(**plan["faults"]),
+            has_reservations=plan.get("reserves", False),
+        )
         self.cluster.on_transaction = self._count_transaction
         self.cluster.on_commit = self._see
         self.schedule.before_jump = self._before_jump
@@ -321,7 +328,7 @@ class World:
             self._check_counts()
         self._account(present)
 
-    def _drain(self, catalog: Any, present: dict[int, str]) -> None:
+    def _drain(self, catalog: Any, present: dict[int, str], wait: float = _DRAIN_SECONDS) -> None:
         """Take all there is, members by their family; add the values, and where each was."""
         members = self._expanded([PATTERN])
         sources = [(catalog.queue(one), [one]) for one in self.names if one not in members]
@@ -332,9 +339,9 @@ class World:
             while items:
                 self.progress()
                 if self.plan["drain"]["verb"] == "pop":
-                    items = source.pop_many(3, wait=_DRAIN_SECONDS)
+                    items = source.pop_many(3, wait=wait)
                 else:
-                    items = source.lease_many(3, seconds=60, wait=_DRAIN_SECONDS)
+                    items = source.lease_many(3, seconds=60, wait=wait)
                     for item in items:
                         catalog.queue(item.queue).ack(item)
                 for item in items:
