@@ -303,7 +303,6 @@ def test_the_list_answers_before_its_time_is_over(
     assert len(pages) == -(-len(many.names()) // 6)  # the sixth second is beyond half of ten
 
 
-@pytest.mark.nightly
 def test_a_page_has_one_name_at_least_looked_at(
     root: Callable[[], APIClient],
     many: service.Catalog,
@@ -318,7 +317,6 @@ def test_a_page_has_one_name_at_least_looked_at(
     assert len(listed(root())) == len(many.names()) + 1  # the last is empty
 
 
-@pytest.mark.nightly
 def test_a_cursor_tells_no_name(
     root: Callable[[], APIClient],
     many: service.Catalog,
@@ -342,7 +340,6 @@ def test_a_cursor_tells_no_name(
         assert "user" not in cursor
 
 
-@pytest.mark.nightly
 def test_a_few_queues_among_five_thousand(
     root: Callable[[], APIClient], queues: service.Catalog, authorizer: Callable[[str], None]
 ) -> None:

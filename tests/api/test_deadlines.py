@@ -152,7 +152,6 @@ def turn(settings: Any, tmp_path: Path) -> Iterator[Turn]:
     conf.catalog().database.close()
 
 
-@pytest.mark.nightly
 def test_a_writer_that_does_not_end(root: Callable[[], APIClient], turn: Turn) -> None:
     """While another process writes and writes, changes are given up; reads are answered."""
     client = root()
@@ -165,7 +164,6 @@ def test_a_writer_that_does_not_end(root: Callable[[], APIClient], turn: Turn) -
         assert client.get(f"/api/queues/{path}").status_code == 200
 
 
-@pytest.mark.nightly
 def test_what_was_given_up_does_not_happen_later(root: Callable[[], APIClient], turn: Turn) -> None:
     """When the other writer is done, only what is asked for again comes true."""
     client = root()

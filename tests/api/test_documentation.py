@@ -23,7 +23,6 @@ def test_the_documentation_needs_credentials(db: None, path: str) -> None:
     assert Client().get(path).status_code == 401
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("path", PAGES)
 def test_the_documentation_is_served_from_here(db: None, path: str) -> None:
     """Nothing that the page loads is from another host: it works without the internet."""
@@ -84,7 +83,6 @@ def run(code: str, *arguments: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("apps", [[*APPS, THEIRS, OURS], [OURS, *APPS, THEIRS]])
 def test_starting_loads_no_schema(tmp_path: Path, apps: list[str]) -> None:
     """``django.setup()`` does not import drf-spectacular for us, and the schema is whole."""
@@ -142,7 +140,6 @@ print([check.id for check in run_checks()])
 """
 
 
-@pytest.mark.nightly
 def test_the_api_does_without_the_schema(tmp_path: Path) -> None:
     """A project that has not installed drf-spectacular has the API all the same."""
     assert run(WITHOUT, str(tmp_path / "queues.sqlite3"), folder=tmp_path) == "['fdbqueue.W001']\n"

@@ -275,7 +275,6 @@ def test_answers_are_kept_for_a_day_by_default(
     assert post(api, "pop/", {}, "key").content != first.content
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("path", ["pop/", "lease/"])
 def test_two_threads_with_one_key(
     queues: service.Catalog, root: Callable[[], APIClient], path: str
@@ -295,7 +294,6 @@ def test_two_threads_with_one_key(
     assert queue.size() == 20
 
 
-@pytest.mark.nightly
 def test_two_threads_push_with_one_key(
     queues: service.Catalog, root: Callable[[], APIClient]
 ) -> None:

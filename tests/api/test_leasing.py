@@ -121,7 +121,6 @@ def test_ack_many(api: APIClient, queues: service.Catalog) -> None:
     assert queues.queue("jobs").counts() == Counts(ready=0, leased=2, delayed=0, dead=0)
 
 
-@pytest.mark.nightly
 def test_ack_of_a_thousand(api: APIClient, queues: service.Catalog) -> None:
     """A thousand leases are given and acknowledged in one request each."""
     fill(api, "mail", 1_000)
@@ -175,7 +174,6 @@ def test_extend_many(api: APIClient, clock: Clock) -> None:
             assert until == pytest.approx(clock.time_ns() / 1e9 + seconds, abs=0.001)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
 def test_a_thousand_leases_end_at_once(api: APIClient, verb: str) -> None:
     """As many as a request may name, within its time."""
@@ -186,7 +184,6 @@ def test_a_thousand_leases_end_at_once(api: APIClient, verb: str) -> None:
     assert list(response.json().values()) == [1_000, 0, []]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("verb", ["nack", "extend"])
 def test_what_is_too_much_for_one_transaction(api: APIClient, verb: str) -> None:
     """It is 413, and the leases are as they were."""

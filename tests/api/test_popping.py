@@ -64,7 +64,6 @@ def test_a_popped_item_is_the_pushed_item(api: APIClient) -> None:
     assert [pushed] == peeked == [got] == popped
 
 
-@pytest.mark.nightly
 def test_earthquakes_come_out_strongest_first(api: APIClient) -> None:
     """All 1,707 earthquakes pop once each, in falling magnitude, Hualian's 6.4 first."""
     quakes = [json.loads(line) for line in EARTHQUAKES.read_text(encoding="utf-8").splitlines()]

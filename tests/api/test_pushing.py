@@ -56,7 +56,6 @@ def test_a_fifo_item_can_be_pushed_as_it_was_shown(api: APIClient) -> None:
     assert api.post("/api/queues/mail/push/", {"items": [entry]}).status_code == 201
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["jobs", "mail", "audit"])
 def test_push_many(api: APIClient, name: str) -> None:
     """Many items go in in their order, and the answer is their number and their ids."""
@@ -104,7 +103,6 @@ def test_push_many_refuses_a_priority_in_a_fifo_queue(api: APIClient) -> None:
     assert many.json() == {**one.json(), "index": 0}
 
 
-@pytest.mark.nightly
 def test_push_many_over_the_limit_of_a_batch(
     api: APIClient, allow: Callable[..., None], queues: service.Catalog
 ) -> None:
@@ -119,7 +117,6 @@ def test_push_many_over_the_limit_of_a_batch(
     assert api.post("/api/queues/mail/push/", {"items": entries[1:]}).status_code == 201
 
 
-@pytest.mark.nightly
 def test_a_whole_body_of_items_is_one_batch(api: APIClient, queues: service.Catalog) -> None:
     """A body of the default limit is one push: a thousand items, 5 MB."""
     head, tail, one = '{"items":[', "]}", '{"value":"%s"}'

@@ -96,7 +96,6 @@ def check(name: str, response: Any) -> Any:
     return shown
 
 
-@pytest.mark.nightly
 def test_the_file_is_what_is_generated() -> None:
     """Any change of the API shows as a change of the file; `make schema` writes it anew."""
     generated = io.StringIO()
@@ -247,7 +246,6 @@ def test_the_check_of_answers_finds_what_is_wrong() -> None:
         assert errors(bad, schema)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["mail", "jobs", "quakes", "raw", "pairs", "audit", "tried"])
 def test_what_is_answered_is_what_the_schema_says(
     api: APIClient, queues: service.Catalog, name: str
@@ -413,7 +411,6 @@ def test_cursors_that_the_schema_forbids(api: APIClient, name: str, cursor: str)
     assert check(name, response)["code"] == "invalid_input"
 
 
-@pytest.mark.nightly
 def test_the_limits_are_those_of_the_settings(settings: Any) -> None:
     """A project with other limits has another schema, of its own."""
     limits = {"MAX_LIMIT": 7, "MAX_WAIT_SECONDS": 3}

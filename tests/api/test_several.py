@@ -231,7 +231,6 @@ def test_a_corrupt_item_is_a_conflict(api: APIClient, filled: service.Catalog) -
     assert sizes(filled) == [1, 1, 1]
 
 
-@pytest.mark.nightly
 def test_requests_at_once_take_each_item_once(
     root: Callable[[], APIClient], queues: service.Catalog
 ) -> None:

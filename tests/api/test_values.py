@@ -70,7 +70,6 @@ def test_json_is_exact(api: APIClient, value: Any) -> None:
     assert json.dumps(back) == json.dumps(value)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit", "tried", "pairs"])
 def test_the_deepest_value(api: APIClient, queues: service.Catalog, name: str) -> None:
     """Two hundred levels are a value in every kind of queue, and 201 are none.
@@ -114,7 +113,6 @@ def test_unicode_is_sent_as_utf_8(api: APIClient) -> None:
     assert "花蓮".encode() in api.post("/api/queues/mail/push/", {"value": "花蓮"}).content
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("parameter", ["indent=8", "indent=1", 'indent="8"', "q=1; indent=4"])
 def test_an_answer_is_as_compact_as_the_value(api: APIClient, parameter: str) -> None:
     """Whoever asks for indentation does not make megabytes of a value of 99 kB."""

@@ -91,7 +91,6 @@ def test_a_wait_for_nothing(client: APIClient, verb: str) -> None:
     assert not waiting_requests("mail")
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("verb", TAKES)
 def test_a_wait_may_be_longer_than_the_engines_time(
     client: APIClient, allow: Callable[..., None], verb: str

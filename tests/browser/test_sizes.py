@@ -18,8 +18,6 @@ FAMILY = f"{LIST}user-*/"
 LAST = f"{MEMBERS - 1:06}"
 START = LAST[:-2]
 
-pytestmark = pytest.mark.nightly
-
 
 @pytest.fixture
 def members(queues):

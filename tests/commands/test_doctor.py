@@ -310,7 +310,6 @@ def test_pushes_that_were_given_up(examine, mail, monkeypatch):
     assert Load(mail, "file x").begun is None
 
 
-@pytest.mark.nightly
 def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
     """All of it is requeued, however little of it is counted."""
     monkeypatch.setattr("fdbqueue.service.tools.upkeep.MAX_OVERDUE", 20)

@@ -60,7 +60,6 @@ def rows(queue):
     return [key for key in found if not key.startswith(skipped)]
 
 
-@pytest.mark.nightly
 def test_everything_of_each_item(call, file):
     """A line has the id, priority, value, time and attempts of an item; then it is gone."""
     quakes = [json.loads(line) for line in EARTHQUAKES.read_text().splitlines()]

@@ -77,7 +77,6 @@ def test_a_failed_item_is_given_up_in_its_queue(call, filled, folder):
     assert delayed == {"mail": [1], "user-7": [3], "user-8": [5]}
 
 
-@pytest.mark.nightly
 def test_a_worker_follows_several_queues(filled):
     """Whichever is pushed to, one that is new too."""
     several = fdbqueue.several(["mail", "user-*"], fair=True)

@@ -33,7 +33,6 @@ def done_of(text):
     return int(text.rsplit(" items from 'mail'.", 1)[0].rsplit(" ", 1)[1].replace(",", ""))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("arguments", [[], ["--output", "-"], ["--json"]])
 def test_to_standard_output(manage, mail, arguments):
     """Without a target, items go to standard output, and nothing else does."""

@@ -361,7 +361,6 @@ def test_a_result_that_has_no_reader(processes):
     assert (done.returncode, done.stderr) == (0, "Removed 1 item from 'mail'.\n")
 
 
-@pytest.mark.nightly
 def test_json_is_all_there_is(manage):
     """With --json, whatever is on standard output is JSON."""
     for arguments, stdin in (

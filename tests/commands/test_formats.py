@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.nightly
 @given(st.text(st.characters()))
 def test_visible(text):
     """Whatever the text, only printing characters are left, and those it had are unchanged."""
@@ -29,7 +27,6 @@ def test_visible(text):
     assert shown == text or not text.isprintable()
 
 
-@pytest.mark.nightly
 @given(JSON | st.binary())
 def test_previews(value):
     """A preview prints on one line of at most 60 characters."""
@@ -38,7 +35,6 @@ def test_previews(value):
     assert len(shown) <= 60
 
 
-@pytest.mark.nightly
 @given(JSON)
 def test_json_lines(value):
     """A JSON value comes back from its line exactly; the line is printing ASCII."""

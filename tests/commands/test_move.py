@@ -31,7 +31,6 @@ def values(name, **options):
     return [item.value for item in fdbqueue.queue(name).iterate(**options)]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     "command",
     [["queue_move", "mail", "user-1", "--no-input"], ["queue_drain", "mail", "--to=user-1"]],
@@ -79,7 +78,6 @@ def test_priorities_are_given(call, mail):
     assert [(item.value, item.priority) for item in quakes] == [(0, -1.5), (1, -1.5)]
 
 
-@pytest.mark.nightly
 def test_priorities_become_an_order(call):
     """A FIFO queue has no priorities: the items come in the order they had by them."""
     quakes = [json.loads(line) for line in EARTHQUAKES.read_text().splitlines()]

@@ -13,7 +13,6 @@ from fdbqueue.columns.items import DETAILS
 from fdbqueue.service import run
 
 
-@pytest.mark.nightly
 def test_it_shows_what_pop_would_take(call):
     """Peek prints what pop prints, from either end, and leaves the items."""
     fdbqueue.queue("ranks").push_many((n, n % 7) for n in range(1200))
@@ -65,7 +64,6 @@ def test_a_reader_that_stops(processes):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("state", ["ready", "leased", "delayed", "dead"])
 @pytest.mark.parametrize("end", ["min", "max"])
 def test_items_in_a_state(call, state, end):

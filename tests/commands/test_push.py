@@ -22,7 +22,6 @@ def values(name):
     return [item.value for item in fdbqueue.queue(name)]
 
 
-@pytest.mark.nightly
 def test_earthquakes_from_a_file(call):
     """All 1,707 earthquakes go in by their magnitude, as they are in the file."""
     printed = call("queue_push", "quakes", str(EARTHQUAKES), "--priority-field", "magnitude")
@@ -172,7 +171,6 @@ def test_bad_priority_fields(call, ndjson, line, reason):
     assert caught.value.returncode == 1
 
 
-@pytest.mark.nightly
 def test_what_was_pushed_before_a_bad_line(call, ndjson):
     """A bad line behind a full transaction tells how many items are in the queue."""
     with pytest.raises(CommandError) as caught:

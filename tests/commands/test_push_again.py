@@ -78,7 +78,6 @@ def test_killed_and_resumed(processes, manage, file):
     assert killed
 
 
-@pytest.mark.nightly
 def test_resumed_when_it_was_complete(call, file):
     """A push that had come to its end, and perhaps could not say so, pushes nothing more."""
     call("queue_push", "mail", str(file), "--resume")
@@ -87,7 +86,6 @@ def test_resumed_when_it_was_complete(call, file):
     assert len(values()) == LINES
 
 
-@pytest.mark.nightly
 def test_lines_that_were_added(call, file):
     """A file that grew by whole lines goes on with these."""
     call("queue_push", "mail", str(file))
@@ -260,7 +258,6 @@ def test_bad_priorities_are_skipped(call, ndjson):
     assert caught.value.returncode == 2
 
 
-@pytest.mark.nightly
 def test_skipped_and_resumed(call, file):
     """Both together: bad lines that were passed by are not looked at again."""
     spoil(file, 5)

@@ -201,7 +201,6 @@ def test_items_are_not_taken_for_values(call, file, arguments):
     assert ranks.size() == 0
 
 
-@pytest.mark.nightly
 def test_an_item_behind_values(call, ndjson):
     """It is found wherever it is; the message says how many are in the queue by then."""
     with pytest.raises(CommandError, match=r"^Line 6001: it is a whole item") as caught:
@@ -319,7 +318,6 @@ def test_bytes_are_base64_in_items(call, ndjson):
         call("queue_push", "blobs", ndjson(line(value="*")), "--items")
 
 
-@pytest.mark.nightly
 def test_long_values_come_back(call, file, settings):
     """A queue of long values takes its own drain's lines, however they are escaped."""
     queues = {**settings.FDBQUEUE["QUEUES"], "mail": {"kind": "fifo", "max_value_bytes": 1_000_000}}

@@ -75,7 +75,6 @@ def test_some_by_their_ids(call, mail):
     assert mail.counts().dead == ITEMS - 7
 
 
-@pytest.mark.nightly
 def test_a_command_that_a_test_leaves_is_ended(place):
     """What a failed test does not wait for runs no longer than the test."""
     with contextlib.closing(Processes(*place)) as processes:

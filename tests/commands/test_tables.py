@@ -104,7 +104,6 @@ def test_shortening_in_the_middle(text, most, expected):
     assert shortened(text, most, in_middle=True) == expected
 
 
-@pytest.mark.nightly
 @given(
     st.lists(
         st.tuples(st.text("ab日 -", max_size=60), st.integers(), st.text("ab c", max_size=99))

@@ -295,7 +295,6 @@ def test_stopped_by_its_function(mail, concurrency, follow):
     assert (mail.size(), mail.counts().leased) == (1_000 - worker.handled, 0)
 
 
-@pytest.mark.nightly
 def test_stopped_while_it_waits(mail):
     """By another thread."""
     waiting = mail.parts.group.watch

@@ -346,7 +346,6 @@ def leased(queue, count):
     return items
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("tried", [False, True])
 def test_more_acks_than_a_transaction_can_send_are_refused(database, subspace, tried):
     """With how many it could have been; so many fit, and leave room for an item."""
@@ -374,7 +373,6 @@ def test_more_acks_than_a_transaction_can_send_are_refused(database, subspace, t
     assert queue.counts().leased == 400 - most + len(found)
 
 
-@pytest.mark.nightly
 def test_threads_with_many_acks_share_as_many_transactions_as_it_takes(database, subspace):
     """Each gets its next item, and none an error of what they send together."""
     place, threads = subspace["x" * 1_500], 8
@@ -390,7 +388,6 @@ def test_threads_with_many_acks_share_as_many_transactions_as_it_takes(database,
     assert plain.counts().leased == threads
 
 
-@pytest.mark.nightly
 def test_a_request_for_help_that_ends_too_much_is_not_served(database, subspace):
     """Whoever could have helped takes its own items."""
     queue = FifoQueue(database, subspace["x" * 1_500])
@@ -407,7 +404,6 @@ def test_a_request_for_help_that_ends_too_much_is_not_served(database, subspace)
     assert queue.size() == 1
 
 
-@pytest.mark.nightly
 def test_threads_and_processes_that_ask_for_help(database, subspace):
     """Whoever takes for them, each item is leased once and acknowledged once."""
     queues = [FifoQueue(another(database), subspace) for _ in range(3)]

@@ -294,7 +294,6 @@ def test_every_name_is_in_its_range(fifo, byte):
         assert tables.bounds[0] < key < tables.bounds[1]
 
 
-@pytest.mark.nightly
 def test_removing_many(database, subspace):
     """There may be more than one transaction takes."""
     queue = PriorityQueue(database, subspace)
@@ -333,7 +332,6 @@ def _total(counts):
     return counts.ready + counts.leased + counts.delayed + counts.dead
 
 
-@pytest.mark.nightly
 def test_clearing_ends_with_what_was_there(database, subspace):
     """More than one transaction's items go, and what is no item, too."""
     queue = FifoQueue(database, subspace)

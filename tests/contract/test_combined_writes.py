@@ -365,7 +365,6 @@ def test_who_gives_up_in_line_has_pushed_nothing(held, subspace, pool):
     assert "never" not in [item.value for item in queue]
 
 
-@pytest.mark.nightly
 def test_who_gives_up_in_flight_does_not_know(held, subspace, pool):
     """The commit has begun: it may take effect, and does."""
     queue = FifoQueue(held, subspace)

@@ -80,7 +80,6 @@ def test_who_gives_up_in_line_has_taken_nothing(held, subspace, pool, ten):
     assert [item.value for item in ten.pop_many(10)] == list(range(1, 10))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("operation", ["pop", "lease", "lease_batch"])
 def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten, operation):
     """Its outcome was unknown to it; the helper puts it back to its place."""
@@ -139,7 +138,6 @@ def test_an_error_of_the_engine_is_given_to_each_who_waited(database, subspace, 
     assert queue.pop().value == 1
 
 
-@pytest.mark.nightly
 def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
     """Also where the queue was empty meanwhile."""
     patient, hurried = patient_and_not(held, subspace, 1.5)
@@ -166,7 +164,6 @@ def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
     assert [item.value for item in ten] == [8, 9, "later"]
 
 
-@pytest.mark.nightly
 def test_who_finds_no_room_in_a_round_has_taken_nothing(held, subspace, pool):
     """It waits for the next round, and may give up with nothing changed."""
     patient, hurried = patient_and_not(held, subspace, 0.6)
@@ -237,7 +234,6 @@ def test_nobody_gets_past_a_corrupt_item_by_being_helped(database, subspace, ten
 # What is too much for one transaction
 
 
-@pytest.mark.nightly
 def test_batches_of_the_dead_come_back_however_many(database, subspace, clock):
     """A bounded number of bytes in each transaction, by what is sent, keys and all."""
     place = subspace["x" * 2_000]
@@ -272,7 +268,6 @@ def test_leases_under_the_longest_names_come_back(database, subspace, clock):
     assert_counted(queue)
 
 
-@pytest.mark.nightly
 def test_what_is_overdue_is_repaired_however_much(database, subspace, clock):
     """In as many transactions as that takes."""
     queue = FifoQueue(database, subspace["x" * 2_000])
@@ -284,7 +279,6 @@ def test_what_is_overdue_is_repaired_however_much(database, subspace, clock):
     assert [item.value for item in queue.pop_many(3)] == [0, 1, 2]
 
 
-@pytest.mark.nightly
 def test_too_many_acks_for_one_transaction_are_refused(database, subspace):
     """By how many it could have been; nothing is changed."""
     queue = PriorityQueue(database, subspace["x" * 1_000])

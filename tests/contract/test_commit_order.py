@@ -84,7 +84,6 @@ def test_the_order_is_that_of_the_commits(queue, database):
     assert texts(queue.pop_many(2)) == ["c", "a"]
 
 
-@pytest.mark.nightly
 def test_many_are_pushed_in_their_order(queue):
     """Also when they are more than one transaction takes."""
     values = [f"{number:05}" for number in range(6_000)]

@@ -69,7 +69,6 @@ def is_rising(numbers):
 # Strict order
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SOME, ids=str)
 @pytest.mark.parametrize("end", ["min", "max"])
 def test_poppers_take_each_item_once_and_in_order(kind, crowd, end):
@@ -90,7 +89,6 @@ def test_poppers_take_each_item_once_and_in_order(kind, crowd, end):
     assert queues[0].pop() is None
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_poppers_at_both_ends_meet_in_the_middle(kind, crowd):
     """Each end is in order, and no item comes from both."""
@@ -109,7 +107,6 @@ def test_poppers_at_both_ends_meet_in_the_middle(kind, crowd):
     assert not any(assert_counted(queues[0]).values())
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_pops_leases_and_pops_of_many_mix(kind, crowd):
     """Whatever is taken together comes in order, and nothing comes twice."""
@@ -139,7 +136,6 @@ def test_pops_leases_and_pops_of_many_mix(kind, crowd):
     assert not any(assert_counted(queues[0]).values())
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS[::2], ids=str)
 def test_who_is_told_that_the_queue_is_empty_is_told_the_truth(kind, crowd):
     """Threads that push one before each pop always find one."""
@@ -160,7 +156,6 @@ def test_who_is_told_that_the_queue_is_empty_is_told_the_truth(kind, crowd):
     assert not any(assert_counted(queues[0]).values())
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_what_is_given_up_meanwhile_comes_again(kind, crowd):
     """Each item is acknowledged once in the end, with the attempts it took."""
@@ -185,7 +180,6 @@ def test_what_is_given_up_meanwhile_comes_again(kind, crowd):
     assert not any(assert_counted(queues[0]).values())
 
 
-@pytest.mark.nightly
 def test_those_who_pop_more_than_there_is_share_it(fifo, crowd):
     """Large pops at once get the items, once, in runs; the rest get none."""
     queues = crowd(STRICT[0])
@@ -197,7 +191,6 @@ def test_those_who_pop_more_than_there_is_share_it(fifo, crowd):
     assert max(len(each) for each in numbers) == 400
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("at", [0, 20, 39])
 def test_a_corrupt_item_stops_everybody_at_it(database, subspace, crowd, at):
     """Poppers of both ends get all the others once; it stays, and all meet it."""
@@ -250,7 +243,6 @@ def test_a_pop_of_an_empty_queue_costs_no_more(kind, observed, subspace):
     assert observed.transactions == 1
 
 
-@pytest.mark.nightly
 def test_threads_of_one_client_share_transactions(observed, subspace):
     """Where many pop at once, they take far fewer transactions than they are."""
     kind = STRICT[0]
@@ -537,7 +529,6 @@ def test_a_clock_that_is_ahead_takes_nothing_back(kind, ten, ask_and_die, clock)
     assert numbers(kind, [ten.pop()]) == [4]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_what_was_handed_over_comes_back_in_time(kind, ten, ask_and_die):
     """By the database's versions, without anybody else's doing."""
@@ -625,7 +616,6 @@ def test_a_request_for_more_than_there_is_takes_all(kind, ten, ask_and_die, let_
     assert not any(assert_counted(ten).values())
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_dead_poppers_that_stand_in_line_stop_nobody(kind, crowd, ask_and_die, let_expire):
     """A popper in this process is served although dead ones stand in line before it."""
@@ -678,7 +668,6 @@ def test_the_timeout_of_a_claim_is_bounded(database, subspace, seconds):
 # Shards
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("end", ["min", "max"])
 @pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
 def test_a_pop_from_shards_takes_one_near_the_end(kind, database, subspace, end):
@@ -697,7 +686,6 @@ def test_a_pop_from_shards_takes_one_near_the_end(kind, database, subspace, end)
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
 def test_poppers_of_shards_take_each_item_once(kind, crowd):
     """From both ends, one by one and many at once, popped and leased."""

@@ -364,7 +364,6 @@ def test_history_is_of_at_most_a_day(fifo, minutes):
     assert len(fifo.history(1_440)) == 1_440
 
 
-@pytest.mark.nightly
 def test_history_is_forgotten_after_a_day(fifo, database, subspace, clock):
     """What is older is removed now and then by those who push and pop."""
     tables = TableKeys(subspace.key())

@@ -261,7 +261,6 @@ def test_a_limit_counts_those_that_come_back(kind, queue):
     assert texts(kind, assert_counted(queue)["ready"]) == "abdef"
 
 
-@pytest.mark.nightly
 def test_any_number_comes_back(fifo):
     """In several transactions where they are many, all of them and in order."""
     fifo.push_many(range(450))

@@ -128,7 +128,6 @@ def test_a_reason_is_a_text(queue):
             queue.dead_by_reason(limit=limit)
 
 
-@pytest.mark.nightly
 def test_any_number_of_one_reason_among_others(fifo):
     """In several transactions, those of the other reason between them left alone."""
     fifo.push_many(range(450))

@@ -204,7 +204,6 @@ def test_a_bad_delay_is_refused(database, subspace, everything, wrong):
     assert everything() == set()
 
 
-@pytest.mark.nightly
 def test_many_that_fall_due_together_come_each_once(kind, queue, clock):
     """However many one transaction brings back, pops go on until the last of them."""
     values = [kind.value(str(number)) for number in range(250)]
@@ -218,7 +217,6 @@ def test_many_that_fall_due_together_come_each_once(kind, queue, clock):
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.nightly
 def test_consumers_of_shards_get_what_fell_due_each_once(database, subspace, clock):
     """So do those who take from anywhere near the head."""
     queue = FifoQueue(database, subspace, shards=4)
@@ -231,7 +229,6 @@ def test_consumers_of_shards_get_what_fell_due_each_once(database, subspace, clo
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.nightly
 def test_what_is_due_earlier_is_brought_back_first(fifo, clock):
     """Of more than one transaction brings back, the first are those due first."""
     fifo.push_many(range(100), delay=2)

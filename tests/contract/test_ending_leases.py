@@ -146,7 +146,6 @@ def test_what_is_no_token_spoils_all(database, subspace, verb, token):
     assert queue.ack_many([first, last]) == 2
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(("verb", "limit"), [("nack_many", 1_000), ("extend_many", 1_000)])
 def test_how_many_are_ended_at_once(database, subspace, verb, limit):
     """As many as the limit; one more is refused, and changes nothing."""
@@ -160,7 +159,6 @@ def test_how_many_are_ended_at_once(database, subspace, verb, limit):
     assert assert_counted(queue)["leased"][0].id == leased[0].id
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("verb", ["nack_many", "extend_many"])
 def test_what_is_too_much_for_one_transaction(database, subspace, verb):
     """Eighty of the longest values are not; a hundred are refused, and are as they were."""
@@ -331,7 +329,6 @@ def test_an_ending_of_unknown_outcome(kind, engine, subspace, ending, code):
     assert {item.attempts for item in held["ready"]} <= {0, 1}
 
 
-@pytest.mark.nightly
 def test_a_long_value_is_extended_once(database, subspace, clock):
     """The whole of it is in the answer, and in that of the same call."""
     queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=5_000_000)

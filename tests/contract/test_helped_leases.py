@@ -376,7 +376,6 @@ def test_what_this_process_cannot_decode_is_requeued(meddled, database, subspace
     assert len(states["ready"]) == 39 - len(taken)
 
 
-@pytest.mark.nightly
 def test_more_than_a_row_can_name_is_refused(rival):
     """A client of ours does not ask for so much; nothing breaks where one does."""
     fill(rival, 2_700)
@@ -388,7 +387,6 @@ def test_more_than_a_row_can_name_is_refused(rival):
     assert len(assert_counted(rival)["ready"]) == 2_738
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("count", [500, 501])
 def test_many_leases_come_whole(queue, rival, meddled, count):
     """Up to 500 are leased by who helps; more are handed over and collected."""
@@ -400,7 +398,6 @@ def test_many_leases_come_whole(queue, rival, meddled, count):
     assert len(requests_of(rival)) == (count <= 500)
 
 
-@pytest.mark.nightly
 def test_long_names_are_not_asked_for(queue, rival, meddled):
     """Leases whose names a row cannot hold end when the items are collected."""
     fill(rival, 1_000)

@@ -18,7 +18,6 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.nightly
 @given(JSON, st.integers(0, 2**60), st.integers(0, 2**30))
 @example("\x00\xff", NOW, 0)
 @example("", NOW, 0)

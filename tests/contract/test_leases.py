@@ -446,7 +446,6 @@ def test_a_token_of_another_queue_is_worth_nothing(database, subspace):
     one.ack(leased)
 
 
-@pytest.mark.nightly
 def test_tokens_are_told_nobody_and_repeat_never(database, subspace):
     """200 leases of one item have 200 tokens."""
     fifo = FifoQueue(database, subspace, max_attempts=None)
@@ -628,7 +627,6 @@ def expired(kind, database, subspace, clock, count=250, **options):
     return queue
 
 
-@pytest.mark.nightly
 def test_one_transaction_brings_back_no_more_than_100(kind, database, subspace, clock):
     """A consumer does its share, and the next ones the rest."""
     queue = expired(kind, database, subspace, clock)
@@ -641,7 +639,6 @@ def test_one_transaction_brings_back_no_more_than_100(kind, database, subspace, 
     assert_counted(queue)
 
 
-@pytest.mark.nightly
 def test_large_items_that_ran_out_come_back_in_transactions_of_a_bounded_size(
     database, subspace, clock
 ):
@@ -660,7 +657,6 @@ def test_large_items_that_ran_out_come_back_in_transactions_of_a_bounded_size(
     assert_counted(queue)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("clients", [1, 3])
 def test_many_consumers_share_what_ran_out(kind, database, subspace, clock, clients):
     """Threads of one client and of several, from both ends: each item comes to one, once."""

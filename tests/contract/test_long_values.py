@@ -110,7 +110,6 @@ def test_sizes_around_the_chunks(database, subspace, everything, size):
     assert bare(everything) == before
 
 
-@pytest.mark.nightly
 def test_the_longest_there_is(database, subspace):
     """5,000,000 bytes go in and out whole, one by one and in the caller's transaction."""
     queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=5_000_000)
@@ -264,7 +263,6 @@ def test_a_missing_chunk_is_found_out(queue, database, subspace, which):
     assert_counted(queue)
 
 
-@pytest.mark.nightly
 def test_one_operation_returns_a_bounded_number_of_bytes(database, subspace):
     """All chunks count: pops, peeks and pages of long values stop at about five million."""
     queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=MILLION)
@@ -281,7 +279,6 @@ def test_one_operation_returns_a_bounded_number_of_bytes(database, subspace):
     assert queue.size() == 16 - len(popped) - len(leased)
 
 
-@pytest.mark.nightly
 def test_pages_of_long_values_go_through_all(queue):
     """Wherever a page ends, the next goes on behind it."""
     queue.pop()
@@ -299,7 +296,6 @@ def test_pages_of_long_values_go_through_all(queue):
     ]
 
 
-@pytest.mark.nightly
 def test_many_consumers_at_once(database, subspace, everything):
     """Each long value goes to one of them, whole."""
     queues = [

@@ -54,7 +54,6 @@ def test_five_hundred_names_take_few_rounds(observed, database, subspace):
     assert len(observed.reads) <= 2.2 * 500
 
 
-@pytest.mark.nightly
 def test_only_so_many_are_looked_for_as_are_wanted(observed, database, subspace):
     """The first ten of five thousand do not cost the reads of all."""
     prefix = subspace.key()

@@ -54,7 +54,6 @@ def test_the_whole_64_bit_range_is_ordered(ints):
     assert [item.value for item in ints.pop_many(3)] == ["low", "zero", "high"]
 
 
-@pytest.mark.nightly
 def test_earthquakes_come_strongest_first(floats):
     """69 of 1,707 magnitudes are integers and some are negative: each pop_max is the max."""
     records = [json.loads(line) for line in EARTHQUAKES.read_text(encoding="utf-8").splitlines()]
@@ -69,7 +68,6 @@ def test_earthquakes_come_strongest_first(floats):
     assert sorted(item.value["id"] for item in popped) == sorted(r["id"] for r in records)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("engine", ["embedded"], indirect=True)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -93,7 +91,6 @@ def test_any_pushes_and_pops_agree_with_a_sorted_list(database, subspace, steps)
     assert [(item.priority, item.value) for item in queue] == model
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("engine", ["embedded"], indirect=True)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

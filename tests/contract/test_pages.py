@@ -72,7 +72,6 @@ def test_pages_stay_right_while_others_push_and_pop(fifo):
     assert [item.value for item in second.items] == [4, 5, 6]
 
 
-@pytest.mark.nightly
 def test_iteration_yields_everything_in_order(fifo):
     """A queue longer than one page is iterated whole, from either end or from an item."""
     fifo.push_many(range(1203))
@@ -187,7 +186,6 @@ def test_an_unknown_end_is_refused(fifo):
         fifo.pop_many(1, end="middle")
 
 
-@pytest.mark.nightly
 def test_one_operation_returns_a_bounded_number_of_bytes(fifo):
     """A pop and a page of large values stop at about five million bytes."""
     fifo.push_many(["x" * 90_000] * 70)

@@ -234,7 +234,6 @@ def test_a_process_that_asked_for_help_is_told_of_an_empty_queue(fifo, ask_and_d
     assert fifo.size() == 3
 
 
-@pytest.mark.nightly
 def test_poppers_under_contention_take_nothing_after_the_pause(database, subspace):
     """Eight threads of four clients; what they have taken by then and what is left is all."""
     queues = [FifoQueue(another(database), subspace) for _ in range(4)]
@@ -273,7 +272,6 @@ def tables_of(queue):
     return tables(lambda: found)
 
 
-@pytest.mark.nightly
 def test_a_worker_follows_a_pause(fifo, pool):
     """It works on nothing while the queue is paused, and goes on when it is resumed."""
     done = []

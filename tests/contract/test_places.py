@@ -61,7 +61,6 @@ def by_the_tuple_layer(keys: ItemKeys, place: bytes) -> object:
     return priority, elements[0], 1, random[RANDOM_BYTES:] if is_keyed else b""
 
 
-@pytest.mark.nightly
 @given(INTEGERS | FLOATS | BYTES | st.text() | st.none() | st.booleans())
 def test_an_element_is_packed_as_the_tuple_layer_does(element):
     """Whatever the element, its bytes are those of ``fdb.tuple.pack``."""
@@ -75,7 +74,6 @@ def test_numbers_that_are_equal_are_packed_each_by_its_type(number):
         assert tuples.packed_number(one) == fdb.tuple.pack((one,))
 
 
-@pytest.mark.nightly
 @given(INTEGERS | FLOATS, st.integers(0, 2**64 - 1), BYTES, st.integers(1, 100))
 def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
     """A place is the tuple of the recipe, with the number of chunks where there are more."""
@@ -92,7 +90,6 @@ def test_a_place_is_packed_as_the_recipes_do(priority, index, random, chunks):
     assert ranked.usual_sequence(ranked.key(place), priority) == usual
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
 @pytest.mark.parametrize("chunks", [1, 7])
 @given(RANDOMS, st.sampled_from([UNTIL_TAKEN, UNTIL_DONE]), DIGESTS)
@@ -126,7 +123,6 @@ def test_what_stands_in_place_of_a_mark_makes_a_place_foreign(keys, more):
             keys.position(place)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("keys", KEYS, ids=["fifo", "priority"])
 @given(
     st.lists(INTEGERS | st.floats() | BYTES | KEYED, max_size=4),

@@ -92,7 +92,6 @@ def test_many_threads_push_at_once(database, subspace):
         assert [v[1] for v in values if v[0] == thread] == list(range(25))
 
 
-@pytest.mark.nightly
 def test_concurrent_pushes_are_never_done_again(database, subspace):
     """What one call leaves as its receipt is in the way of no other call."""
     codes = []
@@ -200,7 +199,6 @@ def test_an_error_of_the_source_says_how_many_were_pushed_before_it(database, su
     assert caught.value.context["pushed"] == len(list(queue)) > 0
 
 
-@pytest.mark.nightly
 def test_an_unknown_outcome_says_how_many_may_be_in(engine, subspace):
     """Of the items of a commit whose outcome is unknown nothing is claimed."""
     queue = FifoQueue(unsure_database(engine.database, 1031), subspace, codec="bytes")
@@ -210,7 +208,6 @@ def test_an_unknown_outcome_says_how_many_may_be_in(engine, subspace):
     assert caught.value.context["unknown"] == FifoQueue(engine.database, subspace).size() > 0
 
 
-@pytest.mark.nightly
 def test_long_prefixes_keep_transactions_small(database, subspace):
     """Keys count, too: thousands of small items under a long prefix fit their transactions."""
     long = Subspace(rawPrefix=subspace.key() + b"x" * 3_000)

@@ -193,7 +193,6 @@ def test_the_recipes_are_safe_with_them(receipted, subspace, left):
 # How many
 
 
-@pytest.mark.nightly
 def test_as_many_are_left_as_threads_worked_at_once(queue, left):
     """500 operations by 4 threads leave 4 at most, all of this client."""
 
@@ -266,7 +265,6 @@ def test_only_old_receipts_are_swept(database, subspace, queue, left):
     assert not kept & {b"other0", b"other1", b"other2"}
 
 
-@pytest.mark.nightly
 def test_many_are_swept_in_bounded_transactions(database, subspace, left):
     """More than one transaction takes, without one of them being left."""
     forge(database, subspace, range(2_500))
@@ -323,7 +321,6 @@ say("done")
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("engine", ["embedded"], indirect=True)
 def test_a_forked_process_is_another_client(database, subspace, left):
     """It never writes into the slots of its parent."""

@@ -235,7 +235,6 @@ def test_keys_that_are_no_items_are_counted_with_the_ready_ones(ints, fifo, data
     assert len(list(ints)) == 4
 
 
-@pytest.mark.nightly
 def test_many_items_are_counted_in_bounded_reads(database, subspace):
     """More than one read returns."""
     queue = PriorityQueue(database, subspace, codec="bytes")

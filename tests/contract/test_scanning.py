@@ -48,7 +48,6 @@ def test_a_scan_ends_where_enough_was_found(fifo):
     assert found == list(range(0, 30, 2))
 
 
-@pytest.mark.nightly
 def test_a_scan_ends_where_enough_was_looked_at(fifo):
     """It says how far it looked, and where to go on."""
     fifo.push_many(range(2_500))
@@ -67,7 +66,6 @@ def test_there_is_a_cursor_only_where_there_is_more(fifo, size):
     assert (result.looked_at, result.cursor is None) == (min(size, 100), size <= 100)
 
 
-@pytest.mark.nightly
 def test_a_scan_reads_a_bounded_number_of_bytes(fifo):
     """It ends before it has looked at all of the largest values, and can go on."""
     fifo.push_many("x" * 90_000 for _ in range(120))
@@ -80,7 +78,6 @@ def test_a_scan_reads_a_bounded_number_of_bytes(fifo):
     assert looked_at == 120
 
 
-@pytest.mark.nightly
 def test_a_scan_costs_few_reads(observed, subspace, fifo):
     """Two thousand items are looked at in two pages, each with the queue's format."""
     fifo.push_many(range(2_500))
@@ -113,7 +110,6 @@ def test_a_position_of_another_queue_is_refused(fifo, ints):
         look(fifo, after=item.id)
 
 
-@pytest.mark.nightly
 def test_a_scan_ends_when_it_is_late(fifo):
     """It has looked at one read's worth at least, and goes on from there."""
     fifo.push_many(range(2_500))
@@ -131,7 +127,6 @@ def test_a_scan_ends_when_it_is_late(fifo):
     assert (again.looked_at, again.cursor) == (1_499, None)
 
 
-@pytest.mark.nightly
 def test_a_scan_may_read_more_bytes(fifo):
     """As many as it is allowed, in reads that become shorter where values are large."""
     fifo.push_many("x" * 90_000 for _ in range(120))

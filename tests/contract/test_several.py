@@ -168,7 +168,6 @@ def test_patterns_stand_for_the_queues_there_are(catalog):
     assert [queue.name for queue in catalog.several(["*-3", "hi*h"]).queues()] == ["mail-3", "high"]
 
 
-@pytest.mark.nightly
 def test_a_queue_that_is_new_is_noticed_within_five_seconds(catalog, monkeypatch):
     """Its name is looked for again then, if queues do not take turns."""
     fill(catalog, mail_1=[1])
@@ -211,7 +210,6 @@ def test_names_that_make_no_sense_are_refused(catalog, names, error):
     assert catalog.queue("high").size() == catalog.queue("low").size() == before
 
 
-@pytest.mark.nightly
 def test_a_thousand_queues_are_the_most(catalog):
     """A pattern may find more, which the call says if queues do not take turns."""
     assert len(catalog.several([f"mail-{n}" for n in range(1_000)]).queues()) == 1_000
@@ -293,7 +291,6 @@ def test_what_has_expired_is_taken_in_its_turn(catalog, clock):
     assert values([several.pop()]) == [("low", "b")]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("within", [False, True])
 def test_queues_whose_expired_items_die_are_passed_over(open_catalog, database, clock, within):
     """Whatever is requeued on the way."""
@@ -389,7 +386,6 @@ def test_a_paused_queue_is_passed_over_strictly(meddled):
     assert several.pop().value == "a"
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "operation", "fair"), pairs(KINDS, ["pop", "lease"], [False, True]), ids=str
 )
@@ -546,7 +542,6 @@ def test_a_response_in_a_queue_that_is_new_is_found(open_catalog, database):
     assert kept.pop(once="key") == found
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("names", [["high", "low"], ["mail-*", "low"]], ids=str)
 def test_calls_with_one_key_take_once(open_catalog, database, names):
     """Threads of several clients, while queues come up."""
@@ -658,7 +653,6 @@ def test_a_resumed_queue_wakes_who_waits(waiting, catalog, observed, pool):
     assert found.result(LONG_SECONDS).value == "a"
 
 
-@pytest.mark.nightly
 def test_a_wait_ends_in_time(catalog):
     """With nothing, also where no queue exists yet."""
     for names in (["high", "low"], ["mail-*"]):

@@ -338,7 +338,6 @@ def test_a_cancelled_pop_gives_the_key_back(fifo):
 # Many at once
 
 
-@pytest.mark.nightly
 def test_pushes_of_one_key_by_many_threads_put_one_item(database, subspace):
     """Of several clients, whose threads share transactions; all get the same item."""
     queues = [PriorityQueue(another(database), subspace) for _ in range(3)]
@@ -355,7 +354,6 @@ def test_pushes_of_one_key_by_many_threads_put_one_item(database, subspace):
     assert_counted(queues[0])
 
 
-@pytest.mark.nightly
 def test_pushes_and_pops_of_few_keys_lose_none(database, subspace):
     """Whatever was pushed anew is popped once; at no moment are there two of a key."""
     queues = [FifoQueue(another(database), subspace) for _ in range(4)]
@@ -515,7 +513,6 @@ def test_a_value_may_be_long(database, subspace):
     assert not unique_keys(queue)
 
 
-@pytest.mark.nightly
 def test_saved_responses_are_bounded(database, subspace):
     """Found items and pushed ones fit into one transaction together, or nothing is pushed."""
     queue = FifoQueue(database, subspace, max_value_bytes=4_000_000)
@@ -682,7 +679,6 @@ def test_thousands_are_taken_and_acknowledged_in_one_transaction(fifo):
     assert not unique_keys(fifo)
 
 
-@pytest.mark.nightly
 def test_an_ack_of_too_many_is_refused(fifo):
     """By their number, before anything is sent."""
     item = put(fifo)

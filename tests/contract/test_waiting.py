@@ -194,7 +194,6 @@ def test_a_lease_that_is_shortened_wakes_who_waits(fifo, waiting):
     assert found.result(LONG_SECONDS).value == "x"
 
 
-@pytest.mark.nightly
 def test_who_waits_asks_for_nothing(observed, subspace):
     """In a second without events there are a few reads at its ends, none in between."""
     queue = FifoQueue(observed, subspace)
@@ -262,7 +261,6 @@ def test_who_was_too_late_waits_on(fifo, observed, subspace, waiting):
     assert found.result(LONG_SECONDS).value == "for who waits"
 
 
-@pytest.mark.nightly
 def test_producers_and_consumers_keep_pace(database, subspace):
     """Consumers that always wait get all that producers push, each item once."""
     queues = [PriorityQueue(each, subspace) for each in (database, another(database))]
@@ -279,7 +277,6 @@ def test_producers_and_consumers_keep_pace(database, subspace):
     assert sorted(found) == [(number, turn) for number in range(4) for turn in range(40)]
 
 
-@pytest.mark.nightly
 def test_a_watch_is_released_when_the_wait_ends(observed, subspace):
     """Whether something came or not: after 200 waits in sequence none is left."""
     queue = FifoQueue(observed, subspace)
@@ -369,7 +366,6 @@ def test_a_wait_that_is_given_up_ends_without_an_item(fifo, waiting, observed):
     wait_until(lambda: released(observed))
 
 
-@pytest.mark.nightly
 def test_an_answer_is_not_kept_of_a_wait_that_was_given_up(fifo, waiting):
     """The same call made again gets what has come meanwhile."""
     wanted = threading.Event()

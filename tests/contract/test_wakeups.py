@@ -100,7 +100,6 @@ def test_who_is_woken_and_does_not_take_wakes_another(database, subspace, pool, 
         assert first.result(LONG_SECONDS) == []
 
 
-@pytest.mark.nightly
 def test_no_item_waits_while_threads_sleep(database, subspace, pool):
     """Whatever waiters do at the wrong moment: give up, run out of time, or fail."""
     queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
@@ -137,7 +136,6 @@ def test_no_item_waits_while_threads_sleep(database, subspace, pool):
     assert sorted(got) == list(range(pushed))
 
 
-@pytest.mark.nightly
 def test_no_item_waits_while_tasks_sleep(database, subspace, in_loop):
     """Tasks are cancelled at any moment, also just after they were woken."""
     queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)

@@ -68,10 +68,8 @@ def test_whatever_fails_after_a_commit_did(engine, subspace, fault, call):
 @cases("fault", [*BEFORE, *AFTER, *LATE])
 def test_an_error_of_a_later_run_is_true(engine, subspace, fault, raised):
     """When the function's second run fails, its first has not taken effect, and never will."""
-    database, key = (
-        FailingOnce(engine.database, engine.error, fault),
-        subspace[str(fault)][str(raised)].key(),
-    )
+    database = FailingOnce(engine.database, engine.error, fault)
+    key = subspace[str(fault)][str(raised)].key()
     runs = []
 
     def add_or_fail(tr):

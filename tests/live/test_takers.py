@@ -53,7 +53,9 @@ def leased(client, name):
     return found
 
 
-@pytest.mark.parametrize("take", [popped, leased])
+@pytest.mark.parametrize(
+    "take", [pytest.param(popped, marks=pytest.mark.nightly), leased], ids=["popped", "leased"]
+)
 def test_16_clients_take_each_earthquake_once(client_of, client, earthquakes, take):
     """1,707 are pushed, 1,707 different ones are taken, and the queue is empty."""
     clients = [client_of() for _ in range(CLIENTS)]

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from fdbqueue import conf, deadlines
 from tests.families import multiply
 from tests.pages import rules
 from tests.pages.addresses import LIST, text
 from tests.thorough import size
-
-pytestmark = pytest.mark.nightly
 
 WORKERS, FAILURES, FAMILY = f"{LIST}-/workers/", f"{LIST}-/failures/", f"{LIST}user-*/"
 FIND = f"{LIST}-/find/?id=nothing"

@@ -420,7 +420,6 @@ def test_each_queue_of_any_name_has_its_turn(backend, work):
         ]
 
 
-@pytest.mark.nightly
 def test_more_than_a_thousand_queues_of_any_name(backend, work):
     """All of them are found, one by one and by a pattern."""
     with override_settings(TASKS={"default": ANY_NAME}):

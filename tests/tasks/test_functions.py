@@ -204,7 +204,6 @@ def test_more_queues_than_counters(count, database, counters):
     assert [name for name, _since in left_of(found)] == list("abcdef")
 
 
-@pytest.mark.nightly
 def test_two_queues_of_ten_thousand_functions(database, counters):
     """Both are there, each with as many; of a third with few, nothing is left out."""
     now = now_us()

@@ -649,7 +649,6 @@ def test_random_trees(backend, few_together, seed):
     assert left(backend) == (0, 0, 0)
 
 
-@pytest.mark.nightly
 def test_very_many_parts(backend):
     """They are enqueued, end, and what follows comes once."""
     parts = size(10_000, 2_000)

@@ -106,7 +106,6 @@ def test_rows_keep_their_order(backend):
     assert queued(backend) == [*range(1_200)]
 
 
-@pytest.mark.nightly
 def test_very_many_rows_are_moved(backend):
     """In bounded batches, and each once."""
     rows = size(10_000, 2_000)

@@ -140,7 +140,6 @@ def test_a_commit_whose_outcome_is_not_known(backend, code, commit, took_effect)
     assert not OutboxTask.objects.exists()
 
 
-@pytest.mark.nightly
 def test_a_mover_that_is_killed_at_any_step(backend, outbox_environment):
     """Each task runs once, also when all that is known of it was removed meanwhile."""
     for last in range(200):
@@ -165,7 +164,6 @@ def test_a_mover_that_is_killed_at_any_step(backend, outbox_environment):
     assert last > 10
 
 
-@pytest.mark.nightly
 def test_several_processes_that_are_killed_move_each_row_once(
     backend, outbox_environment, tmp_path
 ):

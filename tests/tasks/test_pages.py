@@ -1025,7 +1025,6 @@ def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
     assert "and 2 more." in text(viewer.get(FUNCTIONS))
 
 
-@pytest.mark.nightly
 def test_ten_thousand_functions(viewer, queue, watched):
     """A page has fifty, says what was left out of which queue, and reads a few ranges."""
     counters, ended = FunctionCounters(conf.prefix()), now_us()

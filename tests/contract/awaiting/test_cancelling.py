@@ -348,7 +348,6 @@ def test_what_a_key_has_taken_stays_taken(gated, subspace, in_loop, operation):
     in_loop(work())
 
 
-@pytest.mark.nightly
 def test_more_than_one_transaction_writes_is_put_back(database, subspace, in_loop):
     """A pop may take nearly 10,000,000 bytes, and none of them is lost."""
     gated = Gated(database, after=True)
@@ -364,7 +363,6 @@ def test_more_than_one_transaction_writes_is_put_back(database, subspace, in_loo
     assert [queue.pop() == item for item in before] == [True] * 3
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
 def test_many_items_are_put_back_in_transactions_that_end(database, subspace, in_loop, operation):
     """As they were, whatever their number; at most 500 in each transaction."""
@@ -456,7 +454,6 @@ def test_an_error_and_a_cancelled_task(database, subspace, in_loop, code):
     assert values(assert_counted(queue)["ready"]) == ["x"]
 
 
-@pytest.mark.nightly
 def test_no_item_is_lost_whenever_tasks_are_cancelled(database, subspace, in_loop):
     """Poppers, some cancelled at any moment: each item is had once, or still there."""
     queue = FifoQueue(database, subspace)
@@ -727,7 +724,6 @@ def test_a_long_push_stops_between_two_transactions(gated, subspace, in_loop):
 # Many
 
 
-@pytest.mark.nightly
 def test_200_tasks_wait_without_threads(database, subspace, in_loop):
     """They starve neither one another nor anything else, and each gets an item of its own."""
     queue, other = FifoQueue(database, subspace["a"]), FifoQueue(database, subspace["b"])
@@ -749,7 +745,6 @@ def test_200_tasks_wait_without_threads(database, subspace, in_loop):
     assert len(ours) <= THREADS
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("verb", ["aredrive", "aclear_state", "aremove_many"])
 def test_work_of_many_transactions_stops_before_the_next(gated, subspace, in_loop, verb):
     """The one under way is done, whole, and no other begins."""

@@ -63,7 +63,6 @@ def combined(queue, meddled, operations):
 # Many at once
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("operation", ["push", *TAKES])
 def test_threads_and_clients_with_one_key_make_one_call(kind, crowd, operation):
     """All get the same answer, among many without a key; each item is taken once."""
@@ -94,7 +93,6 @@ def test_threads_and_clients_with_one_key_make_one_call(kind, crowd, operation):
     assert len(assert_counted(queues[0])["ready"]) == there - len(taken)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("take", TAKES)
 def test_many_race_for_one_answer(kind, crowd, take):
     """Turn by turn, threads of two clients meet with one key at one head."""
@@ -172,7 +170,6 @@ def test_who_is_served_with_an_answered_call_is_told_the_truth(kind, meddled, su
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.nightly
 def test_keys_are_used_anew_while_answers_are_removed(kind, crowd, clock):
     """Each round of calls under the same keys takes each item once, and keeps what it took."""
     random.seed(3)
@@ -349,7 +346,6 @@ def test_of_two_calls_with_one_key_that_collect_one_is_served(kind, queue, rival
     assert numbers(kind, assert_counted(queue)["ready"]) == [2, 3]
 
 
-@pytest.mark.nightly
 def test_what_is_taken_for_others_is_no_more_than_they_can_keep(database, subspace, clock):
     """They collect it under their keys, copies and all, in one transaction."""
     place = subspace["x" * 2_000]

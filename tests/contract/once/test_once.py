@@ -531,7 +531,6 @@ def test_a_key_used_anew_leaves_nothing_of_its_old_answer(database, subspace, cl
     assert queue.push(b"x", once=once) == item
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("kind", SOME, ids=str)
 def test_few_answers_are_left_of_many_calls(kind, queue, clock, kept):
     """Those that have run out are removed by later calls, without any daemon."""
@@ -547,7 +546,6 @@ def test_few_answers_are_left_of_many_calls(kind, queue, clock, kept):
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.nightly
 def test_an_answer_that_is_still_kept_outlives_the_removal_of_others(kind, queue, clock):
     """However many run out beside it."""
     random.seed(2)
@@ -602,7 +600,6 @@ def test_clear_removes_answers(kind, queue, everything):
     assert not once.replayed
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("take", TAKES)
 def test_answers_run_out_under_the_longest_prefixes(database, subspace, clock, take):
     """To remove many of them is never more than a transaction takes."""
@@ -700,7 +697,6 @@ def test_many_small_items_are_taken_in_calls_that_each_fit(kind, queue, take, on
     )
 
 
-@pytest.mark.nightly
 def test_a_batch_is_bounded_by_its_bytes(database, subspace, stored):
     """5,000,000 bytes are pushed under a key; one more is refused and writes nothing."""
     queue = FifoQueue(database, subspace, codec="bytes", name="queue")
