@@ -39,10 +39,11 @@ What is left behind by
   nothing is set. What was set before is raised while the thread leaves (``time_limits.py``);
 - *a frame that does not end*, kept by a traceback or a generator: nothing, the next look finds the
   function elsewhere;
-- *a function in C that waited, and calls such a module when it returns*; or, after half of the
-  grace, a return to such a module: the exception may be raised there. The strike is *in doubt*: a
-  lock may be taken for ever. With a parent, the process is replaced after the grace, also if only
-  tasks without a limit wait for that lock. Without, the log says so;
+- *a function in C that waited, and calls such a module when it returns*; after half of the grace, a
+  return to such a module; a thread that the function has started by :mod:`_thread` (until Python
+  3.11): the exception may be raised there. The strike is *in doubt*: a lock may be taken for ever.
+  With a parent, the process is replaced after the grace, also if only tasks without a limit wait
+  for that lock. Without, the log says so;
 - *a fork*: the child has what was set or put up before, so it is ended as its parent is.
 
 What threads cannot promise: other code that takes a lock, and begins to protect it a line later,
