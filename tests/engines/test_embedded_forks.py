@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 
+import pytest
+
+from tests import forked
+
 _BUSY_PARENT = """
 import traceback
 
@@ -114,6 +118,12 @@ say("child ends")
 def _check(path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch):
+    """Let a process that forks be no fork itself."""
+    monkeypatch.setattr(forked, "IS_PLAIN", True)
 
 
 def test_forks_while_threads_commit_and_read(database, path, start):
