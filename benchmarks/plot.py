@@ -66,7 +66,7 @@ def file_name(name: str, engine: str) -> str:
 
 def described(name: str) -> str:
     """Return a plot in words, for those who do not see it."""
-    return f"{PLOTS[name].title}. The table below it has the figures."
+    return f"{PLOTS[name].title}."
 
 
 def drawn(name: str, results: Results) -> str:
