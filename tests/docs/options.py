@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 import django
-from django.core.management import get_commands, load_command_class
+from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 from tests.docs.blocks import ROOT
@@ -23,9 +23,11 @@ SAID_ONCE = frozenset({"--json", "--engine-timeout", "--no-input"})
 _PLACE = re.compile(r"(<!-- help: (?P<name>\w+) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 
 
-def commands() -> list[str]:
-    """Return the names of fdbqueue's commands."""
-    return sorted(name for name, app in get_commands().items() if app.startswith("fdbqueue"))
+def commands() -> dict[str, str]:
+    """Return fdbqueue's commands, each with the app that it is of, installed or not."""
+    files = (ROOT / "fdbqueue").rglob("management/commands/[a-z]*.py")
+    apps = {file.stem: file.parents[2].relative_to(ROOT).parts for file in files}
+    return {name: ".".join(parts) for name, parts in apps.items()}
 
 
 def rendered(text: str) -> str:
@@ -35,7 +37,7 @@ def rendered(text: str) -> str:
 
 def _section(name: str) -> str:
     """Return what a command does, and the table of its arguments."""
-    command = load_command_class(get_commands()[name], name)
+    command = load_command_class(commands()[name], name)
     parser = command.create_parser("manage.py", name)
     rows = [f"| {title} | {text} |" for title, text in _rows(parser)]
     table = ["", "| argument | what it does |", "|---|---|", *rows] if rows else []
