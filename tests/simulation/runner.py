@@ -25,7 +25,7 @@ from tests.simulation.world import World
 _ORDERS = 5
 _SHRINK_SECONDS = 240.0
 #: What an operation need not have.
-_OPTIONAL = ("strike", "delay", "unique", "once", "wait")
+_OPTIONAL = ("strike", "delay", "unique", "once", "wait", "then", "chain", "more", "prefetch")
 _NUMBERS = re.compile(r"\[.*?\]|b'.*?'|[0-9.]+|p[0-9]/\w+|\bm-\w\b")
 
 
