@@ -61,7 +61,6 @@ import inspect
 import itertools
 import logging
 import os
-import random
 import time
 import weakref
 from collections import deque
@@ -93,8 +92,6 @@ VERSIONS_PER_SECOND = 1_000_000
 #: A receipt that is younger by the database's versions is not swept.
 MIN_SWEPT_VERSIONS = MIN_SWEPT_SECONDS * VERSIONS_PER_SECOND
 
-#: For how long a caller that retries after conflicts itself pauses: it doubles, up to the second.
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
 #: Retries that took longer are worth a line in the log.
 _LONG_SECONDS = 1.0
 
@@ -273,12 +270,6 @@ def run_stamped(
     It is empty, too, where ``stamped`` is false.
     """
     return _Call(database, function, wrote, True, stamped=stamped).run()
-
-
-def pause_before_retry(number: int) -> None:
-    """Sleep before the retry with a number, for a caller that asked for :class:`Conflict`."""
-    longest: float = min(_FIRST_PAUSE_SECONDS * 2**number, _MAX_PAUSE_SECONDS)
-    time.sleep(longest * random.random())
 
 
 class _Call(Generic[T]):
