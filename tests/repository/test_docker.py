@@ -282,7 +282,8 @@ def test_the_commands_are_those_of_the_project():
     """What the services run is there: manage.py's commands, the handler, gunicorn's settings."""
     from django.utils.module_loading import import_string
 
-    there = _run(sys.executable, str(ROOT / "manage.py"), "help", "--commands").stdout.split()
+    manage = [sys.executable, str(ROOT / "manage.py"), "help", "--settings=project.settings"]
+    there = _run(*manage, "--commands").stdout.split()
     for name in ["migrate", "worker", "tasks"]:
         command = services()[name]["command"]
         if command[0] == "env":
