@@ -86,7 +86,6 @@ def test_a_search_in_the_order_of_time(viewer, queue):
         ("ready", "died"),
         ("leased", "died"),
         ("delayed", "died"),
-        ("leased", "leased"),
     ],
 )
 def test_each_state_has_its_own_orders(viewer, state, order):
