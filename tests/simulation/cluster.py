@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import types
 import weakref
 from bisect import bisect_left, insort
 from collections import deque
@@ -398,6 +399,7 @@ class Database:
         self._posted: list[Callable[[], None]] = []
         self._network: Any = None
         self.turn = self
+        self.own = types.SimpleNamespace(request=None)  # no signal handler runs here
         self.reservations = cluster.reservations
         self.has_reservations = self.commits_one_at_a_time = cluster.has_reservations
 

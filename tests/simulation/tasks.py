@@ -76,13 +76,14 @@ class Tasks:
     Args:
         world: The run.
         own: The copy of the package that looks.
+        catalog: What it looks at.
 
     Attributes:
         runs: How often each task has begun.
     """
 
-    def __init__(self, world: World, own: Program) -> None:
-        self._world, self._own = world, own
+    def __init__(self, world: World, own: Program, catalog: Any) -> None:
+        self._world, self._own, self._catalog = world, own, catalog
         self._records = own["tasks.records"].Records(PREFIX)
         self._first = self._records._results_key  # where records begin
         self.runs: Counter[int] = Counter()
@@ -222,7 +223,7 @@ class Tasks:
             raise Found(f"the tasks {[*found]} have no record")
 
     def _queue(self) -> Any:
-        return self._own["tasks.compat"].task_backends["default"].catalog.queue(QUEUE)
+        return self._catalog.queue(QUEUE)
 
     def _all_records(self) -> list[tuple[str, dict[str, Any]]]:
         tr = self._queue().database.create_transaction()

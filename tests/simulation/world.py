@@ -170,7 +170,7 @@ class World:
         self._database = Database(self.cluster, self._doctor)
         self._catalogs: dict[str, Any] = {}
         self._promises = [self._promises_of(name) for name in self.names]
-        self.tasks = self.schedule.tasks = tasks.Tasks(self, self._doctor)
+        self.tasks = self.schedule.tasks = tasks.Tasks(self, self._doctor, self._catalog({}))
 
     def _promises_of(self, name: str) -> Promises:
         pattern = PATTERN if name.startswith("m-") else name
@@ -199,7 +199,6 @@ class World:
             Found: A promise was broken.
         """
         logging.disable(logging.CRITICAL)
-        gc.disable()
         try:
             for client in self.clients:
                 client.thread = self.schedule.start(client.name, client.process.program, client.run)
@@ -208,7 +207,6 @@ class World:
             self._settle()
         finally:
             self.schedule.end()
-            gc.enable()
             logging.disable(logging.NOTSET)
 
     # While calls run
