@@ -159,6 +159,7 @@ class Client:
             schedule.note(f"{self.name} is struck: {what}")
             self.world.disturb(strike.get("sleeps", 0))
             if what == "interrupt":
+                self.world.was_interrupted = True
                 raise KeyboardInterrupt
             if what == "sleep":
                 schedule.sleep(strike["sleeps"])

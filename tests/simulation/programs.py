@@ -25,7 +25,7 @@ from tests.simulation import schedule as simulated
 #: The modules of which copies have simulated ones.
 SIMULATED = ("_thread", "os", "queue", "random", "secrets", "threading", "time")
 _PACKAGE = "fdbqueue"
-_DRAWS = ("random", "randrange", "randint", "sample", "choice", "shuffle")
+_DRAWS = ("random", "uniform", "randrange", "randint", "sample", "choice", "shuffle")
 _CONTAINERS = (list, dict, set, weakref.WeakKeyDictionary, weakref.WeakSet)
 
 
