@@ -119,9 +119,9 @@ examples:
         repairs.add_argument(
             "--recount",
             action="store_true",
-            help="Count the items of queues, and correct the counts, the rows of queues in the "
-            "index of their family, and those of dead letters by when they died. Others may push "
-            "and pop meanwhile. Only queues that programs with FoundationDB's recipes use need it",
+            help="Count the items of queues, and correct the counts, and the rows of queues in the "
+            "index of their family. Others may push and pop meanwhile. Only queues that programs "
+            "with FoundationDB's recipes use need it",
         )
         repairs.add_argument(
             "--sweep",
@@ -400,10 +400,6 @@ def _compare(
         number = sum(one.count for one in reasons)
         if number != found["dead"] and len(reasons) < MAX_ITEMS:
             wrong = [f"the counts by reason say {number:,} dead, but there are {found['dead']:,}"]
-    status = ERROR
-    if not wrong and not Examiner(readable).are_deaths_dated():  # they are listed all the same
-        status = WARNING
-        wrong = ["some dead letters are not in the order of time: queue_doctor --recount"]
     if not wrong:
         return Finding("counts", queue.name, OK, "the counts are correct")
 
@@ -412,7 +408,7 @@ def _compare(
         return "recounted", True
 
     text = "; ".join(wrong)
-    return Finding("counts", queue.name, status, text, recount, remedy=_repair(queue))
+    return Finding("counts", queue.name, ERROR, text, recount, remedy=_repair(queue))
 
 
 def _check_pause(queue: Queue, pause: Pause | None) -> Finding:
