@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import EngineError, FdbQueueError
 from fdbqueue.service import instrumentation
-from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState, SharedOperation
+from fdbqueue.service.combiner import CombinedBatch, Combiner, SharedOperation
 from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.storage.counts import CountChange
@@ -207,17 +207,10 @@ class SharedWrites:
 
     def alone(self, operation: Write) -> bool:
         """Commit one write in its own thread."""
-        operation.state = OperationState.IN_FLIGHT
-        try:
-            _, stamp = run_stamped(
-                operation.database, operation.apply_alone, wrote=True, stamped=self._stamped
-            )
-        except BaseException as error:
-            if getattr(error, "outcome_known", False):
-                operation.state = OperationState.WAITING
-            raise
+        _, stamp = run_stamped(
+            operation.database, operation.apply_alone, wrote=True, stamped=self._stamped
+        )
         operation.result = operation.result_from(stamp)
-        operation.state = OperationState.DONE
         return True
 
     def together(self, batch: CombinedBatch) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import RLock
-from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
+from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.contention import CONFLICTS, Contention
 from fdbqueue.service.consume.head import Order
@@ -70,18 +70,10 @@ class EndPoppers:
         """Take items for one popper in its own thread, unless other processes interfere."""
         if time.monotonic() < self._contention.helped_until:
             return False
-        operation.state = OperationState.IN_FLIGHT
-        try:
-            result = self._take(operation.database, [operation])
-        except BaseException as error:
-            if getattr(error, "outcome_known", False):
-                operation.state = OperationState.WAITING
-            raise
+        result = self._take(operation.database, [operation])
         for _, items in () if result is None else result.results:
             operation.conclude(items)
-            operation.state = OperationState.DONE
             return True
-        operation.state = OperationState.WAITING
         return False
 
     def together(self, batch: CombinedBatch) -> None:
