@@ -42,7 +42,7 @@ it (:mod:`visits`).
 Leased items are acknowledged, given up and extended by :mod:`acks`; :mod:`leases` has the steps
 within a transaction, :mod:`dead_letters` buries and redrives. Acks, nacks and extends of several
 threads share transactions with their pushes (:mod:`fdbqueue.service.writes`); a lease may end
-others in its own round (``LeaseEnds``).
+others in its own round, by the same :class:`leases.Ack`.
 
 What is guaranteed at each step, whatever ends a thread or a process:
 

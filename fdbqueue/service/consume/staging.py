@@ -65,6 +65,7 @@ from fdbqueue.service.storage.handoffs import (
 from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
 from fdbqueue.service.transactions import error_code, run
+from fdbqueue.service.writes import SharedTransaction
 
 #: Threads that are in line again within this many moments share a help request.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
@@ -188,7 +189,8 @@ class Staging:
         reads_nothing = lease_us > 0 and not self._was_refused
 
         def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
-            reads = {} if reads_nothing else taker.begin_reads(tr, batch)
+            shared = SharedTransaction(tr, taker.store)
+            reads = {} if reads_nothing else taker.begin_reads(shared, batch)
             concluded = taker.concluded(reads)
             rest = batch if reads_nothing else taker.remaining(batch, reads, concluded)
             if lease_us and any(one.ends for one in rest):
@@ -278,10 +280,11 @@ class Staging:
         next request; the rest is requeued. So are those that may not be leased now.
         """
         taker = self._taker
-        count_change = taker.store.count_change(tr)
-        stored = taker.store.format.begin_read(tr)
-        reads = taker.begin_reads(tr, batch)
-        stored()
+        shared = SharedTransaction(tr, taker.store)
+        count_change = shared.count_change
+        shared.begin_format()
+        reads = taker.begin_reads(shared, batch)
+        shared.check_format()
         remove_request(tr, self._tables, request.name)
         remove_pieces(tr, self._tables, request.name)
         concluded = taker.concluded(reads)
@@ -415,7 +418,7 @@ class Staging:
 
 def _is_own(one: TakeRequest) -> bool:
     """Tell whether only this process may serve a request."""
-    return one.acknowledges is not None and not one.acknowledges.is_shareable
+    return one.acknowledges is not None and one.acknowledges.beside is not None
 
 
 class HandoffWait:
