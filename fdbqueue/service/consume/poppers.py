@@ -23,8 +23,8 @@ from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.contention import CONFLICTS, Contention
 from fdbqueue.service.consume.head import Order
+from fdbqueue.service.consume.help.asking import Asking
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
-from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.waiting import ItemWatch, begin_look
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
@@ -53,14 +53,14 @@ class EndPoppers:
         self._taker = taker
         self._end: End = end
         self._contention = Contention(database, taker.choices)
-        self._staging = Staging(database, taker, end, self._take)
+        self._asking = Asking(database, taker, end, self._take)
         self.combiner = Combiner(self)
         self.forget()
 
     def forget(self) -> None:
         """Start again in a forked process."""
         self.combiner.forget()
-        self._staging.forget()
+        self._asking.forget()
         self._contention.forget()
         self._extra = 0  # how many items to read for late requests and other processes
 
@@ -87,7 +87,7 @@ class EndPoppers:
                 batch.finish(result.results)
                 return
             batch.let_go()
-        self._contention.note_help(is_given=self._staging.take(batch))
+        self._contention.note_help(is_given=self._asking.take(batch))
 
     def undo(self, operation: TakeRequest) -> None:
         """Requeue the items of a thread that has gone.
@@ -130,8 +130,8 @@ class EndPoppers:
             one = Round(self._taker, tr, self._end, early, order, self._extra, contention.slot)
             result = one.serve(batch, own=own)
             seen.append(one.taken)
-            if result.wrote and self._staging.served is not None:
-                self._staging.remove_served(tr)
+            if result.wrote and self._asking.served is not None:
+                self._asking.remove_served(tr)
             return result
 
         while True:
@@ -146,7 +146,7 @@ class EndPoppers:
                     return None
                 conflicts = count
         if result.wrote:
-            self._staging.served = None
+            self._asking.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.queue, result.expired)
         if contention.slot:

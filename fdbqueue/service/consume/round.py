@@ -20,7 +20,7 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
-from fdbqueue.service.consume.help import Help
+from fdbqueue.service.consume.help.giving import Giving
 from fdbqueue.service.consume.leases import Ack, Leases
 from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
 from fdbqueue.service.idempotency import KeyedCall, SavedResponses
@@ -498,9 +498,9 @@ class Round:
         """Return the leases that the early requests end."""
         return [one.acknowledges for one in self._reads if one.acknowledges is not None]
 
-    def _begin_help(self, requests: Sequence[HelpRequest], own: HelpRequest | None) -> Help:
+    def _begin_help(self, requests: Sequence[HelpRequest], own: HelpRequest | None) -> Giving:
         """Begin to read what the help requests of other processes need."""
-        given = Help(self._taker.leases, self._shared)
+        given = Giving(self._taker.leases, self._shared)
         ending = [place for one in self._ending() for place in one.places]
         others = [one for one in requests if own is None or one.name != own.name]
         given.begin([one for one in others if one.end == self._end], ending)

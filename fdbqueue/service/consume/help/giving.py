@@ -1,9 +1,4 @@
-"""Take items for other processes, in the round in which this process takes its own.
-
-A help request (:mod:`fdbqueue.service.storage.handoffs`) wants items handed over, which its
-process collects later, or leased at once. The oldest requests are served first: the first of them,
-then others up to 1,000 items and old leases together, until a megabyte of values is taken.
-"""
+"""Take items for other processes, in the round in which this process takes its own."""
 
 from __future__ import annotations
 
@@ -36,7 +31,7 @@ class _Helped(NamedTuple):
     ends: Ack | None
 
 
-class Help:
+class Giving:
     """The items that one transaction takes for other processes.
 
     Args:

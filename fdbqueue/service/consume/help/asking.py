@@ -1,26 +1,4 @@
-"""Staging: a process whose rounds conflict asks other processes to take items for it.
-
-It writes a help request for its waiting threads, in one commit. The process that takes items at
-that end next takes items for the oldest help requests too, in the same transaction, and hands
-them over. The first process looks for its handoff after the time that this usually takes, then
-again and again, and collects it in a transaction of its own. When no process has taken anything
-for a while, the one whose request is the oldest takes items for all requests. So one process
-leads for as long as it takes items, and then the next in line leads.
-
-Until a transaction collects a handoff, nothing has been taken for the waiting threads: they may
-leave at any moment. The items of those that left are requeued by the transaction that collects
-the others. The items that a dead process has not collected are requeued when the handoff expires.
-
-Leases need no collecting. Threads that ask for leases of the same length, under the same worker's
-name and without idempotency keys, share a help request that says so, and names the leases that are
-to end with it. The process that helps ends these, leases the items and names the leases in the
-request's row, all in one transaction. The first process reads that row and the leases; it removes
-the row when it takes items or asks again, or the row expires. Items that were leased for a thread
-that has left are requeued by the helper thread; those that were leased for a dead process stay
-leased until they expire, as all leases of a dead process do. While a request that ends leases is
-open, a thread that leaves is told that its outcome is unknown. A row that is gone was served if
-none of the leases is held that were to end; then their threads are told so, too.
-"""
+"""Ask other processes for help, collect what they give, and take over when none does."""
 
 from __future__ import annotations
 
@@ -110,7 +88,7 @@ def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
     return found
 
 
-class Staging:
+class Asking:
     """Ask other processes to take items from one end, for the waiting threads of this one.
 
     Args:
