@@ -340,7 +340,8 @@ class Ack(Write):
         Raises:
             BatchTooLarge: They do not fit.
         """
-        self._leases.check_size(self.places, self._tried(), limit_bytes)
+        places = [*map(_PLACE, self._tokens)]  # of each token, because each is read
+        self._leases.check_size(places, self._tried(), limit_bytes)
 
     def _tried(self) -> int:
         """Return how many of the items have attempts, as far as that is read."""
