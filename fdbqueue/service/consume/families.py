@@ -104,7 +104,7 @@ from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
 from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.items import LAST_MOMENT, Item
-from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 
 logger = logging.getLogger(__name__)

@@ -71,7 +71,7 @@ from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.reader import End, Loaded
+from fdbqueue.service.storage.rows import End, Loaded
 from fdbqueue.service.storage.tables import Kind
 from fdbqueue.service.transactions import Conflict, run
 
