@@ -130,7 +130,7 @@ figures: install ## Measure all on ENGINE anew for docs/benchmarks.md; nothing e
 	rm -f $(RESULTS).new $(IN_MEMORY).new
 	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS).new $(ARGS)
 	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS).new $(ARGS) \
-		growth-million commands-million
+		growth-million
 	mv $(RESULTS).new $(RESULTS)
 	if [ $(ENGINE) = embedded ] && [ -d $(MEMORY) ]; then \
 		$(BIN)/python -m benchmarks --save $(IN_MEMORY).new $(ARGS) --folder $(MEMORY) \

@@ -185,7 +185,7 @@ PLOTS = {
         "Bars: pushes and takes a second, ours beside those of other libraries on SQLite",
     ),
     "contention": Plot(
-        ("contention", "backoff"),
+        ("contention",),
         _bars,
         "Bars: pops a second of 64 poppers, ours beside the recipe and the layer",
     ),
