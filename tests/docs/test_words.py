@@ -16,6 +16,8 @@ LIMITS = {
     "docs/tasks.md": 2_000,
     "docs/benchmarks.md": 2_500,
 }
+#: Words of a decision: a page.
+MOST_WORDS_OF_A_DECISION = 800
 #: Words of ``docs/`` and the README together, without the decisions.
 MOST_WORDS_IN_ALL = 45_000
 #: Words of one sentence, on the pages that most readers begin with.
@@ -54,6 +56,12 @@ def sentences(page: Page) -> Iterator[str]:
 def test_a_page_is_short(page: Page):
     """No page has more words than its limit: what is said twice, or is for few, goes elsewhere."""
     assert words(page.text) <= LIMITS.get(page.path, MOST_WORDS)
+
+
+@cases("page", [page for page in pages() if page.path.startswith(DECISIONS)])
+def test_a_decision_is_a_page(page: Page):
+    """It has the reasons, and no more."""
+    assert words(page.text) <= MOST_WORDS_OF_A_DECISION
 
 
 def test_the_documentation_is_short():
