@@ -209,3 +209,14 @@ def test_the_addresses_are_all_there():
         assert code(rows[name]["permission"]) in PERMISSIONS
         named = set(re.findall(r"\b4\d\d\b", rows[name]["errors of its own"]))
         assert named <= operation["responses"].keys(), name
+
+
+def test_the_figures_of_the_readme_are_those_of_their_sources():
+    """The packages are as many as are pinned, and the time of the tests is as CONTRIBUTING says."""
+    readme, contributing = Page("README.md").text, Page("CONTRIBUTING.md").text
+    pinned = (ROOT / "requirements.txt").read_text(encoding="utf-8").count("==")
+    assert f"installs {pinned} packages" in readme
+    minutes = [
+        re.findall(r"make test .*?(some \w+ minutes)", text) for text in (readme, contributing)
+    ]
+    assert minutes[0] == minutes[1] != []
