@@ -26,7 +26,7 @@ def statements() -> Iterator[str]:
 
 
 @functools.cache
-def tests_of(file: str) -> frozenset[str]:
+def names_of(file: str) -> frozenset[str]:
     """Return the names of the tests of a file."""
     text = (ROOT / "tests" / f"{file}.py").read_text(encoding="utf-8")
     return frozenset(re.findall(r"def test_(\w+)\(", text))
@@ -42,7 +42,7 @@ def test_the_named_tests_are_there():
     named = [one for names in _NAMED.findall(PAGE.text) for one in names.split(", ")]
     assert len(named) > 50
     missing = [
-        one for one in named if one.partition("::")[2] not in tests_of(one.partition("::")[0])
+        one for one in named if one.partition("::")[2] not in names_of(one.partition("::")[0])
     ]
     assert missing == []
 
