@@ -73,6 +73,10 @@ class Addresses:
         """Return the address of the page of a task in a queue."""
         return self._of("task", name, task_id)
 
+    def action(self, name: str, action: str) -> str:
+        """Return the address of the page of an action on a queue, or on a family."""
+        return self._of("action", name, action)
+
     def log_out(self) -> str:
         """Return the address where users of the plain pages log out."""
         return reverse("fdbqueue:log-out", current_app=self._current_app)
