@@ -66,7 +66,7 @@ class QueueSpec:
         kind: One of :data:`KINDS`.
         subspace: The tuple of its subspace if that is not under the catalog's prefix.
         owner: The app that alone pushes and takes its items; None for the project.
-        home_of: Returns, by a queue's name, that of the queue its items belong to; None for itself.
+        home_of: Returns, by a queue's name, that of the queue it is a part of; None for itself.
         limits_at: Returns, by a queue's name, the key of a row that has its limits
             (:mod:`fdbqueue.service.consume.allowance`); None for those of the options.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
@@ -108,11 +108,15 @@ class QueueSpec:
         """What all names that fit begin with."""
         return self.name.partition("*")[0]
 
+    def home(self, name: str) -> str:
+        """Return the name of the queue that one is a part of: its own, but for parts."""
+        return name if self.home_of is None else self.home_of(name)
+
     def open(
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
     ) -> Queue:
         """Return the queue of that name in a subspace, with its rows in its family's index."""
-        return KINDS[self.kind](
+        queue = KINDS[self.kind](
             database,
             subspace,
             name=name,
@@ -120,6 +124,8 @@ class QueueSpec:
             limits_at=None if self.limits_at is None else self.limits_at(name),
             **self.options,
         )
+        queue.home = self.home(name)
+        return queue
 
 
 class Catalog:
@@ -321,6 +327,7 @@ class Catalog:
             # Every take from a member depends on keys below its name.
             Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
             spec.owner,
+            has_parts=spec.home_of is not None,
         )
 
     def _beginning_with(self, start: str) -> KeyRange:
@@ -483,6 +490,16 @@ class Catalog:
                     if fnmatch.fnmatchcase(name, spec.name):
                         return spec
         raise QueueNotFound(name=name)
+
+    def home(self, name: str) -> str:
+        """Return the name of the queue that one is a part of: its own, but for parts.
+
+        A name that no spec has is its own home.
+        """
+        try:
+            return self.spec(name).home(name) if self.has_owned else name
+        except QueueNotFound:
+            return name
 
     def owner(self, name: str) -> str | None:
         """Return the app that alone pushes to a queue and takes from it, None if none does."""

@@ -154,7 +154,7 @@ class FdbQueueBackend(BaseTaskBackend):
             found = self.found_in_outbox(result_id)
         if found is None:
             raise TaskResultDoesNotExist(result_id)
-        queue_name = key_limits.home_of(str(found.record["queue"])).removeprefix(self.queue_prefix)
+        queue_name = self.catalog.home(str(found.record["queue"])).removeprefix(self.queue_prefix)
         return result_of(result_id, found, queue_name, self.settings.lease_seconds)
 
     def check(self, **_: Any) -> list[checks.CheckMessage]:
@@ -251,9 +251,8 @@ class FdbQueueBackend(BaseTaskBackend):
 
         It belongs to the backend that names it; otherwise to the one with the longest prefix, and
         of those with the same one to the one that takes any name. So one whose name a setting does
-        not have any more is still its backend's.
+        not have any more is still its backend's. Of a part ask for its home.
         """
-        name = key_limits.home_of(name)
         if not name.startswith(self.queue_prefix):
             return False
         owner = max(backends(), key=lambda one: one.claim(name), default=self)

@@ -46,7 +46,7 @@ from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping
-from fdbqueue.tasks.key_limits import LIMITED, family_of, home_of
+from fdbqueue.tasks.key_limits import family_of
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
 from fdbqueue.tasks.time_limits import Overdue, Watch
@@ -495,7 +495,7 @@ def _beside(
     left_out = [backend.queue_prefix + name for name in excluded]
 
     def is_in(name: str) -> bool:
-        home = home_of(name)
+        home = catalog.home(name)
         fits = functools.partial(fnmatch.fnmatchcase, home)
         return any(map(fits, wanted)) and not any(map(fits, left_out)) and backend.owns(home)
 
@@ -503,7 +503,7 @@ def _beside(
     families = [
         family
         for family in catalog.families()
-        if family.name.startswith(LIMITED) and any(share_a_name(family.name, one) for one in asked)
+        if family.has_parts and any(share_a_name(family.name, one) for one in asked)
     ]
     return Beside(main, catalog, families, is_in) if families else None
 

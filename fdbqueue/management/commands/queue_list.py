@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from fdbqueue import access, columns
-from fdbqueue.columns.families import LISTED_FAMILIES, MOST_MEMBERS, FamilyRow, family_row
+from fdbqueue.columns.families import LISTED_FAMILIES, MOST_MEMBERS, family_row
 from fdbqueue.columns.queues import LISTED, QueueRow, fill, reads_of
 from fdbqueue.columns.text import seconds_since, timestamp
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Item, run
+from fdbqueue.service import Family, Item, Queue, run
 
 
 class Command(QueueCommand):
@@ -44,31 +44,34 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["family"]:
-            families = self._families()
-            if options["as_json"]:
-                records = (columns.record(LISTED_FAMILIES, row) for row in families)
-                self.console.print_lines(map(formats.json_line, records))
-            else:
-                shown = formats.table_of(LISTED_FAMILIES, self.console.look)
-                self.console.print_lines(shown(families))
-        elif options["as_json"]:
-            found = self._read(with_heads=True)
+            self._print_families(self.families_there(), options["as_json"])
+            return
+        queues, families = self.listed()
+        if options["as_json"]:
+            found = self._read(queues, with_heads=True)
             self.console.print_lines(formats.json_line(_record(*one)) for one in found)
         else:
             table = formats.table_of(LISTED, self.console.look)
-            self.console.print_lines(table(row for row, _ in self._read()))
+            self.console.print_lines(table(row for row, _ in self._read(queues)))
+            self.console.print_lines([""] if families else [])
+        if families:
+            self._print_families(families, options["as_json"])
 
-    def _families(self) -> Iterator[FamilyRow]:
-        """Yield what is said of each family; of those of apps, if they have members."""
-        for family in self.catalog.families():
-            if family.owner is not None and next(family.names(), None) is None:
-                continue
-            read = functools.partial(family_row, family)
-            yield run(self.catalog.database, read, read_only=True)[0]
+    def _print_families(self, families: Iterable[Family], as_json: bool) -> None:
+        read = (functools.partial(family_row, family) for family in families)
+        rows = (run(self.catalog.database, one, read_only=True)[0] for one in read)
+        if as_json:
+            records = (columns.record(LISTED_FAMILIES, row) for row in rows)
+            self.console.print_lines(map(formats.json_line, records))
+        else:
+            shown = formats.table_of(LISTED_FAMILIES, self.console.look)
+            self.console.print_lines(shown(rows))
 
-    def _read(self, *, with_heads: bool = False) -> Iterator[tuple[QueueRow, Item | None]]:
+    def _read(
+        self, queues: Iterable[Queue], *, with_heads: bool = False
+    ) -> Iterator[tuple[QueueRow, Item | None]]:
         """Yield what is said of each queue, and its head; several are read in one transaction."""
-        rest = iter(self.catalog.queues())
+        rest = iter(queues)
         while rows := [QueueRow(one) for one in itertools.islice(rest, access.QUEUES_AT_ONCE)]:
             read = functools.partial(_read_rows, rows=rows, with_heads=with_heads)
             heads = run(self.catalog.database, read, read_only=True)

@@ -95,14 +95,12 @@ examples:
     def _lines(self, options: dict[str, Any]) -> list[str]:
         minutes = options["minutes"] + 1
         parts = [part for part in _PARTS if options[part.name]]
-        patterns = dict.fromkeys(name for name in options["names"] if "*" in name)
-        if patterns and parts:
+        if parts and any("*" in name for name in options["names"]):
             raise usage_error(
                 "--by-priority and --by-reason are of single queues, not of patterns."
             )
-        families = [self._summed(self.family(name), minutes) for name in patterns]
-        names = [name for name in options["names"] if name not in patterns]
-        queues = [] if patterns and not names else self.queues(names)
+        queues, asked_families = self._asked(options["names"])
+        families = [self._summed(family, minutes) for family in asked_families]
         rows = [_read([queue], minutes)[0] for queue in queues]
         found = [(row, {part.name: part.read(row.queue) for part in parts}) for row in rows]
         if options["as_json"]:
@@ -123,11 +121,23 @@ examples:
                 lines += ["", *Table(headings, self.console.look).lines(cells)]
         return lines
 
+    def _asked(self, names: Sequence[str]) -> tuple[list[Queue], list[Family]]:
+        """Return the queues and the families with names and patterns; without any, all."""
+        if not names:
+            return self.listed()
+        asked = self.queues_and_families(names)
+        families = [one for one in asked if isinstance(one, Family)]
+        return [one for one in asked if not isinstance(one, Family)], families
+
     def _summed(self, family: Family, minutes: int) -> FamilyRow:
-        """Return the sums of the members of a family that have items, of so many at most."""
+        """Return the sums of the members of a family that have items, of so many at most.
+
+        Of parts of queues, also those that have dead letters alone.
+        """
         read = functools.partial(family_row, family, with_later=True)
         summed, names = run(self.catalog.database, read, read_only=True)
-        rest = iter(names[:MOST_MEMBERS])
+        rest = filter(family.has, family.names()) if family.has_parts else iter(names)
+        rest = itertools.islice(rest, MOST_MEMBERS)
         while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
             for row in _read([self.catalog.queue(name) for name in some], minutes):
                 summed.add(row)

@@ -58,7 +58,7 @@ from fdbqueue.tasks.backend import OUTBOX_APP, FdbQueueBackend, backends
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
-from fdbqueue.tasks.key_limits import home_of, names_begin
+from fdbqueue.tasks.key_limits import names_begin
 from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.results import Found, imported, known_of
 from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
@@ -177,8 +177,9 @@ class FunctionsView(PageView):
             lambda name: of_tasks(name) and may_view(name),
             form.cleaned_data["after"],
         )
-        homes = dict.fromkeys(map(home_of, names))  # of limited tasks, that of their queue
-        found = read_functions(self.catalog(), [*filter(may_view, homes)])
+        catalog = self.catalog()
+        homes = dict.fromkeys(map(catalog.home, names))  # limited tasks count for their queue
+        found = read_functions(catalog, [*filter(may_view, homes)])
         failed = Failed(self.catalog())
         return self.page(
             _("Functions"),
@@ -189,11 +190,11 @@ class FunctionsView(PageView):
 
 def is_of_tasks() -> Callable[[str], bool]:
     """Return what tells whether a queue is one of tasks, by its name."""
-    known = backends()
+    known, catalog = backends(), conf.catalog()
     prefixes = tuple(backend.queue_prefix for backend in known)
 
     def tell(name: str) -> bool:
-        home = home_of(name)
+        home = catalog.home(name)
         return home.startswith(prefixes) and any(backend.owns(home) for backend in known)
 
     return tell
@@ -486,7 +487,7 @@ def _schedule_row(
     due = schedule.times.following(now_us())
     found = backend.found(state.last, tr) if state.last else None
     if queue is None and found is not None:
-        queue = home_of(str(found.record["queue"]))
+        queue = backend.catalog.home(str(found.record["queue"]))
     return ScheduleRow(backend, schedule, state, moment(due), queue, found)
 
 
