@@ -21,6 +21,7 @@ from fdbqueue.exceptions import ValueTooLarge
 from fdbqueue.service import run
 from fdbqueue.tasks import TaskAborted, abort, call, group, group_result
 from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.checks import check_tables
 from fdbqueue.tasks.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -31,7 +32,6 @@ from fdbqueue.tasks.key_limits import member_name
 from fdbqueue.tasks.outbox import mover
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.mover import MOST_ROWS, ClaimLost, RowMover, move_now
-from fdbqueue.tasks.outbox.tables import check_tables
 from fdbqueue.tasks.records import packed, unknown_call
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until

@@ -54,7 +54,8 @@ from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, now_us, run
-from fdbqueue.tasks.backend import OUTBOX_APP, FdbQueueBackend, backends
+from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.checks import OUTBOX_APP
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
