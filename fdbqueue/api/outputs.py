@@ -18,12 +18,12 @@ from rest_framework import serializers
 
 from fdbqueue.api.fields import AnyJSONField, PriorityField
 from fdbqueue.api.inputs import VALUE_HELP
-from fdbqueue.columns.queues import QueueRow, begin_counts, begin_oldest, begin_pauses, fill
 from fdbqueue.service import (
     CODECS,
     ITEM_STATES,
     KINDS,
     Codec,
+    Counts,
     Failure,
     Held,
     Item,
@@ -320,10 +320,14 @@ class PausedOutput(serializers.Serializer[Any]):
     paused = PauseOutput(help_text="Since when, also if it was paused before, and why.")
 
 
-@dataclass(slots=True)
-class QueueRowWithEnds(QueueRow):
-    """A queue, what pages know of it, too, and the items at its two ends."""
+@dataclass(frozen=True, slots=True)
+class ShownQueue:
+    """A queue, and what was read of it for a response."""
 
+    queue: Queue
+    counts: Counts
+    paused: Pause | None
+    oldest: datetime.datetime | None = None
     first: Item | None = None
     last: Item | None = None
 
@@ -368,9 +372,7 @@ class QueueOutput(Output):
     )
     counts = CountsOutput()
     paused = PauseOutput(
-        source="pause",
-        allow_null=True,
-        help_text="Since when and why; null for a queue that is not paused.",
+        allow_null=True, help_text="Since when and why; null for a queue that is not paused."
     )
 
 
@@ -545,20 +547,27 @@ def pause(made: Pause) -> dict[str, Any]:
     return shown
 
 
-def queue_rows(tr: Any, queues: Sequence[Queue]) -> list[Any]:
-    """Return the JSON of queues in a list, all at one read version."""
-    rows = [QueueRow(queue) for queue in queues]
-    fill(tr, [(begin, rows) for begin in (begin_counts, begin_pauses)])
-    return [QueueOutput.shown(row, row.queue.codec) for row in rows]
+def queue_rows(
+    queues: Sequence[Queue], counts: Sequence[Counts], pauses: Sequence[Pause | None]
+) -> list[Any]:
+    """Return the JSON of queues in a list."""
+    states = map(ShownQueue, queues, counts, pauses)
+    return [QueueOutput.shown(state, state.queue.codec) for state in states]
 
 
 def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
     """Return the JSON of a queue with the items at its two ends, all at one read version."""
     first = queue.page(end="min", limit=1, tr=tr).items
     last = queue.page(end="max", limit=1, tr=tr).items
-    row = QueueRowWithEnds(queue, first=next(iter(first), None), last=next(iter(last), None))
-    fill(tr, [(begin, [row]) for begin in (begin_counts, begin_pauses, begin_oldest)])
-    shown: dict[str, Any] = QueueDetailOutput.shown(row, queue.codec)
+    state = ShownQueue(
+        queue,
+        counts=queue.counts(tr=tr),
+        paused=queue.paused(tr=tr),
+        oldest=queue.oldest(tr=tr),
+        first=next(iter(first), None),
+        last=next(iter(last), None),
+    )
+    shown: dict[str, Any] = QueueDetailOutput.shown(state, queue.codec)
     return shown
 
 
