@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import fdb.tuple
 from django.conf import settings
@@ -32,8 +32,15 @@ from fdbqueue.service import (
     QueueSpec,
     SeveralQueues,
 )
-from fdbqueue.service.allowed import ANYTHING, Choice, Problem, Range, Rule, did_you_mean, wrong_in
-from fdbqueue.service.options import ALLOWED, RENAMED, misfits, names_for
+from fdbqueue.service.options import (
+    ALLOWED,
+    RENAMED,
+    Choice,
+    Range,
+    did_you_mean,
+    misfits,
+    names_for,
+)
 
 T = TypeVar("T")
 
@@ -53,6 +60,72 @@ _PREFIX = ("fdbqueue",)
 _SQLITE = frozenset({"sqlite3", "_sqlite3"})
 #: A project without the setting; one object, as a setting is.
 _NOTHING: dict[str, Any] = {}
+# What is wrong
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The classes whose objects an option may be, and how that is said."""
+
+    classes: tuple[type, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, bool) and bool not in self.classes:
+            return object in self.classes  # a number is no bool
+        return isinstance(value, self.classes)
+
+
+#: Allows each value: what is wrong with it is looked for apart.
+ANYTHING = Kind((object,), "anything")
+
+
+class Rule(NamedTuple):
+    """What a key may be, and the id of the check that says what is wrong."""
+
+    allowed: Any
+    id: str
+
+
+class Problem(NamedTuple):
+    """Something wrong, under the permanent id of its system check, and what to do about it."""
+
+    id: str
+    message: str
+    hint: str
+
+
+def wrong_in(
+    what: str,
+    given: Mapping[Any, Any],
+    rules: Mapping[str, Rule],
+    *,
+    unknown_id: str,
+    called: str = "key",
+    listed: str = "The keys are",
+) -> Iterator[tuple[Any, Problem]]:
+    """Yield the keys that are wrong, each with what is wrong: first those that no rule has.
+
+    Args:
+        what: What has the keys, to begin the message with.
+        given: The keys and their values.
+        rules: What each key may be.
+        unknown_id: The id of the check that says which keys are not known.
+        called: What a key is called.
+        listed: What the list of all begins with.
+    """
+    for key in sorted(given.keys() - rules.keys(), key=str):
+        hint = f"{did_you_mean(key, rules)}{listed} {', '.join(sorted(rules))}."
+        yield key, Problem(unknown_id, f"{what} has an unknown {called}, {key!r}.", hint)
+    for key, (allowed, number) in rules.items():
+        if key in given and given[key] not in allowed:
+            message = f"{what} has the {key} {given[key]!r}."
+            yield key, Problem(number, message, f"It must be {allowed}.")
+
+
 #: The keys of the setting, and those of API; what others are besides is looked for apart.
 _RULES = {
     "API": Rule(ANYTHING, ""),

@@ -32,8 +32,7 @@ from fdbqueue.service import (
     QueueOptions,
     Undecodable,
 )
-from fdbqueue.service.allowed import Choice
-from fdbqueue.service.options import ALLOWED, RateText, choices_of
+from fdbqueue.service.options import ALLOWED, Choice, RateText, choices_of
 
 #: What a field returns in place of a value to leave out its key.
 _LEFT_OUT = object()

@@ -50,8 +50,6 @@ _MAX_SEVERAL = 200
 
 #: Names of several queues, whether they take turns, and whose turns these are.
 _Several = tuple[tuple[str, ...], bool, str]
-
-
 #: The kinds of queues by the names that settings give them.
 KINDS: dict[str, type[FifoQueue | PriorityQueue]] = {
     kind.kind: kind for kind in (FifoQueue, PriorityQueue)
@@ -92,7 +90,9 @@ class QueueSpec:
         self.kind = kind
         self.subspace = subspace
         self.owner = owner
-        self.home_of = home_of
+        #: Returns the name of the queue that one is a part of: its own, but for parts.
+        self.home: Callable[[str], str] = home_of or str
+        self.has_parts = home_of is not None
         self.limits_at = limits_at
         self.options = options
         own = Levels.of(options.get("max_leased"), parse_rate(options.get("rate")))
@@ -107,10 +107,6 @@ class QueueSpec:
     def start(self) -> str:
         """What all names that fit begin with."""
         return self.name.partition("*")[0]
-
-    def home(self, name: str) -> str:
-        """Return the name of the queue that one is a part of: its own, but for parts."""
-        return name if self.home_of is None else self.home_of(name)
 
     def open(
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
@@ -327,7 +323,7 @@ class Catalog:
             # Every take from a member depends on keys below its name.
             Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
             spec.owner,
-            has_parts=spec.home_of is not None,
+            has_parts=spec.has_parts,
         )
 
     def _beginning_with(self, start: str) -> KeyRange:
@@ -492,10 +488,7 @@ class Catalog:
         raise QueueNotFound(name=name)
 
     def home(self, name: str) -> str:
-        """Return the name of the queue that one is a part of: its own, but for parts.
-
-        A name that no spec has is its own home.
-        """
+        """Return the name of the queue that one is a part of; its own for all others."""
         try:
             return self.spec(name).home(name) if self.has_owned else name
         except QueueNotFound:

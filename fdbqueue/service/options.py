@@ -9,12 +9,12 @@ read it from here.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError
-from fdbqueue.service.allowed import Choice, Range
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SHARDS, MAX_VALUE_BYTES
 
@@ -22,6 +22,42 @@ from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SHARDS, MAX_VALUE_BY
 def gettext_noop(text: str) -> str:
     """Mark a text for translation; the pages translate it."""
     return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The texts that an option may be, and what pages call the option."""
+
+    texts: tuple[str, ...]
+    label: str = ""
+
+    def __str__(self) -> str:
+        return ", ".join(self.texts)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.texts
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The numbers that an option may be, and what pages call the option; None is no limit."""
+
+    kind: type | tuple[type, ...]
+    least: float
+    most: float
+    label: str = ""
+    none_is_valid: bool = False
+
+    def __str__(self) -> str:
+        number = "whole number" if self.kind is int else "number"
+        text = f"a {number} from {self.least:,} to {self.most:,}"
+        return f"None, or {text}" if self.none_is_valid else text
+
+    def __contains__(self, value: object) -> bool:
+        if value is None:
+            return self.none_is_valid
+        is_number = isinstance(value, self.kind) and not isinstance(value, bool)
+        return is_number and self.least <= value <= self.most  # type: ignore[operator]  # it is a number
 
 
 #: The most items that a rate, a burst or a limit of leases may be.
@@ -92,8 +128,8 @@ _OF_ONE_KIND = {"priority_type": "priority"}
 _DECIDING = frozenset({"codec", "priority_type", "order", "shards"})
 #: Of how many shards a pop takes the first item if nothing else is said.
 CHOICES = 2
-#: Options that have another name now.
-RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
+#: How many characters of a wrong name are compared with the right ones.
+_MAX_COMPARED = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,8 +181,8 @@ class QueueOptions:
         Raises:
             ConfigurationError: There is no such option, or it may not have this value.
         """
-        for name, allowed in unknown(given, frozenset(ALLOWED)):
-            raise ConfigurationError(queue=queue, option=name, allowed=allowed)
+        for name in sorted(given.keys() - ALLOWED.keys(), key=str):
+            raise ConfigurationError(queue=queue, option=name, allowed=", ".join(sorted(ALLOWED)))
         for name, value in given.items():
             if value in ALLOWED[name] or _is_object(name, value):
                 continue
@@ -217,10 +253,11 @@ def names_for(kind: str) -> frozenset[str]:
     return frozenset(name for name in ALLOWED if _OF_ONE_KIND.get(name, kind) == kind)
 
 
-def unknown(given: Mapping[str, Any], names: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names that are not among those of options, each with what to use instead."""
-    for name in sorted(given.keys() - names, key=str):
-        yield name, RENAMED.get(name, ", ".join(sorted(names)))
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """Return a question that names what is most like a wrong name; empty if nothing is like it."""
+    plain = {one.casefold(): one for one in names}
+    closest = difflib.get_close_matches(str(name)[:_MAX_COMPARED].casefold(), plain, n=1)
+    return f"Did you mean {plain[closest[0]]!r}? " if closest else ""
 
 
 def _named(value: Any) -> Any:

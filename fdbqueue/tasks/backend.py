@@ -19,9 +19,9 @@ from django.db import transaction
 
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
+from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import NAME, PATTERN, Catalog, Item, Push, Queue, QueueSpec, run
-from fdbqueue.tasks import key_limits
+from fdbqueue.tasks import key_limits, schedules
 from fdbqueue.tasks.checks import OUTBOX_APP, check_backend
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -29,7 +29,6 @@ from fdbqueue.tasks.compat import (
     InvalidTask,
     TaskResult,
     TaskResultDoesNotExist,
-    task_backends,
     task_enqueued,
 )
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, parse, timeouts
@@ -145,7 +144,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     def check(self, **_: Any) -> list[checks.CheckMessage]:
         """Return what is wrong with the setting of this backend, without connecting to anything."""
-        return [*check_backend(self)]
+        return [*check_backend(self, [*self.problems, *schedules.problems(self)])]
 
     # What the worker, the pages and the commands need
 
@@ -367,19 +366,6 @@ def _spec(name: str, **options: Any) -> QueueSpec:
         max_value_bytes=MAX_CALL_BYTES,
         **options,
     )
-
-
-def backends() -> list[FdbQueueBackend]:
-    """Return the backends of this kind that ``TASKS`` has."""
-    found = []
-    for alias in task_backends:
-        try:
-            backend = task_backends[alias]
-        except (ImproperlyConfigured, FdbQueueError):
-            continue  # its own check says what is wrong
-        if isinstance(backend, FdbQueueBackend):
-            found.append(backend)
-    return found
 
 
 def specs() -> list[QueueSpec]:

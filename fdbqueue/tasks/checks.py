@@ -5,7 +5,7 @@ What its options and schedules may be is said where they are read: ``options``, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.apps import apps
@@ -62,15 +62,18 @@ def _is_ours(path: Any) -> bool:
     return any(one.__module__.startswith(f"{APP}.") for one in ancestors)
 
 
-def check_backend(backend: Any) -> Iterator[CheckMessage]:
-    """Yield what is wrong with the setting of a backend, without connecting to anything."""
-    from fdbqueue.tasks import schedules
+def check_backend(backend: Any, problems: Iterable[conf.Problem]) -> Iterator[CheckMessage]:
+    """Yield what is wrong with the setting of a backend, without connecting to anything.
 
+    Args:
+        backend: The backend.
+        problems: What is wrong with its options and schedules.
+    """
     what = f"The task backend {backend.alias!r}"
     if not apps.is_installed("fdbqueue"):  # else its checks look for fdbqueue.tasks
         hint = "Add 'fdbqueue' and 'fdbqueue.tasks' to INSTALLED_APPS."
         yield Error(f"{what} needs the app 'fdbqueue'.", hint=hint, id=NO_APP)
-    for problem in backend.problems:
+    for problem in problems:
         yield Error(f"{what}: {problem.message}", hint=problem.hint, id=problem.id)
     for queue in sorted(backend.queues):
         if not NAME.fullmatch(backend.queue_prefix + queue):
@@ -86,13 +89,11 @@ def check_backend(backend: Any) -> Iterator[CheckMessage]:
             f"{what} has the option 'outbox', but not its app.", hint=hint, id=NO_OUTBOX_APP
         )
     yield from _overlaps(backend)
-    for problem in schedules.problems(backend):
-        yield Error(f"{what}: {problem.message}", hint=problem.hint, id=problem.id)
 
 
 def _overlaps(backend: Any) -> Iterator[CheckMessage]:
     """Yield what is wrong if another backend's queues, or the setting's, are among its own."""
-    from fdbqueue.tasks.backend import backends
+    from fdbqueue.tasks.compat import backends
 
     alias, ours = backend.alias, set(backend.names())
     for other in backends():
@@ -124,7 +125,7 @@ def check_tables(
     """Report the outboxes whose table is missing, for ``check --database`` and ``migrate``."""
     from django.db import DatabaseError, connections
 
-    from fdbqueue.tasks.backend import backends
+    from fdbqueue.tasks.compat import backends
     from fdbqueue.tasks.outbox.models import OutboxTask
 
     found: list[CheckMessage] = []

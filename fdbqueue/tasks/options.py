@@ -16,10 +16,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
 
+from fdbqueue.conf import ANYTHING, Kind, Problem, Rule, wrong_in
 from fdbqueue.exceptions import message_of
 from fdbqueue.service import UNIQUE_WHILE
-from fdbqueue.service.allowed import ANYTHING, Choice, Kind, Problem, Range, Rule, wrong_in
-from fdbqueue.service.options import ALLOWED
+from fdbqueue.service.options import ALLOWED, Choice, Range
 from fdbqueue.tasks.checks import OPTIONS
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTask, Task, task_backends
 from fdbqueue.tasks.current import with_own_context

@@ -62,10 +62,11 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 
+from fdbqueue.conf import Kind, Problem, Rule, wrong_in
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
 from fdbqueue.service import Catalog, error_code, moment, now_us, run
-from fdbqueue.service.allowed import Kind, Problem, Range, Rule, wrong_in
+from fdbqueue.service.options import Range
 from fdbqueue.tasks.checks import ARGUMENTS, SCHEDULE, SCHEDULED_TASK, TIMES
 from fdbqueue.tasks.compat import Task, task_enqueued
 from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt

@@ -166,8 +166,7 @@ class TaskSource:
         if isinstance(self._queue, Queue) and item.queue == self.name:
             return self._queue
         several: Any = self._beside or self._queue
-        found: Queue = several.queue_of(item)
-        return found
+        return several.queue_of(item)  # type: ignore[no-any-return]  # one of both
 
     # What is noted of a task
 

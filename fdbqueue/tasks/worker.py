@@ -41,8 +41,7 @@ from fdbqueue.service import (
     error_code,
     share_a_name,
 )
-from fdbqueue.tasks.backend import backends
-from fdbqueue.tasks.compat import task_finished
+from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping

@@ -16,9 +16,8 @@ from rest_framework.test import APIClient
 import fdbqueue
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import Codec, Stored
-from fdbqueue.service.allowed import Choice
 from fdbqueue.service.codecs import CODECS
-from fdbqueue.service.options import ALLOWED
+from fdbqueue.service.options import ALLOWED, Choice
 from fdbqueue.testing import empty_queues
 from tests.pages.addresses import of, text
 

@@ -15,7 +15,7 @@ from fdbqueue.api import errors as api_errors
 from fdbqueue.engines import client_library, embedded, foundationdb
 from fdbqueue.management import exit_codes
 from fdbqueue.service import options
-from fdbqueue.service.allowed import Choice, Range
+from fdbqueue.service.options import Choice, Range
 from fdbqueue.tasks import options as task_options
 from fdbqueue.tasks.options import FdbQueueTask
 from tests.docs.blocks import ROOT, Page

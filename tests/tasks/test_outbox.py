@@ -20,12 +20,13 @@ from django.utils import timezone
 from fdbqueue.exceptions import ValueTooLarge
 from fdbqueue.service import run
 from fdbqueue.tasks import TaskAborted, abort, call, group, group_result
-from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.checks import check_tables
 from fdbqueue.tasks.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    backends,
     task_enqueued,
 )
 from fdbqueue.tasks.key_limits import member_name

@@ -22,9 +22,9 @@ from fdbqueue import conf
 from fdbqueue.columns.text import grouped, lasting, subspace
 from fdbqueue.pages.readings import Reading, Setting, TaskPlace
 from fdbqueue.service import Catalog, Queue
-from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.columns import DONE, RESULT_ID
-from fdbqueue.tasks.compat import TaskResultDoesNotExist
+from fdbqueue.tasks.compat import TaskResultDoesNotExist, backends
 from fdbqueue.tasks.group_results import first_task
 from fdbqueue.tasks.pages.lists import (
     ABORTED,

@@ -54,10 +54,10 @@ from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, now_us, run
-from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.checks import OUTBOX_APP
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
-from fdbqueue.tasks.compat import Task, TaskResultStatus
+from fdbqueue.tasks.compat import Task, TaskResultStatus, backends
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
 from fdbqueue.tasks.key_limits import names_begin
 from fdbqueue.tasks.records import Records
@@ -225,7 +225,7 @@ class Failed:
         self._catalog = catalog
         self._records = Records(conf.prefix())
         self._functions: dict[str, set[str] | None] = {}
-        self._limited: dict[tuple[str, str], str | None] = {}
+        self._limited: dict[tuple[str, str], tuple[str, str] | None] = {}
 
     def may_have(self, name: str, path: str) -> bool:
         """Tell whether a queue may have failed tasks of a function."""
@@ -237,20 +237,23 @@ class Failed:
         functions = self._functions[name]
         return functions is None or path in functions
 
-    def limited(self, name: str, path: str) -> str | None:
-        """Return how the names of the queues of a function's limited tasks begin; None for none."""
+    def limited(self, name: str, path: str) -> tuple[str, str] | None:
+        """Return the family of a function's limited tasks, and how their queues' names begin.
+
+        None if there are none.
+        """
         if (name, path) not in self._limited:
             self._limited[name, path] = self._look_for_limited(name, path)
         return self._limited[name, path]
 
-    def _look_for_limited(self, name: str, path: str) -> str | None:
+    def _look_for_limited(self, name: str, path: str) -> tuple[str, str] | None:
         start = names_begin(name, path)
         try:
             family = self._catalog.family(self._catalog.spec(start).name)
         except QueueNotFound:
             return None
         is_there = not deadlines.is_half_over() and any(True for _ in family.names(start))
-        return start if is_there else None
+        return (family.name, start) if is_there else None
 
     def _read(self, tr: Any, name: str) -> set[str] | None:
         """Return the functions of all failed tasks of a queue, None if these are too many.
@@ -314,9 +317,10 @@ def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str, failed
 
     Those of limited tasks that have failed are in the queues of their keys.
     """
-    start = failed.limited(name, row.path) if state == "dead" else None
-    if start is not None:
-        return f"{addresses.queues()}?{urlencode({'q': start})}"
+    limited = failed.limited(name, row.path) if state == "dead" else None
+    if limited is not None:
+        family, start = limited
+        return f"{addresses.family(family)}?{urlencode({'start': start})}"
     query = {"state": state}
     if 0 < len(row.path) <= _MAX_PATH:
         query["function"] = row.path
