@@ -34,7 +34,6 @@ from fdbqueue.service import (
 )
 from fdbqueue.service.options import (
     ALLOWED,
-    RENAMED,
     Choice,
     Range,
     did_you_mean,
@@ -499,9 +498,7 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
             listed=f"The options of a {kind} queue are",
         )
     )
-    for option, problem in wrong.items():
-        new = RENAMED.get(option)
-        yield problem if new is None else problem._replace(hint=f"It is called {new} now.")
+    yield from wrong.values()
     for option, fits in misfits({key: options[key] for key in options if key not in wrong}):
         message = f"Queue {name!r} has the {option} {options[option]!r}."
         yield Problem("fdbqueue.E013", message, f"There may be {fits}.")

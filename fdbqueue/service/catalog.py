@@ -30,6 +30,7 @@ from fdbqueue.service.storage.families import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
+from fdbqueue.service.tools.presence import Presences
 from fdbqueue.service.transactions import run
 from fdbqueue.service.writes import OperationRunner
 
@@ -42,7 +43,6 @@ _ALONE = (TableKeys(b"").formats, TableKeys(b"").responses)
 _NAMES_AT_ONCE = 1_000
 #: The first transaction looks for so many, and each after it for twice as many.
 _FIRST_NAMES = 50
-
 #: So many queue objects are kept.
 _MAX_OPENED = 10_000
 #: The most lists of names, and their turns, that are kept.
@@ -90,7 +90,6 @@ class QueueSpec:
         self.kind = kind
         self.subspace = subspace
         self.owner = owner
-        #: Returns the name of the queue that one is a part of: its own, but for parts.
         self.home: Callable[[str], str] = home_of or str
         self.has_parts = home_of is not None
         self.limits_at = limits_at
@@ -139,6 +138,7 @@ class Catalog:
 
     Attributes:
         has_owned: Whether an app has queues of its own.
+        presences: Which workers there are.
     """
 
     def __init__(
@@ -149,6 +149,7 @@ class Catalog:
             transactions.keep_receipts_at(database, Subspace((*prefix, "receipt")))
         self._prefix = Subspace(prefix)
         self._subspace = self._prefix["queue"]
+        self.presences = Presences(database, self._prefix["worker"])
         specs = list(specs)
         self.has_owned = any(spec.owner is not None for spec in specs)
         self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
@@ -186,6 +187,7 @@ class Catalog:
         """Return a catalog of the same queues over another view of the same database."""
         catalog = copy.copy(self)
         catalog.database = database
+        catalog.presences = self.presences.over(database)
         with contextlib.suppress(TypeError):  # of a class without weak references
             transactions.keep_receipts_at(database, transactions.receipts_of(self.database))
         catalog._opened = {}  # noqa: SLF001  # of this class
@@ -399,17 +401,11 @@ class Catalog:
             begun = start
 
     def kept_names(self, seconds: float) -> list[str]:
-        """Return the names of the queues, sorted, as they were within the last seconds.
-
-        As :meth:`KeptNames.get` says: also if they cannot be listed within one request.
-        """
+        """Return the names, sorted, as they were within the last seconds: see KeptNames.get()."""
         return self._kept_names.get(seconds, lambda after: self.each_name(after=after))
 
     def sweep(self) -> int:
-        """Remove the expired responses of calls on families, and return how many.
-
-        As :meth:`Queue.sweep` does for calls on one queue.
-        """
+        """Remove expired responses of calls on families, as Queue.sweep does; return how many."""
         total = 0
         while count := run(self.database, self.responses.sweep, wrote=bool):
             total += count
@@ -526,8 +522,10 @@ class Catalog:
     ) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if self._patterns or self._owned:
-            stored = self._stored(after, start, with_responses, tr)
-            yield from filter(self._may_exist, stored)
+            for name in self._stored(after, start, with_responses, tr):
+                fits = (fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
+                if name in self._owned or any(fits):
+                    yield name
 
     def unknown_names(self) -> Iterator[str]:
         """Yield the names under which a queue is stored that no spec has and no pattern fits.
@@ -552,7 +550,10 @@ class Catalog:
         search = RangeSearch(begin, end, self._range_of)
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while True:
-            read = functools.partial(_following, search, count)
+
+            def read(tr: Transaction, count: int = count) -> list[KeyRange]:
+                return search.following(tr.snapshot, count)
+
             found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
@@ -582,11 +583,6 @@ class Catalog:
                 return first + begin, first + end
         return first, first + b"\xff\xff"
 
-    def _may_exist(self, name: str) -> bool:
-        return name in self._owned or any(
-            fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns
-        )
-
 
 def _name_in(rest: bytes) -> Any:
     """Return the first element of a key: a queue's name, or what others stored there.
@@ -600,7 +596,3 @@ def _name_in(rest: bytes) -> Any:
     if rest.startswith(_TEXT) and end and NAME.fullmatch(name.decode("ascii", "replace")):
         return name.decode("ascii")
     return tuples.unpack(rest)[0]
-
-
-def _following(search: RangeSearch, count: int, tr: Transaction) -> list[KeyRange]:
-    return search.following(tr.snapshot, count)

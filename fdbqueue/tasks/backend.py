@@ -29,6 +29,7 @@ from fdbqueue.tasks.compat import (
     InvalidTask,
     TaskResult,
     TaskResultDoesNotExist,
+    backends,
     task_enqueued,
 )
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, parse, timeouts

@@ -166,7 +166,7 @@ class TaskSource:
         if isinstance(self._queue, Queue) and item.queue == self.name:
             return self._queue
         several: Any = self._beside or self._queue
-        return several.queue_of(item)  # type: ignore[no-any-return]  # one of both
+        return several.queue_of(item)
 
     # What is noted of a task
 
