@@ -223,7 +223,10 @@ class SharedWrites:
 
         try:
             results, stamp = run_stamped(
-                self._database, apply, wrote=_has_applied, stamped=self._stamped
+                self._database,
+                apply,
+                wrote=lambda results: any(error is None for _, error in results),
+                stamped=self._stamped,
             )
         except Exception as error:
             if len(writes) == 1 or not _may_be_of_one(error):
@@ -261,10 +264,6 @@ class SharedWrites:
 
     def undo(self, operation: Write) -> None:
         """Leave the write as it is: its thread has raised ``OutcomeUnknown``."""
-
-
-def _has_applied(results: _Results) -> bool:
-    return any(error is None for _, error in results)
 
 
 def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
