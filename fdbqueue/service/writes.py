@@ -1,5 +1,8 @@
 """Writes that share transactions: pushes, acks, nacks and extends of all threads of a process.
 
+What they share of one is a :class:`SharedTransaction`. A round that takes items has one, too, in
+which the acks take part that go with it.
+
 A thread submits its write to the combiner of its queue (:mod:`fdbqueue.service.combiner`). When
 no other thread waits, it commits the write itself. Otherwise a helper thread commits the writes
 in line in one transaction, with one receipt: every write begins its reads, then each is applied,
