@@ -12,9 +12,9 @@ A take that conflicts tries again. What else it does depends on what it has met:
   be there. Nobody asks for help.
 - *From the third conflict in a row on* it pauses first, for longer each time.
 
-The numbers are below, with what was measured of them on a cluster; ``docs/benchmarks.md`` has the
-whole. What is noted here only decides what is tried, by the monotonic clock and at random. So whatever
-ends a thread leaves nothing behind, and a forked process starts again.
+What is noted here only decides what is tried, by the monotonic clock and at random. So whatever
+ends a thread leaves nothing behind, and a forked process starts again. The numbers are below, with
+what was measured of them on a cluster (``docs/benchmarks.md``).
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ CONFLICTS = 2
 #: has met others reserves the file. Of the order of a hundred commits; no other was measured.
 _REMEMBERED_SECONDS = 0.25
 #: The longest pause after the first conflict that has one: it doubles with each, up to the second.
-#: The first two have none, because most takes succeed by then. Later ones need it: without pauses
-#: the recipe's 4 x 16 poppers take 0.30 times as many items as with those that ``on_error`` makes
-#: (``backoff``).
+#: Without any the recipe's 4 x 16 poppers take 0.30 times as many items as with those that
+#: ``on_error`` makes (``backoff``).
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
 #: The slots of a queue with shards; for rounds of many items the skipped rows are fewer than this.
 #: With 16 shards 4 x 16 poppers meet less than 0.1 conflicts a pop, 16 x 1 about 0.1 (``shards``).
