@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import logging
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,8 @@ logger = logging.getLogger("fdbqueue.pages")
 
 #: How many items one request handles at most.
 MOST_AT_ONCE = 10_000
+#: After so long no further call is made.
+_SECONDS = 5.0
 _MAX_REASON = 1_000
 _MAX_ID = 14_000
 _ONCE_BYTES = 16
@@ -65,6 +68,7 @@ class PageAction:
         means: What becomes of the items, or of the queue.
         told: The message after it, with ``number``.
         body: The body of the action, from the form's ``id`` and ``reason``.
+        counted: The key of the number of items in the API's answer; empty if there is none.
         asks_reason: Whether the reader gives the reason; otherwise it chooses dead letters.
         of_state: The state whose items it handles; None for an action on the queue.
     """
@@ -74,13 +78,19 @@ class PageAction:
     means: str | Promise
     told: Any
     body: Callable[[str, str], Mapping[str, Any]] = lambda _id, _reason: {}
+    counted: str = ""
     asks_reason: bool = False
     of_state: str | None = None
 
 
 def _chosen(item_id: str, reason: str) -> dict[str, Any]:
     chosen = {"ids": [item_id]} if item_id else {}
-    return {**chosen, **({"reason": reason} if reason else {}), "limit": MOST_AT_ONCE}
+    return {**chosen, **({"reason": reason} if reason else {}), "limit": _limit()}
+
+
+def _limit() -> int:
+    """Return how many items one call of the API's action handles."""
+    return min(MOST_AT_ONCE, conf.api().max_limit)
 
 
 #: The actions, by the last part of their address.
@@ -105,6 +115,7 @@ ACTIONS: dict[str, PageAction] = {
         _("They become ready again, as if they had never been tried."),
         ngettext_lazy("%(number)s item was requeued.", "%(number)s items were requeued.", "count"),
         _chosen,
+        "redriven",
         of_state="dead",
     ),
     "purge": PageAction(
@@ -114,9 +125,10 @@ ACTIONS: dict[str, PageAction] = {
         ngettext_lazy("%(number)s item was removed.", "%(number)s items were removed.", "count"),
         lambda _id, reason: {
             "state": "dead",
-            "limit": MOST_AT_ONCE,
+            "limit": _limit(),
             **({"reason": reason} if reason else {}),
         },
+        "purged",
         of_state="dead",
     ),
     "remove": PageAction(
@@ -261,16 +273,15 @@ def perform(request: HttpRequest, queue_name: str, name: str, form: ActionForm) 
         raise forms.ValidationError(str(error)) from error
     if not _noted(deadlines.begin(conf.api().timeout_seconds), request.user, asked["once"]):
         return Outcome(None, is_repeated=True)
-    found = getattr(QueueViewSet, action.declared).__wrapped__(QueueViewSet(), checked, **place)
-    counted = found.get({"redrive": "redriven", "purge": "purged"}.get(name, ""))
-    facts = {
-        "user": str(request.user.pk),
-        "action": name,
-        "queue": queue_name,
-        "items": 1 if counted is None and name in OF_ONE_ITEM else counted,
-    }
+    until, number, has_more = time.monotonic() + _SECONDS, 0, True
+    act = functools.partial(getattr(QueueViewSet, action.declared).__wrapped__, QueueViewSet())
+    while has_more and number < MOST_AT_ONCE and time.monotonic() < until:
+        found = act({**checked}, **place)
+        number += found.get(action.counted, 1)
+        has_more = bool(found.get("more"))
+    facts = {"user": str(request.user.pk), "action": name, "queue": queue_name, "items": number}
     logger.info("a user has done an action on a page", extra=facts)
-    return Outcome(counted, bool(found.get("more")))
+    return Outcome(number if action.counted else None, has_more)
 
 
 def _declared(action: PageAction) -> Any:
