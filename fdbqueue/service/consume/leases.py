@@ -183,10 +183,10 @@ class Leases:
         """
         hidden = self.store.parse(State.LEASED, token.place, read)
         if not _is_held(hidden, token.secret):
-            raise self.lost(token)
+            raise self.lease_lost(token)
         return hidden
 
-    def lost(self, token: Token) -> LeaseLost:
+    def lease_lost(self, token: Token) -> LeaseLost:
         """Return the error of a lease that is not held any more."""
         return LeaseLost(queue=self.store.queue, lease=token.text)
 
@@ -327,7 +327,7 @@ class Ack(Write):
         Or if they are too many, because their items have attempts.
         """
         for token in self.lost():
-            return self._leases.lost(token)
+            return self._leases.lease_lost(token)
         try:
             self.check_size(limit_bytes)
         except BatchTooLarge as error:
@@ -355,7 +355,7 @@ class Ack(Write):
     def apply(self, shared: SharedTransaction) -> None:
         """End all leases, or raise LeaseLost."""
         for token in self.lost():
-            raise self._leases.lost(token)
+            raise self._leases.lease_lost(token)
         self.end(shared.count_change)
 
     def end(self, count_change: CountChange) -> None:
