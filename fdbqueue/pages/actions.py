@@ -33,7 +33,7 @@ from django.utils.translation import ngettext_lazy
 
 from fdbqueue import access, conf, deadlines
 from fdbqueue.columns.text import clip, grouped, visible
-from fdbqueue.exceptions import ItemNotFound
+from fdbqueue.exceptions import ConfigurationError, ItemNotFound
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, make_call, run
 
@@ -176,7 +176,10 @@ class Offer:
 
 def are_on() -> bool:
     """Tell whether the setting has the actions on."""
-    return conf.pages().actions
+    try:
+        return conf.pages().actions
+    except ConfigurationError:  # the page says what is wrong
+        return False
 
 
 def may_act(user: Any, name: str, queue_name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import django
 from django.conf import settings
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
@@ -125,7 +126,15 @@ class PlainSite:
             return {}
         own = self.addresses(request).log_out() if hasattr(request, "session") else ""
         logout = logout_address() or own
-        return {"user_name": visible(str(user)[:_MAX_USER_NAME]), "logout": logout}
+        told = messages.get_messages(request) if _has_actions() else ()
+        name = visible(str(user)[:_MAX_USER_NAME])
+        return {"user_name": name, "logout": logout, "told": told}
+
+
+def _has_actions() -> bool:
+    with contextlib.suppress(ConfigurationError):
+        return conf.pages().actions
+    return False
 
 
 class AdminSite(PlainSite):
