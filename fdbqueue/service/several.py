@@ -18,7 +18,7 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput
 from fdbqueue.service.aio import take_in_thread
 from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds
-from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
 from fdbqueue.service.consume.families import Families, FamilyTake
 from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.round import TakeRequest
@@ -28,7 +28,6 @@ from fdbqueue.service.consume.several import (
     SeveralTake,
     TakeCall,
     Turns,
-    first_with_items,
 )
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, Responses, make_call
@@ -342,14 +341,12 @@ class SeveralQueues:
         """
         families = self._families
 
-        def read(transaction: Transaction) -> list[int]:
+        def read(transaction: Transaction) -> int | None:
             asked = self._queues().consumers if families is None else families.later(transaction)
-            limited = [one for one in asked if one.taker.limits is not None]
-            found = [one.held_until(transaction, to_lease=to_lease) for one in limited]
-            return [until for until in found if until is not None]
+            return held_until(transaction, asked, to_lease=to_lease)
 
-        moments = run(self.database, read, read_only=True) if tr is None else read(tr)
-        return moment(min(moments)) if moments else None
+        found = run(self.database, read, read_only=True) if tr is None else read(tr)
+        return None if found is None else moment(found)
 
     def queues(self, *, limit: int | None = None) -> list[Queue]:
         """Return the queues in their order, those included that fit a pattern by now.

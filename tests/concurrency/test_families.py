@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from fdbqueue.service import Catalog, run
-from fdbqueue.service.consume.several import first_with_items
+from fdbqueue.service.consume.consumer import first_with_items
 from fdbqueue.service.consume.visits import MemberRequest
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together

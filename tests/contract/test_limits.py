@@ -27,6 +27,7 @@ from fdbqueue.service import (
     run,
 )
 from fdbqueue.service.consume.allowance import Limits
+from fdbqueue.service.consume.prospect import begin_dues
 from fdbqueue.service.consume.round import Round
 from fdbqueue.service.consume.state import parse_state
 from fdbqueue.service.options import QueueOptions, parse_rate
@@ -688,11 +689,12 @@ def test_a_round_says_when_it_may_give_again(open_queue, database):
     def held(tr):
         one = Round(consumer.taker, tr, "min", [consumer.lease_request("min", 1, 60, None)])
         assert one.serve(helps=False).results[0][1] == []
-        return tuple(one.allowance.held_until(to_lease=leases) for leases in (True, False))
+        dues = begin_dues(tr, consumer.taker)()
+        return tuple(one.allowance.holds(dues, to_lease=leases) for leases in (True, False))
 
-    to_lease, to_pop = run(database, held, read_only=True)
-    assert 590 < to_lease / 1_000_000 - time.time() <= 600
-    assert to_pop is None
+    (to_lease,), to_pop = run(database, held, read_only=True)
+    assert 590 < to_lease.moment / 1_000_000 - time.time() <= 600
+    assert to_pop == []
 
 
 # Workers, several queues

@@ -102,10 +102,11 @@ from fdbqueue.service.consume.poppers import (
     forget_at_fork,
     requeue_or_log,
 )
+from fdbqueue.service.consume.prospect import READ_AT_ONCE, begin_prospect
 from fdbqueue.service.consume.ring import Ring, Source, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
-from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
-from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
+from fdbqueue.service.consume.several import Outcome, TakeCall
+from fdbqueue.service.consume.visits import MAX_LOOKS, MemberRequest, Served, Visit
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.items import LAST_MOMENT, Item
 from fdbqueue.service.storage.reader import ENDS, End
@@ -319,7 +320,7 @@ class Families:
         """Tell in a transaction what :meth:`has_items` tells."""
         if self._find(tr, READ_AT_ONCE, to_lease=to_lease):
             return True
-        return begin_index_look(tr, self._sources, to_lease=to_lease, watches=False)().is_now
+        return begin_index_look(tr, self._sources, to_lease=to_lease)().is_now
 
     def take_each(
         self,
@@ -369,13 +370,13 @@ class Families:
                 begun = []
                 for hint in hints:
                     consumer = self.consumer(hint.name)
-                    look = begin_look(tr, consumer.taker, to_lease=to_lease)
+                    look = begin_prospect(tr, consumer.taker, to_lease=to_lease)
                     member = consumer.taker.store.tables.member
                     begun.append((hint, consumer, walk.guarded(hint.name, member, look)))
                 for hint, consumer, look in begun:
                     if len(found) == count:
                         walk.again(hint)
-                    elif look():
+                    elif look().is_now:
                         found.append(consumer)
         return found
 

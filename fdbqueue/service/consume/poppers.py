@@ -23,9 +23,10 @@ from fdbqueue.locks import RLock
 from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.head import Order
+from fdbqueue.service.consume.prospect import begin_prospect
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.staging import Staging
-from fdbqueue.service.consume.waiting import ItemWatch, begin_look
+from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.reader import ENDS, End
@@ -261,14 +262,10 @@ class ProcessGroup:
             end: EndPoppers(database, taker, end, handoff_timeout_seconds) for end in ENDS
         }
         self.writes = SharedWrites(database, taker.store, stamped=stamped)
-        store, limits = taker.store, taker.limits
-        self.watch = self.lease_watch = ItemWatch(
-            database, functools.partial(begin_look, store, limits)
-        )
-        if limits is not None and limits.max_leased is not None:
-            self.lease_watch = ItemWatch(
-                database, functools.partial(begin_look, store, limits, to_lease=True)
-            )
+        look = functools.partial(begin_prospect, taker=taker)
+        self.watch = self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=False))
+        if taker.limits is not None and taker.limits.max_leased is not None:
+            self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=True))
         forget_at_fork(self)
 
     def forget(self) -> None:

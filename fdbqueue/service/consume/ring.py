@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import math
 import os
 import random
 import time
@@ -21,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.waiting import Look
-from fdbqueue.service.storage.families import FamilyKeys, IndexRow, Member
+from fdbqueue.service.storage.families import NEVER, NOW, FamilyKeys, IndexRow, Member, Prospect
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -180,18 +178,18 @@ class Walk:
         self._ring.set_aside(name, error)
 
     def guarded(
-        self, name: str, member: Member | None, look: Callable[[], bool]
-    ) -> Callable[[], bool]:
+        self, name: str, member: Member | None, look: Callable[[], Prospect]
+    ) -> Callable[[], Prospect]:
         """Return a look that finds nothing in a member of another format, and sets it aside."""
 
-        def guarded() -> bool:
+        def guarded() -> Prospect:
             try:
                 return look()
             except FormatMismatch as error:
                 if member is None:
                     raise
                 self.set_aside(name, error)
-                return False
+                return NEVER
 
         return guarded
 
@@ -307,15 +305,14 @@ class Walking:
 
 
 def begin_index_look(
-    tr: Transaction, sources: Sequence[Source], *, to_lease: bool, watches: bool = True
-) -> Callable[[], Look]:
-    """Begin to read whether a member may have something, for the watch.
+    tr: Transaction, sources: Sequence[Source], *, to_lease: bool
+) -> Callable[[], Prospect]:
+    """Begin to read when a member may have something, by the index alone.
 
     Args:
         tr: The transaction.
         sources: The families.
         to_lease: Whether it is to be leased.
-        watches: Whether to set the watch if none has.
     """
     now = now_us()
     reads = [
@@ -331,50 +328,22 @@ def begin_index_look(
         for source in sources
     ]
 
-    def look() -> Look:
-        left = math.inf
+    def look() -> Prospect:
+        moments: list[int] = []
         keys: list[bytes] = []
         for source, ready, later, paused in reads:
             if paused.present():
                 keys.append(source.keys.paused)
                 continue
             if any(_first_fitting(tr, source, *one) is not None for one in ready):
-                return Look(None)
+                return NOW
             first = _first_fitting(tr, source, later, source.keys.wakes[0])
             if first is not None:
-                left = min(left, first.moment - now)
+                moments.append(first.moment)
             keys += source.keys.wakes
-        if left <= 0:
-            return Look(None)
-        watch = _AnyWatch([tr.watch(key) for key in keys] if watches else [])
-        return Look(watch, left / 1_000_000)
+        return Prospect(min(moments, default=None), watch=tuple(keys))
 
     return look
-
-
-class _AnyWatch:
-    """Several watches as one: it reports the first change, and cancels the others."""
-
-    def __init__(self, watches: Sequence[Any]) -> None:
-        self._watches = watches
-        self._is_over = False
-
-    def on_ready(self, callback: Callable[[Any], object]) -> None:
-        """Call a function with the watch that reports a change, or fails."""
-
-        def report(fired: Any) -> None:
-            if not self._is_over:
-                callback(fired)
-                self.cancel()
-
-        for watch in self._watches:
-            watch.on_ready(report)
-
-    def cancel(self) -> None:
-        """Cancel all of them."""
-        self._is_over = True
-        for watch in self._watches:
-            watch.cancel()
 
 
 def _first_fitting(tr: Transaction, source: Source, read: Any, stop: bytes) -> IndexRow | None:

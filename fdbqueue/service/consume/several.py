@@ -60,25 +60,21 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
-from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.consumer import Consumer, TakeOnce
+from fdbqueue.service.consume.consumer import Consumer, TakeOnce, first_with_items
 from fdbqueue.service.consume.poppers import forget_at_fork
-from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
-from fdbqueue.service.consume.state import begin_state, parse_state
+from fdbqueue.service.consume.prospect import READ_AT_ONCE
+from fdbqueue.service.consume.round import Round, RoundResult, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.reader import End, Loaded
-from fdbqueue.service.storage.tables import Kind
 from fdbqueue.service.transactions import Conflict, pause_before_retry, run
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: The queues whose reads are under way at the same time.
-_READ_AT_ONCE = 25
 #: A call pauses before the third turn, and before each after it.
 _TURNS = 2
 #: For how long after a conflict a process takes from one queue at a time.
@@ -485,8 +481,8 @@ class SeveralTake(TakeCall):
         self, tr: Transaction, consumers: Sequence[Consumer]
     ) -> Iterator[tuple[Consumer, Round]]:
         """Yield each queue with its round, and begin those of 25 queues at once."""
-        for start in range(0, len(consumers), _READ_AT_ONCE):
-            part = consumers[start : start + _READ_AT_ONCE]
+        for start in range(0, len(consumers), READ_AT_ONCE):
+            part = consumers[start : start + READ_AT_ONCE]
             yield from [(one, self._round(tr, one)) for one in part]
 
     def _round(self, tr: Transaction, consumer: Consumer) -> Round:
@@ -525,45 +521,6 @@ class SeveralTake(TakeCall):
         if found.consumers:
             self._reported = found.consumers[0].name
         return found.consumers
-
-
-def first_with_items(
-    tr: Transaction, consumers: Sequence[Consumer], *, to_lease: bool
-) -> Consumer | None:
-    """Return the first queue that may have items to pop, or to lease, None if none has."""
-    for start in range(0, len(consumers), _READ_AT_ONCE):
-        part = consumers[start : start + _READ_AT_ONCE]
-        looks = [(one, begin_look(tr, one.taker, to_lease=to_lease)) for one in part]
-        for one, look in looks:
-            if look():
-                return one
-    return None
-
-
-def begin_look(tr: Transaction, taker: Taker, *, to_lease: bool) -> Callable[[], bool]:
-    """Begin to read whether there may be items to take; call the returned function for it.
-
-    There may be if something has expired, too. The transaction depends on nothing.
-    """
-    now, store = now_us(), taker.store
-    state = begin_state(store, tr, now)
-    member = store.tables.member
-    family_pause = None if member is None else tr.snapshot[member.paused]
-    allowance = None if taker.limits is None else taker.limits.begin(tr, store.tables, now)
-    head = tr.snapshot.get_range(*store.keys.bounds, limit=1)
-
-    def look() -> bool:
-        is_empty = not any(True for _ in head)
-        found = parse_state(store, tr, now, state, at_random=taker.choices > 0)
-        has_items = not is_empty or bool(found.dues or found.expired)
-        if allowance is not None and has_items:
-            ended = sum([due.kind is Kind.LEASE for due in found.dues])
-            has_items = not allowance.settle(-ended).is_held(to_lease=to_lease)
-        if not has_items or found.is_paused:
-            return False
-        return family_pause is None or not family_pause.present()
-
-    return look
 
 
 def _add(outcome: Outcome, name: str, result: RoundResult) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
@@ -19,19 +19,18 @@ from fdbqueue.service.combiner import SharedOperation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.prospect import NEVER, prospect_of
+from fdbqueue.service.consume.prospect import AGAIN_US, READ_AT_ONCE, begin_dues, prospect_of
 from fdbqueue.service.consume.ring import Hint, Walk
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
-from fdbqueue.service.storage.families import Prospect
+from fdbqueue.service.storage.families import NEVER, Prospect
 from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.tables import Due
 
 #: How many requests of a process that are in line together a queue serves in its turn, so that its
 #: reads are shared.
 REQUESTS_A_TURN = 8
-#: How many queues' reads are under way at the same time.
-READ_AT_ONCE = 25
 #: A transaction of its own ends after so many looks, or seconds.
 MAX_LOOKS, _MAX_SECONDS = 1_000, 1.0
 #: The size of a transaction is asked for once the values that it has taken are so long.
@@ -265,29 +264,26 @@ class Visit:
         """Correct the rows of the members that gave nothing."""
         reads = []
         for look, result in self._empty:
-            tables = look.consumer.taker.store.tables
-            if tables.member is not None:
-                first = self._tr.snapshot.get_range(*tables.dues, limit=1)
-                reads.append((look, result, tables.member, first))
-        now = now_us()
-        for look, result, member, first in reads:
-            prospect = _prospect(look, result, first, now)
-            if prospect.moment is None or prospect.moment > now:
+            taker = look.consumer.taker
+            if taker.store.tables.member is not None:
+                reads.append((look, result, begin_dues(self._tr, taker)))
+        for look, result, dues in reads:
+            prospect = _prospect(look, result, dues())
+            member = look.consumer.taker.store.tables.member
+            if member is not None and not prospect.is_now:
                 member.correct(self._tr, prospect, look.hint.passing)
                 self.served.wrote = True
 
 
-def _prospect(look: _Look, result: RoundResult, first: Iterable[Any], now: int) -> Prospect:
+def _prospect(look: _Look, result: RoundResult, dues: Sequence[Due]) -> Prospect:
     """Return when a member that gave nothing has something."""
     if result.is_paused:
         return NEVER
-    parse = look.consumer.taker.store.tables.parse_due
-    dues = [parse(bytes(row.key)) for row in first]
     return prospect_of(
         look.round.allowance,
-        [due.moment for due in dues if due is not None],
-        now,
+        dues,
+        now_us(),
         is_ready=look.round.leaves_items,
-        awaits_others=result.awaits_others,
+        again_us=AGAIN_US if result.awaits_others else None,
         to_lease=any(one.leases for one in look.asked.values()),
     )

@@ -28,11 +28,10 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
 from fdbqueue.service.consume.families import Families
 from fdbqueue.service.consume.ring import Source
 from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.several import first_with_items
 from fdbqueue.service.consume.visits import MemberRequest
 from fdbqueue.service.consume.waiting import ItemWait, Notice, deadline_after
 from fdbqueue.service.instrumentation import Operation
@@ -207,15 +206,13 @@ class Beside:
         That is over if there may be an item of the families: a lease is to look for it.
         """
 
-        def read(tr: Transaction) -> list[int]:
+        def read(tr: Transaction) -> int | None:
             if self._families.has_items_in(tr, to_lease=True):
-                return [0]
-            held = [one.held_until(tr, to_lease=True) for one in self._families.later(tr)]
-            return [until for until in held if until is not None]
+                return 0
+            return held_until(tr, self._families.later(tr), to_lease=True)
 
-        moments = run(self._directory.database, read, read_only=True)
-        if 0 in moments:
+        found = run(self._directory.database, read, read_only=True)
+        if found == 0:
             self._notice.expect()
-        until = self._main.held_until(to_lease=True)
-        both = [*([] if until is None else [until]), *([moment(min(moments))] if moments else [])]
-        return min(both, default=None)
+        both = [self._main.held_until(to_lease=True), None if found is None else moment(found)]
+        return min([until for until in both if until is not None], default=None)
