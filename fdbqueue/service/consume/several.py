@@ -62,6 +62,7 @@ from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce, first_with_items
+from fdbqueue.service.consume.contention import pause
 from fdbqueue.service.consume.poppers import forget_at_fork
 from fdbqueue.service.consume.prospect import READ_AT_ONCE
 from fdbqueue.service.consume.round import Round, RoundResult, TakeRequest
@@ -70,7 +71,7 @@ from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, i
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.reader import End, Loaded
-from fdbqueue.service.transactions import Conflict, pause_before_retry, run
+from fdbqueue.service.transactions import Conflict, run
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -309,7 +310,7 @@ class TakeCall:
         try:
             for turn in itertools.count():
                 if turn >= _TURNS:
-                    pause_before_retry(turn - _TURNS)
+                    pause(turn - _TURNS)
                 found = self._try(saves=saves)
                 if isinstance(found, Consumer):
                     taken = self._in_flight(found.take_now, self._request(found))
