@@ -829,8 +829,7 @@ class Queue(AsyncVerbs):
 
         Without reading the dead letters. Two reasons with the same first line, or the same first
         200 characters of it, are one. Of more than 10,000 reasons only the first 10,000 in the
-        order of their texts are looked at. Dead letters that an earlier version wrote are not
-        included until a :meth:`recount`.
+        order of their texts are looked at.
 
         Args:
             limit: The most reasons, up to 10,000.

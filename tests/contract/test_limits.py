@@ -784,7 +784,7 @@ def test_several_at_their_limits_give_nothing(catalog, pool):
     for _ in range(2):
         assert several.lease() is None
         assert not several.wait_for_items(0, to_lease=True)
-        poppers._contended_until = time.monotonic() + LONG_SECONDS
+        poppers._contention.helped_until = time.monotonic() + LONG_SECONDS
     assert several.pop().queue == "leased"
     waiting = pool.submit(several.lease, wait=LONG_SECONDS)
     watch = catalog.queue("leased").parts.group.lease_watch

@@ -320,7 +320,7 @@ def meddled(open_catalog, database):
 
 @pytest.mark.parametrize("operation", ["pop", "lease"])
 def test_a_push_to_a_queue_before_conflicts(meddled, operation):
-    """What was found is taken: the queues before it were empty when they were read."""
+    """The call begins again, and takes what was pushed before its commit."""
     meddler, catalog, rival = meddled
     fill(rival, low=["found"])
     pushed = threading.Event()
@@ -332,8 +332,8 @@ def test_a_push_to_a_queue_before_conflicts(meddled, operation):
 
     meddler.meddle = push
     several = catalog.several(["high", "low"])
-    assert getattr(several, operation)().value == "found"
     assert getattr(several, operation)().value == "late"
+    assert getattr(several, operation)().value == "found"
     assert getattr(several, operation)() is None
 
 
@@ -800,7 +800,7 @@ def test_an_interrupt_after_the_commit_requeues_what_was_taken(meddled, monkeypa
     meddler.meddle = push_before_the_helper
     taking = catalog.queue("low") if way == "alone" else catalog.several(["high", "low"])
     if way == "from one of them":
-        taking._group.poppers["min"]._contended_until = time.monotonic() + LONG_SECONDS
+        taking._group.poppers["min"]._contention.helped_until = time.monotonic() + LONG_SECONDS
     with monkeypatch.context() as patch:
         patch.setattr(poppers, "alone", interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.core.management import call_command
@@ -206,7 +207,17 @@ def test_a_late_exception_never_hits_the_next_task(configure, seed):
 
 @pytest.mark.parametrize("returns", [True, False])
 def test_the_exception_comes_at_any_line(returns):
-    """Around a function that ends: what it returned may be kept, and nothing comes behind it."""
+    """Around a function that ends: what it returned may be kept, and nothing comes after it.
+
+    In a thread of its own, because the thread of an attempt that is struck closes its connections,
+    and the main thread's keeps the tests' database in memory.
+    """
+    with ThreadPoolExecutor(1) as own:
+        own.submit(strike_at_each_line, returns).result()
+
+
+def strike_at_each_line(returns):
+    """Let the exception come at one line after another, until none is left."""
     kept, line, reached = [], 0, 1
     while reached >= line:
         line += 1

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service.tools import presence
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import abort, at_end, compat, ends, enqueue_at_end
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
@@ -266,6 +267,26 @@ def test_a_running_task(backend, at_work):
     jobs.gate.set()
     wait_until(lambda: backend_result(result).is_finished)
     assert backend_result(result).return_value == "waited"
+
+
+def test_a_worker_is_known_while_it_works(backend, work, at_work, monkeypatch):
+    """With what it does; and no more when it has ended."""
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 0.01)
+    rows = backend.catalog.presences
+    at_work(worker="anna")
+    jobs.wait.enqueue()
+
+    def running():
+        return [row for row in rows.read().rows if row.running == 1]
+
+    wait_until(running)
+    (row,) = running()
+    assert (row.name, row.kind, row.threads) == ("anna", "tasks_worker", 1)
+    assert row.queues == "tasks-default, tasks-other"
+    jobs.gate.set()
+    wait_until(lambda: [row for row in rows.read().rows if (row.running, row.done) == (0, 1)])
+    work(worker="bob")
+    assert {row.name for row in rows.read().rows} == {"anna"}
 
 
 def test_the_lease_of_a_long_task_is_extended(configure, at_work):

@@ -361,9 +361,6 @@ def _compare(
         number = sum(one.count for one in reasons)
         if number != found["dead"] and len(reasons) < MAX_ITEMS:
             wrong = [f"the counts by reason say {number:,} dead, but there are {found['dead']:,}"]
-    status = ERROR
-    if not wrong and not Examiner(readable).are_deaths_dated():  # they are listed all the same
-        status, wrong = WARNING, ["some dead letters are not in the order of time: queue_recount"]
     if not wrong:
         return Finding("counts", queue.name, OK, "the counts are correct")
 
@@ -372,7 +369,7 @@ def _compare(
         return "recounted", True
 
     text = "; ".join(wrong)
-    return Finding("counts", queue.name, status, text, recount, remedy=_repair(queue))
+    return Finding("counts", queue.name, ERROR, text, recount, remedy=_repair(queue))
 
 
 def _check_pause(queue: Queue, pause: Pause | None) -> Finding:

@@ -31,7 +31,7 @@
    before it takes), the process's poppers wait at one watch (:mod:`waiting`).
 
 A conflict is followed by the next round in ``EndPoppers``, after a pause from the third on
-(:func:`fdbqueue.service.transactions.pause_before_retry`).
+(:mod:`contention`, which decides what follows a conflict).
 
 When a queue has something to take is what a *look* at it says (:mod:`prospect`): now, from a moment
 on, or once a key has changed.

@@ -88,13 +88,9 @@ from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, looks_at
+from fdbqueue.service.consume.contention import Contention
 from fdbqueue.service.consume.head import ROUND_ITEMS
-from fdbqueue.service.consume.poppers import (
-    STAGED_SECONDS,
-    Reserving,
-    forget_at_fork,
-    requeue_or_log,
-)
+from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.ring import ListWalk, Ring, Walk, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
@@ -102,12 +98,10 @@ from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, V
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import LAST_MOMENT
 from fdbqueue.service.storage.reader import ENDS, End
-from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
+from fdbqueue.service.transactions import Conflict, run, unlimited
 
 logger = logging.getLogger(__name__)
 
-#: A thread that had so many conflicts in a row takes by the ``ProcessGroup`` of the member.
-_CONFLICTS = 2
 _WROTE = operator.attrgetter("wrote")
 
 
@@ -123,13 +117,13 @@ class SeveralPoppers:
         self._group = group
         self._end: End = end
         self.combiner = Combiner(self)
-        self._reserving = Reserving(group.database)
+        self._contention = Contention(group.database)
         self.forget()
 
     def forget(self) -> None:
         """Start again in a forked process."""
         self.combiner.forget()
-        self._contended_until = self._reserving.until = 0.0
+        self._contention.forget()
 
     # The combiner's work
 
@@ -167,8 +161,8 @@ class SeveralPoppers:
         requests: Sequence[SeveralRequest],
         batch: CombinedBatch | None = None,
     ) -> Served:
-        """Take items, again after a conflict; find who has some after two, of a list after one."""
-        if time.monotonic() < self._contended_until:
+        """Take items, again after a conflict; after two, find who has some."""
+        if time.monotonic() < self._contention.helped_until:
             found = self._group.find(database, requests)
             if found.results:
                 return found
@@ -180,11 +174,7 @@ class SeveralPoppers:
                 conflicts += 1
                 if batch is not None:
                     batch.let_go()
-                is_list = self._group.ring is None
-                if not is_list and self._reserving.note_conflict():
-                    continue
-                if (is_list or conflicts >= _CONFLICTS) and seen[-1].gave:
-                    self._contended_until = time.monotonic() + STAGED_SECONDS
+                if self._contention.met(conflicts, others=bool(seen[-1].gave)) is None:
                     return Served([*seen[-1].gave.items()])
 
     def take_each(
@@ -200,7 +190,8 @@ class SeveralPoppers:
                 return self._attempt(database, requests[:asked], None, also, [], conflicts)
             except Conflict:
                 conflicts += 1
-                if self._reserving.note_conflict():
+                self._contention.met(conflicts, others=False)
+                if self._contention.has_reservations:
                     continue
                 if also is not None:
                     raise Contended from None
@@ -220,12 +211,10 @@ class SeveralPoppers:
         Raises:
             Conflict: It conflicted.
         """
-        if conflicts > _CONFLICTS:
-            pause_before_retry(conflicts - _CONFLICTS)
 
         def serve(tr: Transaction) -> Served:
-            if time.monotonic() < self._reserving.until:
-                self._reserving.reserve(tr)
+            if time.monotonic() < self._contention.reserved_until:
+                self._contention.reserve(tr)
             visit = Visit(
                 self._group.consumer,
                 tr,

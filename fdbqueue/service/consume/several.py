@@ -17,14 +17,15 @@ How a take goes, without a transaction of the caller's:
    its own as long as there are enough. Both are strict: a round that gives too little depends on
    its queue's having no more, or on its being paused. So at the commit, the queues before the one
    that gave had nothing to take. From families, in turn by their index, see :mod:`families`.
-3. **Commit**, all or nothing. After a conflict (:mod:`families` has another rule) each thread takes
-   from the queue that the last attempt took from for it, by that queue's own
+3. **Commit**, all or nothing. After a conflict it tries again, on an engine with reservations with
+   one. Otherwise (:mod:`contention`), after two conflicts, each thread takes from the queue that
+   the last attempt took from for it, by that queue's own
    :class:`~fdbqueue.service.consume.poppers.ProcessGroup`: threads share transactions there, and
    processes help each other. The queues before it were empty when 2 read them. If it has nothing
-   left, 1 begins again. So a push to a queue before it, or a popper, can make a call begin again
-   only by taking what it had found: in each turn some client has taken an item. From the third turn
-   on the call pauses before it, for 50 ms at most. For a quarter of a second after a conflict, a
-   transaction that only reads finds the queue, and its own group takes the items.
+   left, 1 begins again. So from then on a popper can make a call begin again only by taking what it
+   had found: in each turn some client has taken an item. From the third turn on the call pauses
+   before it, for 50 ms at most. For a quarter of a second a transaction that only reads finds the
+   queue, and its own group takes the items.
 4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
    more than a megabyte on its way is committed, and 1 begins again.
 5. **Wait** at the watches of all queues, and of families (:mod:`waiting`).
@@ -66,6 +67,7 @@ from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
+from fdbqueue.service.consume.contention import pause
 from fdbqueue.service.consume.families import SeveralGroup
 from fdbqueue.service.consume.ring import Walking
 from fdbqueue.service.consume.round import TakeRequest
@@ -75,7 +77,7 @@ from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, i
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.reader import End, Loaded
-from fdbqueue.service.transactions import pause_before_retry, run
+from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -283,7 +285,7 @@ class SeveralTake:
         try:
             for turn in itertools.count():
                 if turn >= _TURNS:
-                    pause_before_retry(turn - _TURNS)
+                    pause(turn - _TURNS)
                 names = self._look_up()
                 request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
                 found = self._try(request, saves=saves)

@@ -178,7 +178,7 @@ class ItemWatch:
             late.cancel()
         return True
 
-    def arm(self, watch: Any, seconds: float, is_paced: bool) -> None:
+    def arm(self, watch: Any, seconds: float, *, is_paced: bool = False) -> None:
         """Set a watch; wake a waiter if there may be an item now.
 
         Args:
@@ -489,7 +489,8 @@ def arm(watches: Sequence[ItemWatch], database: Database | None) -> None:
                 found = run(database or claimed[0].database, look, read_only=True)
         finally:
             for watch in claimed:
-                watch.arm(*found.get(watch, _Armed(None, 0.0)))
+                one = found.get(watch, _Armed(None, 0.0))
+                watch.arm(one.watch, one.seconds, is_paced=one.is_paced)
         if any(one.watch is None for one in found.values()):
             return
 

@@ -208,7 +208,6 @@ class ItemStore:
             died = self.tables.death(hidden.until, place.data)
             if died is not None:
                 tr[died] = b""
-                count_change.dated += 1
         count_change.hide(hidden.state, 1)
         if place.stamp_at is not None:
             count_change.high = HIGHEST
@@ -239,7 +238,6 @@ class ItemStore:
             died = self.tables.death(hidden.until, hidden.row.place)
             if died is not None:
                 tr.clear(died)
-                count_change.dated -= 1
         count_change.hide(hidden.state, -1)
 
     def requeued_row(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
