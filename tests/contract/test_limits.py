@@ -758,7 +758,7 @@ def test_who_waits_for_a_family_at_its_limits_does_not_look_again_and_again(data
     queue.push_many(range(3))
     held = several.lease()
     looks = []
-    families = several._families
+    families = several._group
     find, families._find = (
         families._find,
         lambda *given, **named: looks.append(1) or find(*given, **named),
@@ -780,11 +780,11 @@ def test_several_at_their_limits_give_nothing(catalog, pool):
         catalog.queue(name).push_many(range(9))
     held = several.lease()
     assert len(several.lease_many(2)) == 2
-    turns = several._turns  # as after a conflict
+    poppers = several._group.poppers["min"]  # as after a conflict
     for _ in range(2):
         assert several.lease() is None
         assert not several.wait_for_items(0, to_lease=True)
-        turns.note_conflict()
+        poppers._contention.helped_until = time.monotonic() + LONG_SECONDS
     assert several.pop().queue == "leased"
     waiting = pool.submit(several.lease, wait=LONG_SECONDS)
     watch = catalog.queue("leased").parts.group.lease_watch

@@ -310,7 +310,7 @@ class Consumer:
         instrumentation.observed("return", self._store.queue, requeue)
 
 
-def looks(tr: Transaction, consumers: Sequence[Consumer]) -> Iterator[tuple[Consumer, Look]]:
+def looks_at(tr: Transaction, consumers: Sequence[Consumer]) -> Iterator[tuple[Consumer, Look]]:
     """Yield queues, each with a look at it; those of 25 queues are begun at once."""
     for start in range(0, len(consumers), READ_AT_ONCE):
         part = consumers[start : start + READ_AT_ONCE]
@@ -321,7 +321,7 @@ def first_with_items(
     tr: Transaction, consumers: Sequence[Consumer], *, to_lease: bool
 ) -> Consumer | None:
     """Return the first queue that may have items to pop, or to lease, None if none has."""
-    for one, look in looks(tr, consumers):
+    for one, look in looks_at(tr, consumers):
         if look.settle().prospect(to_lease=to_lease).is_now:
             return one
     return None
@@ -330,7 +330,7 @@ def first_with_items(
 def held_until(tr: Transaction, consumers: Sequence[Consumer], *, to_lease: bool) -> int | None:
     """Return the earliest :meth:`Look.held_until` of some queues, None if none has one."""
     limited = [one for one in consumers if one.taker.limits is not None]
-    found = [look.settle().held_until(to_lease=to_lease) for _, look in looks(tr, limited)]
+    found = [look.settle().held_until(to_lease=to_lease) for _, look in looks_at(tr, limited)]
     return min([until for until in found if until is not None], default=None)
 
 

@@ -397,7 +397,7 @@ class Round:
         prompt = fitting(early)
         #: The reads that requests need.
         self._reads = taker.begin_reads(tr, prompt)
-        if any(one.acknowledges is not None for one in self._reads):
+        if self._reads and any(one.acknowledges is not None for one in self._reads):
             self._count_change.expect_ends()
         wanted = sum([one.count for one in prompt])
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))

@@ -54,6 +54,8 @@ class QueueState(NamedTuple):
         expired: The help requests that have expired, handed over or not.
         versions_left: For how many more versions, about a million a second, the first handoff holds
             that was not collected yet; None if there is none.
+        awaits_others: Whether other processes have asked for help, or have not collected what was
+            taken for them.
         dues: The leases, delays and batches that have expired.
         more_due: Whether there may be more of these.
     """
@@ -64,15 +66,9 @@ class QueueState(NamedTuple):
     requests: list[HelpRequest]
     expired: list[HelpRequest]
     versions_left: int | None
+    awaits_others: bool
     dues: list[Due]
     more_due: bool
-
-    @property
-    def awaits_others(self) -> bool:
-        """Whether other processes have asked for help, or have not collected what it gave them."""
-        # leases that were handed over end by themselves, and their row stays a while
-        expired = any(one.has_items or not one.is_handed for one in self.expired)
-        return expired or self.versions_left is not None or bool(self.requests)
 
     def without_leases(self, ending: Container[bytes]) -> QueueState:
         """Return the state without the leases that end here: they do not expire as well."""
@@ -130,7 +126,9 @@ def parse_state(
     chosen = expiry.chosen(dues, at_random=at_random) if dues else dues
     more_due = is_cut or len(dues) > len(chosen)
     is_open, expired, left = _by_age(tr, requests) if requests else ([], [], None)
-    return QueueState(taken, retried, paused, is_open, expired, left, chosen, more_due)
+    # leases that were handed over end by themselves, and their row stays a while
+    awaits = bool(requests) and any(one.has_items or not one.is_handed for one in requests)
+    return QueueState(taken, retried, paused, is_open, expired, left, awaits, chosen, more_due)
 
 
 def _by_age(

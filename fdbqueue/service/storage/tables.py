@@ -134,7 +134,6 @@ class TableKeys:
         # The ranges of whole tables.
         self.bounds: Bounds = (tables, tables + b"\xff")
         self.formats: Bounds = (self.format, tables + b"\x02\x03")
-        self.requests: Bounds = (self._requests, self._due)
         self.dues: Bounds = (self._due, self._due + b"\xff")
         self.levels: Bounds = (self._levels, self._minutes)
         self.ages: Bounds = (self._ages, self._attempts)
