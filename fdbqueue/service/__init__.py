@@ -87,7 +87,7 @@ from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.hidden import group_named
-from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.tools.beside import Beside
 from fdbqueue.service.tools.load import Load
 from fdbqueue.service.tools.members import Family

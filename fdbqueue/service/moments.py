@@ -20,7 +20,7 @@ from fdbqueue.service.items import Item, Page
 from fdbqueue.service.limits import MAX_RETURNED_BYTES
 from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.item_keys import Bounds
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.store import STATES, ItemStore
 from fdbqueue.service.storage.tables import Kind, State
 
@@ -221,7 +221,7 @@ class Moments:
         for count, row in enumerate(listed, start=1):  # noqa: B007  # used below
             if row.hidden is not None:
                 found.append(row.hidden)
-                size += self._store.reader.size_of(row.hidden.row)
+                size += self._store.size_of(row.hidden.row)
             if size >= MAX_RETURNED_BYTES:
                 break
         items = {item.id: item for item in self._store.shown(tr, found)}

@@ -49,7 +49,7 @@ from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
-from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:

@@ -224,6 +224,7 @@ def run(
     wrote: Callable[[T], bool] | bool | None = None,
     read_only: bool = False,
     retries_conflicts: bool = True,
+    may_be_long: bool = False,
 ) -> T:
     """Run a function in a transaction of its own, again after each conflict, and commit.
 
@@ -243,6 +244,8 @@ def run(
             asks the transaction.
         read_only: Whether the function never writes anything: the same as ``wrote=False``.
         retries_conflicts: False raises :class:`Conflict` after one (1020) instead.
+        may_be_long: Whether a user wrote what the function does, so it may be too long for a
+            transaction; it may be, too, if ``wrote`` says nothing.
 
     Returns:
         What the run that was committed returned.
@@ -251,11 +254,13 @@ def run(
         OutcomeUnknown: It is not known whether the commit took effect: a timeout (1031),
             the retry limit, or an engine that does not answer came before that could be
             found out; or versions moved on by ten minutes' worth meanwhile.
-        BatchTooLarge: The function, of which ``wrote`` says nothing, has taken the five seconds of
-            a transaction by itself, twice; nothing was written.
+        BatchTooLarge: The function may be too long, and has taken the five seconds of a transaction
+            by itself, twice; nothing was written.
         FDBError: The engine's own, where trying again would not help; nothing was written.
     """
-    return _Call(database, function, False if read_only else wrote, retries_conflicts).run()[0]
+    wrote = False if read_only else wrote
+    may_be_long = may_be_long or wrote is None
+    return _Call(database, function, wrote, retries_conflicts, may_be_long=may_be_long).run()[0]
 
 
 def run_stamped(
@@ -283,12 +288,14 @@ class _Call(Generic[T]):
         retries_conflicts: bool,
         *,
         stamped: bool = False,
+        may_be_long: bool = False,
     ) -> None:
         self._database = database
         self._function = function
         self._wrote = wrote
         self._retries_conflicts = retries_conflicts
         self._stamped = stamped
+        self._may_be_long = may_be_long
         self._receipt: Receipt | None = None
         #: The attempt whose commit has begun, and is not known to have come to nothing.
         self._unsettled: tuple[int, T] | None = None
@@ -314,8 +321,7 @@ class _Call(Generic[T]):
                     self._took = 0.0
                     found = None if self._unsettled is None else self._settle(tr)
                     if found is None:
-                        timed = self._wrote is None
-                        result = self._timed(tr) if timed else self._function(tr)
+                        result = self._timed(tr) if self._may_be_long else self._function(tr)
                         found = result, self._commit(tr, result)
                     break
                 except Exception as error:
@@ -343,8 +349,8 @@ class _Call(Generic[T]):
     def _timed(self, tr: Transaction) -> T:
         """Return what the function returns, and note how long it takes.
 
-        That is not done for the verbs' own functions, which are bounded, and say whether they
-        write: if one of these takes long, the process or the engine stood still, and that passes.
+        That is not done for the verbs' own functions, which are bounded: if one of these takes
+        long, the process or the engine stood still, and that passes.
         """
         began = time.monotonic()
         try:

@@ -97,7 +97,7 @@ from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, Visit
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import LAST_MOMENT
-from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
-from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 from fdbqueue.service.writes import SharedWrites
 
@@ -47,18 +47,14 @@ class EndPoppers:
         database: Anything with ``create_transaction()``, without a time limit.
         taker: Takes the queue's items.
         end: Which end.
-        handoff_timeout_seconds: For how long a help request of this process holds, and
-            after it the handoff.
     """
 
-    def __init__(
-        self, database: Database, taker: Taker, end: End, handoff_timeout_seconds: float
-    ) -> None:
+    def __init__(self, database: Database, taker: Taker, end: End) -> None:
         self._database = database
         self._taker = taker
         self._end: End = end
         self._contention = Contention(database, taker.choices)
-        self._staging = Staging(database, taker, end, handoff_timeout_seconds, self._take)
+        self._staging = Staging(database, taker, end, self._take)
         self.combiner = Combiner(self)
         self.forget()
 
@@ -183,9 +179,6 @@ class ProcessGroup:
     Args:
         database: Anything with ``create_transaction()``, without a time limit.
         taker: Takes the queue's items.
-        handoff_timeout_seconds: For how long items that another process has taken for this
-            one are kept for it.
-        stamped: Whether pushes need the versionstamp of their commit.
 
     Attributes:
         poppers: What takes items at each end, and its combiner.
@@ -194,13 +187,11 @@ class ProcessGroup:
         lease_watch: Wakes those that wait to lease some; the same, unless leases are limited.
     """
 
-    def __init__(
-        self, database: Database, taker: Taker, handoff_timeout_seconds: float, *, stamped: bool
-    ) -> None:
+    def __init__(self, database: Database, taker: Taker) -> None:
         self.poppers: dict[End, EndPoppers] = {
-            end: EndPoppers(database, taker, end, handoff_timeout_seconds) for end in ENDS
+            end: EndPoppers(database, taker, end) for end in ENDS
         }
-        self.writes = SharedWrites(database, taker.store, stamped=stamped)
+        self.writes = SharedWrites(database, taker.store)
         look = functools.partial(begin_prospect, taker=taker)
         self.watch = self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=False))
         if taker.limits is not None and taker.limits.max_leased is not None:
@@ -224,9 +215,7 @@ _shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, Process
 _sharing = RLock()
 
 
-def shared_group(
-    database: Database, taker: Taker, handoff_timeout_seconds: float, key: Any, *, stamped: bool
-) -> ProcessGroup:
+def shared_group(database: Database, taker: Taker, key: Any) -> ProcessGroup:
     """Return the process's group for a queue, the same for all its queue objects."""
     database = unlimited(database)
     with _sharing:
@@ -236,11 +225,9 @@ def shared_group(
                 groups = _shared[database] = weakref.WeakValueDictionary()
             found = groups.get(key)
         except TypeError:  # a database without weak references, or a codec without a hash
-            return ProcessGroup(database, taker, handoff_timeout_seconds, stamped=stamped)
+            return ProcessGroup(database, taker)
         if found is None:
-            found = groups[key] = ProcessGroup(
-                database, taker, handoff_timeout_seconds, stamped=stamped
-            )
+            found = groups[key] = ProcessGroup(database, taker)
         return found
 
 

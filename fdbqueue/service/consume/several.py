@@ -76,7 +76,7 @@ from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.reader import End, Loaded
+from fdbqueue.service.storage.rows import End, Loaded
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from fdbqueue.service.items import DeadReason, Priority, moment
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.item_keys import Place
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import State, TableKeys
 
 #: How long the history is kept.

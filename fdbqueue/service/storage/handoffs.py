@@ -30,7 +30,7 @@ import fdb.tuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import tuples
-from fdbqueue.service.storage.reader import ENDS, End, Row
+from fdbqueue.service.storage.rows import ENDS, End, Row
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
 
 #: The length of a piece; FoundationDB allows values of 100,000 bytes.

@@ -41,7 +41,7 @@ from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_e
 from fdbqueue.locks import RLock, start_thread
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.tools.line import Collect, Line, Source
 
 logger = logging.getLogger(__name__)
