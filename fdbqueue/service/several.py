@@ -125,8 +125,9 @@ def _of_its_queue(
 class SeveralQueues:
     """Take from the first of several queues that has items, or from each in turn.
 
-    Every take is one transaction, and all its items come from one queue, :attr:`Item.queue`. Made
-    by :meth:`Catalog.several`. A paused queue has nothing to take.
+    Every take is one transaction, which threads of the process may share, and all its items come
+    from one queue, :attr:`Item.queue`. Made by :meth:`Catalog.several`. A paused queue has nothing
+    to take.
 
     *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
     round in circles over the queues that have something to take, and gives each one turn in a
@@ -138,8 +139,8 @@ class SeveralQueues:
 
     *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
     *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
-    before the one that gave had nothing to take; if several clients take at once, that was so when
-    the call looked at them, a moment before it took. Queues that fit a pattern are looked at in the
+    before the one that gave had nothing to take; if clients conflict again and again, that was so
+    when the call looked at them, a moment before it took. Queues that fit a pattern are looked at in the
     order of their names, 1,000 at most. They are kept for five seconds: a queue that is new is
     noticed within that time, by callers that wait, too.
 
