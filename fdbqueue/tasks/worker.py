@@ -132,7 +132,7 @@ class TaskWorker:
         options = backend.settings
         self.queue = _queue(backend, names, excluded, catalog)
         self._presence = catalog.presences.of(
-            worker_here(self.worker, "tasks_worker", self.queue.name, threads=threads), self._counts
+            worker_here(self.worker, "tasks", self.queue.name, threads=threads), self._counts
         )
         self._beside = _beside(self.queue, backend, names, excluded, catalog)
         self._source = TaskSource(

@@ -122,6 +122,9 @@ class Event(Waited):
         self._is_set = True
         self._wake()
 
+    def clear(self) -> None:
+        self._is_set = False
+
     def wait(self, timeout: float | None = None) -> bool:
         simulated.running.turn()
         return self._await(self.is_set, timeout)

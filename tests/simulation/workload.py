@@ -56,7 +56,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
     if has_tasks:
         seconds, attempts = dice.choice((2, 10)), dice.randint(1, 3)
         plan["tasks"] = {"lease_seconds": seconds, "max_attempts": attempts}
-    most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1))
+    most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1, 0.3))
     if crowd or dice.random() < 0.4:
         names += names[:1] * len(names)  # most of what happens is at one queue
     draw = _Draw(dice, names, crowd)
@@ -260,8 +260,8 @@ class _Draw:
 
 def _strike(dice: random.Random, kind: str) -> dict[str, Any]:
     strike: dict[str, Any] = {"what": kind}
-    if dice.random() < 0.3:
-        strike["seconds"] = round(dice.random() * 3, 3)
+    if dice.random() < 0.5:
+        strike["seconds"] = dice.random() * dice.choice((0.002, 0.02, 3))
     else:
         strike["turns"] = int(dice.expovariate(1 / 40))
     if kind == "sleep":
