@@ -140,9 +140,9 @@ class SeveralQueues:
     *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
     *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
     before the one that gave had nothing to take; if clients conflict again and again, that was so
-    when the call looked at them, a moment before it took. Queues that fit a pattern are looked at in the
-    order of their names, 1,000 at most. They are kept for five seconds: a queue that is new is
-    noticed within that time, by callers that wait, too.
+    when the call looked at them, a moment before it took. Queues that fit a pattern are looked at
+    in the order of their names, 1,000 at most. They are kept for five seconds: a queue that is new
+    is noticed within that time, by callers that wait, too.
 
     The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
     ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the response is
