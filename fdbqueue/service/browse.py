@@ -29,7 +29,7 @@ from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.families import BY_LEASES
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
-from fdbqueue.service.storage.rows import ENDS, End, Row, begin_ready
+from fdbqueue.service.storage.rows import ENDS, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END, Due, Kind, State
 from fdbqueue.service.uniques import kept_while
@@ -343,7 +343,7 @@ class Overview:
     def begin_ends(self, tr: Transaction) -> Callable[[], Ends]:
         """Begin to read the first and the last ready item."""
         mismatch = self.begin_mismatch(tr)
-        reads = {end: begin_ready(tr.snapshot, self._keys, *EVERY_PLACE, 1, end) for end in ENDS}
+        reads = {end: self._keys.begin_ready(tr.snapshot, *EVERY_PLACE, 1, end) for end in ENDS}
 
         def result() -> Ends:
             error = mismatch()
@@ -368,7 +368,7 @@ class Overview:
             bounds = self._tables.ages
             ages = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
             return lambda: self._begin_present(tr, ages)
-        head = begin_ready(tr.snapshot, self._store.keys, *EVERY_PLACE, 1, "min")
+        head = self._store.keys.begin_ready(tr.snapshot, *EVERY_PLACE, 1, "min")
         return lambda: self._head_pushed_at(tr, head)
 
     def _begin_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
@@ -395,7 +395,7 @@ class Overview:
         return lambda: self._first_dated(tr)
 
     def _first_dated(self, tr: Transaction) -> Moment:
-        for row in begin_ready(tr.snapshot, self._store.keys, *EVERY_PLACE, _MAX_UNDATED, "min"):
+        for row in self._store.keys.begin_ready(tr.snapshot, *EVERY_PLACE, _MAX_UNDATED, "min"):
             (item,) = self._shown(tr, [row])
             if item.pushed_at is not None:
                 return item.pushed_at

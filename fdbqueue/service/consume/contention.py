@@ -5,7 +5,7 @@ A take that conflicts tries again. What else it does depends on what it has met:
 - *The engine has reservations*: takes reserve its file before they read, for a while and for as
   long as other processes do. Then they do not conflict, and need no help.
 - *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
-- *Takes of other processes, twice in a row*: it asks these for help (:mod:`staging`); from several
+- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`); from several
   queues it takes by the one that gave something. For a while others of this process do so at once.
 - *A queue with shards*: it takes from another slot, among twice as many as up to that one, so that
   processes that conflict come to take different rows. The one that is nearest to the end comes to

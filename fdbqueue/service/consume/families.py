@@ -85,7 +85,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import FormatMismatch
-from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
+from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, looks_at
 from fdbqueue.service.consume.contention import Contention
@@ -129,18 +129,9 @@ class SeveralPoppers:
 
     def alone(self, operation: SeveralRequest) -> bool:
         """Take items for one thread in that thread."""
-        operation.state = OperationState.IN_FLIGHT
-        try:
-            served = self.take(operation.database, [operation])
-        except BaseException as error:
-            if getattr(error, "outcome_known", False):
-                operation.state = OperationState.WAITING
-            raise
-        for _, items in served.results:
+        for _, items in self.take(operation.database, [operation]).results:
             operation.conclude(items)
-            operation.state = OperationState.DONE
             return True
-        operation.state = OperationState.WAITING
         return False
 
     def together(self, batch: CombinedBatch) -> None:
