@@ -351,7 +351,11 @@ class Overview:
                 is_empty = not any(True for _ in reads["min"])
                 return Ends(is_empty, () if is_empty else ENDS, mismatch=error)
             found = {end: self._shown(tr, rows) for end, rows in reads.items()}
-            undecodable = tuple(end for end, items in found.items() if _is_undecodable(items))
+            undecodable = tuple(
+                end
+                for end, items in found.items()
+                if any(isinstance(item.value, Undecodable) for item in items)
+            )
             ids = tuple(found[end][0].id for end in undecodable)
             return Ends(not found["min"], undecodable, ids)
 
@@ -422,10 +426,6 @@ class Overview:
         found = tr.snapshot[self._tables.unique(position.tag)]
         has_it = found.present() and bytes(found) == place
         return kept_while(position.tag) if has_it else None
-
-
-def _is_undecodable(items: Sequence[Item]) -> bool:
-    return any(isinstance(item.value, Undecodable) for item in items)
 
 
 def figures(
