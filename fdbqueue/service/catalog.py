@@ -258,9 +258,8 @@ class Catalog:
             if len(self._several) >= _MAX_SEVERAL:
                 self._several.clear()
             by_index = several[1] and any("*" in name for name in given)
-            made = SeveralQueues(
-                self, given, self._group_of(several, by_index=by_index, with_owned=with_owned)
-            )
+            group = self._group_of(several, by_index=by_index, with_owned=with_owned)
+            made = SeveralQueues(self, given, group)
             if not with_owned:
                 made = made.limited_to(lambda name: self.owner(name) is None)
             found = self._several.setdefault((several, with_owned), made)
@@ -342,22 +341,20 @@ class Catalog:
         self, several: _Several, *, by_index: bool = False, with_owned: bool = True
     ) -> SeveralGroup:
         """Return what all calls of this process share that take from the same names alike."""
-        key = several, with_owned
-        found = self._groups.get(key)
+        found = self._groups.get((several, with_owned))
         if found is None:
-            names, fair, _ = several
             if len(self._groups) >= _MAX_SEVERAL:
                 self._groups.clear()
+            ring = Ring(*self._members_of(several[0], with_owned=with_owned)) if by_index else None
             root = self._root or self
-            ring = Ring(*self._members_of(names, with_owned=with_owned)) if by_index else None
             made = SeveralGroup(
                 root.database,
                 root._consumer,  # noqa: SLF001  # of this class
                 ring,
-                in_turn=fair,
-                facts=(*((True,) if fair else ()), *((with_owned,) if by_index else ())),
+                in_turn=several[1],
+                facts=(with_owned,) if by_index else (),
             )
-            found = self._groups.setdefault(key, made)
+            found = self._groups.setdefault((several, with_owned), made)
         return found
 
     def _members_of(

@@ -234,13 +234,15 @@ class SeveralGroup:
         database: Where they are.
         open_queue: Returns what takes from the queue with a name.
         ring: Where the process is on its way round families; None for lists of queues.
-        in_turn: Of lists: whether each call begins behind the queue that gave last.
-        facts: What calls under one idempotency key must have in common besides the names.
+        in_turn: Whether queues take turns: of a list, each call begins behind the one that gave
+            last.
+        facts: What else calls under one idempotency key must have in common besides the names.
 
     Attributes:
         database: As given, without a time limit.
         consumer: ``open_queue``, as given.
-        ring, facts: As given.
+        ring: As given.
+        facts: As given, and whether queues take turns.
         last: The queue that gave last.
     """
 
@@ -257,7 +259,7 @@ class SeveralGroup:
         self.consumer = open_queue
         self.ring = ring
         self._in_turn = in_turn
-        self.facts = facts
+        self.facts = (*((True,) if in_turn else ()), *facts)
         self.last = ""
         self._sources = () if ring is None else ring.sources
         self.poppers: dict[End, SeveralPoppers] = {end: SeveralPoppers(self, end) for end in ENDS}
