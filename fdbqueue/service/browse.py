@@ -26,6 +26,7 @@ from fdbqueue.service.entries import Priorities
 from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
+from fdbqueue.service.storage.families import BY_LEASES
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.rows import ENDS, End, Row
@@ -312,10 +313,9 @@ class Overview:
         allowance = self._limits.begin(tr, self._tables, now_us())
 
         def result() -> str:
-            allowance.settle()
-            if allowance.is_fully_leased:
-                return "max_leased"
-            return "rate" if allowance.is_held(to_lease=False) else ""
+            found = allowance.settle().holds((), to_lease=True)
+            limits = [one.hold.limit for one in found if one.hold is not None]
+            return "max_leased" if BY_LEASES in limits else "rate" if limits else ""
 
         return result
 
@@ -351,7 +351,11 @@ class Overview:
                 is_empty = not any(True for _ in reads["min"])
                 return Ends(is_empty, () if is_empty else ENDS, mismatch=error)
             found = {end: self._shown(tr, rows) for end, rows in reads.items()}
-            undecodable = tuple(end for end, items in found.items() if _is_undecodable(items))
+            undecodable = tuple(
+                end
+                for end, items in found.items()
+                if any(isinstance(item.value, Undecodable) for item in items)
+            )
             ids = tuple(found[end][0].id for end in undecodable)
             return Ends(not found["min"], undecodable, ids)
 
@@ -422,10 +426,6 @@ class Overview:
         found = tr.snapshot[self._tables.unique(position.tag)]
         has_it = found.present() and bytes(found) == place
         return kept_while(position.tag) if has_it else None
-
-
-def _is_undecodable(items: Sequence[Item]) -> bool:
-    return any(isinstance(item.value, Undecodable) for item in items)
 
 
 def figures(

@@ -1,5 +1,8 @@
 """Writes that share transactions: pushes, acks, nacks and extends of all threads of a process.
 
+What they share of one is a :class:`SharedTransaction`. A round that takes items has one, too, in
+which the acks take part that go with it.
+
 A thread submits its write to the combiner of its queue (:mod:`fdbqueue.service.combiner`). When
 no other thread waits, it commits the write itself. Otherwise a helper thread commits the writes
 in line in one transaction, with one receipt: every write begins its reads, then each is applied,
@@ -223,7 +226,10 @@ class SharedWrites:
 
         try:
             results, stamp = run_stamped(
-                self._database, apply, wrote=_has_applied, stamped=self._stamped
+                self._database,
+                apply,
+                wrote=lambda results: any(error is None for _, error in results),
+                stamped=self._stamped,
             )
         except Exception as error:
             if len(writes) == 1 or not _may_be_of_one(error):
@@ -261,10 +267,6 @@ class SharedWrites:
 
     def undo(self, operation: Write) -> None:
         """Leave the write as it is: its thread has raised ``OutcomeUnknown``."""
-
-
-def _has_applied(results: _Results) -> bool:
-    return any(error is None for _, error in results)
 
 
 def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
