@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import access, deadlines
-from fdbqueue.columns import Column, Kind, Tile, cells, link
+from fdbqueue.columns import WORD, Column, Kind, Tile, cells, link, markup
 from fdbqueue.columns.across import (
     LEASES,
     REASONS,
@@ -412,8 +412,8 @@ def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[st
     )
     reason = replace(
         columns[0],
-        value=lambda one: folded(reason_text(one.reason), f"reason-{one.position}"),
-        kind=Kind(template="reason.html"),
+        value=lambda one: markup.reason(folded(reason_text(one.reason), f"reason-{one.position}")),
+        kind=WORD,
         css=lambda _value: "fdbqueue-reason",
     )
     shown = _context(form, found, (reason, *columns[1:]), groups)

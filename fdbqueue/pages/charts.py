@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 from django.utils.formats import date_format
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -151,6 +153,25 @@ def sparkline(found: Sequence[Depth]) -> Sparkline:
         "most": grouped(max(values)),
     }
     return _sparkline(_("Depth"), text, [(_("Items"), "first", values)], grouped(max(values)))
+
+
+def drawn(found: Sparkline) -> SafeString:
+    """Return the markup of a small line in a row of a table."""
+    lines = format_html_join(
+        "",
+        '<polyline class="fdbqueue-line fdbqueue-{}" points="{}"/>',
+        [(line.style, line.points) for line in found.lines],
+    )
+    return format_html(
+        '<span class="fdbqueue-sparkline"><svg role="img" viewBox="0 0 {0} {1}" width="{0}" '
+        'height="{1}" aria-label="{2}"><title>{2}</title>{3}</svg> '
+        '<span class="fdbqueue-peak">{4}</span></span>',
+        found.width,
+        found.height,
+        found.text,
+        lines,
+        _("peak %(peak)s") % {"peak": found.peak},
+    )
 
 
 def rate_sparkline(minutes: Sequence[Minute], span: str) -> Sparkline:
@@ -382,7 +403,7 @@ def _clock(moment: datetime.datetime) -> str:
 
 
 def _points(places: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{_f(x)},{_f(y)}" for x, y in places)
+    return " ".join([f"{x:.1f},{y:.1f}" for x, y in places]).replace(".0,", ",").replace(".0 ", " ")
 
 
 def _share(place: float) -> str:

@@ -23,7 +23,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import access, deadlines
-from fdbqueue.columns import COUNT, Column, Kind, Tile, cells, link
+from fdbqueue.columns import COUNT, Column, Kind, Tile, cells, link, markup
 from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import (
     BLOCKED,
@@ -46,7 +46,7 @@ from fdbqueue.columns.queues import (
     reads_of,
 )
 from fdbqueue.columns.text import age, clip, grouped
-from fdbqueue.pages.charts import Sparkline, rate_sparkline, sparkline
+from fdbqueue.pages.charts import Sparkline, drawn, rate_sparkline, sparkline
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
@@ -136,7 +136,7 @@ COLUMNS = (
         name="depth",
         heading=_("Depth, last hour"),
         value=_depths,
-        kind=Kind(written=sparkline, template="sparkline.html"),
+        kind=Kind(written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)),
         css=lambda _value: "fdbqueue-depth",
         is_sortable=False,
         reads=(begin_counts, begin_history),
