@@ -18,7 +18,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue import access, deadlines
+from fdbqueue import deadlines
 from fdbqueue.columns import WORD, Column, Kind, Tile, cells, link, markup
 from fdbqueue.columns.across import (
     LEASES,
@@ -37,11 +37,11 @@ from fdbqueue.pages.item_columns import in_one_line
 from fdbqueue.pages.readings import Reading, find_task, reading_of
 from fdbqueue.pages.search import reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Item, Queue, run, scan_by_moment
+from fdbqueue.service import Item, Queue, run, scan_by_moment
+from fdbqueue.viewer import Viewer
 
-#: A page looks at this many queues, in the order of their names,
-LOOKED_AT = 1_000
-#: reads items of this many of those that have any, those with the most first,
+#: Of the queues that it looks at, a page reads items of this many that have any, those with the
+#: most first,
 MOST_QUEUES = 200
 #: and this many items of these together, or about as many as have this many bytes.
 MOST_ITEMS = 1_000
@@ -81,37 +81,6 @@ class Across:
         return len(self.rows) >= self.total
 
 
-def looked_at(
-    begin: Callable[[], Catalog], may_view: Callable[[str], bool], after: str
-) -> tuple[list[str], str | None]:
-    """Return the next names that a user may see, and where to go on if there may be more.
-
-    If the user may see few of very many names, the time for a page may run out before these are
-    found. Then the names that the indexes of families have are added. ``begin`` begins a time
-    limit, and returns the catalog: these have one of their own, and so has what follows.
-    """
-    names, cursor = access.visible(
-        begin(), may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over
-    )
-    if cursor is None:
-        return names, None
-    following = names[-1] if names else ""  # the cursor itself may be a name to hide
-    if rest := LOOKED_AT - len(names):
-        catalog = begin()
-        families, after = catalog.families(), following or after
-        names += sorted(
-            access.with_something(
-                catalog,
-                families,
-                may_view,
-                after=after,
-                limit=rest,
-                is_late=deadlines.is_half_over,
-            )
-        )
-    return names, following
-
-
 def shares(counts: Sequence[int], most: int) -> list[int]:
     """Return how many items to read of each queue, so that few are left out of small ones.
 
@@ -126,8 +95,10 @@ def shares(counts: Sequence[int], most: int) -> list[int]:
     return found
 
 
-def read(catalog: Catalog, names: list[str], following: str | None, state: str) -> Across:
-    """Read items of queues in a state, in one transaction."""
+def read(viewer: Viewer, after: str, state: str) -> Across:
+    """Read items in a state, of the next queues that a user may see, in one transaction."""
+    names, following = viewer.queues(after)
+    catalog = viewer.begin()
     queues = [catalog.queue(name) for name in names]
 
     def read_all(tr: Any) -> Across:
@@ -443,25 +414,18 @@ class Found(NamedTuple):
     following: str | None
 
 
-def find(
-    begin: Callable[[], Catalog],
-    sought: str,
-    after: str,
-    may_view: Callable[[str], bool],
-    addresses: Addresses,
-) -> Found:
+def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> Found:
     """Look for a task or an item by its id, in the queues that a user may view.
 
     A task's id tells its queue, and that of a group or a chain leads to its first task, whose page
     shows all of it. For an item's, the key that it would have in each queue is read, and those of
-    its states, in one transaction: the ids of most queues do not fit others. ``begin`` begins a
-    time limit, and returns the catalog.
+    its states, in one transaction: the ids of most queues do not fit others.
     """
-    task = find_task(begin(), sought)
-    if task is not None and may_view(task.queue):
+    task = find_task(viewer.begin(), sought)
+    if task is not None and viewer.sees(task.queue):
         return Found([(task.queue, addresses.task(*task))], 1, None)
-    names, following = looked_at(begin, may_view, after)
-    catalog = begin()
+    names, following = viewer.queues(after)
+    catalog = viewer.begin()
 
     def read_all(tr: Any) -> tuple[list[tuple[str, str]], int]:
         places: list[tuple[str, str]] = []

@@ -7,7 +7,7 @@ million members. It shows, counts and names only those that the user may view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,11 @@ from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, Members
 from fdbqueue.columns.queues import RATE_MINUTES, QueueRow, fill, reads_of
 from fdbqueue.columns.text import grouped
 from fdbqueue.pages.forms import PageForm, search_field
-from fdbqueue.pages.queue_list import COLUMNS, Header, address_in, attention, some_members
+from fdbqueue.pages.queue_list import COLUMNS, Header, address_in, attention
 from fdbqueue.pages.queue_page import shown_pause
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Family, Pause, run
+from fdbqueue.service import Family, Pause, run
+from fdbqueue.viewer import Viewer
 
 #: So many members are read at once.
 MEMBERS_PER_PAGE = 100
@@ -59,10 +60,9 @@ class FamilyMembers:
     pause: Pause | None
 
 
-def listed(
-    catalog: Catalog, family: Family, form: FamilyForm, may_view: Callable[[str], bool]
-) -> FamilyMembers:
+def listed(form: FamilyForm, viewer: Viewer, family: Family) -> FamilyMembers:
     """Read one page of members."""
+    catalog = viewer.begin()
     start, first = form.cleaned_data["start"], 0
     chosen: list[str] | None = None
     following = None
@@ -70,9 +70,7 @@ def listed(
         if not (start.startswith(family.start) or family.start.startswith(start)):
             start = family.start + start  # as it is short for: 17 in user-*
         after = form.cleaned_data["after"]
-        chosen, following = some_members(
-            family, may_view, MEMBERS_PER_PAGE, start=start, after=after
-        )
+        chosen, following = viewer.members(family, MEMBERS_PER_PAGE, start=start, after=after)
     else:
         first = (form.cleaned_data["page"] - 1) * MEMBERS_PER_PAGE
 
@@ -80,7 +78,7 @@ def listed(
         names, members, pause = chosen, None, family.begin_paused(tr)
         if names is None:
             is_late = deadlines.is_half_over
-            found = family.with_something(tr, MOST_MEMBERS + 1, may_view, is_late=is_late)
+            found = family.with_something(tr, MOST_MEMBERS + 1, viewer.sees, is_late=is_late)
             members = Members.of(found, is_late=is_late())
             names = found[:MOST_MEMBERS][first : first + MEMBERS_PER_PAGE]
         rows = [QueueRow(catalog.queue(name)) for name in names]

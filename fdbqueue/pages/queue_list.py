@@ -22,7 +22,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue import access, deadlines
+from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, Column, Kind, Tile, cells, link, markup
 from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import (
@@ -49,10 +49,9 @@ from fdbqueue.columns.text import age, clip, grouped
 from fdbqueue.pages.charts import Sparkline, drawn, rate_sparkline, sparkline
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
+from fdbqueue.service import Depth, Family, Minute, Pause, depths, run
+from fdbqueue.viewer import LOOKED_AT, Viewer
 
-#: The list looks at this many queues, in the order of their names, and sorts those.
-LOOKED_AT = 1_000
 QUEUES_PER_PAGE = 100
 #: A family of more members than these, that the user may view, is one row.
 MEMBERS_LISTED = 20
@@ -242,49 +241,16 @@ class QueueList:
     families: list[FamilyRow]
 
 
-def some_members(
-    family: Family, may_view: Callable[[str], bool], most: int, *, start: str = "", after: str = ""
-) -> tuple[list[str], str | None]:
-    """Return the next members that a user may view, and where to go on if there are more.
-
-    That is the name to continue after. No more names are looked at than the list looks at, but for
-    those that the user may not view; of these as many as half of the time allows.
-    """
-    found: list[str] = []
-    last, looked_at = after, 0
-    for name in family.names(start, after=after):
-        if deadlines.is_half_over():
-            return found, last
-        if not may_view(name):
-            continue
-        is_member = family.has(name)
-        if looked_at == LOOKED_AT or (is_member and len(found) == most):
-            return found, last
-        if is_member:
-            found.append(name)
-        last, looked_at = name, looked_at + 1
-    return found, None
-
-
-def sees_member(catalog: Catalog, family: Family, may_view: Callable[[str], bool]) -> bool:
-    """Tell whether a user may view a member; one with nothing in it is looked for by its name."""
-    return bool(
-        access.with_something(catalog, [family], may_view, limit=1, is_late=deadlines.is_half_over)
-        or some_members(family, may_view, 1)[0]
-    )
-
-
-def names_and_families(
-    catalog: Catalog, may_view: Callable[[str], bool]
-) -> tuple[list[str], list[Family]]:
+def names_and_families(viewer: Viewer) -> tuple[list[str], list[Family]]:
     """Return the names of the queues to list, sorted, and the families that are one row."""
-    names = set(filter(may_view, catalog.names_of_their_own()))
+    catalog = viewer.begin()
+    names = set(filter(viewer.sees, catalog.names_of_their_own()))
     families = []
     for family in catalog.families():
-        members, following = some_members(family, may_view, MEMBERS_LISTED)
+        members, following = viewer.members(family, MEMBERS_LISTED)
         if following is None:
             names.update(members)
-        elif members or sees_member(catalog, family, may_view):
+        elif members or viewer.sees_member(catalog, family):
             families.append(family)
     return sorted(names), families
 
@@ -295,17 +261,14 @@ def _is_wanted(family: Family, wanted: str) -> bool:
 
 
 def listed(
-    catalog: Catalog,
-    form: QueuesForm,
-    may_view: Callable[[str], bool],
-    listed_names: Sequence[str],
-    families: Sequence[Family],
+    form: QueuesForm, viewer: Viewer, listed_names: Sequence[str], families: Sequence[Family]
 ) -> QueueList:
     """Read one page of the list of some names and families, all in one transaction.
 
     What the order depends on is read of all queues, then their counts and the rest of those
     shown: a few round trips to a cluster, whatever the number of queues and items.
     """
+    catalog = viewer.begin()
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
     names = [name for name in listed_names if name > after]
     following = names[LOOKED_AT - 1] if len(names) > LOOKED_AT else None
@@ -320,7 +283,7 @@ def listed(
 
     def read(tr: Any) -> list[QueueRow]:
         family_rows[:] = [
-            family_row(one, tr, may_view, is_late=deadlines.is_half_over)[0]
+            family_row(one, tr, viewer.sees, is_late=deadlines.is_half_over)[0]
             for one in families
             if is_first and _is_wanted(one, wanted)
         ]

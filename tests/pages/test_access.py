@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from fdbqueue import access
-from fdbqueue.pages.queue_list import LOOKED_AT
+from fdbqueue.viewer import LOOKED_AT
 from tests.cases import cases
 from tests.pages import rules
 from tests.pages.addresses import LIST, of, text

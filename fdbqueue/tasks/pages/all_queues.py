@@ -19,8 +19,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.apps import apps
-from django.http import HttpRequest
-from django.template.response import TemplateResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
@@ -44,13 +42,12 @@ from fdbqueue.pages.across import (
     MOST_NAMED,
     AcrossForm,
     Left,
-    looked_at,
     order_field,
     paged,
     tile,
     with_links,
 )
-from fdbqueue.pages.forms import refresh_of, search_field
+from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, now_us, run
@@ -62,7 +59,8 @@ from fdbqueue.tasks.key_limits import home_of, names_begin
 from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.results import Found, imported, known_of
 from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
-from fdbqueue.views import PageView
+from fdbqueue.viewer import Viewer
+from fdbqueue.views import ListView
 
 #: So many counters of each length of slots are read for the page of functions, and so many
 #: schedules.
@@ -159,32 +157,19 @@ _LARGEST_FIRST: dict[str, Callable[[FunctionRow], float]] = {
 }
 
 
-class FunctionsView(PageView):
+class FunctionsView(ListView):
     """How the functions of tasks ran, in all queues of tasks that the user may view."""
 
-    template = "tasks/functions.html"
+    view, title, template = "functions", _("Functions"), "tasks/functions.html"
+    form = FunctionsForm
 
-    def get(self, request: HttpRequest) -> TemplateResponse:
-        """Show what the parameters ask for, or point out bad parameters."""
-        may_view = self.may_view_some()
-        form = FunctionsForm(request.GET)
-        shown = {"form": form, "live": refresh_of(request, form), **self.about_all("functions")}
-        if not form.is_valid():
-            return self.page(_("Functions"), status=400, **shown)
-        of_tasks = is_of_tasks()
-        names, following = looked_at(
-            self.catalog,
-            lambda name: of_tasks(name) and may_view(name),
-            form.cleaned_data["after"],
-        )
+    def rows(self, form: FunctionsForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the functions and their figures."""
+        names, following = viewer.among(is_of_tasks()).queues(form.cleaned_data["after"])
         homes = dict.fromkeys(map(home_of, names))  # of limited tasks, that of their queue
-        found = read_functions(self.catalog(), [*filter(may_view, homes)])
-        failed = Failed(self.catalog())
-        return self.page(
-            _("Functions"),
-            **shown,
-            **functions(form, found, names, following, self.addresses, failed),
-        )
+        found = read_functions(viewer.begin(), [*filter(viewer.sees, homes)])
+        failed = Failed(viewer.begin())
+        return functions(form, found, names, following, self.addresses, failed)
 
 
 def is_of_tasks() -> Callable[[str], bool]:
@@ -425,33 +410,25 @@ SCHEDULES: tuple[Column[ScheduleRow], ...] = (
 )
 
 
-class SchedulesView(PageView):
+class SchedulesView(ListView):
     """What the schedules of all backends enqueue, in queues that the user may view."""
 
-    template = "tasks/schedules.html"
+    view, title, template = "schedules", _("Schedules"), "tasks/schedules.html"
+    form = SchedulesForm
 
-    def get(self, request: HttpRequest) -> TemplateResponse:
-        """Show what the parameters ask for, or point out bad parameters."""
-        may_view = self.may_view_some()
-        form = SchedulesForm(request.GET)
-        shown = {"form": form, "live": refresh_of(request, form), **self.about_all("schedules")}
-        if not form.is_valid():
-            return self.page(_("Schedules"), status=400, **shown)
-        rows, is_all = read_schedules(self.catalog(), may_view)
-        return self.page(
-            _("Schedules"),
-            **shown,
-            **schedules(form, rows, may_view, self.addresses, is_all=is_all),
-        )
+    def rows(self, form: SchedulesForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the schedules, and what is stored of each."""
+        found, is_all = read_schedules(viewer)
+        return schedules(form, found, viewer, self.addresses, is_all=is_all)
 
 
-def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[ScheduleRow], bool]:
+def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
     """Read the schedules that a user may see, in one transaction; tell whether these are all."""
     every = []
     for backend in backends():
         for schedule in schedules_of(backend):
             queue = _queue_of(backend, schedule)
-            if queue is None or may_view(queue):
+            if queue is None or viewer.sees(queue):
                 every.append((backend, schedule, queue))
 
     def read(tr: Any) -> tuple[list[ScheduleRow], bool]:
@@ -464,14 +441,14 @@ def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[
                     return rows, False
                 row = _schedule_row(tr, backend, schedule, queue, state_in(state_row))
                 queues = backend.names() if row.queue is None else [row.queue]
-                if queue is None and not all(map(may_view, queues)):
+                if queue is None and not viewer.sees_each(queues):
                     continue
                 if len(rows) == MOST_SCHEDULES:
                     return rows, False
                 rows.append(row)
         return rows, True
 
-    found: tuple[list[ScheduleRow], bool] = run(catalog.database, read, read_only=True)
+    found: tuple[list[ScheduleRow], bool] = run(viewer.begin().database, read, read_only=True)
     return found
 
 
@@ -502,7 +479,7 @@ def _queue_of(backend: FdbQueueBackend, schedule: Schedule) -> str | None:
 def schedules(
     form: SchedulesForm,
     found: Iterable[ScheduleRow],
-    may_view: Callable[[str], bool],
+    viewer: Viewer,
     addresses: Addresses,
     *,
     is_all: bool,
@@ -521,7 +498,7 @@ def schedules(
 
     def latest_task(row: ScheduleRow) -> SafeString | None:
         queue = "" if row.found is None else str(row.found.record["queue"])
-        if row.found is None or not may_view(queue):
+        if row.found is None or not viewer.sees(queue):
             return None
         known = known_of(row.state.last, row.found, row.backend.settings.lease_seconds)
         words = state_of(known, row.found.item, row.found.record)
