@@ -250,9 +250,8 @@ def _error(row: ItemRow) -> SafeString:
     if name and (row.group is None or row.group.number or not message):
         words.append(format_html('<strong title="{}">{}</strong>', shown_path(first), name))
     if message:
-        words.append(
-            visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…")
-        )
+        is_long = len(message) > _MAX_MESSAGE
+        words.append(visible(f"{message[:_MAX_MESSAGE]}…" if is_long else message))
     shown = format_html("<bdi>{}</bdi>", format_html_join(": ", "{}", [(one,) for one in words]))
     trace = visible(errors[-1].traceback).rstrip() if errors else ""
     if not trace:
@@ -398,10 +397,6 @@ _FILTERS = {
 }
 
 
-def _path(label: Any) -> forms.CharField:
-    return search_field(label, max_length=_MAX_PATH)
-
-
 class TaskItemsForm(ItemsForm):
     """Which tasks of a queue to show.
 
@@ -415,8 +410,8 @@ class TaskItemsForm(ItemsForm):
     reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
     group = None  # type: ignore[assignment]
 
-    function = _path(_("Function"))
-    exception = _path(_("Exception"))
+    function = search_field(_("Function"), max_length=_MAX_PATH)
+    exception = search_field(_("Exception"), max_length=_MAX_PATH)
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)
