@@ -110,6 +110,7 @@ def _same(value: Any) -> Any:
 
 
 _DASH = SafeString(DASH)
+_ARROWS = {"ascending": "▲", "descending": "▼"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +280,22 @@ class Column(Generic[Row]):
         classes = {"fdbqueue-number": self.kind.is_number, "fdbqueue-minor": self.is_minor}
         return " ".join(name for name, applies in classes.items() if applies)
 
+    def header(self, address: str = "", order: str = "") -> SafeString:
+        """Return the markup of the header of a table's column.
+
+        Args:
+            address: What sorts the table by the column; empty if nothing does.
+            order: ``"ascending"`` or ``"descending"`` if the table is sorted by it.
+        """
+        heading = conditional_escape(str(self.heading))
+        if address:
+            arrow = f'<span aria-hidden="true"> {_ARROWS[order]}</span>' if order else ""
+            shown = '<a id="sort-{}" href="{}">{}{}</a>'
+            heading = format_html(shown, self.name, address, heading, SafeString(arrow))
+        css = format_html(' class="{}"', self.header_css) if self.header_css else ""
+        sort = format_html(' aria-sort="{}"', order) if order else ""
+        return format_html('<th scope="col" role="columnheader"{}{}>{}</th>', css, sort, heading)
+
     def shown(self, value: Any) -> SafeString:
         """Return the markup of a value."""
         if value is None:
@@ -310,6 +327,11 @@ def line_texts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str, str]
     """Return the headings of columns in capitals, each with the text of the row's value."""
     with in_english():
         return [(column.capitals, column.line_text(row)) for column in columns]
+
+
+def headers(columns: Iterable[Column[Any]]) -> SafeString:
+    """Return the markup of the headers of columns."""
+    return SafeString("".join([column.header() for column in columns]))
 
 
 def cells(

@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import cells
 from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, Members
 from fdbqueue.columns.queues import RATE_MINUTES, QueueRow, fill, reads_of
 from fdbqueue.columns.text import grouped
-from fdbqueue.pages.forms import PageForm, search_field
-from fdbqueue.pages.queue_list import COLUMNS, Header, address_in, attention
+from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.listing import ListForm, table, ways
+from fdbqueue.pages.queue_list import COLUMNS, address_in, attention
 from fdbqueue.pages.queue_page import shown_pause
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Family, Pause, run
@@ -30,15 +29,14 @@ from fdbqueue.viewer import Viewer
 MEMBERS_PER_PAGE = 100
 
 
-class FamilyForm(PageForm):
+class FamilyForm(ListForm):
     """Which members of a family to show."""
 
     start = search_field(_("Name begins with"), max_length=100)
-    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
-    page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
 
     defaults: Mapping[str, str] = {"refresh": "5", "page": "1"}
     shown = ("start",)
+    hidden = ("refresh",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +93,14 @@ def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dic
     """Return what the template shows of a page of members."""
     for row in found.rows:
         row.address = addresses.queue(row.queue.name)
-    labels = [str(column.heading) for column in COLUMNS]  # translated once
-    page, last = form.cleaned_data["page"], found.first + len(found.rows) - 1
-    members = found.members
-    previous_page = next_page = None
-    if members is None:
-        if found.following is not None:
-            next_page = form.address(after=found.following)
-    else:
-        previous_page = form.address(page=page - 1) if page > 1 else None
-        next_page = form.address(page=page + 1) if last < members.number else None
+    members, following = found.members, found.following
+    count = 0 if members is None else members.number
+    shown = {**table(COLUMNS, found.rows), **ways(form, found.first, len(found.rows), count)}
+    if members is None:  # by name: there is no page before
+        next_page = None if following is None else form.address(after=following)
+        shown |= {"previous_page": None, "next_page": next_page}
     return {
+        **shown,
         "pause": found.pause and shown_pause(found.pause, found.pause.family or ""),
         "tiles": [] if members is None else [MEMBERS.tile(members)],
         "attention": attention(found.rows, lambda row, tab: address_in(addresses, row, tab)),
@@ -113,15 +108,8 @@ def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dic
         "is_examined": False,
         "trouble_first": form.address(),
         "is_trouble_first": True,
-        "headers": [Header(column, "", "") for column in COLUMNS],
-        "rows": [cells(COLUMNS, row, labels) for row in found.rows],
-        "first": grouped(found.first),
-        "last": grouped(last),
         "found": None if members is None else members.as_text(grouped),
         "counted": grouped(members.number) if members is not None and not members.is_all else "",
         "is_late": members is not None and not members.is_all and members.number < MOST_MEMBERS,
         "rate_minutes": RATE_MINUTES,
-        "previous_page": previous_page,
-        "next_page": next_page,
-        "from_start": form.address() if form.cleaned_data["after"] else None,
     }

@@ -19,11 +19,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from fdbqueue import deadlines
-from fdbqueue.columns import cells
 from fdbqueue.columns.items import REASON, ItemRow, ReasonGroup, shown
 from fdbqueue.columns.queues import QueueRow
 from fdbqueue.columns.text import grouped, visible
 from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
+from fdbqueue.pages.listing import table
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import preview, shared_members
@@ -152,7 +152,6 @@ def context(
             for one in columns
             if one.name != REASON.name or any(one.value(row) is not None for row in rows)
         ]
-    labels = [str(column.heading) for column in columns]
     total = _total(of, form, found)
     return {
         "shared": preview(members, queue.codec) if members else None,
@@ -160,8 +159,7 @@ def context(
         "first": grouped(found.start),
         "last": grouped(found.last),
         "total": "" if found.is_searched else total,
-        "columns": columns,
-        "rows": [cells(columns, row, labels) for row in rows],
+        **table(columns, rows),
         "items": found,
         "searched": found.is_searched,
         "progress": _progress(len(rows), found, total),

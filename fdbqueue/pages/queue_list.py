@@ -23,7 +23,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import COUNT, Column, Kind, Tile, cells, link, markup
+from fdbqueue.columns import COUNT, Column, Kind, Tile, link, markup
 from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import (
     BLOCKED,
@@ -47,7 +47,8 @@ from fdbqueue.columns.queues import (
 )
 from fdbqueue.columns.text import age, clip, grouped
 from fdbqueue.pages.charts import Sparkline, drawn, rate_sparkline, sparkline
-from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
+from fdbqueue.pages.forms import CHOICE_ERRORS, search_field
+from fdbqueue.pages.listing import ListForm, table, ways
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Depth, Family, Minute, Pause, depths, run
 from fdbqueue.viewer import LOOKED_AT, Viewer
@@ -174,7 +175,7 @@ _ORDERS = (
 )
 
 
-class QueuesForm(PageForm):
+class QueuesForm(ListForm):
     """Which queues to list, and in which order."""
 
     q = search_field(_("Name contains"), max_length=100)
@@ -183,8 +184,6 @@ class QueuesForm(PageForm):
         choices=[(sign + column, column) for column in SORTABLE for sign in ("", "-")],
         error_messages=CHOICE_ERRORS,
     )
-    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
-    page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
     shown = ("q", "sort")
@@ -304,14 +303,6 @@ def listed(
 # What the template shows
 
 
-class Header(NamedTuple):
-    """The header of a column: the address that sorts by it, and the order it is in now."""
-
-    column: QueueColumn
-    address: str
-    order: str
-
-
 class Mention(NamedTuple):
     """A queue with a concern: its name, how much of it there is, and the address that shows it."""
 
@@ -357,19 +348,18 @@ def attention(rows: Sequence[QueueRow], address: Callable[[QueueRow, str], str])
 
 def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[str, Any]:
     """Return what the template shows of a page of the list."""
-    page, after = form.cleaned_data["page"], form.cleaned_data["after"] or None
-    last, count = found.first + len(found.rows) - 1, len(found.found)
+    after, count = form.cleaned_data["after"] or None, len(found.found)
     for row in found.rows:
         row.address = addresses.queue(row.queue.name)
     for one in found.families:
         begun = form.cleaned_data["q"]
         query = urlencode({"start": begun}) if begun.startswith(one.queue.start) and begun else ""
         one.address = addresses.family(one.queue.name) + (f"?{query}" if query else "")
-    labels = [str(column.heading) for column in COLUMNS]  # translated once
-    family_labels = [str(column.heading) for column in FAMILY_COLUMNS]
     return {
-        "family_columns": FAMILY_COLUMNS,
-        "families": [cells(FAMILY_COLUMNS, one, family_labels) for one in found.families],
+        **table(COLUMNS, found.rows),
+        **ways(form, found.first, len(found.rows), count, after=after),
+        "headers": SafeString("".join([_header(form, column) for column in COLUMNS])),
+        "families": table(FAMILY_COLUMNS, found.families),
         "members_listed": grouped(MEMBERS_LISTED),
         "tiles": _totals(found, form),
         "sparklines": _sparklines(found),
@@ -378,17 +368,9 @@ def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[st
         "is_examined": len(found.examined) == count,
         "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
         "is_trouble_first": form.column == TROUBLE.name,
-        "headers": [_header(form, column) for column in COLUMNS],
-        "rows": [cells(COLUMNS, row, labels) for row in found.rows],
-        "found": grouped(count),
-        "first": grouped(found.first),
-        "last": grouped(last),
         "looked_at": grouped(LOOKED_AT),
         "rate_minutes": RATE_MINUTES,
-        "previous_page": form.address(page=page - 1, after=after) if page > 1 else None,
-        "next_page": form.address(page=page + 1, after=after) if last < count else None,
         "further": None if found.following is None else form.address(after=found.following),
-        "from_start": form.address() if after else None,
     }
 
 
@@ -431,10 +413,11 @@ def _sum(column: QueueColumn, rows: list[QueueRow], label: str | Promise | None 
     return column.tile(sum(map(column.value, rows)), label)
 
 
-def _header(form: QueuesForm, column: QueueColumn) -> Header:
+def _header(form: QueuesForm, column: QueueColumn) -> SafeString:
+    """Return the header of a column, which sorts by it."""
     if not column.is_sortable:
-        return Header(column, "", "")
+        return column.header()
     order = ""
     if form.column == column.name:
         order = "descending" if form.is_descending else "ascending"
-    return Header(column, form.sorted_by(column.name), order)
+    return column.header(form.sorted_by(column.name), order)

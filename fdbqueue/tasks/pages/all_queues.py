@@ -38,16 +38,18 @@ from fdbqueue.columns import (
 )
 from fdbqueue.columns.text import grouped, lasting
 from fdbqueue.exceptions import QueueNotFound
-from fdbqueue.pages.across import (
-    MOST_NAMED,
-    AcrossForm,
+from fdbqueue.pages.across import MOST_NAMED
+from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.listing import (
     Left,
-    order_field,
+    ListForm,
+    Order,
+    OrderField,
+    further,
     paged,
     tile,
     with_links,
 )
-from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, now_us, run
@@ -74,29 +76,42 @@ _MAX_PATH = 200
 _TOOK = replace(DURATION, is_number=True)
 
 
-class FunctionsForm(AcrossForm):
+class FunctionsForm(ListForm):
     """Which functions to show."""
 
     function = search_field(_("Function contains"), max_length=_MAX_PATH)
-    sort = order_field(
-        [
-            ("failures", _("Most failures in the last hour")),
-            ("runs", _("Most runs in the last hour")),
-            ("slowest", _("Slowest in the last hour")),
-            ("time", _("Most time in the last day")),
-            ("function", _("Function")),
-        ]
+    sort = OrderField(
+        Order(
+            "failures",
+            _("Most failures in the last hour"),
+            lambda row: (-row.hour.failures, row.path),
+        ),
+        Order("runs", _("Most runs in the last hour"), lambda row: (-row.hour.runs, row.path)),
+        Order(
+            "slowest",
+            _("Slowest in the last hour"),
+            lambda row: (-(row.hour.percentile or 0.0), row.path),
+        ),
+        Order(
+            "time",
+            _("Most time in the last day"),
+            lambda row: (-row.day.runs * (row.day.mean or 0.0), row.path),
+        ),
+        Order("function", _("Function"), attrgetter("path")),
     )
 
     defaults: Mapping[str, str] = {"refresh": "30", "sort": "failures", "page": "1"}
     shown = ("function", "sort")
 
 
-class SchedulesForm(AcrossForm):
+class SchedulesForm(ListForm):
     """Which schedules to show."""
 
     schedule = search_field(_("Schedule or function contains"), max_length=_MAX_PATH)
-    sort = order_field([("next", _("Next first")), ("name", _("Schedule"))])
+    sort = OrderField(
+        Order("next", _("Next first"), lambda row: (row.next is None, row.next, row.schedule.name)),
+        Order("name", _("Schedule"), lambda row: (row.schedule.name, row.backend.alias)),
+    )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "next", "page": "1"}
     shown = ("schedule", "sort")
@@ -147,14 +162,6 @@ FUNCTIONS: tuple[Column[FunctionRow], ...] = (
     *_columns_of("hour", (_("Runs, hour"), _("Failed, hour"), _("Mean, hour"), _("95 %, hour"))),
     *_columns_of("day", (_("Runs, day"), _("Failed, day"), _("Mean, day"), _("95 %, day"))),
 )
-
-_LARGEST_FIRST: dict[str, Callable[[FunctionRow], float]] = {
-    "failures": lambda row: row.hour.failures,
-    "runs": lambda row: row.hour.runs,
-    "slowest": lambda row: row.hour.percentile or 0.0,
-    "time": lambda row: row.day.runs * (row.day.mean or 0.0),
-    "function": lambda _row: 0,
-}
 
 
 class FunctionsView(ListView):
@@ -258,9 +265,7 @@ def functions(
 ) -> dict[str, Any]:
     """Return what the page of functions shows."""
     wanted = form.cleaned_data["function"].casefold()
-    rows = [row for row in found.rows if wanted in row.path.casefold()]
-    largest = _LARGEST_FIRST[form.cleaned_data["sort"]]
-    rows.sort(key=lambda row: (-largest(row), row.path))
+    rows = form.in_order(row for row in found.rows if wanted in row.path.casefold())
     queues = Column[FunctionRow](
         name="queues",
         heading=_("Ended in"),
@@ -274,8 +279,7 @@ def functions(
         "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
         "left_out": found.left_out[:MOST_NAMED],
         "more_left_out": grouped(more) if (more := len(found.left_out) - MOST_NAMED) > 0 else "",
-        "following": form.address(after=following) if following else None,
-        "is_late": following == "",
+        **further(form, following),
         "hour_since": found.hour_since,
         "day_since": found.day_since,
         "tiles": [
@@ -486,15 +490,11 @@ def schedules(
 ) -> dict[str, Any]:
     """Return what the page of schedules shows."""
     wanted = form.cleaned_data["schedule"].casefold()
-    rows = [
+    rows = form.in_order(
         row
         for row in found
         if wanted in row.schedule.name.casefold() or wanted in row.schedule.task.casefold()
-    ]
-    if form.cleaned_data["sort"] == "next":
-        rows.sort(key=lambda row: (row.next is None, row.next, row.schedule.name))
-    else:
-        rows.sort(key=lambda row: (row.schedule.name, row.backend.alias))
+    )
 
     def latest_task(row: ScheduleRow) -> SafeString | None:
         queue = "" if row.found is None else str(row.found.record["queue"])

@@ -17,8 +17,16 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Tile, link
 from fdbqueue.columns.text import grouped, lasting, seconds_since
-from fdbqueue.pages.across import AcrossForm, Left, order_field, paged, tile, with_links
 from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.listing import (
+    Left,
+    ListForm,
+    Order,
+    OrderField,
+    paged,
+    tile,
+    with_links,
+)
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.tasks.backend import backends
 from fdbqueue.tasks.outbox.columns import (
@@ -40,11 +48,14 @@ _MOST_ROWS = 200
 _LATE_SECONDS = 60.0
 
 
-class OutboxForm(AcrossForm):
+class OutboxForm(ListForm):
     """Which rows to show."""
 
     function = search_field(_("Function or reason contains"), max_length=200)
-    sort = order_field([("state", _("Set aside first")), ("oldest", _("Oldest first"))])
+    sort = OrderField(
+        Order("state", _("Set aside first"), lambda _row: 0),  # as they are
+        Order("oldest", _("Oldest first"), enqueued),
+    )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "state", "page": "1"}
     shown = ("function", "sort")
@@ -101,9 +112,9 @@ def _context(form: OutboxForm, viewer: Viewer, addresses: Addresses) -> dict[str
             unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)
     wanted = form.cleaned_data["function"].casefold()
-    shown = [one for one in rows if wanted in f"{one.function}\n{one.problem}".casefold()]
-    if form.cleaned_data["sort"] == "oldest":
-        shown.sort(key=enqueued)
+    shown = form.in_order(
+        one for one in rows if wanted in f"{one.function}\n{one.problem}".casefold()
+    )
 
     def queue_of(row: OutboxTask) -> SafeString:
         name = row.queue
