@@ -94,8 +94,9 @@ def link(element_id: str, address: str, text: str, whole: str = "") -> SafeStrin
     """
     whole = whole or (text if len(text) > _MAY_BE_CUT else "")
     if not whole:
-        return format_html('<a id="{}" href="{}">{}</a>', element_id, address, text)
-    return format_html('<a id="{}" href="{}" title="{}">{}</a>', element_id, address, whole, text)
+        return markup.filled('<a id="{}" href="{}">{}</a>', element_id, address, text)
+    shown = '<a id="{}" href="{}" title="{}">{}</a>'
+    return markup.filled(shown, element_id, address, whole, text)
 
 
 def nothing(why: str | Promise) -> SafeString:
@@ -287,21 +288,14 @@ class Column(Generic[Row]):
             address: What sorts the table by the column; empty if nothing does.
             order: ``"ascending"`` or ``"descending"`` if the table is sorted by it.
         """
-        heading = conditional_escape(str(self.heading))
-        if address:
-            arrow = f'<span aria-hidden="true"> {_ARROWS[order]}</span>' if order else ""
-            shown = '<a id="sort-{}" href="{}">{}{}</a>'
-            heading = format_html(shown, self.name, address, heading, SafeString(arrow))
-        css = format_html(' class="{}"', self.header_css) if self.header_css else ""
-        sort = format_html(' aria-sort="{}"', order) if order else ""
-        return format_html('<th scope="col" role="columnheader"{}{}>{}</th>', css, sort, heading)
+        return _header(self.name, str(self.heading), self.header_css, address, order)
 
     def shown(self, value: Any) -> SafeString:
         """Return the markup of a value."""
         if value is None:
             return self.kind.nothing
         written = self.kind.written
-        return conditional_escape(value if written is None else written(value))
+        return markup.escaped(value if written is None else written(value))
 
     def tile(self, value: Any, label: str | Promise | None = None) -> Tile:
         """Return the tile of a value, under the heading if there is no other label."""
@@ -352,6 +346,18 @@ def cells(
         for n, (column, label) in enumerate(zip(columns, shown, strict=True))
     ]
     return SafeString("".join(found))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _header(name: str, heading: str, css: str, address: str, order: str) -> SafeString:
+    shown = conditional_escape(heading)
+    if address:
+        arrow = f'<span aria-hidden="true"> {_ARROWS[order]}</span>' if order else ""
+        link = '<a id="sort-{}" href="{}">{}{}</a>'
+        shown = format_html(link, name, address, shown, SafeString(arrow))
+    of_class = format_html(' class="{}"', css) if css else ""
+    sort = format_html(' aria-sort="{}"', order) if order else ""
+    return format_html('<th scope="col" role="columnheader"{}{}>{}</th>', of_class, sort, shown)
 
 
 @functools.lru_cache

@@ -15,15 +15,16 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from fdbqueue.columns import markup
 from fdbqueue.columns.text import grouped, mean, number
 from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, Depth, Minute, Priority
 
@@ -157,19 +158,16 @@ def sparkline(found: Sequence[Depth]) -> Sparkline:
 
 def drawn(found: Sparkline) -> SafeString:
     """Return the markup of a small line in a row of a table."""
-    lines = format_html_join(
-        "",
-        '<polyline class="fdbqueue-line fdbqueue-{}" points="{}"/>',
-        [(line.style, line.points) for line in found.lines],
-    )
-    return format_html(
+    polyline = '<polyline class="fdbqueue-line fdbqueue-{}" points="{}"/>'
+    lines = [markup.filled(polyline, line.style, line.points) for line in found.lines]
+    return markup.filled(
         '<span class="fdbqueue-sparkline"><svg role="img" viewBox="0 0 {0} {1}" width="{0}" '
         'height="{1}" aria-label="{2}"><title>{2}</title>{3}</svg> '
         '<span class="fdbqueue-peak">{4}</span></span>',
         found.width,
         found.height,
         found.text,
-        lines,
+        SafeString("".join(lines)),
         _("peak %(peak)s") % {"peak": found.peak},
     )
 
@@ -200,22 +198,22 @@ def _sparkline(
     lines = []
     for name, style, values in series:
         step = SPARKLINE_WIDTH / max(1, len(values) - 1)
-        places = ((n * step, 2 + drawn * (1 - v / highest)) for n, v in enumerate(values))
+        places = [(n * step, 2 + drawn * (1 - v / highest)) for n, v in enumerate(values)]
         lines.append(Line(name, style, _points(places), is_open=is_open))
     return Sparkline(title, text, peak, tuple(lines))
 
 
 def _sums(minutes: Sequence[Minute]) -> dict[str, str]:
     return {
-        "pushed": grouped(sum(minute.pushes for minute in minutes)),
-        "popped": grouped(sum(minute.pops for minute in minutes)),
+        "pushed": grouped(sum(map(attrgetter("pushes"), minutes))),
+        "popped": grouped(sum(map(attrgetter("pops"), minutes))),
     }
 
 
 def _rates(groups: Sequence[Sequence[Minute]]) -> dict[str, list[float]]:
     """Return the means of the pushes and of the pops of groups of minutes."""
     return {
-        name: [sum(getattr(m, name) for m in group) / len(group) for group in groups]
+        name: [sum(map(attrgetter(name), group)) / len(group) for group in groups]
         for name in ("pushes", "pops")
     }
 

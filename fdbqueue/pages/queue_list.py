@@ -58,6 +58,7 @@ QUEUES_PER_PAGE = 100
 MEMBERS_LISTED = 20
 #: It names this many queues for each concern at most.
 NAMED = 5
+_PUSHES, _POPS = attrgetter("pushes"), attrgetter("pops")
 
 
 # What a row shows
@@ -114,7 +115,7 @@ def _linked(column: QueueColumn) -> QueueColumn:
 def _depths(row: QueueRow) -> list[Depth] | None:
     """Return how a queue's depth went, None if it was empty for the whole hour."""
     found = depths(row.counts, row.minutes)
-    return found if any(depth.items for depth in found) else None
+    return found if any(map(attrgetter("items"), found)) else None
 
 
 def trouble(row: QueueRow) -> int | None:
@@ -400,13 +401,12 @@ def _sparklines(found: QueueList) -> list[Sparkline]:
     """Return the rates of all queues together, if those of all were read and there were any."""
     if len(found.rows) != len(found.found):
         return []
-    together = zip(*(row.minutes for row in found.rows), strict=False)
-    minutes = [
-        Minute(some[0].at, sum(one.pushes for one in some), sum(one.pops for one in some))
-        for some in together
+    together = [
+        Minute(some[0].at, sum(map(_PUSHES, some)), sum(map(_POPS, some)))
+        for some in zip(*[row.minutes for row in found.rows], strict=False)
     ]
-    has_any = any(minute.pushes or minute.pops for minute in minutes)
-    return [rate_sparkline(minutes, "hour")] if has_any else []
+    has_any = any(map(_PUSHES, together)) or any(map(_POPS, together))
+    return [rate_sparkline(together, "hour")] if has_any else []
 
 
 def _sum(column: QueueColumn, rows: list[QueueRow], label: str | Promise | None = None) -> Tile:
