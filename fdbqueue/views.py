@@ -22,7 +22,7 @@ from django.views.generic import View
 from fdbqueue import access, deadlines
 from fdbqueue.columns.text import clip, grouped
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound, QueueNotFound
-from fdbqueue.pages import across, family_page, item_page, queue_list, queue_page
+from fdbqueue.pages import across, family_page, item_page, queue_page, queues_page
 from fdbqueue.pages.forms import (
     LIVE_HEADER,
     FindAnyForm,
@@ -251,18 +251,18 @@ class QueueListView(ListView):
     """The list of the queues that the user may view."""
 
     view, title, template = "queues", _("Queues"), "queues.html"
-    form = queue_list.QueuesForm
+    form = queues_page.QueuesForm
 
-    def rows(self, form: queue_list.QueuesForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: queues_page.QueuesForm, viewer: Viewer) -> dict[str, Any]:
         """Return a page of the list, and what needs attention on the pages of apps."""
-        names, families = queue_list.names_and_families(viewer)
-        found = queue_list.listed(form, viewer, names, families)
+        names, families = queues_page.names_and_families(viewer)
+        found = queues_page.listed(form, viewer, names, families)
         troubled = [
             (page.name, page.title, text, self.addresses.more(page.name))
             for page in more_pages()
             if (text := page.trouble(viewer))
         ]
-        return {**queue_list.context(form, found, self.addresses), "troubled_pages": troubled}
+        return {**queues_page.context(form, found, self.addresses), "troubled_pages": troubled}
 
 
 class WorkersView(ListView):

@@ -25,7 +25,7 @@ from fdbqueue.columns.across import (
     REASONS,
     WORKERS,
     ReasonRow,
-    WorkerRow,
+    WorkerLeases,
     by_reason,
     by_worker,
 )
@@ -37,8 +37,8 @@ from fdbqueue.pages.item_columns import in_one_line
 from fdbqueue.pages.listing import (
     Left,
     ListForm,
-    Order,
     OrderField,
+    RowOrder,
     further,
     paged,
     table,
@@ -158,18 +158,20 @@ class WorkersForm(ListForm):
     worker = search_field(_("Worker contains"), max_length=200, strip=False)
     name = forms.CharField(required=False, strip=False, max_length=200, widget=forms.HiddenInput)
     sort = OrderField(
-        Order("until", _("Lease ends first"), lambda row: (row.item.until is None, row.item.until)),
-        Order(
+        RowOrder(
+            "until", _("Lease ends first"), lambda row: (row.item.until is None, row.item.until)
+        ),
+        RowOrder(
             "leased",
             _("Leased for longest"),
             lambda row: (row.item.leased_at is None, row.item.leased_at),
         ),
-        Order(
+        RowOrder(
             "worker",
             _("Worker"),
             lambda row: (not row.item.worker, row.item.worker or "", row.queue.name),
         ),
-        Order("queue", _("Queue"), lambda row: row.queue.name),
+        RowOrder("queue", _("Queue"), lambda row: row.queue.name),
     )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "until", "page": "1"}
@@ -181,8 +183,8 @@ class FailuresForm(ListForm):
 
     reason = search_field(_("Reason contains"), max_length=200, strip=False)
     sort = OrderField(
-        Order("latest", _("Last died first"), lambda _row: 0),  # as they are
-        Order("most", _("Most dead letters"), lambda row: -len(row.rows)),
+        RowOrder("latest", _("Last died first"), lambda _row: 0),  # as they are
+        RowOrder("most", _("Most dead letters"), lambda row: -len(row.rows)),
     )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "latest", "page": "1"}
@@ -283,13 +285,13 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
     groups = by_worker(rows)
     numbers = {one.name: number for number, one in enumerate(groups, start=1)}
 
-    def of_worker(row: WorkerRow) -> SafeString:
+    def of_worker(row: WorkerLeases) -> SafeString:
         if not row.name:
             return format_html('<span class="fdbqueue-quiet">{}</span>', _("no name given"))
         address = form.address(name=row.name, worker=None)
         return link(f"worker-{numbers[row.name]}", address, visible(row.name))
 
-    def leases_of(row: WorkerRow) -> SafeString | str:
+    def leases_of(row: WorkerLeases) -> SafeString | str:
         number = grouped(row.leases)
         if not row.name:
             return number
@@ -351,7 +353,7 @@ def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[st
 # Finding an id
 
 
-class Found(NamedTuple):
+class FoundId(NamedTuple):
     """Where an id was found: the queues and addresses; and the name to look after, or None."""
 
     places: list[tuple[str, str]]
@@ -359,7 +361,7 @@ class Found(NamedTuple):
     following: str | None
 
 
-def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> Found:
+def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> FoundId:
     """Look for a task or an item by its id, in the queues that a user may view.
 
     A task's id tells its queue, and that of a group or a chain leads to its first task, whose page
@@ -368,7 +370,7 @@ def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> Found
     """
     task = find_task(viewer.begin(), sought)
     if task is not None and viewer.sees(task.queue):
-        return Found([(task.queue, addresses.task(*task))], 1, None)
+        return FoundId([(task.queue, addresses.task(*task))], 1, None)
     names, following = viewer.queues(after)
     catalog = viewer.begin()
 
@@ -387,4 +389,4 @@ def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> Found
     places, looked = run(catalog.database, read_all, read_only=True)
     if looked < len(names):
         following = names[looked - 1] if looked else after
-    return Found(places, looked, following)
+    return FoundId(places, looked, following)

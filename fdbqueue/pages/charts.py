@@ -64,7 +64,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Curve:
     """One line of a chart: its name, its style, its points, and the area under it.
 
     ``is_open`` says that the last point is of a period that has not ended: what leads there is
@@ -124,7 +124,7 @@ class Chart:
     columns: tuple[str, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
     tooltips: tuple[TooltipColumn, ...]
     plot_width: int = PLOT_WIDTH
     height: int = HEIGHT
@@ -140,7 +140,7 @@ class Sparkline:
     title: str
     text: str
     peak: str
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
     width: int = SPARKLINE_WIDTH
     height: int = SPARKLINE_HEIGHT
 
@@ -199,7 +199,7 @@ def _sparkline(
     for name, style, values in series:
         step = SPARKLINE_WIDTH / max(1, len(values) - 1)
         places = [(n * step, 2 + drawn * (1 - v / highest)) for n, v in enumerate(values)]
-        lines.append(Line(name, style, _points(places), is_open=is_open))
+        lines.append(Curve(name, style, _points(places), is_open=is_open))
     return Sparkline(title, text, peak, tuple(lines))
 
 
@@ -358,12 +358,12 @@ def _buckets(found: Sequence[Any], span: str) -> list[Sequence[Any]]:
 
 def _line(
     name: str, style: str, values: Sequence[float], scale: _Scale, *, fill: bool = False
-) -> Line:
+) -> Curve:
     step = PLOT_WIDTH / len(values)
     places = [((n + 0.5) * step, scale.y(value)) for n, value in enumerate(values)]
     ends = (places[0][0], float(_PLOT_HEIGHT)), (places[-1][0], float(_PLOT_HEIGHT))
     area = _points([ends[0], *places, ends[1]]) if fill else ""
-    return Line(name, style, _points(places), area)
+    return Curve(name, style, _points(places), area)
 
 
 def _time_tooltips(

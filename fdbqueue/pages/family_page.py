@@ -19,8 +19,8 @@ from fdbqueue.columns.queues import RATE_MINUTES, QueueRow, fill, reads_of
 from fdbqueue.columns.text import grouped
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.listing import ListForm, table, ways
-from fdbqueue.pages.queue_list import COLUMNS, address_in, attention
 from fdbqueue.pages.queue_page import shown_pause
+from fdbqueue.pages.queues_page import COLUMNS, address_in, attention
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Family, Pause, run
 from fdbqueue.viewer import Viewer

@@ -85,7 +85,7 @@ class ItemList:
         return self.start + self.looked_at - 1
 
 
-class Progress(NamedTuple):
+class SearchProgress(NamedTuple):
     """How far a search has come.
 
     Attributes:
@@ -173,7 +173,7 @@ def _shared_group(items: Sequence[Item]) -> ReasonGroup | None:
     return ReasonGroup(visible(shared)) if shared else None
 
 
-def _progress(hits: int, found: ItemList, total: str) -> Progress:
+def _progress(hits: int, found: ItemList, total: str) -> SearchProgress:
     """Return how far a search has come, in words.
 
     Args:
@@ -189,7 +189,7 @@ def _progress(hits: int, found: ItemList, total: str) -> Progress:
         text = _("%(looked_at)s, from %(first)s to %(last)s") % place
     if total and (found.following or found.start > 1):
         text = _("%(looked_at)s of %(total)s") % {"looked_at": text, "total": total}
-    return Progress(
+    return SearchProgress(
         ngettext("%(count)s hit", "%(count)s hits", hits) % {"count": grouped(hits)},
         text,
         found.following,

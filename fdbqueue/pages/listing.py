@@ -25,7 +25,7 @@ ROWS_PER_PAGE = 50
 _MOST_PAGES = 1_000
 
 
-class Order(NamedTuple):
+class RowOrder(NamedTuple):
     """An order of rows: its name in addresses, what it is called, and the key to sort them by."""
 
     name: str
@@ -40,7 +40,7 @@ class OrderField(forms.ChoiceField):
         orders: The orders there are.
     """
 
-    def __init__(self, *orders: Order) -> None:
+    def __init__(self, *orders: RowOrder) -> None:
         choices = [(order.name, order.label) for order in orders]
         super().__init__(label=_("Order"), choices=choices, error_messages=CHOICE_ERRORS)
         self.keys = {order.name: order.key for order in orders}

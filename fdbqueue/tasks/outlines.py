@@ -37,7 +37,7 @@ _STATES = {
 }
 
 
-class Line(NamedTuple):
+class OutlineLine(NamedTuple):
     """A line of an outline.
 
     Attributes:
@@ -70,7 +70,7 @@ def outline_of(
     backend: Any,
     place: Place,
     viewer: Viewer = EVERYTHING,
-) -> list[Line]:
+) -> list[OutlineLine]:
     """Read the outline of what a task is a part of; empty if that is not kept any more.
 
     Args:
@@ -80,12 +80,12 @@ def outline_of(
         viewer: The reader.
     """
 
-    def read(tr: Transaction) -> list[Line]:
+    def read(tr: Transaction) -> list[OutlineLine]:
         outline = _Outline(tr, backend, place, viewer)
         outline.add(0, 0, is_next=False)
         return outline.lines
 
-    lines: list[Line] = run(database, read, read_only=True)
+    lines: list[OutlineLine] = run(database, read, read_only=True)
     return lines
 
 
@@ -105,7 +105,7 @@ class _Outline:
         self._here = place
         self._viewer = viewer
         self._sees_all = viewer.sees_each(self._queues())
-        self.lines: list[Line] = []
+        self.lines: list[OutlineLine] = []
 
     def _queues(self) -> list[str]:
         """Return the queues that all tasks are of, or may be of."""
@@ -120,7 +120,7 @@ class _Outline:
         if found is None:
             return
         text = _text(found) if self._sees_all else _what(found)
-        line = Line(
+        line = OutlineLine(
             depth, _("then: %(part)s") % {"part": text} if is_next else text, branch=found.id
         )
         if self._sees_all:
@@ -133,7 +133,7 @@ class _Outline:
             self._add_part(part, branch, depth + 1, is_next=False)
         if len(shown) < found.count:
             more = grouped(found.count - len(shown))
-            self.lines.append(Line(depth + 1, _("… and %(count)s more") % {"count": more}))
+            self.lines.append(OutlineLine(depth + 1, _("… and %(count)s more") % {"count": more}))
         if found.follows is not None:
             self._add_part(found.follows, branch, depth, is_next=True)
 
@@ -156,7 +156,7 @@ class _Outline:
             return
         sees = self._viewer.sees(part.queue)
         text = shown_path(part.task) if sees else _("a task of another queue")
-        line = Line(depth, _("then: %(part)s") % {"part": text} if is_next else text)
+        line = OutlineLine(depth, _("then: %(part)s") % {"part": text} if is_next else text)
         if sees:
             line = line._replace(
                 state=_STATES[part.status] if part.status else "",

@@ -43,8 +43,8 @@ from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.listing import (
     Left,
     ListForm,
-    Order,
     OrderField,
+    RowOrder,
     further,
     paged,
     tile,
@@ -81,23 +81,23 @@ class FunctionsForm(ListForm):
 
     function = search_field(_("Function contains"), max_length=_MAX_PATH)
     sort = OrderField(
-        Order(
+        RowOrder(
             "failures",
             _("Most failures in the last hour"),
             lambda row: (-row.hour.failures, row.path),
         ),
-        Order("runs", _("Most runs in the last hour"), lambda row: (-row.hour.runs, row.path)),
-        Order(
+        RowOrder("runs", _("Most runs in the last hour"), lambda row: (-row.hour.runs, row.path)),
+        RowOrder(
             "slowest",
             _("Slowest in the last hour"),
             lambda row: (-(row.hour.percentile or 0.0), row.path),
         ),
-        Order(
+        RowOrder(
             "time",
             _("Most time in the last day"),
             lambda row: (-row.day.runs * (row.day.mean or 0.0), row.path),
         ),
-        Order("function", _("Function"), attrgetter("path")),
+        RowOrder("function", _("Function"), attrgetter("path")),
     )
 
     defaults: Mapping[str, str] = {"refresh": "30", "sort": "failures", "page": "1"}
@@ -109,8 +109,10 @@ class SchedulesForm(ListForm):
 
     schedule = search_field(_("Schedule or function contains"), max_length=_MAX_PATH)
     sort = OrderField(
-        Order("next", _("Next first"), lambda row: (row.next is None, row.next, row.schedule.name)),
-        Order("name", _("Schedule"), lambda row: (row.schedule.name, row.backend.alias)),
+        RowOrder(
+            "next", _("Next first"), lambda row: (row.next is None, row.next, row.schedule.name)
+        ),
+        RowOrder("name", _("Schedule"), lambda row: (row.schedule.name, row.backend.alias)),
     )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "next", "page": "1"}

@@ -21,8 +21,8 @@ from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.listing import (
     Left,
     ListForm,
-    Order,
     OrderField,
+    RowOrder,
     paged,
     tile,
     with_links,
@@ -53,8 +53,8 @@ class OutboxForm(ListForm):
 
     function = search_field(_("Function or reason contains"), max_length=200)
     sort = OrderField(
-        Order("state", _("Set aside first"), lambda _row: 0),  # as they are
-        Order("oldest", _("Oldest first"), enqueued),
+        RowOrder("state", _("Set aside first"), lambda _row: 0),  # as they are
+        RowOrder("oldest", _("Oldest first"), enqueued),
     )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "state", "page": "1"}

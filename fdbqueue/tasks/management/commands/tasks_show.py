@@ -20,7 +20,7 @@ from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.group_results import GroupResult, group_result_by
 from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.management import given
-from fdbqueue.tasks.outlines import Line, outline_of
+from fdbqueue.tasks.outlines import OutlineLine, outline_of
 from fdbqueue.tasks.records import Place, aware
 
 
@@ -134,7 +134,7 @@ def _limits(task: TaskRow) -> dict[str, Any] | None:
     }
 
 
-def _outline_lines(outline: Sequence[Line]) -> Iterator[str]:
+def _outline_lines(outline: Sequence[OutlineLine]) -> Iterator[str]:
     """Yield the group or the chain that a task is in, safe for a terminal."""
     if outline:
         yield ""
