@@ -22,7 +22,8 @@ list of queues and ``queue_list``, the page of an item and ``queue_show`` say th
     =============  =====================================  ===================================
 
 ``text.py`` has the words: ages, durations, sizes, and what is safe to show; ``markup.py`` writes
-them as markup. This room knows neither the pages nor the commands. What only a page shows, such as links and sparklines, is there.
+them as markup. This room knows neither the pages nor the commands. What only a page shows, such as
+links and sparklines, is there.
 
 To add a column, add it to its module, and to the tuples there that say where it is shown. To change
 how an age is said, change ``text.py``.

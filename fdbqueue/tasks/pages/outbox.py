@@ -28,7 +28,7 @@ from fdbqueue.pages.listing import (
     with_links,
 )
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.tasks.backend import backends
+from fdbqueue.tasks.compat import backends
 from fdbqueue.tasks.outbox.columns import (
     COLUMNS,
     OutboxSums,
