@@ -105,11 +105,8 @@ def may_in_general(user: Any, permission: str) -> bool:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    if not _is_active(user) or conf.api().authorizer is not None:
-        return False
-    if permission in _ITEMS and conf.catalog().has_owned:
-        return False
-    return _has(user, permission)
+    is_of_items = permission in _ITEMS
+    return _has_all_but_owned(user, permission) and not (is_of_items and conf.catalog().has_owned)
 
 
 def may_some(user: Any, permission: str) -> bool:

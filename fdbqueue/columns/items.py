@@ -103,10 +103,6 @@ def read_row(queue: Queue, item_id: str, tr: Any) -> ItemRow:
     return ItemRow(item, queue, queue.overview.key_of(item), queue.overview.unique_while(tr, item))
 
 
-def _always(_queue: Queue, _state: str) -> bool:
-    return True
-
-
 def in_state(*states: str) -> Callable[[Queue, str], bool]:
     """Return what tells whether a list is one of these."""
     return lambda _queue, of_items: of_items in states
@@ -121,7 +117,7 @@ class ItemColumn(Column[ItemRow]):
         is_place: Whether it tells where an item is stored, which few readers ask.
     """
 
-    is_shown: Callable[[Queue, str], bool] = _always
+    is_shown: Callable[[Queue, str], bool] = lambda _queue, _state: True
     is_place: bool = False
 
 

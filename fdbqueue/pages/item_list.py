@@ -245,7 +245,7 @@ class _Search:
             "is_late": deadlines.is_half_over,
             "after": position,
         }
-        matches = self._matches or _always
+        matches = self._matches or (lambda _item: True)
         if self.is_selective:
             bounds["most_bytes"] = LOOKED_AT_BYTES
         if self._scan is not None:
@@ -254,10 +254,6 @@ class _Search:
         end = self._form.cleaned_data["end"]
         end = _OTHER_END[end] if is_backward else end
         return scan(self._queue, matches, end=end, **bounds, **self._form.bounds())
-
-
-def _always(_item: Item) -> bool:
-    return True
 
 
 def _forward(form: ItemsForm, search: _Search, found: Scan, after: str | None) -> ItemList:

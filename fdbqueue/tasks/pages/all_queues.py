@@ -127,10 +127,6 @@ def _failures_alarm(count: int | None) -> str:
     return "bad" if count else ""
 
 
-def _path_of(row: FunctionRow) -> Any:
-    return breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
-
-
 def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow], ...]:
     runs, failed, mean, percentile = headings
     return (
@@ -161,7 +157,14 @@ def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow]
 
 #: The figures of a function.
 FUNCTIONS: tuple[Column[FunctionRow], ...] = (
-    Column(name="function", heading=_("Function"), value=_path_of, kind=WORD),
+    Column(
+        name="function",
+        heading=_("Function"),
+        value=lambda row: (
+            breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
+        ),
+        kind=WORD,
+    ),
     *_columns_of("hour", (_("Runs, hour"), _("Failed, hour"), _("Mean, hour"), _("95 %, hour"))),
     *_columns_of("day", (_("Runs, day"), _("Failed, day"), _("Mean, day"), _("95 %, day"))),
 )
