@@ -172,8 +172,8 @@ class QueueViewSet(ViewSetMixin, Answers):
             made, headers = outputs.item(queue, item, kind), {"Location": address}
             return Response(made, status=status.HTTP_201_CREATED, headers=headers)
         # Another user may have pushed it: only a user who may view the queue sees what it is.
-        may_view = access.may(self.request.user, VIEW, name)
-        return outputs.item(queue, item, kind if may_view else outputs.ExistingOutput)
+        sees = Viewer.of(self.request.user).sees(name)
+        return outputs.item(queue, item, kind if sees else outputs.ExistingOutput)
 
     @Action(
         "POST",
