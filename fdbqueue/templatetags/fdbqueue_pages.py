@@ -1,12 +1,15 @@
-"""Values as markup, for the templates of the pages: ``{% load fdbqueue_pages %}``."""
+"""Values as markup, and the buttons of a page, for templates: ``{% load fdbqueue_pages %}``."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django import template
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from fdbqueue.columns import markup
+from fdbqueue.pages import actions
 from fdbqueue.pages.values import previewed
 
 register = template.Library()
@@ -44,3 +47,20 @@ def copy(copies: str, words: str, *, number: object = "", label: str = "", own_i
         format_html(' aria-label="{}"', label) if label else "",
         words,
     )
+
+
+@register.simple_tag(takes_context=True)
+def offers(context: Any, names: str, of: str = "", **chosen: str) -> list[actions.Offer]:
+    """Return the buttons of actions on the queue or the family of a page; none if they are off.
+
+    Args:
+        context: That of the page.
+        names: The names of the actions, apart by blanks.
+        of: The name of another queue or family; empty for the page's.
+        chosen: The ``id`` of the item, or the ``reason`` of the dead letters.
+    """
+    if not actions.are_on():
+        return []
+    name = of or (context.get("queue") or context["family"]).name
+    addresses, user = context["addresses"], context.request.user
+    return actions.offers(user, addresses, name, *names.split(), **chosen)
