@@ -245,13 +245,9 @@ class PageView(View):
 
 
 class ListView(PageView):
-    """A page of rows: of all queues that the user may view, or of some of them.
+    """A page of rows: of all queues that the user may view, or of some of them."""
 
-    A subclass has the form of its parameters, and :meth:`rows`, which reads what they ask for.
-    """
-
-    #: Names the page among those of all queues.
-    view = ""
+    view = ""  # names the page among those of all queues
     title: str | Promise
     form: type[PageForm]
 
@@ -277,8 +273,7 @@ class QueueListView(ListView):
 
     def rows(self, form: queues_page.QueuesForm, viewer: Viewer) -> dict[str, Any]:
         """Return a page of the list, and what needs attention on the pages of apps."""
-        names, families = queues_page.names_and_families(viewer)
-        found = queues_page.listed(form, viewer, names, families)
+        found = queues_page.listed(form, viewer)
         troubled = [
             (page.name, page.title, text, self.addresses.more(page.name))
             for page in more_pages()
@@ -295,8 +290,7 @@ class WorkersView(ListView):
 
     def rows(self, form: across.WorkersForm, viewer: Viewer) -> dict[str, Any]:
         """Return the leases, and who holds them."""
-        found = across.read(viewer, form.cleaned_data["after"], "leased")
-        return across.workers(form, found, self.addresses)
+        return across.workers(form, viewer, self.addresses)
 
 
 class FailuresView(ListView):
@@ -307,8 +301,7 @@ class FailuresView(ListView):
 
     def rows(self, form: across.FailuresForm, viewer: Viewer) -> dict[str, Any]:
         """Return the reasons."""
-        found = across.read(viewer, form.cleaned_data["after"], "dead")
-        return across.failures(form, found, self.addresses)
+        return across.failures(form, viewer, self.addresses)
 
 
 class FindAnyView(PageView):

@@ -105,7 +105,7 @@ def shares(counts: Sequence[int], most: int) -> list[int]:
     return found
 
 
-def read(viewer: Viewer, after: str, state: str) -> Across:
+def _read(viewer: Viewer, after: str, state: str) -> Across:
     """Read items in a state, of the next queues that a user may see, in one transaction."""
     names, following = viewer.queues(after)
     catalog = viewer.begin()
@@ -268,8 +268,9 @@ def _context(
     }
 
 
-def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str, Any]:
-    """Return what the page of workers shows."""
+def workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
+    """Read the leases of all queues, and return what the page of workers shows."""
+    found = _read(viewer, form.cleaned_data["after"], "leased")
     wanted, name = form.cleaned_data["worker"], form.cleaned_data["name"]
     rows = found.rows
     if wanted:
@@ -313,8 +314,9 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
     }
 
 
-def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[str, Any]:
-    """Return what the page of failures shows."""
+def failures(form: FailuresForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
+    """Read the dead letters of all queues, and return what the page of failures shows."""
+    found = _read(viewer, form.cleaned_data["after"], "dead")
     wanted, rows = form.cleaned_data["reason"], found.rows
     if wanted:
         has_text = reason_contains(wanted)

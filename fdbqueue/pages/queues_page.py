@@ -245,7 +245,7 @@ class QueueList:
     families: list[FamilyRow]
 
 
-def names_and_families(viewer: Viewer) -> tuple[list[str], list[Family]]:
+def _names_and_families(viewer: Viewer) -> tuple[list[str], list[Family]]:
     """Return the names of the queues to list, sorted, and the families that are one row."""
     catalog = viewer.begin()
     names = set(filter(viewer.sees, catalog.names_of_their_own()))
@@ -266,17 +266,16 @@ def _is_wanted(family: Family, wanted: str) -> bool:
     return wanted in family.name.casefold() or wanted.startswith(family.start.casefold())
 
 
-def listed(
-    form: QueuesForm, viewer: Viewer, listed_names: Sequence[str], families: Sequence[Family]
-) -> QueueList:
-    """Read one page of the list of some names and families, all in one transaction.
+def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
+    """Read one page of the list, all in one transaction once the names are found.
 
     What the order depends on is read of all queues, then their counts and the rest of those
     shown: a few round trips to a cluster, whatever the number of queues and items.
     """
+    every, families = _names_and_families(viewer)
     catalog = viewer.begin()
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
-    names = [name for name in listed_names if name > after]
+    names = [name for name in every if name > after]
     following = names[LOOKED_AT - 1] if len(names) > LOOKED_AT else None
     found = [
         QueueRow(catalog.queue(name)) for name in names[:LOOKED_AT] if wanted in name.casefold()
