@@ -191,11 +191,17 @@ class Reservations:
         self._goes_on = since - self._used_at < _GRACE
         if self._goes_on and not self._line and self._stays(memory, own, since):
             return own
+        self.is_used = True
+        return self._wait(memory, own, since, deadline)
+
+    def _wait(
+        self, memory: mmap.mmap, own: Reservation, since: int, deadline: float | None
+    ) -> Reservation | None:
+        """Wait in line for the file."""
         give_up_at = since + _PATIENCE
         if deadline is not None:
             give_up_at = min(give_up_at, int(deadline * 1e9))
         place = 0
-        self.is_used = True
         try:
             self._line[own] = None
             while True:
