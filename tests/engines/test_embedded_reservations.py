@@ -229,32 +229,6 @@ def test_first_come_first_served(patient, database, start):
     assert database[b"log"] == b"abcd"
 
 
-def test_who_goes_on_does_not_wait_until_the_first_in_line_is_awake(
-    patient, database, start, monkeypatch
-):
-    """After its slice a process reserves again as long as the one that was rung sleeps."""
-    for name in ("_UNCLAIMED", "_LATE", "_LONGEST_SLICE", "_GRACE"):
-        monkeypatch.setattr(reservations, name, 60_000_000_000)
-    monkeypatch.setattr(reservations, "_SLICE", 0)
-    transaction = _retried(database)
-    transaction[b"log"]
-    child = start(_LINE_UP, "b")
-    child.expect("ready")
-    child.tell()
-    wait_until(lambda: _places(database))
-    os.kill(child.pid, signal.SIGSTOP)
-    transaction[b"log"] = b"a"
-    transaction.commit().wait()
-    began = time.monotonic()
-    for _ in range(3):
-        _increment(again := _retried(database))
-        again.commit().wait()
-    assert time.monotonic() - began < _WITHIN_SECONDS
-    child.go_on()
-    child.expect("done")
-    assert database[b"log"] == b"ab"
-
-
 def test_a_commit_that_has_not_conflicted_waits_for_nobody(patient, database, start):
     """Pushes, and attempts that are the first, go between."""
     child = start(

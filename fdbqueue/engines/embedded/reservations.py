@@ -29,8 +29,7 @@ it is no lock but a note in memory that the processes share (at the beginning of
    note says that the process has the file for 0.4 ms more. Its next attempt takes it without
    waiting, and its other commits hold it as in 4. So processes that take one item after the other
    take turns by the slice: within one, SQLite's pages and the history need not be read
-   again. After its slice it may go on, for 40 ms in all, until the first in line is awake and has
-   reserved the file, which would be idle meanwhile. Then a process is the last in line.
+   again. After its slice a process is the last in line.
 
 Who has waited for a second goes on without a reservation. So does who has a deadline that has
 passed, and who would wait for a transaction of its own thread (which may be a signal handler's).
@@ -81,10 +80,8 @@ _MS = 1_000_000  # in nanoseconds, as all times here
 #: For how long a note holds: while the caller reads and thinks, at first and at the most, and while
 #: it commits.
 _THINK, _LONGEST_THINK, _COMMIT = 20 * _MS, 640 * _MS, 250 * _MS
-#: For how long a process may go on, and until the first in line is awake; and within which time its
-#: next attempt must come. On a busy machine, where a process that is rung runs milliseconds later,
-#: four processes popped 1.4 times as many with the second as without, sixteen as many.
-_SLICE, _LONGEST_SLICE, _GRACE = 8 * _MS, 40 * _MS, 4 * _MS // 10
+#: For how long a process may go on, and within which time its next attempt must come.
+_SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
 #: Whoever looks may reserve if the first in line has not for so long.
 _UNCLAIMED = 5 * _MS
 #: How often to look: the first in line, and those behind it, by how many are before them.
@@ -144,8 +141,6 @@ class Reservations:
         self._used_at = 0
         #: Whether the last two attempts followed each other closely.
         self._goes_on = False
-        #: When the slice began at whose end the first in line was rung.
-        self._rung_at = 0
 
     def open(self, path: str) -> None:
         """Share the memory of a lock file from now on; it is opened when it is needed."""
@@ -194,6 +189,17 @@ class Reservations:
         self.is_used = True
         return self._wait(memory, own, since, deadline)
 
+    def _stays(self, memory: mmap.mmap, own: Reservation, now: int) -> bool:
+        """Reserve the file again within the slice of this process, without a look at the line."""
+        try:
+            process, number, until, began, _ = _NOTE.unpack_from(memory, 0)
+            if process != self._process or number or not now < until < now + _COMMIT:
+                return False
+            own.is_contended = self._given is None or self._given.is_contended
+            return self._note(memory, own, now, began)
+        except ValueError:  # it was closed
+            return False
+
     def _wait(
         self, memory: mmap.mmap, own: Reservation, since: int, deadline: float | None
     ) -> Reservation | None:
@@ -226,17 +232,6 @@ class Reservations:
             if place:
                 self._leave(memory, place)
 
-    def _stays(self, memory: mmap.mmap, own: Reservation, now: int) -> bool:
-        """Reserve the file again within the slice of this process, as most attempts of it do."""
-        try:
-            process, number, until, began, _ = _NOTE.unpack_from(memory, 0)
-            if process != self._process or number or not now < until < now + _COMMIT:
-                return False
-            own.is_contended = self._given is None or self._given.is_contended
-            return self._note(memory, own, now, began)
-        except ValueError:  # it was closed
-            return False
-
     def _look(self, memory: mmap.mmap, own: Reservation, since: int, now: int) -> int | bool | None:
         """Reserve the file if that is free: return True, None to give up, or how many are ahead."""
         process, number, until, began, _ = _NOTE.unpack_from(memory, 0)
@@ -256,8 +251,6 @@ class Reservations:
             own.is_contended = own.is_contended or until > now - _PATIENCE
         if is_over and (not ahead or now - until > _UNCLAIMED):
             return self._note(memory, own, now, now) or ahead
-        if is_over and process == self._process and self._goes_on and now - began < _LONGEST_SLICE:
-            return self._note(memory, own, now, began) or ahead  # the first in line sleeps still
         return ahead
 
     def _is_first(self, own: Reservation) -> bool:
@@ -265,9 +258,9 @@ class Reservations:
         return next(iter(self._line.copy()), None) is own  # others may join and leave meanwhile
 
     def _is_due(self, memory: mmap.mmap, now: int) -> bool:
-        """Tell whether a slice is about to be over, or is: to sleep for long would be too late."""
+        """Tell whether a slice is about to be over: then to sleep for long would be too late."""
         _, _, _, began, _ = _NOTE.unpack_from(memory, 0)
-        return _SLICE - _LOOK < now - began < _LONGEST_SLICE
+        return _SLICE - _LOOK < now - began < _SLICE + _LOOK
 
     def _is_of_this_thread(self, number: int) -> bool:
         given = self._given
@@ -392,8 +385,7 @@ class Reservations:
             if (process, held) == (self._process, number) and now < until:
                 stays = self._goes_on and now - began < _SLICE
                 _NOTE.pack_into(memory, 0, process, 0, now + _GRACE if stays else now, began, 0)
-                if not stays and began != self._rung_at:
-                    self._rung_at = began
+                if not stays:
                     self._ring(memory, now)
             self._used_at = time.monotonic_ns()  # after whoever was rung ran in its place
 
