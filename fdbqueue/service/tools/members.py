@@ -29,6 +29,7 @@ class Family:
         has: Tells whether a name is a member's.
         pausing: Pauses and resumes it.
         owner: The app that alone pushes to members and takes from them; None for the project.
+        has_parts: Whether its members are parts of other queues, which :attr:`Queue.home` names.
 
     Attributes:
         name: As given.
@@ -36,6 +37,7 @@ class Family:
         keys: As given.
         has: As given.
         owner: As given.
+        has_parts: As given.
         start: What the names of all members begin with.
     """
 
@@ -48,9 +50,12 @@ class Family:
         has: Callable[[str], bool],
         pausing: Pausing,
         owner: str | None,
+        *,
+        has_parts: bool = False,
     ) -> None:
         self.name = name
         self.owner = owner
+        self.has_parts = has_parts
         self.kind = kind
         self.has = has
         self.start = name.partition("*")[0]
@@ -60,7 +65,7 @@ class Family:
 
     # Pause
 
-    def pause(self, *, reason: str = "", tr: Transaction | None = None) -> Pause:
+    def pause(self, *, reason: str | None = None, tr: Transaction | None = None) -> Pause:
         """Let pops and leases find nothing in any member, until the family is resumed.
 
         One key is written, whatever the number of members, those that are created later included.
@@ -68,8 +73,8 @@ class Family:
         member that is paused by itself stays so when the family is resumed.
 
         Args:
-            reason: Why, clipped at 1,000 characters. A family that is paused already gets the new
-                reason, and keeps its time.
+            reason: Why, clipped at 1,000 characters. A family that is paused already keeps its
+                time and, unless a new one is given, its reason.
             tr: The transaction to take part in; None for one of its own.
         """
         return self._pausing.pause(reason, tr)
