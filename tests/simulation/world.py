@@ -183,6 +183,7 @@ class World:
             self.verbs,
             is_changed="settings" in self.verbs
             or any(pattern in one.options for one in self.processes),
+            has_keys=any("unique" in op for client in self.clients for op in client.ops),
             slack_us=None if self._is_skewed else self.longest_us,
         )
 
@@ -225,6 +226,12 @@ class World:
         most = self._catalog({}).queue(item.queue).options.max_attempts
         if most is not None and item.attempts >= most and "move" not in self.verbs:
             self.schedule.fail(f"{item.value} has {item.attempts} attempts and is not dead")
+
+    def check_empty(self, names: Any, began_us: int) -> None:
+        """Check that a call which has found nothing could find that."""
+        for promises in self._promises:
+            if promises.name in self._expanded(names) and promises.was_filled(began_us):
+                self.schedule.fail(f"{names} were found empty, and {promises.name} was not")
 
     def disturb(self, seconds: float) -> None:
         """Note that a thread is struck, and sleeps for so many seconds."""
