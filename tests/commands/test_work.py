@@ -12,6 +12,8 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
+from fdbqueue import conf
+from fdbqueue.service.tools import presence
 from tests.cases import cases
 from tests.engines.children import wait_until
 
@@ -141,6 +143,23 @@ def test_a_lease_is_extended(processes, call, mail, folder):
     done = processes.finish(process)
     assert (done.returncode, done.stdout) == (0, "Handled 1 item from 'mail', 0 failed.\n")
     assert mail.counts().leased == 0
+
+
+@pytest.mark.nightly
+def test_a_worker_that_is_killed_is_lost_within_ten_seconds(processes, mail, folder):
+    """One that ends is not in the list any more."""
+    mail.push_many([1, 2])
+    presences = conf.catalog().presences
+    process = processes.start("queue_work", "mail", handler("until_told"), "--worker=anna")
+    wait_until(lambda: noted(folder) == ["1-0"])
+    wait_until(lambda: [row.name for row in presences.read().rows] == ["anna"])
+    process.kill()
+    wait_until(lambda: any(row.is_lost for row in presences.read().rows))
+    assert presence.LOST_SECONDS < 10  # so long after its last sign of life, which was before
+    (folder / "end").touch()
+    other = processes.start("queue_work", "mail", handler("note"), "--worker=bob")
+    assert processes.finish(other).returncode == 0
+    assert [row.name for row in presences.read().rows] == ["anna"]
 
 
 def test_an_item_that_is_lost(processes, mail, folder):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.service import WorkerCounts, run, worker_here
+from fdbqueue.service import FifoQueue, Worker, WorkerCounts, run, worker_here
 from fdbqueue.service.clock import set_ahead
 from fdbqueue.service.tools import presence
 from fdbqueue.service.tools.presence import Presences
@@ -23,13 +23,13 @@ HOUR_US = 3_600_000_000
 @pytest.fixture
 def rows(database, subspace):
     """The rows of workers, none yet."""
-    return Presences(database, subspace)
+    return Presences(database, subspace["workers"])
 
 
 @pytest.fixture
 def anna(rows):
     """The row of one worker."""
-    about = worker_here("anna", "queue_work", "mail, quakes", threads=4)
+    about = worker_here("anna", "items", "mail, quakes", threads=4)
     return rows.of(about, lambda: WorkerCounts(2, 7, 1))
 
 
@@ -54,7 +54,7 @@ def test_a_row_is_there_while_the_worker_works(rows, anna):
     with anna:
         (row,) = until(lambda: rows.read().rows)
         assert (row.name, row.kind, row.queues, row.threads) == (
-            *("anna", "queue_work", "mail, quakes", 4),
+            *("anna", "items", "mail, quakes", 4),
         )
         assert (row.running, row.done, row.failed) == (2, 7, 1)
         assert row.process > 0
@@ -76,7 +76,7 @@ def test_a_row_is_written_again_and_again(rows, anna, monkeypatch):
     monkeypatch.setattr(presence, "BEAT_SECONDS", 0.01)
     done = iter(range(1_000_000))
     with rows.of(
-        worker_here("bob", "queue_work", "mail", threads=1), lambda: WorkerCounts(0, next(done), 0)
+        worker_here("bob", "items", "mail", threads=1), lambda: WorkerCounts(0, next(done), 0)
     ):
         until(lambda: any(row.done > 3 for row in rows.read().rows))
 
@@ -95,7 +95,7 @@ def test_a_lost_worker_is_shown_for_an_hour(rows, anna, silent, database, subspa
         monkeypatch.setattr(presence, "SHOWN_SECONDS", 0.0)
         until(lambda: rows.read().rows == [])
         assert _stored(database, subspace) == 1
-        with rows.of(worker_here("bob", "queue_work", "mail", threads=1), anna._counts):
+        with rows.of(worker_here("bob", "items", "mail", threads=1), anna._counts):
             until(lambda: b"bob" in _values(database, subspace))
             assert b"anna" not in _values(database, subspace)
 
@@ -132,7 +132,7 @@ def test_a_clock_that_jumps(rows, anna, monkeypatch, hours):
 def test_a_row_of_another_version_or_of_a_stranger(rows, database, subspace, said):
     """It is read as far as it can be, and is bounded."""
     row = bytes(10) + said + struct.pack("<I", 0)
-    run(database, lambda tr: tr.set_versionstamped_value(subspace.pack((b"x",)), row))
+    run(database, lambda tr: tr.set_versionstamped_value(subspace["workers"].pack((b"x",)), row))
     for one in rows.read().rows:  # whose moment it does not say: a cluster knows it
         assert len(one.name) <= 200
         assert (one.threads, one.since_us, one.queues) == (0, 0, "")
@@ -146,7 +146,7 @@ def test_more_workers_than_are_read(rows, database, subspace):
         said = json.dumps({"name": "many", "said_us": presence.now_us()}).encode()
         for number in range(presence.MAX_ROWS + 1):
             row = bytes(10) + said + struct.pack("<I", 0)
-            tr.set_versionstamped_value(subspace.pack((number,)), row)
+            tr.set_versionstamped_value(subspace["workers"].pack((number,)), row)
 
     run(database, write)
     found = rows.read()
@@ -160,10 +160,10 @@ def test_an_engine_that_is_away(database, subspace, caplog):
         def create_transaction(self):
             raise EngineUnavailable(reason="away")
 
-    about = worker_here("anna", "queue_work", "mail", threads=1)
+    about = worker_here("anna", "items", "mail", threads=1)
     with (
         caplog.at_level(logging.WARNING),
-        Presences(Away(database), subspace).of(about, _no_counts),
+        Presences(Away(database), subspace["workers"]).of(about, _no_counts),
     ):
         until(lambda: caplog.records)
     assert {record.error for record in caplog.records} == {"EngineUnavailable"}
@@ -174,9 +174,25 @@ def _no_counts():
 
 
 def _stored(database, subspace):
-    return len(run(database, lambda tr: list(tr[subspace.range()]), read_only=True))
+    return len(run(database, lambda tr: list(tr[subspace["workers"].range()]), read_only=True))
 
 
 def _values(database, subspace):
-    rows = run(database, lambda tr: list(tr[subspace.range()]), read_only=True)
+    rows = run(database, lambda tr: list(tr[subspace["workers"].range()]), read_only=True)
     return b"".join(bytes(row.value) for row in rows)
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_a_worker_of_a_queue_has_a_row_if_it_is_to(rows, database, subspace, is_shown):
+    """With its own name and its queue; and none otherwise."""
+    queue = FifoQueue(database, subspace["queue"], name="mail")
+    queue.push(1)
+    seen = []
+
+    def look(_item):
+        seen.extend(until(lambda: rows.read().rows) if is_shown else rows.read().rows)
+
+    Worker(queue, look, worker="anna", presences=rows if is_shown else None).run()
+    found = [(row.name, row.kind, row.queues, row.threads) for row in seen]
+    assert found == ([("anna", "items", "mail", 1)] if is_shown else [])
+    assert rows.read().rows == []

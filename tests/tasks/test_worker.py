@@ -282,7 +282,7 @@ def test_a_worker_is_known_while_it_works(backend, work, at_work, monkeypatch):
 
     wait_until(running)
     (row,) = running()
-    assert (row.name, row.kind, row.threads) == ("anna", "tasks_worker", 1)
+    assert (row.name, row.kind, row.threads) == ("anna", "tasks", 1)
     assert row.queues == "tasks-default, tasks-other"
     jobs.gate.set()
     wait_until(lambda: [row for row in rows.read().rows if (row.running, row.done) == (0, 1)])

@@ -130,6 +130,7 @@ examples:
                 let_in=interrupts.allowed,
                 on_end=finish,
                 on_stop=self._note_waiting,
+                presences=self.catalog.presences,
             )
             with _redirected_prints(as_json=as_json):
                 _run(worker, interrupts)

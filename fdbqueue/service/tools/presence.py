@@ -58,7 +58,7 @@ class WorkerRow:
 
     Attributes:
         name: The worker's name, as its leases have it.
-        kind: What it does: the name of its command.
+        kind: What it works on: "items" or "tasks".
         host: The name of its machine.
         process: The number of its process.
         version: The version of this package.
@@ -282,7 +282,7 @@ def worker_here(name: str, kind: str, queues: str, *, threads: int) -> WorkerRow
 
     Args:
         name: The worker's name, as its leases have it.
-        kind: What it does, as the name of its command.
+        kind: What it works on: "items" or "tasks".
         queues: The name of its queue, or the names of several.
         threads: How many threads it has for items.
     """
