@@ -175,6 +175,8 @@ class World:
 
     def _promises_of(self, name: str) -> Promises:
         pattern = PATTERN if name.startswith("m-") else name
+        strikes = [op.get("strike", {}) for client in self.clients for op in client.ops]
+        sleeps = max((one.get("sleeps", 0) for one in strikes), default=0)
         return Promises(
             self.cluster,
             self._doctor,
@@ -184,7 +186,7 @@ class World:
             is_changed="settings" in self.verbs
             or any(pattern in one.options for one in self.processes),
             has_keys=any("unique" in op for client in self.clients for op in client.ops),
-            slack_us=None if self._is_skewed else self.longest_us,
+            slack_us=None if self._is_skewed else self.longest_us + int(sleeps * 1e6),
         )
 
     def _catalog(self, options: dict[str, Any]) -> Any:
