@@ -50,7 +50,7 @@ def test_an_interrupt_at_any_line(database, subspace, operation):
     """
     catalog = family_of(database, subspace)
     users, member = catalog.several(["user-*"]), catalog.queue("user-1")
-    combiner = users._families.poppers["min"].combiner
+    combiner = users._group.poppers["min"].combiner
     trace, count = raising_at(0, KeyboardInterrupt())
     member.push_many([FIFO.value("a"), FIFO.value("b")])
     sys.settrace(lambda *_: trace)
