@@ -185,7 +185,9 @@ class Walk:
         while len(found) < count:
             hint = self._hint()
             if hint is not None:
-                if hint.name not in self._met and not any(one.fits(hint.name) for one in passed):
+                if hint.name in self._met:
+                    continue
+                if not (passed and any(one.fits(hint.name) for one in passed)):
                     self._met[hint.name] = hint
                     found.append(hint)
             elif self.is_closed:

@@ -207,7 +207,7 @@ class Visit:
         is_meant = all if is_strict else any
         for look in looks:
             is_over = self.is_cut or (is_strict and again)
-            if is_over or not is_meant([one in left for one in look.asked.values()]):
+            if is_over or not is_meant(map(left.__contains__, look.asked.values())):
                 again.append(look.hint)
                 continue
             for one in self._serve(look):
@@ -245,7 +245,8 @@ class Visit:
                 served.results.append((one, items))
                 continue
             gave = True
-            self._taken_bytes += sum([item.size_bytes + _ITEM_BYTES for item in items])
+            for item in items:
+                self._taken_bytes += item.size_bytes + _ITEM_BYTES
             one.requeue, one.source = request.requeue, look.hint.name
             served.gave[one] = look.hint.name
             served.results.append((one, items))
