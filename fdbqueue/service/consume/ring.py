@@ -114,8 +114,8 @@ class ListWalk:
 
     Args:
         names: Their names.
-        in_turn: Whether each request has a queue of its own as far as there are enough; else all
-            take from the first that has items.
+        in_turn: Whether the requests take from one after the other, round and round; else all from
+            the first that has items.
     """
 
     is_strict = True

@@ -188,12 +188,13 @@ class Visit:
         """
         dealt = [*waiting]
         waiting.clear()
-        looks = []
+        looks, is_strict = [], self._walk.is_strict
+        step = len(dealt if is_strict else hints)  # else a queue gives to several in its turn
         for place, hint in enumerate(hints):
             consumer = self._open(hint.name)
             own = dealt
             if self._walk.in_turn:
-                own = dealt[place :: len(hints)] or [dealt[place % len(dealt)]]
+                own = dealt[place::step] or [dealt[place % len(dealt)]]
             taker, asked = consumer.taker, {}
             for one in own:
                 asked[one.make(consumer)] = one
@@ -202,7 +203,6 @@ class Visit:
             begun = Round(taker, self._tr, self._end, [*asked], self._order, family_pause=pause)
             looks.append(_Look(hint, consumer, asked, begun))
         left: dict[SeveralRequest, None] = dict.fromkeys(dealt)
-        is_strict = self._walk.is_strict
         again: list[Hint] = []
         is_meant = all if is_strict else any
         for look in looks:
