@@ -386,6 +386,7 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
 
     Raises:
         TaskResultDoesNotExist: There is none with this id.
+        InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
         ValueError: It is the id of one that is nested.
     """
     owner, _tree, _branch = named(result_id, backend)

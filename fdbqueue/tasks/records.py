@@ -287,20 +287,6 @@ class EndedTask(NamedTuple):
 NO_ATTEMPTS = Attempts()
 
 
-class Before(NamedTuple):
-    """What is known of a task before an attempt.
-
-    Attributes:
-        attempts: The attempts, all of which have failed.
-        is_aborted: Whether it was aborted.
-        metadata: What it has noted.
-    """
-
-    attempts: Attempts = NO_ATTEMPTS
-    is_aborted: bool = False
-    metadata: dict[str, Any] | None = None
-
-
 def pending(
     queue: str, item_id: str, attempts: Attempts = NO_ATTEMPTS, **more: Any
 ) -> dict[str, Any]:

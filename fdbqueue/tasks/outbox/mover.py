@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from django.db import DatabaseError, close_old_connections, connections
+from django.db import DatabaseError, connections
 from django.db.models import QuerySet
 from django.db.models.functions import Length
 
+from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound, text_of_error
 from fdbqueue.locks import start_thread
@@ -410,14 +411,14 @@ def abort_row(outbox: Outbox, catalog: Catalog, result_id: str) -> str:
 
     def abort(tr: Transaction) -> str:
         tr.get_read_version().wait()
-        found = outbox.found(result_id)
-        if found is None or backend.records.read(tr, result_id) is not None:
+        task = outbox.found(result_id)
+        if task is None or backend.records.read(tr, result_id) is not None:
             return abort_in(tr, backend, result_id)
         name = OutboxName.objects.using(outbox.alias).filter(pk=1).first()
         key = None if name is None else _claim_at(backend, name.name)
         if key is not None and result_id in _stored_claim(tr, key).moved:
             return "ended"  # nothing is kept of it
-        write_aborted(tr, backend, result_id, found)
+        write_aborted(tr, backend, task)
         return "aborted"
 
     outcome = run(catalog.database, abort)
@@ -507,8 +508,8 @@ class MoverThread:
             woken = self._woken = threading.Event()
             watch = None
             try:
-                close_old_connections()
-                watch, seconds = self._look(woken)
+                with left_in_order():
+                    watch, seconds = self._look(woken)
                 self._failures = 0
             except ClaimLost:
                 seconds = LOOK_SECONDS
