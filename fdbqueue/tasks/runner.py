@@ -53,7 +53,7 @@ from fdbqueue.tasks.results import (
     task_at,
 )
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
-from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch
+from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, TimeLimits
 
 logger = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class TaskRunner:
         source: TaskSource,
         worker: str,
         threads: int = 1,
-        watch: Watch | None = None,
+        watch: ParentWatch | None = None,
     ) -> None:
         self._backend = backend
         self._options: TaskOptions = backend.settings
@@ -199,7 +199,7 @@ class TaskRunner:
         self._declared: set[str] = set()
         self.loop = Loop()
 
-    def __call__(self, item: Item, overdue: Overdue | None = None) -> None:
+    def __call__(self, item: Item, overdue: OverdueAttempt | None = None) -> None:
         """Run a task, and note its end at the source.
 
         Args:

@@ -81,7 +81,7 @@ from fdbqueue.tasks.records import (
     unpacked,
 )
 from fdbqueue.tasks.states import TaskState, state_of
-from fdbqueue.tasks.time_limits import Overdue
+from fdbqueue.tasks.time_limits import OverdueAttempt
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class TaskSource:
         found = self._queue_of(item).get(item.id, tr=tr)
         return state_of(result_id, record, found, self._lease_seconds)
 
-    def take_over(self, overdue: Overdue) -> Item:
+    def take_over(self, overdue: OverdueAttempt) -> Item:
         """Hold the task of an attempt whose process was ended.
 
         Raises:

@@ -32,14 +32,14 @@ from fdbqueue.tasks.columns import (
 )
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
 from fdbqueue.tasks.outlines import outline_of
-from fdbqueue.tasks.records import Place
+from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState
 
 #: How deep an outline is indented at most.
 _MOST_DEPTH = 6
 
 
-class Command(NamedTuple):
+class Advice(NamedTuple):
     """What a reader may do about a task, and the command that does it."""
 
     text: str | Promise
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
     percent: float | None = None
 
 
-class ShownValue(NamedTuple):
+class TreeAndText(NamedTuple):
     """A value as a tree and as text; the tree is missing if it is nested too deeply."""
 
     tree: str | None
@@ -139,7 +139,9 @@ def _kind(task: TaskState) -> str:
     return "busy" if task.is_running else ""
 
 
-def _outline(row: TaskRow, place: Place, may_view: Callable[[str], bool]) -> list[dict[str, Any]]:
+def _outline(
+    row: TaskRow, place: TreePlace, may_view: Callable[[str], bool]
+) -> list[dict[str, Any]]:
     """Return the lines of the group or the chain that a task is in, each with its address."""
     found = []
     for line in outline_of(row.queue.database, row.backend, place, may_view):
@@ -149,28 +151,28 @@ def _outline(row: TaskRow, place: Place, may_view: Callable[[str], bool]) -> lis
     return found
 
 
-def _shown(value: Any, queue: Queue) -> ShownValue:
+def _shown(value: Any, queue: Queue) -> TreeAndText:
     try:
         found = tree(value)
     except RecursionError:
         found = None
-    return ShownValue(found, show(value, queue.codec))
+    return TreeAndText(found, show(value, queue.codec))
 
 
 # Commands
 
 
-def _commands(row: TaskRow) -> list[Command]:
+def _commands(row: TaskRow) -> list[Advice]:
     item, name = row.task.item, shlex.quote(row.queue.name)
     if item is None:
         return []
     if item.state == "dead":
         again = f"python manage.py queue_redrive {name} --id={shlex.quote(item.id)}"
-        return [Command(gettext_lazy("Run it again, as if it had never been tried:"), again)]
+        return [Advice(gettext_lazy("Run it again, as if it had never been tried:"), again)]
     text = gettext_lazy("Abort it; it does not run any more:")
     if item.state == "leased":
         text = gettext_lazy("Ask it to end; it is not run again, however this attempt ends:")
-    return [Command(text, _abort(row))]
+    return [Advice(text, _abort(row))]
 
 
 def _abort(row: TaskRow) -> str:

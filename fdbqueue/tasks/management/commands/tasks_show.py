@@ -19,8 +19,8 @@ from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, s
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.group_results import GroupResult, group_result_by
 from fdbqueue.tasks.management import given
-from fdbqueue.tasks.outlines import Line, outline_of
-from fdbqueue.tasks.records import Place, aware
+from fdbqueue.tasks.outlines import OutlineLine, outline_of
+from fdbqueue.tasks.records import TreePlace, aware
 
 
 class Command(QueueCommand):
@@ -62,7 +62,9 @@ examples:
         except TaskResultDoesNotExist as error:
             raise failure(given.not_found(backend, result_id)) from error
         tree, _, branch = result_id.partition(".")
-        outline = outline_of(self.catalog.database, backend, Place(tree, int(branch or 0), -1, 0))
+        outline = outline_of(
+            self.catalog.database, backend, TreePlace(tree, int(branch or 0), -1, 0)
+        )
         _blank, *lines = _outline_lines(outline)
         self.console.report(_group_record(found), "\n".join(lines), as_json=as_json)
 
@@ -132,7 +134,7 @@ def _limits(row: TaskRow) -> dict[str, Any] | None:
     }
 
 
-def _outline_lines(outline: Sequence[Line]) -> Iterator[str]:
+def _outline_lines(outline: Sequence[OutlineLine]) -> Iterator[str]:
     """Yield the group or the chain that a task is in, safe for a terminal."""
     if outline:
         yield ""
