@@ -290,10 +290,12 @@ class TaskSource:
                 now = time.monotonic()
                 name = ahead(worker) if most > self._threads else worker
                 items = self._leased_by_turns(count, seconds, name, ending)
+                held = {
+                    item.lease: Attempt(self._queue_of(item), item, now + seconds, now)
+                    for item in items
+                }
                 with self._mutex:
-                    for item in items:
-                        queue = self._queue_of(item)
-                        self._held[item.lease] = Attempt(queue, item, now + seconds, now)
+                    self._held.update(held)
                 left = [one for one in items if not (one.attempts and self.ends_spent(one))]
                 if left or not items:
                     return left
