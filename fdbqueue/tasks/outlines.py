@@ -24,7 +24,7 @@ from fdbqueue.service import run
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.group_results import GroupPart, GroupResult, read_group, read_parts
-from fdbqueue.tasks.records import Place
+from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.trees import TreeKeys
 
 #: The most lines, and the most parts of one branch.
@@ -37,7 +37,7 @@ _STATES = {
 }
 
 
-class Line(NamedTuple):
+class OutlineLine(NamedTuple):
     """A line of an outline.
 
     Attributes:
@@ -68,9 +68,9 @@ class Line(NamedTuple):
 def outline_of(
     database: Database,
     backend: Any,
-    place: Place,
+    place: TreePlace,
     may_view: Callable[[str], bool] = lambda _: True,
-) -> list[Line]:
+) -> list[OutlineLine]:
     """Read the outline of what a task is a part of; empty if that is not kept any more.
 
     Args:
@@ -80,12 +80,12 @@ def outline_of(
         may_view: Tells whether the reader may view a queue.
     """
 
-    def read(tr: Transaction) -> list[Line]:
+    def read(tr: Transaction) -> list[OutlineLine]:
         outline = _Outline(tr, backend, place, may_view)
         outline.add(0, 0, is_next=False)
         return outline.lines
 
-    lines: list[Line] = run(database, read, read_only=True)
+    lines: list[OutlineLine] = run(database, read, read_only=True)
     return lines
 
 
@@ -100,14 +100,14 @@ class _Outline:
     """
 
     def __init__(
-        self, tr: Transaction, backend: Any, place: Place, may_view: Callable[[str], bool]
+        self, tr: Transaction, backend: Any, place: TreePlace, may_view: Callable[[str], bool]
     ) -> None:
         self._tr = tr
         self._backend = backend
         self._here = place
         self._may_view = may_view
         self._sees_all = all(map(may_view, self._queues()))
-        self.lines: list[Line] = []
+        self.lines: list[OutlineLine] = []
 
     def _queues(self) -> list[str]:
         """Return the queues that all tasks are of, or may be of."""
@@ -122,7 +122,7 @@ class _Outline:
         if found is None:
             return
         text = _text(found) if self._sees_all else _what(found)
-        line = Line(
+        line = OutlineLine(
             depth, _("then: %(part)s") % {"part": text} if is_next else text, branch=found.id
         )
         if self._sees_all:
@@ -135,7 +135,7 @@ class _Outline:
             self._add_part(part, branch, depth + 1, is_next=False)
         if len(shown) < found.count:
             more = grouped(found.count - len(shown))
-            self.lines.append(Line(depth + 1, _("… and %(count)s more") % {"count": more}))
+            self.lines.append(OutlineLine(depth + 1, _("… and %(count)s more") % {"count": more}))
         if found.follows is not None:
             self._add_part(found.follows, branch, depth, is_next=True)
 
@@ -158,7 +158,7 @@ class _Outline:
             return
         sees = self._may_view(part.queue)
         text = shown_path(part.task) if sees else _("a task of another queue")
-        line = Line(depth, _("then: %(part)s") % {"part": text} if is_next else text)
+        line = OutlineLine(depth, _("then: %(part)s") % {"part": text} if is_next else text)
         if sees:
             line = line._replace(
                 state=_STATES[part.status] if part.status else "",
