@@ -388,6 +388,12 @@ class ScheduleState(NamedTuple):
         return max([self.slot, *[slot for _, slot in self.times]])
 
 
+def key_of(backend: Any, schedule: Schedule) -> bytes:
+    """Return the key of the state of a schedule."""
+    key: bytes = backend.records.state_key("schedule", backend.alias, schedule.name)
+    return key
+
+
 def state_in(found: Any) -> ScheduleState:
     """Return the state that the value of its key says; it may be absent."""
     if not found.present():
@@ -443,7 +449,7 @@ class Periodic:
             return False
         result = schedule.result(self._backend.alias)
         push = self._backend.prepare(result)
-        key = self._backend.records.state_key("schedule", self._backend.alias, schedule.name)
+        key = key_of(self._backend, schedule)
 
         def turn(tr: Transaction) -> Any:
             """Return the item that was pushed, None if there was nothing to do."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from django.db import DatabaseError, connections
-from django.db.models import QuerySet
 from django.db.models.functions import Length
 
 from fdbqueue.connections import left_in_order
@@ -235,16 +234,13 @@ class RowMover:
         """
         most, is_for_known = MOST_ROWS, functools.cache(self._is_for_known)
         while True:
-            rows = self._rows_to_look_at().annotate(size=Length("call"))
+            left_out = [*self._unknown][:_MOST_UNKNOWN]
+            rows = self._outbox.waiting.exclude(queue__in=left_out).annotate(size=Length("call"))
             found = [*rows.values_list("pk", "result_id", "size", "queue")[:most]]
             sizes = [one[:3] for one in found if is_for_known(one[3])]
             if sizes or len(found) < most:
                 return sizes[:MOST_ROWS]
             most *= 2
-
-    def _rows_to_look_at(self) -> QuerySet[OutboxTask]:
-        """Return the rows that wait, without those of most queues that are not known."""
-        return self._outbox.waiting.exclude(queue__in=[*self._unknown][:_MOST_UNKNOWN])
 
     def _knows(self, name: str) -> bool:
         """Tell whether this process knows a queue, as one of the backend's."""

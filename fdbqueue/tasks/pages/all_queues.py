@@ -62,7 +62,14 @@ from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
 from fdbqueue.tasks.key_limits import names_begin
 from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.results import imported
-from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
+from fdbqueue.tasks.schedules import (
+    Every,
+    Schedule,
+    ScheduleState,
+    key_of,
+    schedules_of,
+    state_in,
+)
 from fdbqueue.tasks.states import DONE, TaskState
 from fdbqueue.views import PageView
 
@@ -465,7 +472,7 @@ def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[
         rows: list[ScheduleRow] = []
         for begin in range(0, len(every), MOST_SCHEDULES):
             some = every[begin : begin + MOST_SCHEDULES]
-            begun = [tr.snapshot[_state_key(backend, one)] for backend, one, _queue in some]
+            begun = [tr.snapshot[key_of(backend, one)] for backend, one, _queue in some]
             for (backend, schedule, queue), state_row in zip(some, begun, strict=True):
                 if deadlines.is_half_over():
                     return rows, False
@@ -480,10 +487,6 @@ def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[
 
     found: tuple[list[ScheduleRow], bool] = run(catalog.database, read, read_only=True)
     return found
-
-
-def _state_key(backend: FdbQueueBackend, schedule: Schedule) -> bytes:
-    return backend.records.state_key("schedule", backend.alias, schedule.name)
 
 
 def _schedule_row(
