@@ -7,8 +7,10 @@ of pushes. What a worker does is in :mod:`fdbqueue.tasks.worker`.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import itertools
+import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +79,8 @@ class FdbQueueBackend(BaseTaskBackend):
         self.given = self.options
         self.settings, self.problems = parse(self.given)
         self.timeouts = timeouts(self.settings.grace_seconds)
-        #: Tasks in which nothing was wrong, by their numbers: to look again costs much.
-        self._sound: dict[int, Any] = {}
+        #: Tasks in which nothing was wrong, with all that is in them: to look again costs much.
+        self._sound: dict[int, tuple[Any, tuple[Any, ...]]] = {}
         #: Whether a task with a time limit of its own was made for this backend.
         self._has_timed_task = False
         prefix = self.settings.queue_prefix
@@ -98,7 +100,8 @@ class FdbQueueBackend(BaseTaskBackend):
         Raises:
             InvalidTask: Something is wrong with it.
         """
-        if self._sound.get(id(task)) is task:
+        fields, known = _fields_of(type(task))(task), self._sound.get(id(task))
+        if known is not None and known[0] is task and known[1] == fields:
             return
         super().validate_task(task)
         if isinstance(task, FdbQueueTask):
@@ -106,7 +109,7 @@ class FdbQueueBackend(BaseTaskBackend):
         if task.run_after is None:  # else it depends on USE_TZ
             if len(self._sound) >= _MAX_SOUND:
                 self._sound.clear()
-            self._sound[id(task)] = task
+            self._sound[id(task)] = task, fields
 
     def _validate_options(self, task: FdbQueueTask) -> None:
         task.check()
@@ -371,6 +374,12 @@ class FdbQueueBackend(BaseTaskBackend):
             return None
         found = self.outbox().found(result_id)
         return self.found(result_id) if found is None else found
+
+
+@functools.cache
+def _fields_of(kind: type) -> operator.attrgetter[tuple[Any, ...]]:
+    """Return what reads all fields of a task of a class."""
+    return operator.attrgetter(*[field.name for field in dataclasses.fields(kind)])
 
 
 def _spec(name: str, **options: Any) -> QueueSpec:
