@@ -100,7 +100,7 @@ class FdbQueueBackend(BaseTaskBackend):
         Raises:
             InvalidTask: Something is wrong with it.
         """
-        fields, known = _fields_of(type(task))(task), self._sound.get(id(task))
+        fields, known = _fields_of(task.__class__)(task), self._sound.get(id(task))
         if known is not None and known[0] is task and known[1] == fields:
             return
         super().validate_task(task)
