@@ -21,7 +21,7 @@ from benchmarks.peers import (
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
-from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.consume.families import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import TableKeys
@@ -164,7 +164,8 @@ class Ours:
         if load.method == "pop_from":
             several = _Several(database, subspace["empty"], load.empty, self.queue)
             self.queue = several.queues["full"]
-            self.several = SeveralQueues(several, (*several.queues,), Turns(fair=False))
+            group = SeveralGroup(database, lambda name: several.queue(name).parts.consumer)
+            self.several = SeveralQueues(several, (*several.queues,), group)
         if load.method == "uncounted":
             store = self.queue.parts.store  # there is no such option
             store.count_change = functools.partial(_NoCountChange, store.tables)

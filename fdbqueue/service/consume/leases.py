@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
@@ -28,7 +28,6 @@ from fdbqueue.service.items import Item, moment
 from fdbqueue.service.limits import (
     MAX_ENDS_BYTES,
     MAX_REASON_CHARACTERS,
-    MAX_SENT_BYTES,
     MAX_WORKER_CHARACTERS,
     SENT_BY_CLEAR,
     SENT_BY_READ,
@@ -145,34 +144,6 @@ class Leases:
         pairs = zip(found, keys, strict=True)
         return any(_is_held(lease, secret) for lease, (_, secret) in pairs)
 
-    def check_size(
-        self, places: Collection[bytes], tried: int = 0, limit_bytes: int = MAX_SENT_BYTES
-    ) -> None:
-        """Refuse more acks than one transaction can send; ``tried`` of the items have attempts.
-
-        Raises:
-            BatchTooLarge: They do not fit.
-        """
-        if len(places) < 2:
-            return
-        most = max(1, (limit_bytes - self._failures_bytes(tried)) // self._longest_ack(places))
-        if len(places) > most:
-            raise BatchTooLarge(queue=self.store.queue, leases=len(places), most=most)
-
-    def sent_by_acks(self, places: Collection[bytes], tried: int) -> int:
-        """Return about how much the acks of items send, ``tried`` of which have attempts."""
-        return len(places) * self._longest_ack(places) + self._failures_bytes(tried)
-
-    def _longest_ack(self, places: Iterable[bytes]) -> int:
-        longest = max(map(len, places), default=0)
-        if longest <= LONGEST_RANDOM:  # else it may have a unique key
-            return self.ack_bytes
-        keys = _ACK_KEYS_SENT + _FREED_SENT
-        return keys * (self.store.keys.size_bytes + longest - RANDOM_BYTES)
-
-    def _failures_bytes(self, tried: int) -> int:
-        return tried * _FAILURES_SENT * self.store.keys.size_bytes
-
     # One lease; what changes it takes what held() returned
 
     def held(self, token: Token, read: Any) -> Hidden:
@@ -183,10 +154,10 @@ class Leases:
         """
         hidden = self.store.parse(State.LEASED, token.place, read)
         if not _is_held(hidden, token.secret):
-            raise self.lost(token)
+            raise self.lease_lost(token)
         return hidden
 
-    def lost(self, token: Token) -> LeaseLost:
+    def lease_lost(self, token: Token) -> LeaseLost:
         """Return the error of a lease that is not held any more."""
         return LeaseLost(queue=self.store.queue, lease=token.text)
 
@@ -321,15 +292,15 @@ class Ack(Write):
                 lost.append(token)
         return lost
 
-    def check(self, limit_bytes: int = MAX_ENDS_BYTES) -> LeaseLost | BatchTooLarge | None:
+    def check(self) -> LeaseLost | BatchTooLarge | None:
         """Take what was read; return the error if a lease is not held any more.
 
         Or if they are too many, because their items have attempts.
         """
         for token in self.lost():
-            return self._leases.lost(token)
+            return self._leases.lease_lost(token)
         try:
-            self.check_size(limit_bytes)
+            self.check_size(MAX_ENDS_BYTES)
         except BatchTooLarge as error:
             return error
         return None
@@ -340,22 +311,37 @@ class Ack(Write):
         Raises:
             BatchTooLarge: They do not fit.
         """
-        places = [*map(_PLACE, self._tokens)]  # of each token, because each is read
-        self._leases.check_size(places, self._tried(), limit_bytes)
-
-    def _tried(self) -> int:
-        """Return how many of the items have attempts, as far as that is read."""
-        return sum([held.attempts > 0 for held in self._held])
+        count = len(self._tokens)  # of several for one place each is read
+        if count == 1:
+            return
+        most = max(1, (limit_bytes - self._failures_bytes) // self._longest_bytes)
+        if count > most:
+            raise BatchTooLarge(queue=self.store.queue, leases=count, most=most)
 
     @property
     def sent_bytes(self) -> int:
         """About how much it sends to end them, once :meth:`check` has found them held."""
-        return self._leases.sent_by_acks(self.places, self._tried())
+        return len(self.places) * self._longest_bytes + self._failures_bytes
+
+    @property
+    def _longest_bytes(self) -> int:
+        """The most that the ack of one of them sends, besides its failures."""
+        longest = max(map(len, self.places), default=0)
+        if longest <= LONGEST_RANDOM:  # else it may have a unique key
+            return self._leases.ack_bytes
+        keys = _ACK_KEYS_SENT + _FREED_SENT
+        return keys * (self.store.keys.size_bytes + longest - RANDOM_BYTES)
+
+    @property
+    def _failures_bytes(self) -> int:
+        """What it sends to clear the failures of those that have attempts, as far as is known."""
+        tried = sum([held.attempts > 0 for held in self._held])
+        return tried * _FAILURES_SENT * self.store.keys.size_bytes
 
     def apply(self, shared: SharedTransaction) -> None:
         """End all leases, or raise LeaseLost."""
         for token in self.lost():
-            raise self._leases.lost(token)
+            raise self._leases.lease_lost(token)
         self.end(shared.count_change)
 
     def end(self, count_change: CountChange) -> None:

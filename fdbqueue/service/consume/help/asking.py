@@ -42,7 +42,7 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
-from fdbqueue.service.transactions import error_code, run
+from fdbqueue.service.transactions import run
 from fdbqueue.service.writes import SharedTransaction
 
 #: Threads that are in line again within this many moments share a help request.
@@ -363,22 +363,11 @@ class Asking:
     def _withdraw(self, name: bytes) -> None:
         """Remove a help request, and requeue what was taken for it, if that can be done at once."""
         with contextlib.suppress(Exception):
-            tr = self._database.create_transaction()
-            tr.options.set_timeout(_WITHDRAWAL_MS)
-            while True:
-                try:
-                    self._remove(tr, name)
-                    tr.commit().wait()
-                except Exception as error:
-                    code = error_code(error)
-                    if code is None:
-                        raise
-                    tr.on_error(code).wait()
-                else:
-                    return
+            run(self._database, functools.partial(self._remove, name=name), wrote=True)
 
     def _remove(self, tr: Transaction, name: bytes) -> None:
-        """Remove a help request, and requeue what was taken for it; doing it again does no harm."""
+        """Remove a help request, and requeue what was taken for it."""
+        tr.options.set_timeout(_WITHDRAWAL_MS)
         key = self._tables.request(name)
         row = tr[key]
         self._taker.store.format.check(tr)
