@@ -142,7 +142,7 @@ _API_RULES = {
     "MAX_WAIT_SECONDS": Rule(Range((int, float), 0, 3_600), "fdbqueue.E015"),
     "TIMEOUT_SECONDS": Rule(Range((int, float), 0.1, 3_600), "fdbqueue.E015"),
 }
-_PAGES_RULES = {"actions": Rule(Kind((bool,), "True or False"), "fdbqueue.E018")}
+_PAGES_RULES = {"actions": Rule(OfClass((bool,), "True or False"), "fdbqueue.E018")}
 #: What returns the queues that other apps add, by the name of the setting it reads.
 _added: dict[str, Callable[[], Iterable[QueueSpec]]] = {}
 #: What the setting says of a queue besides its options.
@@ -451,7 +451,7 @@ def problems(setting: Any = None) -> Iterator[SettingProblem]:
     yield from _api_problems(setting.get("API", {}))
     pages_options = setting.get("PAGES", {})
     if not isinstance(pages_options, Mapping):
-        yield Problem("fdbqueue.E018", "PAGES is not a dictionary.", "See docs/settings.md.")
+        yield SettingProblem("fdbqueue.E018", "PAGES is not a dictionary.", "See docs/settings.md.")
         return
     for _key, problem in wrong_in("PAGES", pages_options, _PAGES_RULES, unknown_id="fdbqueue.E018"):
         yield problem
