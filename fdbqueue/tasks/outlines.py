@@ -11,7 +11,6 @@ tasks, or if it is not known which these are, all queues of the backend.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -26,6 +25,7 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.group_results import GroupPart, GroupResult, read_group, read_parts
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.trees import TreeKeys
+from fdbqueue.viewer import EVERYTHING, Viewer
 
 #: The most lines, and the most parts of one branch.
 _MOST_LINES, _MOST_PARTS = 200, 20
@@ -69,7 +69,7 @@ def outline_of(
     database: Database,
     backend: Any,
     place: TreePlace,
-    may_view: Callable[[str], bool] = lambda _: True,
+    viewer: Viewer = EVERYTHING,
 ) -> list[OutlineLine]:
     """Read the outline of what a task is a part of; empty if that is not kept any more.
 
@@ -77,11 +77,11 @@ def outline_of(
         database: Where it is read, with the time limits of its transactions.
         backend: The backend.
         place: Where the reader is.
-        may_view: Tells whether the reader may view a queue.
+        viewer: The reader.
     """
 
     def read(tr: Transaction) -> list[OutlineLine]:
-        outline = _Outline(tr, backend, place, may_view)
+        outline = _Outline(tr, backend, place, viewer)
         outline.add(0, 0, is_next=False)
         return outline.lines
 
@@ -96,17 +96,15 @@ class _Outline:
         tr: The transaction.
         backend: The backend.
         place: Where the reader is.
-        may_view: Tells whether the reader may view a queue.
+        viewer: The reader.
     """
 
-    def __init__(
-        self, tr: Transaction, backend: Any, place: TreePlace, may_view: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, tr: Transaction, backend: Any, place: TreePlace, viewer: Viewer) -> None:
         self._tr = tr
         self._backend = backend
         self._here = place
-        self._may_view = may_view
-        self._sees_all = all(map(may_view, self._queues()))
+        self._viewer = viewer
+        self._sees_all = viewer.sees_each(self._queues())
         self.lines: list[OutlineLine] = []
 
     def _queues(self) -> list[str]:
@@ -156,7 +154,7 @@ class _Outline:
             if len(self.lines) < _MOST_LINES:
                 self.add(number, depth, is_next=is_next)
             return
-        sees = self._may_view(part.queue)
+        sees = self._viewer.sees(part.queue)
         text = shown_path(part.task) if sees else _("a task of another queue")
         line = OutlineLine(depth, _("then: %(part)s") % {"part": text} if is_next else text)
         if sees:

@@ -13,20 +13,25 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from django import forms
 from django.http import QueryDict
+from django.utils.formats import localize
+from django.utils.functional import Promise
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items
+from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items, markup
 from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
 from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.forms import ItemsForm, search_field
 from fdbqueue.pages.item_columns import address_of, in_one_line
 from fdbqueue.pages.search import contains, died_of, worker_contains
-from fdbqueue.pages.values import Preview, preview
+from fdbqueue.pages.values import Preview, preview, previewed
 from fdbqueue.service import Item, Queue, Scan
 from fdbqueue.tasks.columns import (
     RESULT_ID,
@@ -134,32 +139,6 @@ def _ended(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> Tas
 # Columns
 
 
-class ShownFunction(NamedTuple):
-    """A function: its name, its dotted path, and the address of the task's page.
-
-    Of an item that is not a task, ``path`` is empty.
-    """
-
-    name: str
-    path: str
-    address: str
-
-
-class ShownError(NamedTuple):
-    """Why a task has failed: the exception, its message, and the traceback, folded.
-
-    ``number`` is that of the task on its page, because each traceback needs a name of its own. The
-    name is empty if all tasks of the list have it, and this one has a message.
-    """
-
-    number: int
-    name: str
-    path: str
-    message: str
-    traceback: str
-    element_id: str
-
-
 def arguments(call: TaskCall) -> Preview:
     """Return the beginning of a call's arguments; the rest of them costs nothing."""
     text = ""
@@ -172,21 +151,37 @@ def arguments(call: TaskCall) -> Preview:
     return Preview(*clip(text), decodable=True)
 
 
-def _function(row: ItemRow) -> ShownFunction:
+def _function(row: ItemRow) -> SafeString:
+    """Return the name of a function as a link to the task's page; its path shows on hovering."""
     if row.notes is None:
-        return ShownFunction(str(_("Not a task")), "", address_of(row))
+        return _linked_function(_("Not a task"), "", address_of(row))
     task: TaskState = row.notes.task
     is_linked, path = RESULT_ID.fullmatch(task.id), task.call.task
     address = row.addresses.task(row.queue.name, task.id) if is_linked else address_of(row)
-    return ShownFunction(short_name(path), shown_path(path), address)
+    return _linked_function(short_name(path), shown_path(path), address)
 
 
-def _arguments(row: ItemRow) -> Preview | None:
+def _linked_function(name: str | Promise, path: str, address: str) -> SafeString:
+    shown = markup.text(name)
+    if not address:
+        return shown
+    if not path:
+        return format_html('<a href="{}">{}</a>', address, shown)
+    return format_html('<a href="{}" title="{}">{}</a>', address, path, shown)
+
+
+def _arguments(row: ItemRow) -> SafeString:
     """Return the arguments of a task, and the value of an item that is not one."""
     if row.notes is None:
-        return preview(row.item.value, row.queue.codec)
+        return _clipped(preview(row.item.value, row.queue.codec))
     task: TaskState = row.notes.task
-    return arguments(task.call) if task.is_known else None
+    return _clipped(arguments(task.call) if task.is_known else None)
+
+
+def _clipped(value: Preview | None) -> SafeString:
+    if value is None:
+        return markup.quiet(gettext("Too long to show here"))
+    return previewed(value) if value.text else SafeString(markup.DASH)
 
 
 def _of_known(read: Callable[[TaskRow], Any]) -> Callable[[ItemRow], Any]:
@@ -199,19 +194,39 @@ def _of_known(read: Callable[[TaskRow], Any]) -> Callable[[ItemRow], Any]:
     return value
 
 
-def _error(row: ItemRow) -> ShownError:
+def _returned(row: ItemRow) -> SafeString:
+    task: TaskState = row.notes.task
+    return _clipped(preview(task.value, row.queue.codec) if task.is_known else None)
+
+
+def _error(row: ItemRow) -> SafeString:
+    """Return why a task has failed: the exception, its message, and the traceback, folded.
+
+    The exception is left out if all tasks of the list have it, and this one has a message.
+    """
     first, _line, rest = (row.item.reason or "").strip().partition("\n")
     task = None if row.notes is None else row.notes.task
     errors = task.attempts.errors if task is not None and task.record else ()
     message = rest.strip()
     name = short_name(first) if " " not in first else shown_path(first)
-    return ShownError(
-        row.position,
-        name if row.group is None or row.group.number or not message else "",
-        shown_path(first),
-        visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"),
-        visible(errors[-1].traceback).rstrip() if errors else "",
+    words: list[str] = []
+    if name and (row.group is None or row.group.number or not message):
+        words.append(format_html('<strong title="{}">{}</strong>', shown_path(first), name))
+    if message:
+        is_long = len(message) > _MAX_MESSAGE
+        words.append(visible(f"{message[:_MAX_MESSAGE]}…" if is_long else message))
+    shown = format_html("<bdi>{}</bdi>", format_html_join(": ", "{}", [(one,) for one in words]))
+    trace = visible(errors[-1].traceback).rstrip() if errors else ""
+    if not trace:
+        return shown
+    return format_html(
+        '<details id="{}" class="fdbqueue-folded"><summary title="{}">{}</summary>{}</details>',
         f"traceback-{row.item.id}",
+        gettext("Show the traceback"),
+        shown,
+        markup.traceback(
+            trace, gettext("Traceback of task %(number)s") % {"number": localize(row.position)}
+        ),
     )
 
 
@@ -219,17 +234,14 @@ def _value_css(_value: Any) -> str:
     return "fdbqueue-value"
 
 
-_FUNCTION = Kind(template="tasks/function.html")
-_CLIPPED = Kind(template="tasks/clipped.html")
 _FIGURE = Kind(is_number=True)
 
 _COLUMNS = (
-    ItemColumn(name="function", heading=_("Function"), value=_function, kind=_FUNCTION),
+    ItemColumn(name="function", heading=_("Function"), value=_function),
     ItemColumn(
         name="error",
         heading=_("Last error"),
         value=_error,
-        kind=Kind(template="tasks/error.html"),
         css=lambda _value: "fdbqueue-error",
         is_shown=in_state("dead"),
     ),
@@ -237,7 +249,6 @@ _COLUMNS = (
         name="arguments",
         heading=_("Arguments"),
         value=_arguments,
-        kind=_CLIPPED,
         css=_value_css,
     ),
     ItemColumn(
@@ -249,8 +260,7 @@ _COLUMNS = (
     ItemColumn(
         name="returned",
         heading=_("Returned"),
-        value=_of_known(lambda row: preview(row.task.value, row.queue.codec)),
-        kind=_CLIPPED,
+        value=_returned,
         css=_value_css,
         is_shown=in_state(DONE),
     ),
@@ -317,18 +327,18 @@ _COLUMNS = (
 COLUMNS = tuple(map(in_one_line, _COLUMNS))
 
 
-def _item_function(row: ItemRow) -> ShownFunction:
+def _item_function(row: ItemRow) -> SafeString:
     call = unpacked(row.item.value)
     if call is None:
-        return ShownFunction(str(_("Not a task")), "", "")
+        return _linked_function(_("Not a task"), "", "")
     is_linked = RESULT_ID.fullmatch(call.id)
     address = row.addresses.task(row.queue.name, call.id) if is_linked else ""
-    return ShownFunction(shown_path(call.task), shown_path(call.task), address)
+    return _linked_function(shown_path(call.task), shown_path(call.task), address)
 
 
 #: The facts on the page of a task's item.
 FACTS = (
-    ItemColumn(name="task", heading=_("Task"), value=_item_function, kind=_FUNCTION),
+    ItemColumn(name="task", heading=_("Task"), value=_item_function),
     *items.FACTS,
 )
 
@@ -355,10 +365,6 @@ _FILTERS = {
 }
 
 
-def _path(label: Any) -> forms.CharField:
-    return search_field(label, max_length=_MAX_PATH)
-
-
 class TaskItemsForm(ItemsForm):
     """Which tasks of a queue to show.
 
@@ -372,8 +378,8 @@ class TaskItemsForm(ItemsForm):
     reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
     group = None  # type: ignore[assignment]
 
-    function = _path(_("Function"))
-    exception = _path(_("Exception"))
+    function = search_field(_("Function"), max_length=_MAX_PATH)
+    exception = search_field(_("Exception"), max_length=_MAX_PATH)
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)

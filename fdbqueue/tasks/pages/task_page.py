@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -34,6 +33,7 @@ from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
 from fdbqueue.tasks.outlines import outline_of
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState
+from fdbqueue.viewer import Viewer
 
 #: How deep an outline is indented at most.
 _MOST_DEPTH = 6
@@ -82,7 +82,7 @@ def read_task(
     queue: Queue,
     task_id: str,
     addresses: Addresses,
-    may_view: Callable[[str], bool],
+    viewer: Viewer,
 ) -> dict[str, Any] | None:
     """Read a task of a queue, and return what its page shows.
 
@@ -94,7 +94,7 @@ def read_task(
     task = run(queue.database, lambda tr: backend.found(task_id, tr), read_only=True)
     if task is None:
         return None
-    if task.queue not in (queue.name, queue.home) or not may_view(task.queue):
+    if task.queue not in (queue.name, queue.home) or not viewer.sees(task.queue):
         return None
     row, call = TaskRow.of(backend, queue, task, addresses), task.call
     return {
@@ -104,7 +104,7 @@ def read_task(
         "has_arguments": bool(call.args or call.kwargs),
         "arguments": _shown(row.arguments, queue),
         "returned": _shown(task.value, queue) if task.is_successful else None,
-        "outline": [] if call.place is None else _outline(row, call.place, may_view),
+        "outline": [] if call.place is None else _outline(row, call.place, viewer),
         "noted": _shown(task.metadata, queue) if task.metadata else None,
         "answer": _answer(row),
         "can_change": task.item is not None,
@@ -139,12 +139,10 @@ def _kind(task: TaskState) -> str:
     return "busy" if task.is_running else ""
 
 
-def _outline(
-    row: TaskRow, place: TreePlace, may_view: Callable[[str], bool]
-) -> list[dict[str, Any]]:
+def _outline(row: TaskRow, place: TreePlace, viewer: Viewer) -> list[dict[str, Any]]:
     """Return the lines of the group or the chain that a task is in, each with its address."""
     found = []
-    for line in outline_of(row.queue.database, row.backend, place, may_view):
+    for line in outline_of(row.queue.database, row.backend, place, viewer):
         is_elsewhere = line.is_enqueued and not line.is_here
         address = row.addresses.task(line.queue, line.task) if is_elsewhere else ""
         found.append({"line": line, "address": address, "depth": min(line.depth, _MOST_DEPTH)})
