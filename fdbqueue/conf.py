@@ -127,12 +127,7 @@ def wrong_in(
 
 #: The keys of the setting, and those of API; what others are besides is looked for apart.
 _RULES = {
-    "API": Rule(ANYTHING, ""),
-    "ENGINE": Rule(ANYTHING, ""),
-    "OPTIONS": Rule(ANYTHING, ""),
-    "PAGES": Rule(ANYTHING, ""),
-    "PREFIX": Rule(ANYTHING, ""),
-    "QUEUES": Rule(ANYTHING, ""),
+    key: Rule(ANYTHING, "") for key in ("API", "ENGINE", "OPTIONS", "PAGES", "PREFIX", "QUEUES")
 }
 _API_RULES = {
     "AUTHORIZER": Rule(ANYTHING, ""),
