@@ -182,9 +182,7 @@ def test_threads_that_wait_for_one_writer(root: Callable[[], APIClient], turn: T
     """Each request is given up, whichever thread is to commit for the others."""
     clients = [root() for _ in range(4)]
     turn.take()
-    responses = together(
-        4, lambda n: clients[n].post("/api/queues/mail/pop/", {}), deadline_seconds=20
-    )
+    responses = together(4, lambda n: clients[n].post("/api/queues/mail/pop/", {}))
     assert {response.status_code for response in responses} == {503}
     turn.leave()
     assert len(clients[0].post("/api/queues/mail/pop/", {}).json()["items"]) == 1
@@ -211,9 +209,9 @@ def test_one_requests_time_does_not_run_out_on_another(turn: Turn) -> None:
         others = [pool.submit(pop_within, 60) for _ in range(2)]
         wait_until(lambda: in_line() == 2)
         with pytest.raises(OutcomeUnknown):
-            first.result(20)
+            first.result(60)
         turn.leave()
-        assert sorted(other.result(20) for other in others) == ["another", "there"]
+        assert sorted(other.result(60) for other in others) == ["another", "there"]
 
 
 def test_a_request_whose_time_is_over_in_line_has_changed_nothing(turn: Turn) -> None:
@@ -224,9 +222,9 @@ def test_a_request_whose_time_is_over_in_line_has_changed_nothing(turn: Turn) ->
         first = pool.submit(pop_within, 60)
         wait_until(lambda: conf.catalog().queue("mail").parts.group.poppers["min"].combiner.is_busy)
         with pytest.raises(DeadlineExceeded) as caught:
-            pool.submit(pop_within, 0.2).result(20)
+            pool.submit(pop_within, 0.2).result(60)
         assert getattr(caught.value, "outcome_known", None) is True
         turn.leave()
-        assert first.result(20) == "there"
+        assert first.result(60) == "there"
     assert pop_within(60) == "another"
     assert pop_within(60) is None

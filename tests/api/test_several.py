@@ -94,7 +94,7 @@ def test_a_request_waits(root: Callable[[], APIClient], queues: service.Catalog)
         found = pool.submit(client.post, "/api/pop-from/", body)
         wait_until(lambda: waiting("audit"))
         queues.queue("audit").push("x")
-        assert found.result(20).json()["queue"] == "audit"
+        assert found.result(60).json()["queue"] == "audit"
 
 
 def waiting(name: str) -> int:

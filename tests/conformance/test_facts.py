@@ -24,7 +24,7 @@ _FACTS = {
     fact["fact"]: fact["steps"] for fact in map(json.loads, _RECORDED.read_text().splitlines())
 }
 _AGE_SECONDS = 6.5
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 
 Steps = list[list[Any]]
 

@@ -40,7 +40,7 @@ def run(database: Any, work: Callable[[Any], object]) -> Any:
             transaction.on_error(error).wait()
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Return once a condition holds that no event tells of; fail after a time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -10,7 +10,7 @@ import pytest
 
 from tests.engines.children import run, wait_until
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 _HOLD = """
 def hold(connection):
     say("holding")

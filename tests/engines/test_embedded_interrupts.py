@@ -18,7 +18,7 @@ from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.children import run, wait_until
 from tests.engines.interrupts import Preemption, handled_at_each_place
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 
 _COMMIT_WHEN_TOLD = """
 for line in sys.stdin:
@@ -413,14 +413,14 @@ def add(key):
 
 def hold():
     held.set()
-    assert gate.wait(30)
+    assert gate.wait(60)
 
 held, gate = threading.Event(), threading.Event()
 add(b"count")
 database.committer._committed = hold
 leader = threading.Thread(target=add, args=(b"count",))
 leader.start()
-assert held.wait(30)
+assert held.wait(60)
 
 def open_gate():
     wait_until(lambda: len(database.committer._waiters) == 1)
@@ -542,7 +542,7 @@ def test_a_commit_that_ends_just_before_its_thread_waits(database):
     thread = threading.Thread(target=commit.wait, daemon=True)
     try:
         thread.start()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     finally:
         committer._mutex, committer._leader = mutex, None

@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.engines.embedded import FDBError, KeySelector
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 
 
 def _code(future):

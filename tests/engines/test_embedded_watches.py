@@ -13,7 +13,7 @@ from fdbqueue.engines.embedded import FDBError, watches
 from fdbqueue.engines.embedded.watches import Notifier, _Pipe
 from tests.engines.children import run, wait_until
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 _THREAD = "fdbqueue-watches"
 _idle = threading.Event()
 
@@ -332,7 +332,7 @@ def test_an_interrupt_as_the_thread_starts(database, monkeypatch):
 
     def interrupted(*arguments, **keywords):
         begin(*arguments, **keywords)
-        assert database.watches._thread._started.wait(30)
+        assert database.watches._thread._started.wait(60)
         raise Alarm
 
     transaction = database.create_transaction()

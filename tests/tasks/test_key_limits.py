@@ -336,12 +336,15 @@ def test_a_worker_whose_tasks_are_all_over_their_limits_asks_for_nothing(backend
     """A waiter looks again after five seconds, as ever: nothing else happens."""
     full = [limited_jobs.hold.enqueue(f"k{number % 3}") for number in range(12)]
     slow = [limited_jobs.one_an_hour.enqueue("a", number) for number in range(5)]
-    with working(threads=3), working(threads=2):
-        wait_until(lambda: len(limited_jobs.begun) == 4)
-        time.sleep(1.0)  # what has begun is noted, watches are set
+
+    def are_quiet():
         with counted(backend.catalog.database) as count:
             time.sleep(3.0)
-        assert count() <= 18  # two workers look and keep house; a poll would be many more
+        return count() <= 18  # two workers look and keep house; a poll would be many more
+
+    with working(threads=3), working(threads=2):
+        wait_until(lambda: len(limited_jobs.begun) == 4)
+        wait_until(are_quiet)
         limited_jobs.gate.set()
         wait_until(lambda: all(stored(one).is_finished for one in full))
     assert sum(stored(one).status is READY for one in slow) == 4

@@ -270,7 +270,7 @@ def test_a_running_task(backend, at_work):
 
 def test_the_lease_of_a_long_task_is_extended(configure, at_work):
     """It is not taken for dead, and the result still says when it began."""
-    backend = configure(lease_seconds=1)
+    backend = configure(lease_seconds=3)
     at_work()
     result = jobs.wait.enqueue()
     assert jobs.begun.wait(60)
@@ -279,12 +279,12 @@ def test_the_lease_of_a_long_task_is_extended(configure, at_work):
 
     def is_extended():
         (now,) = backend.queue("default").page(state="leased").items
-        return (now.until - item.until).total_seconds() > 1.5
+        return now.until > item.until
 
     wait_until(is_extended)
     again = backend_result(result)
     assert again.status is RUNNING
-    assert abs((again.started_at - first).total_seconds()) < 1
+    assert again.started_at == first
     jobs.gate.set()
     wait_until(lambda: backend_result(result).is_finished)
     assert backend_result(result).attempts == 1
@@ -415,7 +415,7 @@ def test_a_task_that_blocks_the_loop_does_not_hold_up_its_end():
     closing = threading.Thread(target=loop.close)
     closing.start()
     try:
-        closing.join(30)
+        closing.join(60)
         assert not closing.is_alive()
     finally:
         release.set()
