@@ -24,7 +24,7 @@ MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
 .PHONY: help install run test nightly soak durations simulate fuzz coverage schema messages pictures \
-	lint bench figures plots matrix package docs clean
+	lint weight bench figures plots matrix package docs clean
 
 # The pinned packages need it; what pip chooses for a project runs on 3.10 as well.
 OLDEST = 3.11
@@ -117,6 +117,9 @@ lint: install ## Check style and types.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+weight: install ## Print how heavy the house is: lines, files, pages, names.
+	$(BIN)/python -m tests.repository.weight
 
 bench: install ## Measure, in ratios to peers and limits.
 	$(BIN)/python -m benchmarks $(ARGS)
