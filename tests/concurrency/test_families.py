@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from fdbqueue.service import Catalog, run
+from fdbqueue.service import run
 from fdbqueue.service.consume.several import first_with_items
 from fdbqueue.service.consume.visits import MemberRequest
 from tests.concurrency.census import assert_counted
@@ -30,7 +30,7 @@ LAST_LINES = 120
 FIFO = KINDS[0]
 
 
-def fill(catalog: Catalog, count: int, members: int) -> list[str]:
+def fill(catalog, count, members):
     """Push numbered values to some members, and return their texts."""
     texts = [str(number) for number in range(count)]
     for number in range(members):
@@ -39,7 +39,7 @@ def fill(catalog: Catalog, count: int, members: int) -> list[str]:
     return texts
 
 
-def left(catalog: Catalog) -> list[str]:
+def left(catalog):
     """Return the texts of the ready items, after checking that counts and rows are right."""
     assert_indexed(catalog)
     found = [assert_counted(queue)["ready"] for queue in catalog.queues()]

@@ -104,7 +104,7 @@ def test_no_item_waits_while_threads_sleep(database, subspace, pool):
     """Whatever waiters do at the wrong moment: give up, run out of time, or fail."""
     queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
     dice = random.Random(11)
-    got: list[int] = []
+    got = []
     done = threading.Event()
 
     def wants(chance):
@@ -140,7 +140,7 @@ def test_no_item_waits_while_tasks_sleep(database, subspace, in_loop):
     """Tasks are cancelled at any moment, also just after they were woken."""
     queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
     dice = random.Random(5)
-    got: list[int] = []
+    got = []
 
     async def pop():
         while True:

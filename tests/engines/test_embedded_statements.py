@@ -21,7 +21,7 @@ for line in sys.stdin:
 @pytest.fixture
 def statements(monkeypatch):
     """The statements that connections opened from now on run."""
-    said: list[str] = []
+    said = []
     connect = sqlite3.connect
 
     def traced(*args, **kwargs):
@@ -38,7 +38,7 @@ def other(start):
     """Another process, which sets a key when told: ``other(key, value)``."""
     child = start(_COMMIT_WHEN_TOLD)
 
-    def other(key: str, value: str) -> None:
+    def other(key, value):
         child.tell(f"{key} {value}")
         child.expect("committed")
 
