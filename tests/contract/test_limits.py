@@ -34,7 +34,7 @@ from fdbqueue.service.options import QueueOptions, parse_rate
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import State
 from tests.cases import cases
-from tests.concurrency.census import assert_counted
+from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another, together
 from tests.concurrency.clock import Clock
 from tests.concurrency.requests import ask, requests_of
@@ -67,11 +67,6 @@ def pool():
     """Threads that wait."""
     with ThreadPoolExecutor(8) as pool:
         yield pool
-
-
-def values(items):
-    """Return the values of items."""
-    return [item.value for item in items]
 
 
 def pop(queue, end="min", **options):

@@ -48,6 +48,12 @@ def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
+def code_of(future: Any) -> int | None:
+    """Return the code of the error that a future ends with, None for none."""
+    error = future.exception()
+    return None if error is None else error.code
+
+
 def say(word: object) -> None:
     """Tell the test something."""
     print(word, flush=True)  # noqa: T201  # the pipe to the test

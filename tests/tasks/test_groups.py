@@ -43,11 +43,10 @@ from tests.concurrency.clients import together
 from tests.faults.conftest import clock, faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.tasks import group_jobs, jobs
+from tests.tasks.stored import FAILED, SUCCESSFUL
 from tests.thorough import size
 
 __all__ = ["clock", "faulty"]
-
-SUCCESSFUL, FAILED = TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED
 
 
 @pytest.fixture(autouse=True)

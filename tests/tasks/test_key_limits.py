@@ -21,7 +21,6 @@ from fdbqueue.tasks.compat import (
     IN_DJANGO,
     BaseTaskBackend,
     InvalidTask,
-    TaskResultStatus,
     task_backends,
 )
 from fdbqueue.tasks.key_limits import LIMITED, limits_key, member_name, parsed
@@ -30,13 +29,9 @@ from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.tasks import jobs, limited_jobs
 from tests.tasks.killing import Workers
+from tests.tasks.stored import FAILED, READY, SUCCESSFUL, stored
 
 DEADLINE_SECONDS = 60
-SUCCESSFUL, FAILED, READY = (
-    TaskResultStatus.SUCCESSFUL,
-    TaskResultStatus.FAILED,
-    TaskResultStatus.READY,
-)
 
 
 @pytest.fixture(autouse=True)
@@ -79,11 +74,6 @@ def counted(database):
         yield lambda: len(numbers)
     finally:
         kind.create_transaction = create
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 def test_a_worker_runs_limited_tasks_within_their_limits(backend, work):

@@ -17,7 +17,6 @@ from django.core.management import call_command
 
 from fdbqueue.service import Item
 from fdbqueue.tasks import TaskTimeout, abort, time_limits
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.ends import Attempt
 from fdbqueue.tasks.strikes import Strike, set_exception
 from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch, shared_memory
@@ -26,33 +25,14 @@ from tests.concurrency.conftest import clock
 from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
 from tests.tasks import jobs, timed_jobs
+from tests.tasks.stored import FAILED, RUNNING, SUCCESSFUL, stored
+from tests.tasks.stored import work_in_thread as work
 
 __all__ = ["clock"]
 
 DEADLINE_SECONDS = 60
-FAILED, READY, RUNNING, SUCCESSFUL = (
-    TaskResultStatus.FAILED,
-    TaskResultStatus.READY,
-    TaskResultStatus.RUNNING,
-    TaskResultStatus.SUCCESSFUL,
-)
 TIMEOUT = "fdbqueue.tasks.exceptions.TaskTimeout"
 SHORT = {"timeout": 0.3, "grace_seconds": 0.2}
-
-
-def work(**options):
-    """Run what is ready, in a thread that may hang; return the worker."""
-    worker = TaskWorker(task_backends["default"], ["default"], **{"follow": False, **options})
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive()
-    return worker
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 # In the worker's process

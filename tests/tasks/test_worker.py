@@ -10,7 +10,7 @@ import pytest
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import abort, at_end, compat, ends, enqueue_at_end
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge
 from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.runner import Loop, TaskRunner
@@ -18,9 +18,7 @@ from fdbqueue.tasks.source import TaskSource
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.tasks import jobs
-
-READY, RUNNING = TaskResultStatus.READY, TaskResultStatus.RUNNING
-FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
+from tests.tasks.stored import FAILED, READY, RUNNING, SUCCESSFUL, stored
 
 
 @pytest.fixture
@@ -119,12 +117,12 @@ def test_a_record_that_becomes_shorter_leaves_nothing_behind(backend, work, ends
     """Ten long tracebacks take several keys; after a redrive, or an end, fewer."""
     result = jobs.fail_at_length.enqueue(ends_well)
     work()
-    assert len(backend_result(result).errors) == (9 if ends_well else 10)
+    assert len(stored(result).errors) == (9 if ends_well else 10)
     if not ends_well:
         backend.queue("default").redrive()
-        assert backend_result(result).errors == []
+        assert stored(result).errors == []
         work(limit=1)
-        assert len(backend_result(result).errors) == 1
+        assert len(stored(result).errors) == 1
 
 
 def test_between_attempts_a_task_is_ready_and_its_error_is_known(configure, work):
@@ -143,8 +141,8 @@ def test_a_return_value_that_is_refused_is_not_asked_for_again(configure, work):
     configure(backoff=jobs.at_once)
     refused, again = jobs.no_json.enqueue(), jobs.leave.enqueue()
     work()
-    assert backend_result(refused).attempts == 1
-    assert backend_result(again).attempts == 2
+    assert stored(refused).attempts == 1
+    assert stored(again).attempts == 2
 
 
 @pytest.mark.parametrize("task", [jobs.leave, jobs.leave_the_loop, jobs.no_json, jobs.nan])
@@ -156,12 +154,7 @@ def test_whatever_ends_a_task_does_not_end_the_worker(configure, work, task):
     work()
     result.refresh()
     assert result.status is FAILED
-    assert backend_result(after).status is SUCCESSFUL
-
-
-def backend_result(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
+    assert stored(after).status is SUCCESSFUL
 
 
 def test_a_result_of_any_length_up_to_the_limit(configure, work):
@@ -169,8 +162,8 @@ def test_a_result_of_any_length_up_to_the_limit(configure, work):
     configure(backoff=jobs.never)
     short, long = jobs.long.enqueue(250_000), jobs.long.enqueue(1_000_001)
     work()
-    assert backend_result(short).return_value == "x" * 250_000
-    (error,) = backend_result(long).errors
+    assert stored(short).return_value == "x" * 250_000
+    (error,) = stored(long).errors
     assert error.exception_class_path == "fdbqueue.tasks.exceptions.ReturnValueTooLarge"
 
 
@@ -182,11 +175,11 @@ def test_a_result_is_as_long_as_its_json_is_stored(configure, work):
     results = [[jobs.give.enqueue(n, at) for at in range(4)] for n in range(2)]
     jobs.given[:] = fits, too_long
     work()
-    assert [backend_result(one).return_value for one in results[0]] == fits
+    assert [stored(one).return_value for one in results[0]] == fits
     for one in results[0]:
         record = backend.found(one.id).record
         assert len(encoded(record["value"])) in {29, 30}
-    errors = [backend_result(one).errors[0] for one in results[1]]
+    errors = [stored(one).errors[0] for one in results[1]]
     assert {error.exception_class for error in errors} == {ReturnValueTooLarge}
     assert {"size_bytes=31" in error.traceback for error in errors} == {True}
 
@@ -195,7 +188,7 @@ def test_async_tasks_run_in_one_loop(backend, work):
     """All in one thread, whatever thread leased them."""
     results = [jobs.double.enqueue(number) for number in range(20)]
     work(threads=4)
-    assert [backend_result(one).return_value for one in results] == [*range(0, 40, 2)]
+    assert [stored(one).return_value for one in results] == [*range(0, 40, 2)]
     assert {*jobs.done} == {"fdbqueue-tasks-loop"}
 
 
@@ -245,8 +238,8 @@ def test_an_item_that_cannot_be_decoded_fails(backend, work):
     with pytest.raises(CorruptItem):
         queue.peek()
     work()
-    assert backend_result(after).status is SUCCESSFUL
-    spoilt = backend_result(result)
+    assert stored(after).status is SUCCESSFUL
+    spoilt = stored(result)
     assert spoilt.status is FAILED
     assert spoilt.errors[0].exception_class_path == "fdbqueue.tasks.exceptions.TaskBuried"
 
@@ -264,8 +257,8 @@ def test_a_running_task(backend, at_work):
     assert result.worker_ids == ["anna"]
     assert result.enqueued_at <= result.started_at == result.last_attempted_at
     jobs.gate.set()
-    wait_until(lambda: backend_result(result).is_finished)
-    assert backend_result(result).return_value == "waited"
+    wait_until(lambda: stored(result).is_finished)
+    assert stored(result).return_value == "waited"
 
 
 def test_the_lease_of_a_long_task_is_extended(configure, at_work):
@@ -274,7 +267,7 @@ def test_the_lease_of_a_long_task_is_extended(configure, at_work):
     at_work()
     result = jobs.wait.enqueue()
     assert jobs.begun.wait(60)
-    first = backend_result(result).started_at
+    first = stored(result).started_at
     (item,) = backend.queue("default").page(state="leased").items
 
     def is_extended():
@@ -282,12 +275,12 @@ def test_the_lease_of_a_long_task_is_extended(configure, at_work):
         return now.until > item.until
 
     wait_until(is_extended)
-    again = backend_result(result)
+    again = stored(result)
     assert again.status is RUNNING
     assert again.started_at == first
     jobs.gate.set()
-    wait_until(lambda: backend_result(result).is_finished)
-    assert backend_result(result).attempts == 1
+    wait_until(lambda: stored(result).is_finished)
+    assert stored(result).attempts == 1
 
 
 def test_what_a_task_enqueues_at_its_end_is_enqueued_once(backend, work):
@@ -295,19 +288,19 @@ def test_what_a_task_enqueues_at_its_end_is_enqueued_once(backend, work):
     result = jobs.chain.enqueue(3)
     work()
     assert jobs.done == [3, 2, 1, 0]
-    assert backend_result(result).status is SUCCESSFUL
+    assert stored(result).status is SUCCESSFUL
     jobs.done.clear()
     failed = jobs.chain_and_fail.enqueue()
     work()
     assert jobs.done == []
-    assert backend_result(failed).status is FAILED
+    assert stored(failed).status is FAILED
 
 
 def test_a_function_for_the_end_that_fails_makes_the_task_fail(backend, work):
     """With its own error, after its attempts."""
     result = jobs.fail_at_the_end.enqueue("at the end")
     work()
-    failed = backend_result(result)
+    failed = stored(result)
     assert failed.status is FAILED
     assert [error.exception_class for error in failed.errors] == [LookupError] * 2
 
@@ -325,7 +318,7 @@ def test_a_function_for_the_end_does_not_end_the_worker(backend, work, task, arg
     results = [task.enqueue(*args), jobs.note.enqueue("after")]
     worker = work()
     assert (worker.succeeded, worker.failed, worker.lost) == (1, 2, 0)
-    failed, after = map(backend_result, results)
+    failed, after = map(stored, results)
     assert (failed.status, failed.attempts) == (FAILED, 2)
     assert after.status is SUCCESSFUL
 
@@ -338,11 +331,11 @@ def test_a_function_for_the_end_that_always_takes_too_long(backend, work, monkey
     if is_late:
         work()
         assert len(jobs.done) == 2 * 3
-        assert backend_result(result).status is FAILED
+        assert stored(result).status is FAILED
     else:
         work(limit=1)
         assert len(jobs.done) == 1
-        assert backend_result(result).status is SUCCESSFUL
+        assert stored(result).status is SUCCESSFUL
 
 
 def test_long_results_that_end_together(configure, db):
@@ -359,7 +352,7 @@ def test_long_results_that_end_together(configure, db):
     (leased,) = source.lease_many(1, seconds=60, worker="a worker", ack=items)
     assert leased.value["id"] == after.id
     assert all(source.forget(item)[1].is_done for item in items)
-    assert {backend_result(result).status for result in results} == {SUCCESSFUL}
+    assert {stored(result).status for result in results} == {SUCCESSFUL}
 
 
 def test_outside_of_a_task_there_is_no_end():
@@ -377,7 +370,7 @@ def test_a_task_that_waits_is_aborted_at_once(backend, work):
     assert abort(result.id) == "ended"
     work()
     assert jobs.done == []
-    aborted = backend_result(result)
+    aborted = stored(result)
     assert aborted.status is FAILED
     assert aborted.finished_at is not None
     assert aborted.errors[0].exception_class_path == "fdbqueue.tasks.exceptions.TaskAborted"
@@ -397,7 +390,7 @@ def test_a_task_that_was_leased_ahead_is_not_run_once_it_is_aborted(backend, wor
     assert source.give_back("a worker").requeued == 1
     work()
     assert jobs.done == []
-    (*_, error) = backend_result(result).errors
+    (*_, error) = stored(result).errors
     assert error.exception_class_path == "fdbqueue.tasks.exceptions.TaskAborted"
 
 
@@ -429,8 +422,8 @@ def test_a_running_task_sees_that_it_is_to_end(backend, at_work):
     result = jobs.wait_for_abort.enqueue()
     assert jobs.begun.wait(60)
     assert abort(result.id) == "asked"
-    wait_until(lambda: backend_result(result).is_finished)
-    aborted = backend_result(result)
+    wait_until(lambda: stored(result).is_finished)
+    aborted = stored(result)
     assert aborted.status is FAILED
     assert aborted.attempts == 1
 
@@ -481,7 +474,7 @@ def test_a_receiver_that_fails_is_logged(backend, work, caplog):
             work()
     finally:
         compat.task_finished.disconnect(refuse)
-    assert all(backend_result(one).status is SUCCESSFUL for one in results)
+    assert all(stored(one).status is SUCCESSFUL for one in results)
     assert len([one for one in caplog.records if one.name == "fdbqueue.tasks.worker"]) == 3
 
 
