@@ -42,23 +42,6 @@ def at_work():
         assert not thread.is_alive()
 
 
-def test_a_successful_task(backend, work):
-    """Its result says what it returned, when, and where."""
-    result = jobs.tell.enqueue(1, "two", three=[3])
-    work(worker="anna")
-    result.refresh()
-    value = {"attempt": 1, "id": result.id, "args": [1, "two"], "three": [3]}
-    assert result.return_value == value
-    assert result.status is SUCCESSFUL
-    assert result.worker_ids == ["anna"]
-    assert result.errors == []
-    times = [result.enqueued_at, result.started_at, result.finished_at]
-    assert times == sorted(times)
-    assert result.last_attempted_at == result.started_at
-    queue = backend.queue("default")
-    assert queue.counts().ready == queue.counts().leased == queue.counts().dead == 0
-
-
 def test_many_tasks_in_threads(backend, work):
     """Each runs once."""
     results = [jobs.note.enqueue(number) for number in range(100)]
@@ -99,17 +82,6 @@ def test_a_redriven_task_runs_as_if_it_had_never_failed(backend, work):
     result.refresh()
     assert result.status is FAILED
     assert len(result.errors) == 3
-
-
-def test_a_task_that_succeeds_at_the_second_attempt(backend, work):
-    """Its result has the error of the first."""
-    result = jobs.fail_at_first.enqueue()
-    work()
-    result.refresh()
-    assert result.return_value == 2
-    assert len(result.errors) == 1
-    assert result.attempts == 2
-    assert result.started_at < result.last_attempted_at < result.finished_at
 
 
 @pytest.mark.parametrize("ends_well", [True, False])

@@ -169,10 +169,3 @@ class Enqueueing(ConformanceCase):
         """Both run."""
         self.enqueue("enqueue_another", "second")
         self.work_until(lambda: self.ran("mark") == ["second"], "the second task has run")
-
-    def test_at_most_so_many_tasks_are_run(self) -> None:
-        """The hook run_worker(count) runs no more than it is told to, so that the rest waits."""
-        for name in range(3):
-            self.enqueue("mark", name)
-        self.run_worker(1)
-        assert len(self.ran("mark")) == 1

@@ -54,16 +54,13 @@ class Signals(ConformanceCase):
         assert self._statuses("task_enqueued", result) == ["READY"]
 
     def test_task_started(self) -> None:
-        """It is sent once, with a RUNNING result that has started, and has its worker."""
+        """It is sent once, by the class; the result is RUNNING, has started, and has its worker."""
         result = self._finished("mark", "x")
         assert self._statuses("task_started", result) == ["RUNNING"]
+        self._assert_sender("task_started", result)
         [entry] = self._signals("task_started", result)
         assert (entry["is_started"], entry["is_finished"]) == (True, False)
         assert len(entry["worker_ids"]) == 1
-
-    def test_the_sender_of_task_started(self) -> None:
-        """It is the backend's class."""
-        self._assert_sender("task_started", self._finished("mark", "x"))
 
     def test_task_started_is_sent_before_the_function_runs(self) -> None:
         """A receiver can prepare what the function needs."""
@@ -73,31 +70,25 @@ class Signals(ConformanceCase):
         assert started["at"] <= ran["at"]
 
     def test_task_finished(self) -> None:
-        """It is sent once, with a SUCCESSFUL result that is finished."""
+        """It is sent once, by the class, with a SUCCESSFUL result that is finished."""
         result = self._finished("mark", "x")
         self.run_worker()
         assert self._statuses("task_finished", result) == ["SUCCESSFUL"]
+        self._assert_sender("task_finished", result)
         [entry] = self._signals("task_finished", result)
         assert (entry["is_started"], entry["is_finished"]) == (True, True)
         assert entry["errors"] == []
 
-    def test_the_sender_of_task_finished(self) -> None:
-        """It is the backend's class."""
-        self._assert_sender("task_finished", self._finished("mark", "x"))
-
     def test_task_finished_of_a_failure(self) -> None:
-        """It is sent once, with a FAILED result that has the error."""
+        """It is sent once, by the class, with a FAILED result that has the error."""
         result = self._finished("fail")
         self.run_worker()
         assert self._statuses("task_finished", result) == ["FAILED"]
+        self._assert_sender("task_finished", result)
         [entry] = self._signals("task_finished", result)
         assert entry["is_finished"]
         assert entry["errors"]
         assert entry["errors"][-1].endswith(".TaskFailure")
-
-    def test_the_sender_of_task_finished_of_a_failure(self) -> None:
-        """It is the backend's class."""
-        self._assert_sender("task_finished", self._finished("fail"))
 
     def test_signals_of_a_value_that_is_not_json(self) -> None:
         """A task that fails by its return value is not finished twice."""
