@@ -376,8 +376,7 @@ def pop(transaction):
         return taken.append(value)
 
 def commits():
-    value = database[b"count"]
-    return int(value) if value.present() else 0
+    return int(database[b"count"] or 0)
 
 taken, most = [], 0
 say("ready")
