@@ -134,7 +134,7 @@ def test_a_task_whose_lease_has_run_out_is_not_begun(backend):
 
 def test_leases_are_extended_together(configure):
     """Two hundred tasks that wait cost no two hundred transactions, and keep their leases."""
-    backend = configure(lease_seconds=3)
+    backend = configure(lease_seconds=6)
     results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(200)]
     database = Counting(backend.catalog.database)
     catalog = backend.catalog.over(database)

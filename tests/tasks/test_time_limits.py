@@ -120,8 +120,13 @@ def test_a_cancellation_of_its_own(configure):
 @pytest.mark.parametrize("job", [timed_jobs.swallow, timed_jobs.swallow_cancellation])
 def test_a_task_that_ignores_its_end(configure, job, caplog):
     """The worker says so, goes on with the rest, and keeps the lease; its end counts at last."""
-    backend = configure(**SHORT, lease_seconds=1)
+    backend = configure(**SHORT, lease_seconds=3)
     held = job.enqueue()
+
+    def leased_until():
+        (item,) = backend.queue("default").page(state="leased").items
+        return item.until
+
     worker = TaskWorker(backend, ["default"], threads=2)
     thread = threading.Thread(target=worker.run)
     with caplog.at_level(logging.WARNING, "fdbqueue.tasks.time_limits"):
@@ -130,7 +135,8 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
             wait_until(lambda: caplog.records)
             after = timed_jobs.quick.enqueue(1)
             wait_until(lambda: stored(after).status is SUCCESSFUL)
-            time.sleep(1.5)  # longer than a lease, for what must not happen
+            until = leased_until()
+            wait_until(lambda: leased_until() > until)
             assert (stored(held).status, stored(held).attempts) == (RUNNING, 1)
         finally:
             jobs.gate.set()
