@@ -32,7 +32,7 @@ from tests.repository.compose import (
 
 IGNORED = [line for line in text(".dockerignore").splitlines() if line]
 #: Services that run the project, and not FoundationDB.
-OURS = ["migrate", "web", "worker", "tests"]
+OURS = ["migrate", "web", "worker", "tasks", "tests"]
 
 
 def test_the_composition_is_valid():
@@ -180,7 +180,7 @@ def test_an_image_is_built_by_one_service():
     found = services()
     built = {name: one["image"] for name, one in found.items() if "build" in one}
     assert built == {"migrate": "fdbqueue-web", "tests": "fdbqueue-tests"}
-    for name in ["web", "worker"]:
+    for name in ["web", "worker", "tasks"]:
         assert (found[name]["image"], found[name]["pull_policy"]) == ("fdbqueue-web", "never")
         assert "migrate" in found[name]["depends_on"]
 
@@ -199,11 +199,11 @@ def test_only_gunicorn_shares_its_metrics():
 
 def test_what_serves_writes_only_where_it_may():
     """Its file system is read-only but for volumes and /tmp, and its log has an end."""
-    for name in ["migrate", "web", "worker", "proxy"]:
+    for name in ["migrate", "web", "worker", "tasks", "proxy"]:
         service = services()[name]
         assert service["read_only"] is True
         assert service["tmpfs"] == ["/tmp"]
-    for name in ["foundationdb", "migrate", "web", "worker", "proxy"]:
+    for name in ["foundationdb", "migrate", "web", "worker", "tasks", "proxy"]:
         assert set(services()[name]["logging"]["options"]) == {"max-size", "max-file"}
 
 
@@ -250,6 +250,14 @@ def test_the_proxy_is_the_documented_one():
     assert gunicorn_conf.bind == "0.0.0.0:8000"
 
 
+def test_the_workers_sign_of_life_is_looked_for_where_it_is_written():
+    """And longer than the worker takes to touch it again."""
+    tasks = services()["tasks"]
+    path = tasks["command"][tasks["command"].index("--heartbeat-file") + 1]
+    assert tasks["healthcheck"]["test"] == ["CMD-SHELL", f'test -n "$$(find {path} -mmin -2)"']
+    assert path.startswith(f"{tasks['tmpfs'][0]}/")
+
+
 def test_the_tests_run_only_when_asked_for():
     """They are in a profile, and insist on the cluster."""
     found = services()
@@ -258,11 +266,11 @@ def test_the_tests_run_only_when_asked_for():
 
 
 def test_who_waits_for_whom():
-    """The database is configured, then migrated; then the server and the worker start."""
+    """The database is configured, then migrated; then the server and the workers start."""
     found = services()
     assert set(found["configure"]["depends_on"]) == {"foundationdb"}
     assert set(found["migrate"]["depends_on"]) == {"configure"}
-    for name in ["web", "worker"]:
+    for name in ["web", "worker", "tasks"]:
         conditions = {key: one["condition"] for key, one in found[name]["depends_on"].items()}
         assert conditions == {
             "foundationdb": "service_healthy",
@@ -272,15 +280,16 @@ def test_who_waits_for_whom():
 
 def test_the_commands_are_those_of_the_project():
     """What the services run is there: manage.py's commands, the handler, gunicorn's settings."""
-    from django.core.management import get_commands
     from django.utils.module_loading import import_string
 
-    for name in ["migrate", "worker"]:
+    manage = [sys.executable, str(ROOT / "manage.py"), "help", "--settings=project.settings"]
+    there = _run(*manage, "--commands").stdout.split()
+    for name in ["migrate", "worker", "tasks"]:
         command = services()[name]["command"]
         if command[0] == "env":
             command = command[2:]
         assert command[:2] == ["python", "manage.py"]
-        assert command[2] in get_commands()
+        assert command[2] in there
     worker = services()["worker"]["command"]
     assert callable(import_string(worker[worker.index("--handler") + 1]))
     gunicorn = json.loads(next(rest for name, rest in stages()["web"] if name == "CMD"))
