@@ -14,7 +14,7 @@ A test is nightly if it
   knows, and if it has other parameters as well, each of these with one of the three, in turn; or
 - runs a page of the documentation other than ``PAGES``, which the working tree has not changed.
 
-``durations.json`` has how long each test takes that takes a tenth of a second or more, from one
+``durations.json`` has how long each test takes that takes half a second or more, from one
 run at rest (``make durations``). The longest begin first, so that no worker has one left when
 the others have ended. Tests that share a server, a browser or a project are one worker's.
 """
