@@ -331,3 +331,21 @@ def test_a_commit_that_waits_for_another_process_times_out(database, held):
     held.expect("released")
     database[b"b"] = b""
     assert database[b"a"] is None
+
+
+def test_a_commit_that_was_left_does_not_run_any_more(database, monkeypatch):
+    """Waited for again, after an exception of a signal handler, it ends with 1021."""
+
+    def leave(_):
+        raise KeyboardInterrupt
+
+    transaction = database.create_transaction()
+    transaction[b"a"] = b"1"
+    commit = transaction.commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(database.committer, "_lead", leave)
+        with pytest.raises(KeyboardInterrupt):
+            commit.wait()
+    assert code_of(commit) == 1021
+    database[b"b"] = b""
+    assert database[b"a"] is None

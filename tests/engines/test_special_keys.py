@@ -211,6 +211,13 @@ def test_what_is_wrong_with_a_write_is_said(engine, transaction, prefix):
     assert _code(engine, lambda: _written(transaction)) == 2102
 
 
+def test_the_end_of_all_keys_is_not_shown(transaction):
+    """A range up to it has a begin alone."""
+    transaction.options.set_access_system_keys()
+    transaction.add_write_conflict_range(b"\xff\xfe", b"\xff\xff")
+    assert _written(transaction, WRITTEN, WRITTEN[:-1] + b"0") == [(b"\xff\xfe", b"1")]
+
+
 @pytest.mark.parametrize(
     ("begin", "end"),
     [
