@@ -147,14 +147,15 @@ def test_a_position_that_no_address_can_hold(api):
     assert [item["value"] for item in page["items"]] == [2]
 
 
-def test_a_cursor_is_of_its_queue(api, jobs):
-    """The cursor of one queue is none of another, however alike they are."""
+def test_a_cursor_is_of_its_list(api, jobs):
+    """That of one queue, state and end is none of another, however alike they are."""
     for name in ("mail", "tried"):
         api.post(f"/api/queues/{name}/push/", {"items": [{"value": 1}, {"value": 2}]})
     cursor = api.get("/api/queues/mail/items/?limit=1").json()["cursor"]
     assert values(api.get(f"/api/queues/mail/items/?cursor={cursor}")) == [2]
-    for name in ("tried", "audit", "jobs", "user-1"):
-        response = api.get(f"/api/queues/{name}/items/?cursor={cursor}")
+    others = [f"{name}/items/?" for name in ("tried", "audit", "jobs", "user-1")]
+    for other in (*others, "mail/items/?state=dead&", "mail/items/?end=max&"):
+        response = api.get(f"/api/queues/{other}cursor={cursor}")
         assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
     assert api.get(f"/api/queues/?cursor={cursor}").status_code == 400
     listed = api.get("/api/queues/?limit=1").json()["cursor"]

@@ -11,6 +11,7 @@ from django.core.cache import cache
 from rest_framework.test import APIClient
 from rest_framework.throttling import UserRateThrottle
 
+from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_idempotency import Robot
 from tests.api.test_permissions import ALL, VERBS
@@ -152,6 +153,17 @@ def test_the_headers_say_what_is_left(api, rates):
         assert found
         assert int(found[1]) == left
         assert 1 <= int(found[2]) <= 60
+
+
+def test_the_headers_say_when_more_is_left(api, rates, monkeypatch):
+    """As soon as the oldest of the requests that count was a window ago."""
+    now = [1_000.0]
+    monkeypatch.setattr(QueueThrottle, "timer", staticmethod(lambda: now[0]))
+    rates(fdbqueue_pop="3/min")
+    for seconds, left in ((0, "r=2;t=60"), (20, "r=1;t=40"), (30, "r=0;t=10"), (15, "r=0;t=15")):
+        now[0] += seconds
+        response = api.post("/api/queues/mail/pop/", {})
+        assert response["RateLimit"] == f'"fdbqueue_pop";{left}'
 
 
 def test_the_headers_name_each_limit(api, rates, monkeypatch):
