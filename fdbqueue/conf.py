@@ -34,13 +34,11 @@ from fdbqueue.service import (
 )
 from fdbqueue.service.options import (
     ALLOWED,
-    RENAMED,
     Choice,
     Range,
     did_you_mean,
     misfits,
     names_for,
-    unknown,
 )
 
 T = TypeVar("T")
@@ -434,11 +432,11 @@ def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:
         )
         return
     given = {key: value for key, value in options.items() if key not in _PLACE}
-    for key, valid in unknown(given, names_for(kind)):
-        meant = did_you_mean(key, names_for(kind) | _PLACE)
+    names = names_for(kind)
+    for key in sorted(given.keys() - names, key=str):
+        meant = did_you_mean(key, names | _PLACE)
+        valid = ", ".join(sorted(names))
         hint = f"{meant}The options of a {kind} queue are kind, subspace, {valid}."
-        if key in RENAMED:
-            hint = f"It is called {valid} now."
         yield SettingProblem(
             "fdbqueue.E009", f"Queue {name!r} has an unknown option, {key!r}.", hint
         )

@@ -35,7 +35,6 @@ class TimedDatabase:
     def __init__(self, database: Database, seconds: Callable[[], float]) -> None:
         #: The database without the limit, for work that several threads share.
         self.unlimited = getattr(database, "unlimited", database)
-        self.has_one_wait_a_thread = getattr(database, "has_one_wait_a_thread", False)
         self._database = database
         self.time_limit = seconds
 

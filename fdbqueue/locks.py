@@ -16,6 +16,12 @@ from _thread import RLock as _RLock
 from collections.abc import Callable
 from typing import Any
 
+#: Why a signal handler cannot use a queue.
+IN_A_HANDLER = (
+    "a signal handler has interrupted this thread in a queue's call: let it set a flag, or start a"
+    " thread"
+)
+
 
 class _Released(_RLock):  # type: ignore[misc]  # final for type checkers alone
     """A reentrant lock that ``with`` releases if an exception comes once it is taken."""

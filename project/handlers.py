@@ -1,4 +1,4 @@
-"""Functions for ``queue_drain --handler``."""
+"""Functions for ``queue_work``."""
 
 from __future__ import annotations
 

@@ -8,10 +8,8 @@ list of queues and ``queue_list``, the page of an item and ``queue_show`` say th
     =============  =====================================  ===================================
     of             columns                                shown by
     =============  =====================================  ===================================
-    a queue        ``columns/queues.py``                  ``pages``, ``queue_list``,
-                                                          ``queue_stats``
-    a family       ``columns/families.py``                ``pages``, ``queue_list``,
-                                                          ``queue_stats``
+    a queue        ``columns/queues.py``                  ``pages``, ``queue_list``
+    a family       ``columns/families.py``                ``pages``, ``queue_list``
     an item        ``columns/items.py``                   ``pages``, ``queue_peek``,
                                                           ``queue_pop``, ``queue_show``
     a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``

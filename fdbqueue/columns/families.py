@@ -169,6 +169,6 @@ STATUS = Column[FamilyRow](
     alarm=lambda row: "bad" if row.blocked else "warning" if row.pause or row.paused else "",
 )
 
-#: What the list of queues and ``queue_list --family`` say of a family, and ``queue_stats``.
+#: What the list of queues and ``queue_list --family`` say of a family, and ``queue_list NAME``.
 LISTED_FAMILIES: tuple[Column[Any], ...] = (NAME, KIND, MEMBERS, PAUSED)
 FAMILY_STATS: tuple[Column[Any], ...] = (NAME, MEMBERS, *FIGURES, STATUS)

@@ -2,7 +2,7 @@
 
 A :class:`QueueRow` is what is known of one queue; :func:`fill` reads that for many queues at once.
 A :class:`QueueColumn` is one thing that is said. To add one, add it to :data:`FIGURES`, which the
-list of queues, the page of a queue, ``queue_list`` and ``queue_stats`` show, or to the tuple of one
+list of queues, the page of a queue, and ``queue_list`` show, or to the tuple of one
 of these. What it shows must be in a row; if that needs another read, one of its ``reads`` begins it
 for all rows.
 
@@ -502,6 +502,6 @@ STATUS = QueueColumn(
 
 #: What is said of each queue wherever there is room for figures.
 FIGURES = (*COUNTS.values(), OLDEST, *RATES)
-#: What ``queue_list`` says, and ``queue_stats``.
+#: What ``queue_list`` says, and with ``--rates``.
 LISTED = (NAME, KIND, _CODEC, _PRIORITIES, *COUNTS.values(), OLDEST, STATUS)
 STATS = (NAME, *FIGURES, STATUS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import inspect
 import logging
 import os
 from typing import Any
@@ -26,7 +27,7 @@ from fdbqueue.exceptions import (
     EngineUnavailable,
     ForkedEngine,
 )
-from fdbqueue.locks import RLock
+from fdbqueue.locks import IN_A_HANDLER, RLock
 
 logger = logging.getLogger(__name__)
 # The error that is raised says the same: a project that sets up no log need not see both.
@@ -56,13 +57,7 @@ class Database:
     """A cluster, opened when the first transaction is created.
 
     Made by :func:`open`.
-
-    Attributes:
-        has_one_wait_a_thread: The binding's futures are waited for by one semaphore a thread, so a
-            signal handler must not wait for one in the thread that it has interrupted.
     """
-
-    has_one_wait_a_thread = True
 
     def __init__(self, cluster_file: str | None, connect_timeout_seconds: float) -> None:
         self.cluster_file = cluster_file
@@ -79,8 +74,9 @@ class Database:
             ClientLibraryMissing: FoundationDB's client library is not installed.
             ClientLibraryTooOld: It is older than the binding.
             ApiVersionTooOld: The project has selected an API version below 730.
-            EngineUnavailable: The cluster did not answer the first transaction in time; or the
-                process is ending, and the binding has stopped its network thread.
+            EngineUnavailable: The cluster did not answer the first transaction in time; the process
+                is ending, and the binding has stopped its network thread; or a signal handler asks,
+                which has interrupted a wait of its thread.
             ForkedEngine: A parent process had opened a cluster before it forked this one,
                 by this engine or by ``fdb.open()``.
         """
@@ -88,6 +84,8 @@ class Database:
             self._open()
         if _is_ending and _has_lost_its_network():
             raise EngineUnavailable(cluster_file=self.cluster_file, reason=_STOPPED)
+        if _is_waiting():
+            raise EngineUnavailable(cluster_file=self.cluster_file, reason=IN_A_HANDLER)
         return self._database.create_transaction()
 
     def _open(self) -> None:
@@ -125,6 +123,19 @@ class Database:
             raise EngineUnavailable(cluster_file=self.cluster_file, reason=reason) from error
         logger.info("the cluster was opened", extra={"cluster_file": self.cluster_file})
         return database
+
+
+def _is_waiting() -> bool:
+    """Tell whether this thread waits for a future of the binding: then a signal handler asks.
+
+    A thread waits by one semaphore. A handler that waits in the middle of a wait of its thread
+    would take what wakes that one (error 2015).
+    """
+    wait = fdb.impl.Future.block_until_ready.__code__
+    frame = inspect.currentframe()  # an interrupt could leave a flag behind, and no frame
+    while frame is not None and frame.f_code is not wait:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _has_lost_its_network() -> bool:

@@ -21,7 +21,7 @@ How a command goes
     done. ``console.steps`` does both; ``queue_redrive`` shows how, and ``change_items`` of the base
     does it for named items. The parts it is made of are ``signals.defer_interrupts``, which defers
     Ctrl-C, and ``exit_codes.explain_errors``, which adds the message. ``queue_pop``,
-    ``queue_push``, ``queue_drain`` and ``queue_move`` use these parts directly.
+    ``queue_push``, ``queue_drain``, ``queue_move`` and ``queue_work`` use these parts directly.
 
 How to add a command
     Three files, and a line in the changelog:
@@ -41,5 +41,7 @@ Modules
     task, and how its texts are made safe for a terminal, is in :mod:`fdbqueue.columns`.
     item_lines: items as lines of JSON, of a table, and of the file that ``queue_drain`` writes.
     ndjson: the input of ``queue_push``.
-    drain: the work of ``queue_drain`` and ``queue_move``.
+    emptying: what ``queue_drain``, ``queue_move`` and ``queue_work`` share; drain: the first alone.
+    findings, repairs: what ``queue_doctor`` looks for of no single queue, and repairs unasked.
+    former: names and options of version 1.0 that work until 2.0.
 """

@@ -14,6 +14,7 @@ from fdbqueue.management import item_lines
 from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, MAX_UNIQUE_BYTES, MAX_WORKER_CHARACTERS
 
 ENGINE_TIMEOUT_SECONDS = 60.0
+LEASE_SECONDS = 60
 _MAX_SECONDS = 31_536_000
 
 
@@ -68,28 +69,40 @@ def add_reason(parser: argparse.ArgumentParser, about: str, *, default: str | No
 
 def add_reason_of_dead(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add the ``--reason`` that chooses dead letters."""
-    what = f"{verb} of this reason: its first line, as queue_stats --by-reason prints it"
+    what = f"{verb} of this reason: its first line, as queue_list --by-reason prints it"
     add_reason(parser, what)
 
 
-def add_batches(parser: argparse.ArgumentParser) -> None:
-    """Add what commands have that take items batch by batch, ``--json`` included."""
-    add_end(parser)
-    add_limit(parser)
+def add_batch(parser: argparse.ArgumentParser) -> None:
+    """Add ``--batch``."""
     parser.add_argument(
         "--batch",
         type=whole_number(most=MAX_ITEMS),
+        default=BATCH_ITEMS,
         metavar="N",
         help="Put at most N items, and at most about a megabyte, in one transaction "
         f"(default: {BATCH_ITEMS}, at most {MAX_ITEMS})",
     )
+
+
+def add_lease_seconds(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add ``--lease-seconds``; ``about`` begins its help."""
     parser.add_argument(
-        "--priority",
-        type=json_number,
+        "--lease-seconds",
+        type=seconds,
+        default=LEASE_SECONDS,
         metavar="N",
-        help="Priority of all items in the target queue (default: each keeps its own)",
+        help=f"{about} after N seconds (default: {LEASE_SECONDS})",
     )
-    add_json(parser)
+
+
+def add_follow(parser: argparse.ArgumentParser) -> None:
+    """Add ``--follow``."""
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="Wait for more items when there are none, until Ctrl-C",
+    )
 
 
 def add_json(parser: argparse.ArgumentParser, *, each_line: bool = False) -> None:

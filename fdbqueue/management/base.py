@@ -64,8 +64,6 @@ class QueueCommand(BaseCommand):
     examples: ClassVar[str]
     #: Whether its reader, such as ``head``, may stop early without an error.
     allows_closed_output: ClassVar[bool] = False
-    #: Whether it has ``--engine-timeout``.
-    has_engine_timeout: ClassVar[bool] = True
     requires_system_checks = ()
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
@@ -79,10 +77,9 @@ class QueueCommand(BaseCommand):
         )
         columns = shutil.get_terminal_size().columns
         parser.description = textwrap.fill(self.help, columns - 2)
-        if self.has_engine_timeout:
-            arguments.add_engine_timeout(parser)
+        arguments.add_engine_timeout(parser)
         parser.usage = _usage(parser)
-        if not self._is_process:  # a program gets the exit code that a terminal gets
+        if not self.is_process:  # a program gets the exit code that a terminal gets
             parser.error = _refuse  # type: ignore[method-assign]  # Django names the class itself
         return parser
 
@@ -92,17 +89,15 @@ class QueueCommand(BaseCommand):
         self._forces_color: bool = options["force_color"]
         if os.environ.get("NO_COLOR") and not self._forces_color:
             options["no_color"] = True
-        self._timeout_seconds: float = options.get(
-            "engine_timeout", arguments.ENGINE_TIMEOUT_SECONDS
-        )
+        self._timeout_seconds: float = options["engine_timeout"]
         self._catalog: Catalog | None = None
         self._console: Console | None = None
-        if self._is_process:
+        if self.is_process:
             gc.freeze()  # Django's objects stay: the collector need not look at them again
         try:
             return super().execute(*args, **options)
         except CommandError as error:
-            if isinstance(error, SilentEnd) and self._is_process:
+            if isinstance(error, SilentEnd) and self.is_process:
                 raise SystemExit(error.returncode) from error
             raise
         except (Exception, KeyboardInterrupt) as error:
@@ -121,7 +116,7 @@ class QueueCommand(BaseCommand):
         """
         if not isinstance(error, OutputFailed) or not error.is_by_reader:
             return False
-        if not self.allows_closed_output and self._is_process:
+        if not self.allows_closed_output and self.is_process:
             raise SystemExit(FAILED) from error
         return self.allows_closed_output
 
@@ -132,7 +127,7 @@ class QueueCommand(BaseCommand):
             self._console = Console(
                 self.stdout,
                 self.stderr,
-                is_process=self._is_process,
+                is_process=self.is_process,
                 is_quiet=self._is_quiet,
                 style=self.style,
                 forces_color=self._forces_color,
@@ -163,12 +158,14 @@ class QueueCommand(BaseCommand):
         except QueueNotFound as error:
             raise self._not_found(error) from error
 
-    def several(self, names: Iterable[str], *, fair: bool | None) -> SeveralQueues:
-        """Return several queues, by names and patterns.
+    def source(self, names: Sequence[str], *, fair: bool | None) -> Queue | SeveralQueues:
+        """Return a queue, or several if there is more than one name, or a pattern.
 
         Raises:
             CommandError: There cannot be a queue with one of the names.
         """
+        if len(names) == 1 and "*" not in names[0] and not fair:
+            return self.queue(names[0])
         try:
             return self.catalog.several(names, fair=fair)
         except QueueNotFound as error:
@@ -280,7 +277,7 @@ class QueueCommand(BaseCommand):
             raise failure(f"{item_count(len(missing))} not found.")
 
     @property
-    def _is_process(self) -> bool:
+    def is_process(self) -> bool:
         """Whether the command is a process of its own, not called by a program."""
         return getattr(self, "_called_from_command_line", False)
 

@@ -1,60 +1,23 @@
-"""Take items off queues: what ``queue_drain`` and ``queue_move`` do.
+"""Drain a queue: what ``queue_drain`` does.
 
 A drain to a file, to standard output or to nowhere leases a batch, writes it to this destination,
-and only then acknowledges it: killed at any point, it loses nothing. A drain to another queue is a
-move, one transaction for each batch. A drain to a function is the work of a
-:class:`~fdbqueue.service.Worker`, which calls it with each item.
-
-Ctrl-C stops each of them between two batches, and a worker when the functions that run have ended.
-An error says how many items are done.
+and only then acknowledges it: killed at any point, it loses nothing.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import inspect
 import math
-import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
-from django.utils.module_loading import import_string
-
-from fdbqueue.columns.text import clipped, printable
-from fdbqueue.connections import left_in_order
-from fdbqueue.exceptions import InvalidInput, LeaseLost, text_of_error
-from fdbqueue.management.console import Console, Progress
-from fdbqueue.management.exit_codes import (
-    Interrupted,
-    error_text,
-    explain_errors,
-    failure,
-    usage_error,
-)
+from fdbqueue.exceptions import InvalidInput, LeaseLost
+from fdbqueue.management.console import Console
+from fdbqueue.management.emptying import Emptying
+from fdbqueue.management.exit_codes import error_text, explain_errors, usage_error
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.item_lines import FileExists, ItemsFile, NotADrain, item_line
-from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
-from fdbqueue.service import (
-    BATCH_ITEMS,
-    Batch,
-    Batcher,
-    Item,
-    Mover,
-    Queue,
-    SeveralQueues,
-    Worker,
-)
-
-RETRY_DELAY_SECONDS = 60
-#: How long one wait for items lasts, so that Ctrl-C is noticed. Pushed items end it at once.
-_WAIT_SECONDS = 2.0
-_SHOWN_IDS = 5
-_UNFINISHED = (
-    inspect.iscoroutinefunction,
-    inspect.isasyncgenfunction,
-    inspect.isgeneratorfunction,
-)
+from fdbqueue.management.signals import defer_interrupts
+from fdbqueue.service import Batch, Batcher, End, Queue
 
 
 class Sink:
@@ -116,49 +79,91 @@ class FileSink(Sink):
         self.unsure = 0
 
 
-def to_file(queue: Queue, given: argparse.Namespace, console: Console) -> None:
-    """Drain a queue to the file ``--output``, and print how many items."""
-    try:
-        file = ItemsFile(given.output, resume=given.resume, force=given.force)
-    except FileExists as error:
-        raise usage_error(str(error)) from error
-    with file:
-        removed = _settle(queue, file)
-        if file.size:
-            console.note(f"Resuming {file.path} after line {file.count_lines():,}.")
-        if removed:
-            console.note(f"Removed {item_count(removed)} that the file has already.")
-        done = _drain(queue, FileSink(queue, file), given, console, owner=file.owner)
-    console.report(
-        {"queue": queue.name, "drained": done, "to": given.output},
-        f"Drained {item_count(done)} from {queue.name!r} to {given.output}.",
-        as_json=given.as_json,
-    )
+class Drain:
+    """Take batches off a queue, up to a limit, and write them somewhere.
 
+    Args:
+        queue: The queue.
+        console: Shows the progress, and is where items go to standard output.
+        emptying: How far to go.
+        end: ``"min"`` or ``"max"``.
+        batch_items: The most items in a batch.
+        lease_seconds: How long each batch is leased.
+    """
 
-def to_stream(queue: Queue, given: argparse.Namespace, console: Console) -> None:
-    """Drain a queue to standard output."""
+    def __init__(
+        self,
+        queue: Queue,
+        console: Console,
+        emptying: Emptying,
+        *,
+        end: End,
+        batch_items: int,
+        lease_seconds: float,
+    ) -> None:
+        self._queue = queue
+        self._console = console
+        self._emptying = emptying
+        self._end = end
+        self._batch_items = batch_items
+        self._lease_seconds = lease_seconds
 
-    def write(batch: Batch) -> None:
-        lines = _text(queue, batch)  # printed as one: they are all in the pipe, or requeued
-        console.check_output()
-        console.print_lines([lines])
+    def to_file(self, path: str, *, resume: bool, force: bool) -> int:
+        """Write the items to a file, and return how many."""
+        try:
+            file = ItemsFile(path, resume=resume, force=force)
+        except FileExists as error:
+            raise usage_error(str(error)) from error
+        with file:
+            removed = _settle(self._queue, file)
+            if file.size:
+                self._console.note(f"Resuming {file.path} after line {file.count_lines():,}.")
+            if removed:
+                self._console.note(f"Removed {item_count(removed)} that the file has already.")
+            return self._into(FileSink(self._queue, file), owner=file.owner)
 
-    done = _drain(queue, Sink(queue, write), given, console, bar=not console.is_terminal)
-    console.note(f"Drained {item_count(done)} from {queue.name!r}.")
+    def to_stream(self) -> int:
+        """Write the items to standard output, and return how many."""
 
+        def write(batch: Batch) -> None:
+            lines = _text(self._queue, batch)  # printed as one: all are in the pipe, or requeued
+            self._console.check_output()
+            self._console.print_lines([lines])
 
-def discard(queue: Queue, given: argparse.Namespace, console: Console) -> None:
-    """Ask, remove the items of a queue, and print how many."""
-    number = expected(queue, given.limit)
-    question = f"Remove {item_count(number)} from {queue.name!r} for good?"
-    console.confirm(question, interactive=given.interactive)
-    done = _drain(queue, Sink(queue, lambda _: None), given, console)
-    console.report(
-        {"queue": queue.name, "drained": done, "to": "nowhere"},
-        f"Discarded {item_count(done)} from {queue.name!r}.",
-        as_json=given.as_json,
-    )
+        return self._into(Sink(self._queue, write), bar=not self._console.is_terminal)
+
+    def discard(self) -> int:
+        """Remove the items for good, and return how many."""
+        return self._into(Sink(self._queue, lambda _: None))
+
+    def _into(self, sink: Sink, *, owner: bytes | None = None, bar: bool = True) -> int:
+        batcher = Batcher(
+            self._queue,
+            end=self._end,
+            limit=self._emptying.limit,
+            batch_items=self._batch_items,
+            seconds=self._lease_seconds,
+            owner=owner,
+        )
+        with (
+            defer_interrupts() as interrupts,
+            self._emptying.progress(bar=bar) as progress,
+            explain_errors(lambda error: explain(error, progress.done, self._queue, sink)),
+        ):
+
+            def take(batch: Batch) -> None:
+                sink.take(batch)
+                progress.advance(len(batch))
+
+            self._emptying.take_all(self._queue, batcher, take, interrupts)
+        is_paused, left = self._console.note_pauses(self._queue), self._queue.size()
+        if left > 0 and self._emptying.limit == math.inf and not is_paused:
+            self._console.note(
+                f"The queue's count is still {left:,}: other clients hold these items, or have "
+                "just pushed them."
+            )
+        self._emptying.check_buried(batcher.buried, progress.done)
+        return progress.done
 
 
 def explain(error: BaseException, done: int, queue: Queue, sink: Sink) -> str:
@@ -195,253 +200,5 @@ def _settle(queue: Queue, file: ItemsFile) -> int:
         raise NotADrain(file=file.path) from error
 
 
-def _drain(
-    queue: Queue,
-    sink: Sink,
-    given: argparse.Namespace,
-    console: Console,
-    *,
-    owner: bytes | None = None,
-    bar: bool = True,
-) -> int:
-    """Drain a queue into a sink, and return how many items."""
-    batcher = Batcher(
-        queue,
-        end=given.end,
-        limit=given.limit or math.inf,
-        batch_items=given.batch or BATCH_ITEMS,
-        seconds=given.lease_seconds,
-        owner=owner,
-    )
-    with (
-        defer_interrupts() as interrupts,
-        _progress(queue, given, console, bar=bar) as progress,
-        explain_errors(lambda error: explain(error, progress.done, queue, sink)),
-    ):
-
-        def take(batch: Batch) -> None:
-            sink.take(batch)
-            progress.advance(len(batch))
-
-        _take_all(queue, batcher, take, interrupts, follow=given.follow)
-    is_paused, left = console.note_pauses(queue), queue.size()
-    if left > 0 and given.limit is None and not is_paused:
-        console.note(
-            f"The queue's count is still {left:,}: other clients hold these items, or have just "
-            "pushed them."
-        )
-    _check_buried(queue, batcher.buried, progress.done)
-    return progress.done
-
-
 def _text(queue: Queue, batch: Batch) -> str:
     return "\n".join(item_line(queue, item) for item in batch)
-
-
-def check_target(queue: Queue, target: Queue, priority: Any) -> None:
-    """Refuse a move between two queues that is impossible for any item.
-
-    Raises:
-        CommandError: It says why.
-    """
-    try:
-        Mover(queue, target, priority=priority)  # checks, and moves nothing yet
-    except InvalidInput as error:
-        reason = error.context["reason"]
-        message = f"{queue.name!r} cannot be moved to {target.name!r}: {reason}."
-        raise usage_error(printable(message)) from error
-
-
-def move(queue: Queue, target: Queue, given: argparse.Namespace, console: Console) -> None:
-    """Move items to another queue, and print how many."""
-
-    def explain(error: BaseException) -> str:
-        text = printable(error_text(error))
-        return f"{text}. Moved {item_count(progress.done)} to {target.name!r}."
-
-    with defer_interrupts() as interrupts, _progress(queue, given, console) as progress:
-        mover = Mover(
-            queue,
-            target,
-            end=given.end,
-            limit=given.limit or math.inf,
-            batch_items=given.batch or BATCH_ITEMS,
-            priority=given.priority,
-        )
-        with explain_errors(explain):
-            _take_all(queue, mover, progress.advance, interrupts, follow=given.follow)
-    console.note_pauses(queue)
-    console.report(
-        {"queue": queue.name, "moved": progress.done, "to": target.name},
-        f"Moved {item_count(progress.done)} from {queue.name!r} to {target.name!r}.",
-        as_json=given.as_json,
-    )
-    _check_buried(queue, mover.buried, progress.done)
-
-
-def import_handler(path: str) -> Callable[[Item], Any]:
-    """Return the function at a dotted path; it closes database connections that it is not to have.
-
-    Raises:
-        CommandError: There is none, or calling it would do nothing.
-    """
-    try:
-        function = import_string(path)
-    except (Exception, SystemExit) as error:  # whatever the module does
-        message = f"--handler {path!r} cannot be imported: {clipped(text_of_error(error))}"
-        raise usage_error(message) from error
-    if not callable(function):
-        raise usage_error(f"--handler {path!r} is not a function: it cannot be called.")
-    candidates = (function, type(function).__call__)
-    if any(is_unfinished(one) for is_unfinished in _UNFINISHED for one in candidates):
-        raise usage_error(
-            f"--handler {path!r} is async or a generator: calling it would do nothing."
-        )
-
-    def handler(item: Item) -> Any:
-        with left_in_order():
-            return function(item)
-
-    return handler
-
-
-@contextlib.contextmanager
-def redirect_prints(*, as_json: bool) -> Iterator[None]:
-    """Send what a handler prints to standard error, when standard output has JSON."""
-    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        yield
-
-
-def work(
-    source: Queue | SeveralQueues,
-    handler: Callable[[Item], Any],
-    given: argparse.Namespace,
-    console: Console,
-) -> None:
-    """Call a function with each item, and print how many succeeded and failed."""
-
-    def finish(item: Item, error: BaseException | None) -> None:
-        if error is not None:
-            console.note(clipped(f"Item {item.id} failed: {text_of_error(error)}"))
-        progress.advance(1)
-
-    def note_waiting(running: int) -> None:
-        console.note(f"Waiting for {item_count(running)} to finish; press Ctrl-C to abandon.")
-
-    prints = console.is_terminal  # what the function prints, a bar or a line would stand in
-    with (
-        defer_interrupts(terminations=True) as interrupts,
-        _progress(source, given, console, bar=not prints, lines=False) as progress,
-    ):
-        worker = Worker(
-            source,
-            handler,
-            concurrency=given.concurrency or 1,
-            end=given.end,
-            seconds=given.lease_seconds,
-            retry_delay_seconds=(
-                RETRY_DELAY_SECONDS if given.retry_delay is None else given.retry_delay
-            ),
-            worker=given.worker,
-            limit=given.limit or math.inf,
-            follow=given.follow,
-            let_in=interrupts.allowed,
-            on_end=finish,
-            on_stop=note_waiting,
-        )
-        with redirect_prints(as_json=given.as_json):
-            _run(worker, interrupts)
-    console.note_pauses(source)
-    text = f"Handled {item_count(worker.handled)} from {source.name!r}, {worker.failed:,} failed"
-    text += f", {worker.lost:,} lost their lease" if worker.lost else ""
-    numbers = {"handled": worker.handled, "failed": worker.failed, "lost": worker.lost}
-    console.report({**named(source), **numbers}, f"{text}.", as_json=given.as_json)
-    _check_buried(source, worker.buried, worker.handled)
-    failed = worker.failed + worker.lost
-    if failed and not interrupts.is_terminated:
-        raise failure(f"{item_count(failed)} failed.")
-
-
-def _run(worker: Worker, interrupts: DeferredInterrupts) -> None:
-    """Run a worker to its end; SIGTERM is an end like any other."""
-
-    def explain(error: BaseException) -> str:
-        ended = f"{item_count(worker.handled)} handled, {worker.failed:,} failed."
-        return f"{error_text(error)}. {ended}"
-
-    with explain_errors(explain):
-        try:
-            worker.run()
-        except Interrupted:
-            if not interrupts.is_terminated:
-                raise
-
-
-def named(source: Queue | SeveralQueues) -> dict[str, Any]:
-    """Return what JSON calls a queue, or several."""
-    return {"queue": source.name} if isinstance(source, Queue) else {"queues": [*source.names]}
-
-
-def expected(source: Queue | SeveralQueues, limit: int | None) -> int:
-    """Return how many items there are to take, according to the counts."""
-    return min(max(0, source.size()), limit or sys.maxsize)
-
-
-def _progress(
-    source: Queue | SeveralQueues,
-    given: argparse.Namespace,
-    console: Console,
-    *,
-    bar: bool = True,
-    lines: bool = True,
-) -> Progress:
-    """Return what shows how many of the items are taken.
-
-    With ``--follow`` there is no total, and there are no lines: the rate since it began says
-    little, and the lines would stand between those of the log.
-    """
-    total = None if given.follow else expected(source, given.limit)
-    return console.progress(source.name, total, bar=bar, lines=lines and not given.follow)
-
-
-def _take_all(
-    queue: Queue,
-    batches: Batcher | Mover,
-    take: Callable[[Any], None],
-    interrupts: DeferredInterrupts,
-    *,
-    follow: bool,
-) -> None:
-    """Take batches until there are no more, or with ``--follow`` until Ctrl-C.
-
-    Items that the queue's rate keeps back are waited for.
-    """
-    waits = follow
-    while batches.remaining > 0:
-        with interrupts.allowed():
-            has_items = not waits or queue.wait_for_items(_WAIT_SECONDS)
-        if follow and not has_items:
-            continue
-        batch = batches.next()
-        if batch:
-            take(batch)
-        waits = follow or (not batch and queue.held_until() is not None)
-        if not batch and not waits:
-            return
-
-
-def _check_buried(source: Queue | SeveralQueues, buried: list[str], done: int) -> None:
-    """End the command with exit code 1 if items were moved to the dead letters.
-
-    Args:
-        source: The queue, or the queues.
-        buried: The ids of items that cannot be decoded.
-        done: How many others are done.
-    """
-    if buried:
-        shown = ", ".join(buried[:_SHOWN_IDS])
-        more = " and more" if len(buried) > _SHOWN_IDS else ""
-        raise failure(
-            f"{item_count(len(buried))} of {source.name!r} cannot be decoded and went to its dead "
-            f"letters: {printable(shown)}{more}. {item_count(done, 'other')} done."
-        )

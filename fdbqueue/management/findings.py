@@ -155,7 +155,7 @@ def check_receipts(database: Any) -> Finding:
         return f"removed {sweep(database, older_than_seconds=STALE_SECONDS):,}", True
 
     text = f"{counted(number, 'receipt')} older than a day"
-    return Finding("receipts", None, WARNING, text, repair, remedy="queue_sweep")
+    return Finding("receipts", None, WARNING, text, repair, remedy="queue_doctor --sweep")
 
 
 def check_names(catalog: Catalog) -> Finding:
@@ -166,7 +166,8 @@ def check_names(catalog: Catalog) -> Finding:
     shown = ", ".join(names[:_SHOWN_NAMES]) + (", and others" if names[_SHOWN_NAMES:] else "")
     text = (
         f"stored, but not in the setting: {shown}; no command reaches them until QUEUES has the "
-        "name or a pattern that fits; then queue_recount indexes them and queue_move moves them"
+        "name or a pattern that fits; then queue_doctor --recount indexes them and queue_move "
+        "moves them"
     )
     return Finding("names", None, WARNING, text)
 

@@ -28,12 +28,11 @@ LIVE_HEADER = "X-Fdbqueue-Live"
 INTERVALS = (0, 2, 5, 30)
 
 #: The orders of time: of leased items by the ends of their leases, of delayed ones by those of
-#: their delays, and of dead letters by their deaths, the newest first; and of leased items by the
-#: beginnings of their leases.
-BY_MOMENT, BY_DEATH, BY_AGE = "until", "died", "leased"
-_BY_TIME = frozenset({BY_MOMENT, BY_DEATH, BY_AGE})
+#: their delays, and of dead letters by their deaths, the newest first.
+BY_MOMENT, BY_DEATH = "until", "died"
+_BY_TIME = frozenset({BY_MOMENT, BY_DEATH})
 _MOMENTS: dict[str | None, list[tuple[str, Any]]] = {
-    "leased": [(BY_MOMENT, _("Lease ends first")), (BY_AGE, _("Leased for longest"))],
+    "leased": [(BY_MOMENT, _("Lease ends first"))],
     "delayed": [(BY_MOMENT, _("Due first"))],
     "dead": [(BY_DEATH, _("Newest failure first"))],
 }

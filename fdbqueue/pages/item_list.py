@@ -20,22 +20,19 @@ from django.utils.translation import ngettext
 
 from fdbqueue import deadlines
 from fdbqueue.columns import cells
-from fdbqueue.columns.items import LEASED_AT, LEASED_UNTIL, REASON, ItemRow, ReasonGroup, shown
+from fdbqueue.columns.items import REASON, ItemRow, ReasonGroup, shown
 from fdbqueue.columns.queues import QueueRow
 from fdbqueue.columns.text import grouped, visible
-from fdbqueue.pages.forms import BY_AGE, BY_DEATH, BY_MOMENT, ItemsForm
-from fdbqueue.pages.item_columns import in_one_line
+from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import preview, shared_members
 from fdbqueue.service import (
-    MOST_SORTED,
     Item,
     Queue,
     Scan,
     group_named,
     scan,
-    scan_by_age,
     scan_by_moment,
 )
 
@@ -155,13 +152,10 @@ def context(
             for one in columns
             if one.name != REASON.name or any(one.value(row) is not None for row in rows)
         ]
-    if form.cleaned_data["end"] == BY_AGE:
-        columns = [one for column in columns for one in _with_age(column)]
     labels = [str(column.heading) for column in columns]
     total = _total(of, form, found)
     return {
         "shared": preview(members, queue.codec) if members else None,
-        "sorted_of": _sorted_of(of, form),
         "shared_group": shared and shared.text,
         "first": grouped(found.start),
         "last": grouped(found.last),
@@ -172,18 +166,6 @@ def context(
         "searched": found.is_searched,
         "progress": _progress(len(rows), found, total),
     }
-
-
-def _with_age(column: Any) -> list[Any]:
-    """Return a column, and behind the end of a lease its beginning."""
-    return [column, in_one_line(LEASED_AT)] if column.name == LEASED_UNTIL.name else [column]
-
-
-def _sorted_of(of: QueueRow, form: ItemsForm) -> dict[str, str] | None:
-    """Return how many leases were sorted of how many, None if that is all of the list."""
-    if form.cleaned_data["end"] != BY_AGE or of.counts.leased <= MOST_SORTED:
-        return None
-    return {"number": grouped(MOST_SORTED), "total": grouped(of.counts.leased)}
 
 
 def _shared_group(items: Sequence[Item]) -> ReasonGroup | None:
@@ -254,8 +236,6 @@ class _Search:
         self._is_latest_first = order == BY_DEATH
         if order in {BY_MOMENT, BY_DEATH}:
             self._scan = functools.partial(scan_by_moment, state=state)
-        if order == BY_AGE:
-            self._scan = scan_by_age
         self.is_selective = self._matches is not None
 
     def scan(self, position: str | None, *, is_backward: bool = False) -> Scan:

@@ -205,7 +205,7 @@ def _reasons(
         clip(form.cleaned_data[field])[0] if field else "",
         form.items_address(**{field: None}) if field else "",
         grouped(others) if others > 0 else "",
-        f"python manage.py queue_recount {shlex.quote(queue.name)}",
+        f"python manage.py queue_doctor {shlex.quote(queue.name)} --recount",
     )
 
 

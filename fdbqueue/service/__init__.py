@@ -87,11 +87,12 @@ from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.hidden import group_named
-from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.tools.beside import Beside
 from fdbqueue.service.tools.load import Load
 from fdbqueue.service.tools.members import Family
-from fdbqueue.service.tools.scan import MOST_SORTED, Scan, scan, scan_by_age, scan_by_moment
+from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
+from fdbqueue.service.tools.scan import Scan, scan, scan_by_moment
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import error_code, run, transactional
@@ -114,7 +115,6 @@ __all__ = [
     "MAX_VALUE_BYTES",
     "MAX_WORKER_CHARACTERS",
     "MIN_INTEGER",
-    "MOST_SORTED",
     "NAME",
     "NOT_GIVEN",
     "ORDERS",
@@ -160,6 +160,9 @@ __all__ = [
     "Stored",
     "Undecodable",
     "Worker",
+    "WorkerCounts",
+    "WorkerRow",
+    "Workers",
     "arun",
     "counts_of",
     "covers",
@@ -175,9 +178,9 @@ __all__ = [
     "pauses_of",
     "run",
     "scan",
-    "scan_by_age",
     "scan_by_moment",
     "share_a_name",
     "strict_json",
     "transactional",
+    "worker_here",
 ]

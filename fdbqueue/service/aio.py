@@ -53,7 +53,7 @@ from fdbqueue.service.limits import ITERATED_ITEMS
 from fdbqueue.service.moments import Order
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import Counts
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.threads import end_of, in_thread, read_in_thread, stopped
 from fdbqueue.service.transactions import run
 

@@ -11,7 +11,6 @@ from fdbqueue.service.consume.acks import Acks
 from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
-from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.consume.poppers import ProcessGroup, shared_group
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.consume.state import Pausing
@@ -91,51 +90,23 @@ def assemble(
     if member is not None:
         member.gives_at_end = limits is not None and limits.max_leased is not None
     facts = {"kind": kind, **options.shown(kind, deciding=True)}
-    store = ItemStore(keys, tables, codec, Format(unlimited(database), tables, name, facts), name)
-    responses = SavedResponses(store)
-    leases = Leases(store, options.max_attempts)
-    taker = Taker(
-        store,
-        responses,
-        leases,
-        choices=options.choices or 0,
-        max_attempts=options.max_attempts,
-        limits=limits,
-    )
+    format_ = Format(unlimited(database), tables, name, facts)
+    store = ItemStore(keys, tables, codec, format_, name, options)
+    taker = Taker(store, limits)
     who = keys.subspace.key(), name, type(keys), member and member.ready
-    group = shared_group(
-        database,
-        taker,
-        options.handoff_timeout_seconds,
-        (*who, options, limits_at),
-        stamped=options.in_commit_order,
-    )
+    group = shared_group(database, taker, (*who, options, limits_at))
     runner = Runner(database, name, group.writes)
-    encoder = Encoder(
-        name,
-        codec,
-        priorities,
-        keys.size_bytes,
-        options.max_value_bytes,
-        has_shards=keys.shards > 0,
-    )
     return QueueParts(
         runner=runner,
         store=store,
         counters=Counters(tables),
-        responses=responses,
-        pusher=Pusher(
-            runner,
-            store,
-            responses,
-            encoder,
-            in_commit_order=options.in_commit_order,
-        ),
-        browser=Browser(store, taker, priorities),
+        responses=taker.responses,
+        pusher=Pusher(runner, Encoder(store, priorities), taker.responses),
+        browser=Browser(taker, priorities),
         taker=taker,
         group=group,
         consumer=Consumer(runner, taker, group),
-        acks=Acks(runner, store, leases, responses),
+        acks=Acks(runner, taker.leases, taker.responses),
         dead_letters=DeadLetters(runner, store),
         pausing=Pausing(runner, tables.paused, keys.bounds, member=member),
     )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from fdb import fdboptions
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
+from fdbqueue.exceptions import CorruptItem, FormatMismatch, InvalidInput, ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.allowance import Limits
@@ -28,7 +28,7 @@ from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
-from fdbqueue.service.storage.reader import ENDS, End, Row
+from fdbqueue.service.storage.rows import ENDS, End, Row, begin_ready
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END, Due, Kind, State
 from fdbqueue.service.uniques import kept_while
@@ -54,15 +54,13 @@ class Browser:
     """Read the items of one queue, in the transaction it is given.
 
     Args:
-        store: The queue's items.
         taker: Says how a pop would take its items.
         priorities: The queue's type of priorities.
     """
 
-    def __init__(self, store: ItemStore, taker: Taker, priorities: Priorities) -> None:
-        self._store = store
+    def __init__(self, taker: Taker, priorities: Priorities) -> None:
+        self._store = store = taker.store
         self._keys = store.keys
-        self._reader = store.reader
         self._taker = taker
         self._priorities = priorities
         self.moments = Moments(store)
@@ -90,7 +88,7 @@ class Browser:
         """
         now = now_us()
         read = begin_state(self._store, tr, now)
-        head = Head(tr, self._keys, self._reader, end, count, TransactionBudget(0))
+        head = Head(tr, self._store, end, count, TransactionBudget(0))
         state = parse_state(self._store, tr, now, read, at_random=self._taker.choices > 0)
         attempts: dict[bytes, int] = {}
         if passed is None:
@@ -103,12 +101,15 @@ class Browser:
             head.add(returned)
             rows = head.take(count)
         head.depend()
-        items = self._reader.items(tr, rows, retried=state.retried)
-        shown = [
+        shown: list[Item] = []
+        for _, _, item, *_ in self._store.load(tr, rows, retried=state.retried):
+            if isinstance(item, CorruptItem):
+                raise item
+            shown.append(item)
+        return [
             dataclasses.replace(item, attempts=attempts.get(row.place, item.attempts))
-            for item, row in zip(items, rows, strict=True)
-        ]
-        return shown, following
+            for item, row in zip(shown, rows, strict=True)
+        ], following
 
     def _first_returned(
         self, tr: Transaction, now: int, passed: Due | None
@@ -149,7 +150,7 @@ class Browser:
         failures = self._store.failures.begin_read(tr, place)
         stored()
         if ready.present():
-            (item,) = self._reader.shown(tr, [Row(place, bytes(ready))], retried=True)
+            (item,) = self._store.shown_rows(tr, [Row(place, bytes(ready))], retried=True)
             return dataclasses.replace(item, failures=self._store.failures.parse(failures))
         for state, read in reads:
             hidden = self._store.parse(state, place, read)
@@ -217,12 +218,14 @@ class Browser:
             return None
         if state == "ready":
             return self._checked(
-                functools.partial(self._reader.page, begin=begin, stop=stop, limit=limit, end=end)
+                functools.partial(
+                    self._store.ready_page, begin=begin, stop=stop, limit=limit, end=end
+                )
             )
         places = (begin, stop)
         return self._checked(
             functools.partial(
-                self._store.page, state=STATES[state], places=places, limit=limit, end=end
+                self._store.hidden_page, state=STATES[state], places=places, limit=limit, end=end
             )
         )
 
@@ -339,9 +342,8 @@ class Overview:
 
     def begin_ends(self, tr: Transaction) -> Callable[[], Ends]:
         """Begin to read the first and the last ready item."""
-        reader = self._store.reader
         mismatch = self.begin_mismatch(tr)
-        reads = {end: reader.ready(tr.snapshot, *EVERY_PLACE, 1, end) for end in ENDS}
+        reads = {end: begin_ready(tr.snapshot, self._keys, *EVERY_PLACE, 1, end) for end in ENDS}
 
         def result() -> Ends:
             error = mismatch()
@@ -366,7 +368,7 @@ class Overview:
             bounds = self._tables.ages
             ages = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
             return lambda: self._begin_present(tr, ages)
-        head = self._store.reader.ready(tr.snapshot, *EVERY_PLACE, 1, "min")
+        head = begin_ready(tr.snapshot, self._store.keys, *EVERY_PLACE, 1, "min")
         return lambda: self._head_pushed_at(tr, head)
 
     def _begin_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
@@ -393,7 +395,7 @@ class Overview:
         return lambda: self._first_dated(tr)
 
     def _first_dated(self, tr: Transaction) -> Moment:
-        for row in self._store.reader.ready(tr.snapshot, *EVERY_PLACE, _MAX_UNDATED, "min"):
+        for row in begin_ready(tr.snapshot, self._store.keys, *EVERY_PLACE, _MAX_UNDATED, "min"):
             (item,) = self._shown(tr, [row])
             if item.pushed_at is not None:
                 return item.pushed_at
@@ -402,7 +404,7 @@ class Overview:
     def _shown(self, tr: Transaction, rows: Iterable[Any]) -> list[Item]:
         """Return the items in rows as they are read, those that cannot be decoded included."""
         found = [Row(self._keys.place_of(row.key), row.value) for row in rows]
-        return self._store.reader.shown(tr, found, retried=False)
+        return self._store.shown_rows(tr, found, retried=False)
 
     def key_of(self, item: Item) -> bytes:
         """Return the key that an item's value, or the first chunk of it, is stored under."""

@@ -30,6 +30,7 @@ from fdbqueue.service.storage.families import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
+from fdbqueue.service.tools.presence import Presences
 from fdbqueue.service.transactions import run
 from fdbqueue.service.writes import OperationRunner
 
@@ -137,6 +138,7 @@ class Catalog:
 
     Attributes:
         has_owned: Whether an app has queues of its own.
+        presences: Which workers there are.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Catalog:
             transactions.keep_receipts_at(database, Subspace((*prefix, "receipt")))
         self._prefix = Subspace(prefix)
         self._subspace = self._prefix["queue"]
+        self.presences = Presences(database, self._prefix["worker"])
         specs = list(specs)
         self.has_owned = any(spec.owner is not None for spec in specs)
         self._named = {spec.name: spec for spec in specs if not spec.is_pattern}
@@ -184,6 +187,7 @@ class Catalog:
         """Return a catalog of the same queues over another view of the same database."""
         catalog = copy.copy(self)
         catalog.database = database
+        catalog.presences = self.presences.over(database)
         with contextlib.suppress(TypeError):  # of a class without weak references
             transactions.keep_receipts_at(database, transactions.receipts_of(self.database))
         catalog._opened = {}  # noqa: SLF001  # of this class

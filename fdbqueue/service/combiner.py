@@ -12,8 +12,7 @@ Signal handlers run in the main thread alone, between any two bytecodes, and may
 helper is never the main thread, so no signal ends a batch. A signal that ends a thread cannot
 block others: the mutex and the turns are held only in ``with`` blocks, which release them on any
 exception, and each thread that joins the line makes sure itself that there is a helper. A signal
-handler may even use the queue itself, in the middle of a call of its thread: it does that alone,
-beside the turns.
+handler that uses the queue itself while its thread has a turn is refused at once.
 
 An operation is in line, or claimed by one batch, until it is done or its thread has gone. It is
 in one of these states, which change under the mutex:
@@ -40,8 +39,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from fdbqueue.engines.protocols import Database
-from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
-from fdbqueue.locks import RLock, start_thread
+from fdbqueue.exceptions import DeadlineExceeded, EngineUnavailable, OutcomeUnknown
+from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
 
 #: How long an idle helper stays.
 _IDLE_SECONDS = 1.0
@@ -187,14 +186,20 @@ class Combiner:
             del own  # an error that its own frames refer to keeps all of them
 
     def _may_work(self, own: threading.Lock) -> bool:
-        """Tell whether a thread may do its operation itself: no others wait or work."""
+        """Tell whether a thread may do its operation itself: no others wait or work.
+
+        Raises:
+            EngineUnavailable: A signal handler asks, and its thread is at work.
+        """
         with self.mutex:
             is_first = not (self.line or self._batches or self.orphans)
             is_first = is_first and time.monotonic() >= self._crowded_until
             if is_first and self._begin_turn(own):
                 return True
-            me = threading.get_ident()  # perhaps a signal handler in the middle of a call
-            return any(turn.worker == me and turn.lock.locked() for turn in self._turns)
+            me = threading.get_ident()
+            if any(turn.worker == me and turn.lock.locked() for turn in self._turns):
+                raise EngineUnavailable(reason=IN_A_HANDLER)
+            return False
 
     def _begin_turn(self, own: threading.Lock) -> bool:
         """Take a free turn, and tell whether there is one; called under the mutex.

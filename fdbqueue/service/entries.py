@@ -22,7 +22,7 @@ from fdbqueue.exceptions import (
     message_of,
 )
 from fdbqueue.service.clock import duration, in_seconds, now_us
-from fdbqueue.service.codecs import LATEST_PUSH, Codec
+from fdbqueue.service.codecs import LATEST_PUSH
 from fdbqueue.service.items import NOT_GIVEN, Duration, Item, Priority, Push, microseconds
 from fdbqueue.service.limits import (
     BATCH_BYTES,
@@ -32,6 +32,7 @@ from fdbqueue.service.limits import (
     SENT_BY_SET,
 )
 from fdbqueue.service.storage.item_keys import numbered_suffix, random_suffix
+from fdbqueue.service.storage.store import ItemStore
 
 MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
@@ -172,30 +173,19 @@ class Encoder:
     """Check and encode what is pushed to one queue.
 
     Args:
-        queue: The queue's name, for errors.
-        codec: Its codec.
+        store: The queue's items.
         priorities: Its type of priorities.
-        key_bytes: About how long its items' keys are.
-        max_value_bytes: The longest encoded value.
-        has_shards: Whether the places of its items have the numbers of their pushes.
     """
 
-    def __init__(
-        self,
-        queue: str,
-        codec: Codec,
-        priorities: Priorities,
-        key_bytes: int,
-        max_value_bytes: int,
-        *,
-        has_shards: bool = False,
-    ) -> None:
-        self._queue = queue
-        self._codec = codec
-        self._key_bytes = key_bytes
-        self._suffix = numbered_suffix if has_shards else random_suffix
+    def __init__(self, store: ItemStore, priorities: Priorities) -> None:
+        self.store = store
+        self._queue = store.queue
+        self._codec = store.codec
+        self._key_bytes = store.keys.size_bytes
+        # In a queue with shards the places of items have the numbers of their pushes.
+        self._suffix = numbered_suffix if store.keys.shards else random_suffix
         self.priorities = priorities
-        self.max_value_bytes = max_value_bytes
+        self.max_value_bytes = store.options.max_value_bytes
 
     def entry(self, value: Any, priority: Any = None) -> Entry:
         """Return an item to be pushed that is ready at once.

@@ -30,7 +30,7 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, microseconds, moment
 from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ
 from fdbqueue.service.storage.item_keys import Place
-from fdbqueue.service.storage.reader import Loaded
+from fdbqueue.service.storage.rows import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import RESPONSE_NAME_BYTES, TableKeys
 

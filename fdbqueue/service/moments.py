@@ -2,12 +2,8 @@
 
 Each has a row in an index, which the transaction writes and removes that hides and reveals the
 item. Leases and delays share theirs with all else that expires (table ``DUE``); that of dead
-letters (table ``DEATH``) is their own.
-
-A dead letter has no such row if it died under a version that wrote none, or if its key would be too
-long. If the counts say that there may be any (:meth:`Moments.is_complete`), these are listed too,
-as if they had died at the moment 0, in the order of their places.
-:mod:`fdbqueue.service.bulk.recount` writes the rows that are missing.
+letters (table ``DEATH``) is their own. A dead letter whose key there would be too long has none,
+and is only listed by its place: such keys come from other programs alone.
 
 A position in such a list is the moment in microseconds and the id. What moves meanwhile, because
 its lease is extended or because it dies again, is found where it is by then.
@@ -22,12 +18,11 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.items import Item, Page
 from fdbqueue.service.limits import MAX_RETURNED_BYTES
-from fdbqueue.service.storage.counts import Counters
-from fdbqueue.service.storage.hidden import Hidden, unpacked_facts
+from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.item_keys import Bounds
-from fdbqueue.service.storage.reader import End, Row
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.store import STATES, ItemStore
-from fdbqueue.service.storage.tables import HIDDEN_END, Kind, State
+from fdbqueue.service.storage.tables import Kind, State
 
 #: The orders of a list of items: by their places, or by time.
 Order = Literal["place", "time"]
@@ -42,8 +37,6 @@ _MOMENTS_AT_ONCE = 1_000
 _VALUES_AT_ONCE = 50
 #: The digits of a moment in microseconds.
 _MAX_DIGITS = 18
-#: What stands for the moment of a death that no row tells.
-_UNDATED = 0
 
 
 class Portion(NamedTuple):
@@ -159,23 +152,29 @@ class Moments:
         """
         at = None if after is None else (after[0], self._keys.place_named(after[1]))
         hidden, limit = STATES[state], min(at_once, _VALUES_AT_ONCE)
-        if hidden is not State.DEAD:
-            yield from self._indexed(tr, hidden, at, limit, is_backward=is_backward)
-            return
-        is_undated = at is not None and at[0] == _UNDATED
-        if is_backward and not is_undated:
-            for one in self._indexed(tr, hidden, at, limit, is_backward=True):
-                yield one._replace(is_last=False)
-            at = None
-        if is_backward or at is None or is_undated:
-            behind = None if at is None else at[1]
-            for one in self._undated(tr, behind, limit, is_backward=is_backward):
-                yield one._replace(is_last=one.is_last and is_backward)
-            at = None
-        if not is_backward:
-            yield from self._indexed(tr, hidden, at, limit, is_backward=False)
-
-    # Items that an index has
+        index = self._index(hidden)
+        begin, stop = index.bounds
+        if at is not None:
+            key = index.key(*at)
+            if key is None:
+                raise InvalidInput(queue=self._store.queue, reason="no item has this position")
+            begin, stop = (begin, key) if is_backward else (key + b"\x00", stop)
+        while True:
+            rows = tr.snapshot.get_range(begin, stop, limit=limit, reverse=is_backward)
+            keys = [bytes(row.key) for row in rows]
+            is_last = len(keys) < limit
+            entries = [(key, entry) for key in keys if (entry := index.parse(key)) is not None]
+            ours = [at for at, (_key, entry) in enumerate(entries) if entry[2]]
+            if len(ours) > _VALUES_AT_ONCE:
+                entries, is_last = entries[: ours[_VALUES_AT_ONCE]], False
+                keys = [key for key, _entry in entries]
+            portion, count = self._portion(tr, self._read(tr, hidden, entries), is_last=is_last)
+            yield portion
+            if portion.is_last or not keys:
+                return
+            last = keys[-1] if count == len(entries) else entries[count - 1][0]
+            limit = _VALUES_AT_ONCE if any(row[2] for row in portion.rows) else _MOMENTS_AT_ONCE
+            begin, stop = (begin, last) if is_backward else (last + b"\x00", stop)
 
     def _index(self, state: State) -> _Index:
         if state is State.DEAD:
@@ -198,39 +197,6 @@ class Moments:
             parse,
         )
 
-    def _indexed(
-        self,
-        tr: Transaction,
-        state: State,
-        after: tuple[int, bytes] | None,
-        limit: int,
-        *,
-        is_backward: bool,
-    ) -> Iterator[Portion]:
-        index = self._index(state)
-        begin, stop = index.bounds
-        if after is not None:
-            key = index.key(*after)
-            if key is None:
-                raise InvalidInput(queue=self._store.queue, reason="no item has this position")
-            begin, stop = (begin, key) if is_backward else (key + b"\x00", stop)
-        while True:
-            rows = tr.snapshot.get_range(begin, stop, limit=limit, reverse=is_backward)
-            keys = [bytes(row.key) for row in rows]
-            is_last = len(keys) < limit
-            entries = [(key, entry) for key in keys if (entry := index.parse(key)) is not None]
-            ours = [at for at, (_key, entry) in enumerate(entries) if entry[2]]
-            if len(ours) > _VALUES_AT_ONCE:
-                entries, is_last = entries[: ours[_VALUES_AT_ONCE]], False
-                keys = [key for key, _entry in entries]
-            portion, count = self._portion(tr, self._read(tr, state, entries), is_last=is_last)
-            yield portion
-            if portion.is_last or not keys:
-                return
-            last = keys[-1] if count == len(entries) else entries[count - 1][0]
-            limit = _VALUES_AT_ONCE if any(row[2] for row in portion.rows) else _MOMENTS_AT_ONCE
-            begin, stop = (begin, last) if is_backward else (last + b"\x00", stop)
-
     def _read(
         self, tr: Transaction, state: State, entries: list[tuple[bytes, tuple[int, bytes, bool]]]
     ) -> list[_Listed]:
@@ -246,58 +212,6 @@ class Moments:
             listed.append(_Listed(key, moment, place, hidden if is_there else None))
         return listed
 
-    # Dead letters that the index does not have
-
-    def is_complete(self, tr: Transaction) -> bool:
-        """Tell whether each dead letter has a row, as the counts say; it reads two keys."""
-        counters = Counters(self._tables)
-        return counters.hidden(tr)[State.DEAD] == counters.dated(tr)
-
-    def _undated(
-        self, tr: Transaction, after: bytes | None, limit: int, *, is_backward: bool
-    ) -> Iterator[Portion]:
-        if self.is_complete(tr):
-            yield Portion([], is_last=True, is_full=False)
-            return
-        begin, stop = self._tables.state_bounds(State.DEAD)
-        prefix = self._tables.states[State.DEAD]
-        end: End = "max" if is_backward else "min"
-        while True:
-            if after is not None and is_backward:
-                stop = prefix + after
-            elif after is not None:
-                begin = prefix + after + HIDDEN_END
-            rows = list(self._store.reader.rows(tr.snapshot, begin, stop, 2 * limit, end))
-            pairs: dict[bytes, dict[bool, bytes]] = {}
-            for row in rows:
-                place, is_value = self._tables.hidden_place(State.DEAD, row.key)
-                pairs.setdefault(place, {})[is_value] = bytes(row.value)
-            dead = [
-                unpacked_facts(State.DEAD, Row(place, pair[True]), pair[False])
-                for place, pair in pairs.items()
-                if len(pair) == 2
-            ]
-            listed = self._without_row(tr, dead)
-            portion, count = self._portion(tr, listed, is_last=len(rows) < 2 * limit)
-            yield portion
-            if portion.is_last or not dead:
-                return
-            after, limit = listed[count - 1].place, _VALUES_AT_ONCE
-
-    def _without_row(self, tr: Transaction, dead: list[Hidden]) -> list[_Listed]:
-        """Return dead letters as they are listed without a moment; None for those that have one."""
-        keys = [self._tables.death(one.until, one.row.place) for one in dead]
-        reads = [None if key is None else tr.snapshot[key] for key in keys]
-        return [
-            _Listed(
-                b"",
-                _UNDATED,
-                one.row.place,
-                one if read is None or not read.present() else None,
-            )
-            for one, read in zip(dead, reads, strict=True)
-        ]
-
     def _portion(
         self, tr: Transaction, listed: list[_Listed], *, is_last: bool
     ) -> tuple[Portion, int]:
@@ -307,7 +221,7 @@ class Moments:
         for count, row in enumerate(listed, start=1):  # noqa: B007  # used below
             if row.hidden is not None:
                 found.append(row.hidden)
-                size += self._store.reader.size_of(row.hidden.row)
+                size += self._store.size_of(row.hidden.row)
             if size >= MAX_RETURNED_BYTES:
                 break
         items = {item.id: item for item in self._store.shown(tr, found)}

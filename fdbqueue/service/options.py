@@ -128,8 +128,6 @@ _OF_ONE_KIND = {"priority_type": "priority"}
 _DECIDING = frozenset({"codec", "priority_type", "order", "shards"})
 #: Of how many shards a pop takes the first item if nothing else is said.
 CHOICES = 2
-#: Options that have another name now.
-RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
 #: How many characters of a wrong name are compared with the right ones.
 _MAX_COMPARED = 100
 
@@ -183,8 +181,8 @@ class QueueOptions:
         Raises:
             ConfigurationError: There is no such option, or it may not have this value.
         """
-        for name, allowed in unknown(given, frozenset(ALLOWED)):
-            raise ConfigurationError(queue=queue, option=name, allowed=allowed)
+        for name in sorted(given.keys() - ALLOWED.keys(), key=str):
+            raise ConfigurationError(queue=queue, option=name, allowed=", ".join(sorted(ALLOWED)))
         for name, value in given.items():
             if value in ALLOWED[name] or _is_object(name, value):
                 continue
@@ -253,12 +251,6 @@ def choices_of(name: str) -> tuple[str, ...]:
 def names_for(kind: str) -> frozenset[str]:
     """Return the names of the options that a kind of queue has."""
     return frozenset(name for name in ALLOWED if _OF_ONE_KIND.get(name, kind) == kind)
-
-
-def unknown(given: Mapping[str, Any], names: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names that are not among those of options, each with what to use instead."""
-    for name in sorted(given.keys() - names, key=str):
-        yield name, RENAMED.get(name, ", ".join(sorted(names)))
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:

@@ -33,8 +33,7 @@ from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, high_of
 from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.item_keys import Place
-from fdbqueue.service.storage.reader import Row
-from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run, run_stamped
 from fdbqueue.service.uniques import UniqueKeys, tag_of
@@ -157,7 +156,7 @@ class PushWrite(Write):
         for row in shared.tails[priority]:  # first, because it comes last: then one wait blocks
             sequence = keys.usual_sequence(row.key, priority)
             if sequence is None:
-                sequence = self.store.reader.sequence(keys.place_of(row.key))
+                sequence = self.store.sequence(keys.place_of(row.key))
             following = sequence + 1 if isinstance(sequence, int) else None
         above = high_of(shared.high) + 1
         if following is None or above > HIGHEST:
@@ -212,28 +211,18 @@ class Pusher:
 
     Args:
         runner: Runs its operations.
-        store: The queue's items.
-        responses: The saved responses of calls with an idempotency key.
         encoder: Checks and encodes what is pushed.
-        in_commit_order: Whether items are in the order of their commits, by versionstamps.
+        responses: The saved responses of calls with an idempotency key.
     """
 
-    def __init__(
-        self,
-        runner: Runner,
-        store: ItemStore,
-        responses: SavedResponses,
-        encoder: Encoder,
-        *,
-        in_commit_order: bool,
-    ) -> None:
+    def __init__(self, runner: Runner, encoder: Encoder, responses: SavedResponses) -> None:
         self._runner = runner
         self._responses = responses
+        self.store = store = encoder.store
         self._queue = store.queue
-        self.store = store
         self.uniques = UniqueKeys(store)
         self.has_shards = store.keys.shards > 0
-        self.in_commit_order = in_commit_order
+        self.in_commit_order = store.options.in_commit_order
         #: The longest place whose keys FoundationDB takes.
         self.max_place_bytes = MAX_KEY_BYTES - _TABLE_BYTES - len(store.keys.prefix_of(b""))
         self.encoder = encoder

@@ -49,7 +49,7 @@ from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
-from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:
@@ -829,8 +829,7 @@ class Queue(AsyncVerbs):
 
         Without reading the dead letters. Two reasons with the same first line, or the same first
         200 characters of it, are one. Of more than 10,000 reasons only the first 10,000 in the
-        order of their texts are looked at. Dead letters that an earlier version wrote are not
-        included until a :meth:`recount`.
+        order of their texts are looked at.
 
         Args:
             limit: The most reasons, up to 10,000.

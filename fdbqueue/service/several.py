@@ -36,7 +36,7 @@ from fdbqueue.service.items import Duration, Held, Item, first, moment
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.names import fits_of
 from fdbqueue.service.queues import Queue
-from fdbqueue.service.storage.reader import ENDS, End
+from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:

@@ -45,8 +45,8 @@ What is left behind by
   is swept;
 - *a pause* (a suspended process, a cluster that was away): 4 goes on afterwards, by the
   database's versions and without any clock;
-- *a signal handler that makes a call in the middle of one*: two calls. On a cluster the handler's
-  runs in a thread of its own (:func:`_alone_in_its_thread`); the embedded engine commits it first;
+- *a signal handler that makes a call in the middle of one*: two calls, or the engine refuses the
+  handler's at once (``EngineUnavailable``), because its thread waits for a commit or a cluster;
 - *a fork in the function*: two processes that make a call each. The child has slots of its own.
 
 A slot is used again by its thread's next operation, and by other threads after that: there
@@ -56,14 +56,11 @@ outcome stayed unknown. Those of processes that have ended stay until they are s
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import inspect
 import itertools
 import logging
 import os
-import random
-import threading
 import time
 import weakref
 from collections import deque
@@ -75,7 +72,6 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import BatchTooLarge, EngineError, FdbQueueError, OutcomeUnknown
-from fdbqueue.locks import start_thread
 from fdbqueue.service import instrumentation
 
 T = TypeVar("T")
@@ -96,8 +92,6 @@ VERSIONS_PER_SECOND = 1_000_000
 #: A receipt that is younger by the database's versions is not swept.
 MIN_SWEPT_VERSIONS = MIN_SWEPT_SECONDS * VERSIONS_PER_SECOND
 
-#: For how long a caller that retries after conflicts itself pauses: it doubles, up to the second.
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
 #: Retries that took longer are worth a line in the log.
 _LONG_SECONDS = 1.0
 
@@ -230,6 +224,7 @@ def run(
     wrote: Callable[[T], bool] | bool | None = None,
     read_only: bool = False,
     retries_conflicts: bool = True,
+    may_be_long: bool = False,
 ) -> T:
     """Run a function in a transaction of its own, again after each conflict, and commit.
 
@@ -249,6 +244,8 @@ def run(
             asks the transaction.
         read_only: Whether the function never writes anything: the same as ``wrote=False``.
         retries_conflicts: False raises :class:`Conflict` after one (1020) instead.
+        may_be_long: Whether a user wrote what the function does, so it may be too long for a
+            transaction; it may be, too, if ``wrote`` says nothing.
 
     Returns:
         What the run that was committed returned.
@@ -257,14 +254,13 @@ def run(
         OutcomeUnknown: It is not known whether the commit took effect: a timeout (1031),
             the retry limit, or an engine that does not answer came before that could be
             found out; or versions moved on by ten minutes' worth meanwhile.
-        BatchTooLarge: The function, of which ``wrote`` says nothing, has taken the five seconds of
-            a transaction by itself, twice; nothing was written.
+        BatchTooLarge: The function may be too long, and has taken the five seconds of a transaction
+            by itself, twice; nothing was written.
         FDBError: The engine's own, where trying again would not help; nothing was written.
     """
-    call = _Call(database, function, False if read_only else wrote, retries_conflicts)
-    if getattr(database, "has_one_wait_a_thread", False):
-        return _alone_in_its_thread(call)[0]
-    return call.run()[0]
+    wrote = False if read_only else wrote
+    may_be_long = may_be_long or wrote is None
+    return _Call(database, function, wrote, retries_conflicts, may_be_long=may_be_long).run()[0]
 
 
 def run_stamped(
@@ -278,46 +274,7 @@ def run_stamped(
 
     It is empty, too, where ``stamped`` is false.
     """
-    call = _Call(database, function, wrote, True, stamped=stamped)
-    if getattr(database, "has_one_wait_a_thread", False):
-        return _alone_in_its_thread(call)
-    return call.run()
-
-
-def _alone_in_its_thread(call: _Call[T]) -> tuple[T, bytes]:
-    """Run a call on a cluster, in a thread of its own if it has interrupted another.
-
-    A thread waits for the binding's futures by one semaphore. A signal handler that waits in the
-    middle of a wait of its thread would take what wakes that one (error 2015).
-    """
-    frame = inspect.currentframe()  # an interrupt could leave a flag behind, and no frame
-    while frame is not None and frame.f_code is not _Call.run.__code__:
-        frame = frame.f_back
-    if frame is None:
-        return call.run()
-    ended: list[tuple[tuple[T, bytes] | None, BaseException | None]] = []
-
-    def run_call() -> None:
-        try:
-            ended.append((call.run(), None))
-        except BaseException as error:  # noqa: BLE001  # raised in the handler's thread
-            ended.append((None, error))
-
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(run_call,), name="fdbqueue-handler")
-    start_thread(thread)
-    thread.join()
-    found, error = ended.pop()
-    if found is None:
-        assert error is not None
-        raise error
-    return found
-
-
-def pause_before_retry(number: int) -> None:
-    """Sleep before the retry with a number, for a caller that asked for :class:`Conflict`."""
-    longest: float = min(_FIRST_PAUSE_SECONDS * 2**number, _MAX_PAUSE_SECONDS)
-    time.sleep(longest * random.random())
+    return _Call(database, function, wrote, True, stamped=stamped).run()
 
 
 class _Call(Generic[T]):
@@ -331,12 +288,14 @@ class _Call(Generic[T]):
         retries_conflicts: bool,
         *,
         stamped: bool = False,
+        may_be_long: bool = False,
     ) -> None:
         self._database = database
         self._function = function
         self._wrote = wrote
         self._retries_conflicts = retries_conflicts
         self._stamped = stamped
+        self._may_be_long = may_be_long
         self._receipt: Receipt | None = None
         #: The attempt whose commit has begun, and is not known to have come to nothing.
         self._unsettled: tuple[int, T] | None = None
@@ -362,8 +321,7 @@ class _Call(Generic[T]):
                     self._took = 0.0
                     found = None if self._unsettled is None else self._settle(tr)
                     if found is None:
-                        timed = self._wrote is None
-                        result = self._timed(tr) if timed else self._function(tr)
+                        result = self._timed(tr) if self._may_be_long else self._function(tr)
                         found = result, self._commit(tr, result)
                     break
                 except Exception as error:
@@ -391,8 +349,8 @@ class _Call(Generic[T]):
     def _timed(self, tr: Transaction) -> T:
         """Return what the function returns, and note how long it takes.
 
-        That is not done for the verbs' own functions, which are bounded, and say whether they
-        write: if one of these takes long, the process or the engine stood still, and that passes.
+        That is not done for the verbs' own functions, which are bounded: if one of these takes
+        long, the process or the engine stood still, and that passes.
         """
         began = time.monotonic()
         try:

@@ -57,7 +57,7 @@ from fdbqueue.service.storage.item_keys import (
     UNTIL_TAKEN,
     Place,
 )
-from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import error_code
@@ -214,8 +214,8 @@ class UniqueKeys:
         return None if row is None else self._placed(tr, row, None)
 
     def _placed(self, tr: Transaction, row: Row, hidden: Hidden | None) -> Placed:
-        (loaded,) = self._store.reader.load(tr, [row], retried=hidden is None)
-        item = self._store.reader.shown_item(loaded)
+        (loaded,) = self._store.load(tr, [row], retried=hidden is None)
+        item = self._store.shown_item(loaded)
         item = item if hidden is None else described(item, hidden, ())
         existing = Existing(loaded.data or row.value, item.state, item.attempts, item.worker)
         until = None if hidden is None else hidden.until

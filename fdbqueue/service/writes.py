@@ -38,7 +38,7 @@ from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState, S
 from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import error_code, run, run_stamped
 
@@ -195,13 +195,13 @@ class SharedWrites:
     Args:
         database: Anything with ``create_transaction()``, without a time limit.
         store: The queue's items.
-        stamped: Whether results need the commit's versionstamp.
     """
 
-    def __init__(self, database: Database, store: ItemStore, *, stamped: bool) -> None:
+    def __init__(self, database: Database, store: ItemStore) -> None:
         self._database = database
         self._store = store
-        self._stamped = stamped
+        #: Whether results need the commit's versionstamp.
+        self._stamped = store.options.in_commit_order
         one_at_a_time = getattr(database, "commits_one_at_a_time", False)
         self.combiner = Combiner(self, turns=1 if one_at_a_time else _IN_FLIGHT)
 

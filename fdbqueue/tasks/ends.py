@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import EngineError, LeaseLost, path_of
+from fdbqueue.exceptions import BatchTooLarge, EngineError, LeaseLost, path_of
 from fdbqueue.service import Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
@@ -58,12 +58,8 @@ UNKNOWN = path_of(TaskUnknown)
 _NO_CALL = unknown_call("")
 #: Codes of what the client refuses before it sends anything: to try it again would not help.
 _REFUSALS = range(2000, 3000)
-#: How long a transaction lasts; what takes longer is run again.
-_TRANSACTION_SECONDS = 5.0
 #: How long the first pause is between attempts to commit an end, and the longest.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
-#: How often the functions for the end may take longer than that.
-_SLOW_CALLS = 3
 
 
 @dataclasses.dataclass(slots=True)
@@ -85,7 +81,6 @@ class AttemptEnd:
         is_aborted: Whether it ends because it was aborted.
         is_done: Whether it has been committed.
         is_unsure: Whether it may have been: the outcome of a commit is not known.
-        slow_calls: How often ``at_end`` has taken longer than a transaction lasts.
     """
 
     call: TaskCall
@@ -102,7 +97,6 @@ class AttemptEnd:
     is_aborted: bool = False
     is_done: bool = False
     is_unsure: bool = False
-    slow_calls: int = 0
 
     @property
     def is_success(self) -> bool:
@@ -199,7 +193,8 @@ class AttemptEnds:
 
         Raises:
             LeaseLost: The lease is not held any more; nothing was written.
-            AtEndFailed: The task's own function failed, or wrote too much; nothing was written.
+            AtEndFailed: The task's own function failed, wrote too much or took too long; nothing
+                was written.
         """
         try:
             self._commit(end, queue)
@@ -207,7 +202,7 @@ class AttemptEnds:
             raise
         except Exception as error:
             end.is_unsure = end.is_unsure or not getattr(error, "outcome_known", False)
-            if end.at_end and is_refusal(error):
+            if end.at_end and (is_refusal(error) or isinstance(error, BatchTooLarge)):
                 raise AtEndFailed from error
             raise
         end.is_done = True
@@ -270,7 +265,13 @@ class AttemptEnds:
             queue.ack(end.item, beside=self.writes(end))
         else:
             commit = self._succeed if end.is_success else self._fail
-            run(queue.database, lambda tr: commit(tr, queue, end), wrote=True)
+            may_be_long = bool(end.at_end)
+            run(
+                queue.database,
+                lambda tr: commit(tr, queue, end),
+                wrote=True,
+                may_be_long=may_be_long,
+            )
 
     def writes_of(self, ending: Sequence[AttemptEnd]) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of some tasks whose items are removed."""
@@ -391,25 +392,16 @@ def _call_at_end(tr: Transaction, end: AttemptEnd) -> None:
     """Call the functions that a task gave to ``at_end``.
 
     Raises:
-        AtEndFailed: One has failed, or they take too long each time.
+        AtEndFailed: One has failed.
     """
-    began = time.monotonic()
     try:
         for function in end.at_end:
             function(tr)
     except BaseException as error:
         is_engines = isinstance(error, EngineError) or error_code(error) is not None
-        if is_engines and not is_refusal(error) and not _is_too_slow(end, began):
+        if is_engines and not is_refusal(error):
             raise
         raise AtEndFailed from error
-    if _is_too_slow(end, began):
-        raise AtEndFailed from TimeoutError("at_end takes longer than a transaction: 5 seconds")
-
-
-def _is_too_slow(end: AttemptEnd, began: float) -> bool:
-    """Note how long ``at_end`` has taken; tell whether it was too long, and often enough."""
-    end.slow_calls += time.monotonic() - began > _TRANSACTION_SECONDS
-    return end.slow_calls >= _SLOW_CALLS
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -38,8 +38,10 @@ from fdbqueue.service import (
     Queue,
     SeveralQueues,
     Worker,
+    WorkerCounts,
     error_code,
     share_a_name,
+    worker_here,
 )
 from fdbqueue.tasks.backend import backends
 from fdbqueue.tasks.compat import task_finished
@@ -129,6 +131,9 @@ class TaskWorker:
         self._on_beat = on_beat
         options = backend.settings
         self.queue = _queue(backend, names, excluded, catalog)
+        self._presence = catalog.presences.of(
+            worker_here(self.worker, "tasks", self.queue.name, threads=threads), self._counts
+        )
         self._beside = _beside(self.queue, backend, names, excluded, catalog)
         self._source = TaskSource(
             self.queue,
@@ -163,6 +168,10 @@ class TaskWorker:
         Raises:
             SignalsNotSent: Receivers of ``task_finished`` took too long, and some were not called.
         """
+        with self._presence:
+            self._run()
+
+    def _run(self) -> None:
         self._signals.start()
         seconds = 0.0
         try:
@@ -182,6 +191,11 @@ class TaskWorker:
             if self._beside is not None:
                 self._beside.close()
             self._send_rest(seconds)
+
+    def _counts(self) -> WorkerCounts:
+        """Return what this worker says of its tasks to others."""
+        running = 0 if self._working is None else len(self._working.running())
+        return WorkerCounts(running, self.succeeded, self.failed)
 
     def stop(self) -> None:
         """Lease nothing more; :meth:`run` returns once the running tasks are finished."""

@@ -1,4 +1,4 @@
-"""Functions for ``queue_drain --handler`` to call."""
+"""Functions for ``queue_work`` to call."""
 
 from __future__ import annotations
 

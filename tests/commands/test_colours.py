@@ -68,6 +68,6 @@ def test_where_there_is_no_terminal(processes, blocked):
 def test_the_table_fits_the_terminal(processes, blocked):
     """As wide as COLUMNS says, or the terminal."""
     fdbqueue.queue("user-" + "x" * 90).push("x")
-    shown = at_terminal(processes, "queue_stats", "--no-color", COLUMNS="80").decode()
+    shown = at_terminal(processes, "queue_list", "--rates", "--no-color", COLUMNS="80").decode()
     assert max(len(line) for line in shown.splitlines()) <= 80
     assert re.search(r"^user-x+…x+ +1 ", shown, re.MULTILINE)

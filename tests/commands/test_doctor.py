@@ -211,23 +211,6 @@ def test_counts_that_are_wrong(examine, name):
     assert_counted(queue)
 
 
-def test_dead_letters_of_an_earlier_version(examine):
-    """They have no row by the moment of their death: a warning; --repair writes it."""
-    queue = fdbqueue.queue("mail")
-    queue.push_many(range(3))
-    for item in list(queue):
-        queue.bury(item.id)
-    tables = queue.parts.store.tables
-    run(queue.database, lambda tr: [tr.clear_range(*tables.deaths), tr.clear(tables.dated)])
-    code, found = examine("mail")
-    assert (code, found["counts"]["status"]) == (0, "warning")
-    assert "order of time" in found["counts"]["detail"]
-    code, found = examine("mail", "--repair", "--no-input")
-    assert (code, found["counts"]["is_repaired"]) == (0, True)
-    assert examine("mail")[1]["counts"]["status"] == "ok"
-    assert_counted(queue)
-
-
 def _pair(places):
     return places.start, places.stop
 

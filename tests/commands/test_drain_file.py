@@ -423,11 +423,12 @@ def test_a_dry_run(call, file, mail):
     printed = call("queue_drain", "mail", "--output", str(file), "--dry-run", "--limit=7")
     assert printed == (f"Would drain 7 items from 'mail' to {file}.\n", "")
     assert not file.exists()
-    printed = call("queue_drain", "mail", "--to", "user-1", "--dry-run", "--json")
-    assert json.loads(printed.out) == {"queue": "mail", "would_drain": ITEMS, "to": "user-1"}
+    printed = call("queue_drain", "mail", "--discard", "--dry-run", "--json")
+    assert json.loads(printed.out) == {"queue": "mail", "would_drain": ITEMS, "to": "nowhere"}
     assert mail.size() == ITEMS
+    file.touch()
     with pytest.raises(CommandError):
-        call("queue_drain", "mail", "--to", "ranks", "--dry-run")
+        call("queue_drain", "mail", "--output", str(file), "--dry-run")
 
 
 def test_call_command_takes_options(file, mail):

@@ -11,14 +11,11 @@ import fdbqueue
 from fdbqueue import conf
 from tests.commands.test_exit_codes import CALLS, VALUES
 
-#: The last three find nothing to change.
+#: The last one finds nothing to change.
 READING = {
     "queue_peek",
     "queue_show",
     "queue_list",
-    "queue_stats",
-    "queue_recount",
-    "queue_sweep",
     "queue_resume",
 }
 WRITING = [command for command in CALLS if command[0] not in READING]
@@ -61,7 +58,7 @@ def test_it_ends_in_time(call, away, ndjson, command):
 def test_a_worker_ends_in_time(call, away):
     """A worker does, too, for who started it to start it again."""
     with pytest.raises(CommandError) as caught:
-        call("queue_drain", "mail", "--handler=tests.commands.handlers.note", "--follow",
+        call("queue_work", "mail", "--handler=tests.commands.handlers.note", "--follow",
              "--engine-timeout=0.2")  # fmt: skip
     assert caught.value.returncode == 4
 

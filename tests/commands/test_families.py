@@ -1,4 +1,4 @@
-"""Families in ``queue_list``, ``queue_stats`` and ``queue_doctor``."""
+"""Families in ``queue_list`` and ``queue_doctor``."""
 
 from __future__ import annotations
 
@@ -50,9 +50,8 @@ def test_more_members_than_are_counted(call, monkeypatch):
         fdbqueue.queue(f"user-{number}").push("x")
     monkeypatch.setattr(families, "MOST_MEMBERS", 3)
     monkeypatch.setattr("fdbqueue.management.commands.queue_list.MOST_MEMBERS", 3)
-    monkeypatch.setattr("fdbqueue.management.commands.queue_stats.MOST_MEMBERS", 3)
     assert call("queue_list", "--family").out.split()[-2:] == ["3+", "-"]
-    record = json.loads(call("queue_stats", "user-*", "--json").out)
+    record = json.loads(call("queue_list", "user-*", "--json").out)
     assert (record["members"], record["complete"], record["ready"]) == (3, False, 3)
 
 
@@ -60,14 +59,14 @@ def test_stats_of_a_pattern_are_the_sums_of_its_members(call):
     """Of those that have items, leased ones too; beside queues they are a table of their own."""
     fill()
     fdbqueue.queue("user-1").pause()
-    heading, row = call("queue_stats", "user-*").out.splitlines()
+    heading, row = call("queue_list", "user-*").out.splitlines()
     assert heading.split()[:6] == ["NAME", "MEMBERS", "READY", "LEASED", "DELAYED", "DEAD"]
     assert row.split()[:6] == ["user-*", "3", "4", "2", "0", "0"]
     assert row.endswith("1 paused")
-    lines = call("queue_stats", "mail", "user-*").out.splitlines()
+    lines = call("queue_list", "mail", "user-*").out.splitlines()
     assert [line.split()[:1] for line in lines] == [["NAME"], ["mail"], [], ["NAME"], ["user-*"]]
-    record = json.loads(call("queue_stats", "user-*", "--json").out)
-    assert record["queue"] == "user-*"
+    record = json.loads(call("queue_list", "user-*", "--json").out)
+    assert record["name"] == "user-*"
     assert (record["ready"], record["leased"], record["paused"], record["blocked"]) == (4, 2, 1, 0)
     assert record["age_seconds"] >= 0
     assert record["pushes_a_minute"] > 0
@@ -75,11 +74,11 @@ def test_stats_of_a_pattern_are_the_sums_of_its_members(call):
 
 def test_an_empty_family_has_zeros(call):
     """And no age."""
-    row = call("queue_stats", "user-*").out.splitlines()[1]
+    row = call("queue_list", "user-*").out.splitlines()[1]
     assert row.split()[:7] == ["user-*", "0", "0", "0", "0", "0", "-"]
 
 
-@pytest.mark.parametrize("command", ["queue_stats", "queue_doctor"])
+@pytest.mark.parametrize("command", ["queue_list", "queue_doctor"])
 def test_a_pattern_that_the_setting_does_not_have(call, command):
     """The message names those it has, and the exit code is that of a queue that is not there."""
     with pytest.raises(CommandError, match=r"no pattern 'none-\*'. It has user-\*\.") as caught:
@@ -90,7 +89,7 @@ def test_a_pattern_that_the_setting_does_not_have(call, command):
 def test_parts_are_of_single_queues(call):
     """Priorities and reasons are not summed up."""
     with pytest.raises(CommandError, match="not of patterns") as caught:
-        call("queue_stats", "user-*", "--by-reason")
+        call("queue_list", "user-*", "--by-reason")
     assert caught.value.returncode == 2
 
 

@@ -1,4 +1,4 @@
-"""``queue_move``, and ``queue_drain --to``."""
+"""``queue_move``."""
 
 from __future__ import annotations
 
@@ -31,14 +31,10 @@ def values(name, **options):
     return [item.value for item in fdbqueue.queue(name).iterate(**options)]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [["queue_move", "mail", "user-1", "--no-input"], ["queue_drain", "mail", "--to=user-1"]],
-)
-def test_all_in_order(call, mail, command):
+def test_all_in_order(call, mail):
     """All items go over once, in order, with the times of their pushes."""
     pushed_at = [item.pushed_at for item in mail]
-    printed = call(*command)
+    printed = call("queue_move", "mail", "user-1", "--no-input")
     assert printed == ("Moved 3,000 items from 'mail' to 'user-1'.\n", "")
     assert values("user-1") == list(range(3_000))
     assert [item.pushed_at for item in fdbqueue.queue("user-1")] == pushed_at
@@ -110,14 +106,9 @@ def test_codecs(call):
 )
 def test_moves_that_make_no_sense(call, mail, arguments, reason):
     """They are refused with the reason, as wrong usage, and nothing is moved."""
-    source, target, *options = arguments
-    for command in (
-        ["queue_move", source, target, *options, "--no-input"],
-        ["queue_drain", source, "--to", target, *options],
-    ):
-        with pytest.raises(CommandError, match=reason) as caught:
-            call(*command)
-        assert caught.value.returncode == 2
+    with pytest.raises(CommandError, match=reason) as caught:
+        call("queue_move", *arguments, "--no-input")
+    assert caught.value.returncode == 2
     assert mail.size() == 3_000
 
 
@@ -145,7 +136,7 @@ def test_killed_twenty_times(processes):
     """Killed at any moment, each item is in exactly one of the two, and their order is kept."""
     source, target = fdbqueue.queue("quakes"), fdbqueue.queue("mail")
     source.push_many((number, number) for number in range(3_000))
-    arguments = "queue_drain", "quakes", "--to", "mail", "--batch=10"
+    arguments = "queue_move", "quakes", "mail", "--no-input", "--batch=10"
     kills = 0
     while kills < 20:
         process = processes.start(*arguments)
@@ -168,7 +159,7 @@ def test_interrupted(processes):
     """Ctrl-C ends it with 130 between two transactions, and says how many were moved."""
     mail = fdbqueue.queue("mail")
     mail.push_many(range(20_000))
-    process = processes.start("queue_drain", "mail", "--to", "user-1", "--batch=10")
+    process = processes.start("queue_move", "mail", "user-1", "--no-input", "--batch=10")
     wait_until(lambda: process.poll() is None and fdbqueue.queue("user-1").size(), DEADLINE_SECONDS)
     process.send_signal(signal.SIGINT)
     done = processes.finish(process)
@@ -181,7 +172,7 @@ def test_interrupted(processes):
 def test_following(processes):
     """With --follow it moves what comes, until Ctrl-C."""
     source, target = fdbqueue.queue("mail"), fdbqueue.queue("user-1")
-    process = processes.start("queue_drain", "mail", "--to", "user-1", "--follow")
+    process = processes.start("queue_move", "mail", "user-1", "--no-input", "--follow")
     for number in range(3):
         source.push(number)
         assert target.pop(wait=30).value == number

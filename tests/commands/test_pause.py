@@ -149,10 +149,9 @@ def test_a_pop_of_all_that_was_asked_for_says_nothing(call, mail):
     ("command", "out"),
     [
         (["queue_move", "mail", "user-1", "--no-input"], "Moved 0 items from 'mail' to 'user-1'."),
-        (["queue_drain", "mail", "--to=user-1"], "Moved 0 items from 'mail' to 'user-1'."),
         (["queue_drain", "mail", "--discard", "--no-input"], "Discarded 0 items from 'mail'."),
         (["queue_drain", "mail", "--dry-run"], "Would drain 3 items from 'mail' to standard out"),
-        (["queue_drain", "mail", "--handler=tests.commands.handlers.note"], "Handled 0 items"),
+        (["queue_work", "mail", "--handler=tests.commands.handlers.note"], "Handled 0 items"),
     ],
 )
 def test_a_drain_says_once_that_the_queue_is_paused(call, mail, note, command, out):
@@ -212,7 +211,7 @@ def test_a_family_is_paused_and_resumed(call, users):
     note = call("queue_pop", "user-1").err
     assert note.startswith(f"The family 'user-*' is paused since {since}: moving\n")
     assert note.endswith("manage.py queue_resume 'user-*'\n")
-    assert call("queue_drain", "user-*", "--handler", "builtins.print").err.count("is paused") == 1
+    assert call("queue_work", "user-*", "--handler", "builtins.print").err.count("is paused") == 1
     assert call("queue_resume", "user-*").out == "Resumed 'user-*'.\n"
     assert call("queue_resume", "user-*").out == "The family 'user-*' was not paused.\n"
     assert fdbqueue.pop_from(["user-*"]) is not None
@@ -225,9 +224,9 @@ def test_what_is_said_of_a_paused_family(call, users):
     lines = call("queue_list", "--family", "--json").out.splitlines()
     assert {row["name"]: row["pause"] for row in map(json.loads, lines)}["user-*"] == shown
     assert re.search(r"user-\*.*paused.*: moving", call("queue_list", "--family").out)
-    stats = json.loads(call("queue_stats", "user-*", "--json").out)
+    stats = json.loads(call("queue_list", "user-*", "--json").out)
     assert (stats["pause"], stats["paused"]) == (shown, 2)
-    assert re.search(r"user-\*.*paused.*: moving", call("queue_stats", "user-*").out)
+    assert re.search(r"user-\*.*paused.*: moving", call("queue_list", "user-*").out)
     found = [json.loads(line) for line in call("queue_doctor", "user-*", "--json").out.splitlines()]
     pauses = [one for one in found if one["check"] == "pause"]
     assert [one["remedy"] for one in pauses] == ["queue_resume 'user-*'"] * 2

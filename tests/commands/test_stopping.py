@@ -78,7 +78,7 @@ def test_some_by_their_ids(call, mail):
 def test_a_command_that_a_test_leaves_is_ended(place):
     """What a failed test does not wait for runs no longer than the test."""
     with contextlib.closing(Processes(*place)) as processes:
-        left = processes.start("queue_stats", "mail", "--watch=0.01", "--json")
+        left = processes.start("queue_list", "mail", "--watch=0.01", "--json")
         assert left.stdout.read(1)
         assert left.poll() is None
     assert left.returncode == -signal.SIGKILL

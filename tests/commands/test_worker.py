@@ -1,4 +1,4 @@
-"""The worker of ``queue_drain --handler``, where leases and functions go wrong."""
+"""The worker of ``queue_work``, where leases and functions go wrong."""
 
 from __future__ import annotations
 

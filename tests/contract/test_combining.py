@@ -8,7 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fdbqueue.deadlines import TimedDatabase
-from fdbqueue.exceptions import BatchTooLarge, CorruptItem, DeadlineExceeded, OutcomeUnknown
+from fdbqueue.exceptions import (
+    BatchTooLarge,
+    CorruptItem,
+    DeadlineExceeded,
+    EngineUnavailable,
+    OutcomeUnknown,
+)
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from fdbqueue.service.tools.upkeep import Examiner
@@ -186,19 +192,21 @@ def test_who_finds_no_room_in_a_round_has_taken_nothing(held, subspace, pool):
     assert len(large.result(SOON_SECONDS)) == 900
 
 
-def test_a_signal_handler_may_take_items_itself(database, subspace, ten):
+def test_a_signal_handler_is_refused_at_once(database, subspace, ten):
     """In the middle of a pop of its thread, which goes on after it."""
     queue = FifoQueue(Meddled(database), subspace)
-    found = []
+    refused = []
 
     def pop_in_between():
         queue.database.meddle = lambda: None
-        found.append(queue.pop().value)
+        with pytest.raises(EngineUnavailable, match="signal handler") as caught:
+            queue.pop()
+        refused.append(caught.value.outcome_known)
 
     queue.database.meddle = pop_in_between
-    item = queue.pop()
-    assert sorted([*found, item.value]) == [0, 1]
-    assert queue.pop().value == 2
+    assert queue.pop().value == 0
+    assert refused == [True]
+    assert queue.pop().value == 1
 
 
 def test_ends_do_not_wait_for_each_other(held, subspace, pool, ten):

@@ -6,9 +6,7 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, run
-from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.tools.scan import scan_by_moment
-from fdbqueue.service.tools.upkeep import Examiner
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
 
@@ -34,24 +32,6 @@ def walk(queue, limit=5, state="dead", end="max", order="time"):
         after = page.cursor
         if after is None:
             return found
-
-
-def forget(queue, *item_ids):
-    """Remove the moments of deaths, as an earlier version wrote none."""
-    tables, keys = queue.parts.store.tables, queue.parts.store.keys
-    dead = {item.id: item for item in queue.iterate(state="dead")}
-
-    def remove(tr):
-        for item_id in item_ids:
-            moment = int(dead[item_id].died_at.timestamp() * 1_000_000)
-            rows = tr.get_range(*tables.deaths)
-            place = keys.place_named(item_id)
-            (key,) = [row.key for row in rows if tables.parse_dated(bytes(row.key))[1] == place]
-            assert abs(tables.parse_dated(bytes(key))[0] - moment) <= 1
-            tr.clear(key)
-            tr.add(tables.dated, (-1).to_bytes(8, "little", signed=True))
-
-    run(queue.database, remove)
 
 
 def in_any_way(queue, clock):
@@ -143,86 +123,6 @@ def test_pages_stay_right_while_letters_come_and_go(queue, clock):
     after = queue.page(state="dead", order="time", end="max", limit=9, after=page.cursor)
     assert [item.id for item in after.items] == [ids[4], *ids[6:]]
     assert after.cursor is None
-
-
-# Dead letters from before
-
-
-def test_letters_without_a_moment_are_listed_as_the_oldest(queue, clock):
-    """In the order of their places, behind all others, on pages of any length."""
-    ids = []
-    for item in queue.lease_many(12):
-        queue.nack(item)
-        ids.append(item.id)
-        clock.advance(1)
-    forget(queue, *ids[3:8])
-    expected = sorted(ids[3:8], key=ids.index) + ids[:3] + ids[8:]
-    for limit in (1, 2, 5, 12, 100):
-        assert walk(queue, limit=limit, end="min") == expected
-        assert walk(queue, limit=limit, end="max") == expected[::-1]
-
-
-def test_a_recount_writes_the_moments(queue, clock):
-    """It removes those of letters that are gone, too; and queue_doctor's check says so."""
-    ids = []
-    for item in queue.lease_many(6):
-        queue.nack(item)
-        ids.append(item.id)
-        clock.advance(1)
-    forget(queue, *ids[2:4])
-    tables = queue.parts.store.tables
-    ghost = tables.death(5, queue.parts.store.keys.place_named(ids[0]))
-    run(queue.database, lambda tr: tr.set(ghost, b""))
-    assert walk(queue) == [*ids[:1:-1][:2], *ids[1::-1], ids[3], ids[2]]
-    assert not Examiner(queue).are_deaths_dated()
-    queue.recount()
-    assert Examiner(queue).are_deaths_dated()
-    assert walk(queue) == ids[::-1]
-    assert_counted(queue)
-    queue.recount()
-    assert_counted(queue)
-
-
-def test_a_recount_of_many_deaths(fifo, monkeypatch):
-    """In transactions of a bounded length each."""
-    monkeypatch.setattr("fdbqueue.service.bulk.recount._DEATHS_AT_ONCE", 3)
-    fifo.push_many(range(10))
-    ids = [item.id for item in fifo]
-    for item_id in ids:
-        fifo.bury(item_id)
-    forget(fifo, *ids[1:9])
-    fifo.recount()
-    assert_counted(fifo)
-
-
-def test_letters_from_before_that_leave_stay_a_difference(queue, clock):
-    """The counts never hide a letter without a moment: what may be missing is looked for."""
-    ids = []
-    for item in queue.lease_many(6):
-        queue.nack(item)
-        ids.append(item.id)
-    forget(queue, *ids[:3])
-    queue.redrive(ids[:1])
-    queue.remove(ids[5])
-    assert sorted(walk(queue)) == sorted(ids[1:5])
-    queue.recount()
-    assert_counted(queue)
-
-
-def test_a_list_of_letters_from_before_is_bounded(fifo, monkeypatch, clock):
-    """It passes so many that have a moment, and the next page goes on there."""
-    monkeypatch.setattr("fdbqueue.service.moments.MOST_PASSED", 60)
-    fifo.push_many(range(130))
-    ids = [item.id for item in fifo]
-    for item_id in ids:
-        fifo.bury(item_id)
-    forget(fifo, ids[-1], ids[0])
-    page = fifo.page(state="dead", order="time", end="max", limit=128)
-    assert len(page.items) == 128
-    page = fifo.page(state="dead", order="time", end="max", after=page.cursor)
-    assert [item.id for item in page.items] == [ids[-1]]
-    assert page.cursor is not None
-    assert walk(fifo, limit=128)[-2:] == [ids[-1], ids[0]]
 
 
 # Leases and delays
@@ -322,7 +222,7 @@ def test_a_death_and_its_end_read_nothing_more(observed, subspace):
 
 
 def test_deaths_at_once_do_not_conflict(fifo, database):
-    """The index and its count are written without a read."""
+    """The index is written without a read."""
     items = [fifo.push(number) for number in range(3)]
     transactions = [database.create_transaction() for _ in items]
     for item, transaction in zip(items, transactions, strict=True):
@@ -333,20 +233,20 @@ def test_deaths_at_once_do_not_conflict(fifo, database):
     assert_counted(fifo)
 
 
-def test_a_letter_whose_key_is_too_long_is_listed(database, subspace):
-    """Another program pushed it; it has no moment, and is among those from before."""
+def test_a_letter_whose_key_is_too_long_is_listed_by_its_place(database, subspace):
+    """Another program pushed it; it has no row in the order of time."""
     fifo = FifoQueue(database, subspace)
-    key = subspace.pack((1, b"x" * 9_900))
+    key = subspace.pack((1, b"x" * (9_995 - len(subspace.pack((1, b""))))))
     run(database, lambda tr: tr.set(key, b'{"v": 1}'))
     (item,) = fifo.page().items
     assert len(key) < 10_000
     fifo.bury(item.id)
     fifo.push("usual")
     fifo.bury(fifo.peek().id)
-    assert len(walk(fifo)) == 2
-    assert walk(fifo, limit=1)[-1] == item.id
+    assert len(walk(fifo, order="place")) == 2
+    assert len(walk(fifo)) == 1
     fifo.remove(item.id)
-    assert run(database, Counters(fifo.parts.store.tables).dated, read_only=True) == 1
+    assert fifo.counts().dead == len(walk(fifo)) == 1
 
 
 def test_a_search_by_death(fifo, clock):

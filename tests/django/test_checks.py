@@ -12,14 +12,11 @@ import pytest
 from django.conf import settings
 from django.core.checks import run_checks
 from django.test import override_settings
-from fdb.subspace_impl import Subspace
 
 import fdbqueue
 from fdbqueue import conf
 from fdbqueue.checks import check_tasks_app
-from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError
-from fdbqueue.service import FifoQueue, PriorityQueue
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import task_backends
 from tests.api import rules
@@ -125,28 +122,6 @@ def test_each_problem_has_an_id_and_a_hint(setting, number, key, value):
         with pytest.raises(ConfigurationError) as caught:
             fdbqueue.queue("mail")
     assert caught.value.context["id"] == f"fdbqueue.{number}"
-
-
-#: Options that have another name now.
-RENAMED = {"claim_timeout_seconds": "handoff_timeout_seconds"}
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-@pytest.mark.parametrize("kind", [FifoQueue, PriorityQueue])
-def test_an_old_name_of_an_option_is_answered_with_the_new_one(setting, tmp_path, kind, old, new):
-    """By the hint of the system check, and by the error in Python."""
-    wrong = {**setting, "QUEUES": {"mail": {"kind": kind.kind, old: 30}}}
-    with override_settings(FDBQUEUE=wrong, DEBUG=True):
-        (found,) = [m for m in run_checks() if (m.id or "").startswith("fdbqueue")]
-        assert (found.id, found.hint) == ("fdbqueue.E009", f"It is called {new} now.")
-        assert repr(old) in found.msg
-        with pytest.raises(ConfigurationError, match=new):
-            fdbqueue.queue("mail")
-    place = embedded.open(tmp_path / "other.sqlite3"), Subspace(("mail",))
-    with pytest.raises(ConfigurationError, match=new) as caught:
-        kind(*place, name="mail", **{old: 30})
-    assert caught.value.context == {"queue": "mail", "option": old, "allowed": new}
-    assert kind(*place, name="mail", **{new: 30}).name == "mail"
 
 
 def test_each_key_of_the_api_is_looked_at(setting):

@@ -98,7 +98,7 @@ def test_ctrl_c_is_pressed_when_what_stands_before_it_is_printed(run):
     """A command that would go on is interrupted, and prints what is shown behind that."""
     run(
         "```console\n$ echo 1 | python manage.py queue_push mail --verbosity 0\n...\n"
-        "$ python manage.py queue_drain mail --handler builtins.print --follow\n"
+        "$ python manage.py queue_work mail --handler builtins.print --follow\n"
         "Item(value=1, ...)\n^C...CommandError: Interrupted. 1 item handled, 0 failed.\n```\n"
     )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
 import subprocess
 import sys
 import time
@@ -125,16 +123,3 @@ print(run(database, lambda tr: tr.set(b"a", b"")).get_committed_version())
         assert here < elsewhere < again
         assert again - here < 5_000_000 + (time.monotonic() - began) * 1_000_000
         here = again
-
-
-def test_a_file_of_the_schema_before(database, path):
-    """A file whose versions counted from a moment of the wall clock goes on from its newest."""
-    newest = run(database, lambda tr: tr.set(b"a", b"kept")).get_committed_version()
-    database.close()
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "DROP TABLE clock; CREATE TABLE epoch (unix_microseconds INTEGER NOT NULL);"
-            f"INSERT INTO epoch VALUES ({time.time_ns() // 1000}); PRAGMA user_version = 1;"
-        )
-    assert database[b"a"] == b"kept"
-    assert run(database, lambda tr: tr.set(b"b", b"")).get_committed_version() > newest

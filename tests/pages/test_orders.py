@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fdbqueue.pages import item_list
 from fdbqueue.service import moments
-from fdbqueue.service.tools import scan
-from fdbqueue.testing import time_ahead
 from tests.cases import cases
 from tests.pages.addresses import first, following, items, of, previous, text
 
@@ -40,50 +37,6 @@ def test_leased_items_are_listed_as_their_leases_end(viewer, queue):
     assert found == [leased[1].id, leased[2].id, leased[0].id]
     found = items(viewer.get(of("mail") + "?state=leased"))
     assert found == [one.id for one in leased]
-
-
-def leased_by_turns(queue, count):
-    """Lease items, the last for the shortest time; return them as they were leased."""
-    queue("mail").push_many(range(count))
-    found = []
-    for number in range(count):
-        with time_ahead(-10.0 * (count - number)):
-            found.append(queue("mail").lease(seconds=(200 - number) * MINUTE).id)
-    return found
-
-
-def test_leased_items_are_listed_by_age(viewer, queue):
-    """What was leased first comes first, with since when; pages lead forward and back."""
-    leased = leased_by_turns(queue, 60)
-    address = of("mail") + "?state=leased&end=leased&limit=25"
-    one = viewer.get(address)
-    two = viewer.get(of("mail") + following(one))
-    three = viewer.get(of("mail") + following(two))
-    assert items(one) + items(two) + items(three) == leased
-    assert items(viewer.get(of("mail") + previous(three))) == leased[25:50]
-    assert items(viewer.get(of("mail") + previous(two))) == leased[:25]
-    assert "Leased</th>" in text(one)
-    assert "were sorted" not in text(one)
-    assert items(viewer.get(address + "&q=59")) == leased[59:]
-    assert items(viewer.get(of("mail") + "?state=leased&end=until&limit=25")) == leased[:34:-1]
-
-
-def test_of_too_many_leases_some_are_sorted(viewer, queue, monkeypatch):
-    """Those that end first; the page says how many of how many."""
-    for module in (scan, item_list):
-        monkeypatch.setattr(module, "MOST_SORTED", 3)
-    leased = leased_by_turns(queue, 5)
-    response = viewer.get(of("mail") + "?state=leased&end=leased")
-    assert items(response) == leased[2:]
-    assert "Of 5 leases the 3 that end first were sorted." in text(response)
-
-
-@pytest.mark.parametrize("after", ["x", "1", "-1-x"])
-def test_a_place_that_the_order_by_age_does_not_have(viewer, queue, after):
-    """Is refused, or nothing is behind it."""
-    leased_by_turns(queue, 1)
-    response = viewer.get(of("mail") + f"?state=leased&end=leased&after={after}")
-    assert response.status_code == (200 if after == "1" else 400)
 
 
 def test_a_page_passes_a_bounded_number_of_others(viewer, queue, monkeypatch):
@@ -133,8 +86,6 @@ def test_a_search_in_the_order_of_time(viewer, queue):
         ("ready", "died"),
         ("leased", "died"),
         ("delayed", "died"),
-        ("ready", "leased"),
-        ("delayed", "leased"),
     ],
 )
 def test_each_state_has_its_own_orders(viewer, state, order):

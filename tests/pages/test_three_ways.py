@@ -39,11 +39,11 @@ def test_an_item_has_the_same_facts_on_its_page_and_in_queue_show(viewer, queue)
     assert shown[:-1] == headings(details, "th") + headings(places, "dt")
 
 
-def test_a_queue_has_the_same_figures_in_the_list_and_in_queue_stats(viewer, queue):
+def test_a_queue_has_the_same_figures_in_the_list_and_in_queue_list(viewer, queue):
     """A heading of the table at a terminal is one of the page's, in capitals."""
     queue("mail").push("x")
     on_page = [re.sub(r" [▲▼]$", "", one) for one in headings(text(viewer.get(LIST)), "th")]
-    heading = printed("queue_stats", "mail").splitlines()[0].split()
+    heading = printed("queue_list", "mail", "--rates").splitlines()[0].split()
     assert set(heading) - set(on_page) == {"STATUS"}  # a badge there
 
 

@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import sys
 import time
 
-from tests.simulation.runner import History, free_runner, run_line, run_seed, shrink
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.project_settings")
+django.setup()
+
+from tests.simulation.runner import History, free_runner, run_line, run_seed, shrink  # noqa: E402  # after Django
 
 
 def main() -> int:

@@ -22,6 +22,7 @@ _CALL_SECONDS = 60
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
 _ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack", "ack_batch", "return_batch")
 _ALLOWED = {"LeaseLost": _ON_LEASES, "ItemNotFound": ("remove", "bury")}
+_ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group")
 
 
 @dataclass(eq=False)
@@ -65,7 +66,7 @@ class Ledger:
 
     def see(self, value: Any, how: str) -> None:
         """Note that a call has returned a value."""
-        if value not in self.pushed or value in self.refused:
+        if value in self.refused or (type(value) is int and value not in self.pushed):
             simulated.running.fail(f"{how} returned {value}, which was not pushed")
 
     def take(self, value: Any, how: str, began_us: int) -> None:
@@ -158,6 +159,7 @@ class Client:
             schedule.note(f"{self.name} is struck: {what}")
             self.world.disturb(strike.get("sleeps", 0))
             if what == "interrupt":
+                self.world.was_interrupted = True
                 raise KeyboardInterrupt
             if what == "sleep":
                 schedule.sleep(strike["sleeps"])
@@ -180,7 +182,7 @@ class Client:
 
     # Calls
 
-    def _call(
+    def call(
         self, function: Callable[..., Any], *args: Any, undo: Any = lambda: None, **options: Any
     ) -> Any:
         """Make a call, under its key again if its outcome is not known.
@@ -231,7 +233,7 @@ class Client:
         return self.process.catalog.queue(op["queue"])
 
     def _other(self, op: dict[str, Any]) -> Any:
-        return self._call(getattr(self._queue(op), op["do"]))
+        return self.call(getattr(self._queue(op), op["do"]))
 
     # Pushes
 
@@ -245,17 +247,17 @@ class Client:
         options: dict[str, Any] = {"undo": lambda: ledger.refused.update(dict.fromkeys(values))}
         if op["do"] == "push_many":
             items = [(one, op["priority"]) if priority else one for one in values]
-            self._call(queue.push_many, items, delay=delay, **options)
+            self.call(queue.push_many, items, delay=delay, **options)
         elif op["do"] == "push_batch":
             push = self.process.program["service.items"].Push
             pushes = [push(one, delay=delay, **priority) for one in values]
-            self._call(queue.push_batch, pushes, **options)
+            self.call(queue.push_batch, pushes, **options)
         else:
             if "unique" in op:
                 options |= {"unique": op["unique"], "unique_while": op["while"]}
                 ledger.uniques[values[0]] = op["queue"], op["unique"]
             options |= priority | self._once(op)
-            item = self._call(queue.push, values[0], delay=delay, **options)
+            item = self.call(queue.push, values[0], delay=delay, **options)
             if item.existing:
                 ledger.see(item.value, "a push that found its key")
                 ledger.refused[values[0]] = None
@@ -282,7 +284,7 @@ class Client:
             options |= {"seconds": op["seconds"]} | ({"ack": done} if done else {})
         take = source.lease_many if leases else source.pop_many
         undo = functools.partial(self.ledger.takings.pop, taking)
-        items = self._call(take, op["count"], undo=undo, **options)
+        items = self.call(take, op["count"], undo=undo, **options)
         undo()
         if len(items) > op["count"]:
             simulated.running.fail(f"{op} returned {len(items)} items")
@@ -318,7 +320,7 @@ class Client:
 
     def _wait_for_items(self, op: dict[str, Any]) -> Any:
         self.waits = (op["queue"],), False, simulated.running.now_us, self.process.options
-        return self._call(self._queue(op).wait_for_items, op["wait"])
+        return self.call(self._queue(op).wait_for_items, op["wait"])
 
     # What is leased
 
@@ -338,7 +340,7 @@ class Client:
         self.ledger.reveal([item.value], op.get("seconds") or op.get("delay"))
         undo = self._perhaps([item], 1) if verb == "ack" else lambda: None
         queue = self.process.catalog.queue(item.queue)
-        self._call(getattr(queue, verb), item, undo=undo, **options)
+        self.call(getattr(queue, verb), item, undo=undo, **options)
         if verb == "ack":
             self._acked([item])
         elif verb == "extend":
@@ -354,11 +356,11 @@ class Client:
         items, verb = self._some(op), getattr(self._queue(op), op["do"])
         self.ledger.reveal(_values(items), op.get("seconds") or op.get("delay"))
         if op["do"] == "extend_many":
-            return self._call(verb, items, op["seconds"])
+            return self.call(verb, items, op["seconds"])
         self.held = [one for one in self.held if one not in items]
         if op["do"] == "nack_many":
-            return self._call(verb, items, delay=op.get("delay"))
-        held = self._call(verb, items, undo=self._perhaps(items, 1))
+            return self.call(verb, items, delay=op.get("delay"))
+        held = self.call(verb, items, undo=self._perhaps(items, 1))
         lost = [one for one in items if one.lease in held.lost]
         self._perhaps(lost, -1)
         self._acked([one for one in items if one not in lost])
@@ -369,18 +371,18 @@ class Client:
     def _perhaps(self, items: Iterable[Any], change: int) -> Callable[[], Any]:
         """Note that items are perhaps gone, or not; return what takes that back."""
         for item in items:
-            self.ledger.perhaps_gone[item.value] += change
+            self.ledger.perhaps_gone[number_of(item)] += change
         return functools.partial(self._perhaps, items, -change)
 
     def _acked(self, items: Iterable[Any]) -> None:
         self._perhaps(items, -1)
         for item in items:
-            self.ledger.end(item.value, f"acknowledged by {self.name}")
+            self.ledger.end(number_of(item), f"acknowledged by {self.name}")
         self.held = [one for one in self.held if one not in items]
 
     def _batch(self, op: dict[str, Any]) -> Any:
         queue, began = self._queue(op), simulated.running.now_us
-        batch = self._call(queue.lease_batch, op["count"], seconds=op["seconds"])
+        batch = self.call(queue.lease_batch, op["count"], seconds=op["seconds"])
         if batch:
             self.batches.append((queue, batch))
             self._note_taken(batch, op, began)
@@ -392,7 +394,7 @@ class Client:
         queue, batch = self.batches.pop(op["which"] % len(self.batches))
         self.ledger.reveal(_values(batch), None)
         undo = self._perhaps(batch, 1) if op["do"] == "ack_batch" else lambda: None
-        self._call(getattr(queue, op["do"]), batch, undo=undo)
+        self.call(getattr(queue, op["do"]), batch, undo=undo)
         if op["do"] == "ack_batch":
             self._acked([*batch])
         return len(batch)
@@ -401,18 +403,23 @@ class Client:
 
     # The rest
 
+    def _task(self, op: dict[str, Any]) -> Any:
+        return getattr(self.world.tasks, op["do"])(self, op)
+
+    _enqueue = _group = _work = _abort = _abort_group = _task
+
     def _remove(self, op: dict[str, Any]) -> Any:
         """Remove or bury a ready item by its id."""
         queue, is_removed = self._queue(op), op["do"] == "remove"
-        items = self._call(queue.peek_many, 8)
+        items = self.call(queue.peek_many, 8)
         if not items:
             return "nothing ready"
         item = items[op["which"] % len(items)]
         undo = self._perhaps([item], 1) if is_removed else lambda: None
-        self._call(getattr(queue, op["do"]), item.id, undo=undo)
+        self.call(getattr(queue, op["do"]), item.id, undo=undo)
         if is_removed:
             self._acked([item])
-        return item.value
+        return number_of(item)
 
     _bury = _remove
 
@@ -421,7 +428,7 @@ class Client:
         self.ledger.clearings.append(clearing)
         try:
             args = [op["state"]] if "state" in op else []
-            return self._call(getattr(self._queue(op), op["do"]), *args)
+            return self.call(getattr(self._queue(op), op["do"]), *args)
         finally:
             clearing[1] = simulated.running.now_us + self.world.longest_us
 
@@ -433,18 +440,19 @@ class Client:
         if source is target:
             return "itself"
         options = {"priority": 1} if target.kind == "priority" != source.kind else {}
-        return self._call(source.move_many, target, op["count"], **options)
+        return self.call(source.move_many, target, op["count"], **options)
 
     def _look(self, op: dict[str, Any]) -> Any:
         queue = self._queue(op)
-        first, size = self._call(queue.peek), self._call(queue.size)
+        first, size = self.call(queue.peek), self.call(queue.size)
+        number = None if first is None else number_of(first)
         if first is not None:
-            self.ledger.see(first.value, "peek")
-        return f"{first and first.value} of {size}, {len(self._call(queue.page, limit=3).items)}"
+            self.ledger.see(number, "peek")
+        return f"{number} of {size}, {len(self.call(queue.page, limit=3).items)}"
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():
-            self._call(getattr(family, op["do"].partition("_")[0]))
+            self.call(getattr(family, op["do"].partition("_")[0]))
 
     _resume_family = _pause_family
 
@@ -464,3 +472,11 @@ class Client:
 
 def _values(items: Iterable[Any]) -> list[Any]:
     return [item.value for item in items]
+
+
+def number_of(item: Any) -> Any:
+    """Return the value of an item; the number of a task, and its id if it enqueues others."""
+    if not isinstance(item.value, dict):
+        return item.value
+    how = item.value["args"][-1]
+    return how["id"] if isinstance(how, dict) else item.value["id"]

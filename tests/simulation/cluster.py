@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import types
 import weakref
 from bisect import bisect_left, insort
 from collections import deque
@@ -118,6 +119,7 @@ class Cluster:
         self.transactions = self.commits = 0
         self.watches: dict[bytes, dict[int, weakref.ref[Watch]]] = {}
         self.numbers = itertools.count()
+        self._read = 0
         self.on_transaction: Callable[[], None] = lambda: None
         self.on_commit: Callable[[State, State, dict[bytes, Any], Any], None] = lambda *_: None
         #: How many watches are about to report a change.
@@ -126,6 +128,12 @@ class Cluster:
 
     def _version(self) -> int:
         return simulated.running.now_us - simulated.START_US + 1_000_000_000
+
+    def read_version(self) -> int:
+        """Return the version at which who begins reads; without reservations it goes with time."""
+        now = self.state.version if self.has_reservations else self._version()
+        self._read = max(self._read, self.state.version, now)
+        return self._read
 
     # Latency and faults
 
@@ -190,7 +198,7 @@ class Cluster:
         if request.refusal is not None:
             request.error = FDBError(request.refusal)
             return
-        version = request.version = max(before.version + 1, self._version())
+        version = request.version = max(before.version, self._read, self._version() - 1) + 1
         request.stamp = version.to_bytes(8, "big") + b"\x00\x00"
         self.state = after = State(version, [*before.keys], {**before.values})
         changes, stamped = after.change(request.mutations, request.stamp)
@@ -293,9 +301,8 @@ class Watch(_futures.SignalledFuture):  # type: ignore[misc, name-defined]  # of
 class _Snapshot:
     """What takes the place of :class:`fdbqueue.engines.embedded.snapshots.Snapshot`."""
 
-    def __init__(self, cluster: Cluster, state: State) -> None:
-        self._cluster, self._state = cluster, state
-        self.version = state.version
+    def __init__(self, cluster: Cluster, state: State, version: int) -> None:
+        self._cluster, self._state, self.version = cluster, state, version
         self._opened_us = simulated.running.now_us
 
     @property
@@ -392,6 +399,7 @@ class Database:
         self._posted: list[Callable[[], None]] = []
         self._network: Any = None
         self.turn = self
+        self.own = types.SimpleNamespace(request=None)  # no signal handler runs here
         self.reservations = cluster.reservations
         self.has_reservations = self.commits_one_at_a_time = cluster.has_reservations
 
@@ -437,7 +445,7 @@ class Database:
     def snapshot(self) -> _Snapshot:
         """Begin to read."""
         self.cluster.wait()
-        found = _Snapshot(self.cluster, self.cluster.state)
+        found = _Snapshot(self.cluster, self.cluster.state, self.cluster.read_version())
         self.cluster.wait()
         return found
 
@@ -446,7 +454,7 @@ class Database:
         state = self.cluster.state_at(version)
         if state is None:
             raise FDBError(1007)
-        return _Snapshot(self.cluster, state)
+        return _Snapshot(self.cluster, state, version)
 
     # As a committer
 

@@ -1,8 +1,8 @@
 """The same plans on a real engine, with real threads: the order is free, the account is the same.
 
-What only a simulation can do is left out: strikes, forks and clocks. The clients are threads of
-this process, each simulated process has a catalog of its own, and waits are short. At the end the
-clock goes ahead, so that all leases and delays expire.
+What only a simulation can do is left out: strikes, forks, clocks; and tasks, which take their time.
+The clients are threads of this process, each simulated process has a catalog of its own, and waits
+are short. At the end the clock goes ahead, so that all leases and delays expire.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class FreeWorld(World):
         self.slept_us, self.longest_us, self._catalogs = 0, 10_000_000, {}
         ops = [op for client in self.plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
-        self._verbs, self._is_skewed = {op["do"] for op in ops}, False
+        self.verbs, self._is_skewed = {op["do"] for op in ops}, False
         plans = self.plan["processes"]
         self.processes = [
             _Process(self, at, one.get("options", {}))  # type: ignore[misc]  # in its place
@@ -171,7 +171,8 @@ def _without_time(plan: dict[str, Any]) -> dict[str, Any]:
     for options in plan["queues"].values():
         options["handoff_timeout_seconds"] = 1
     for client in plan["clients"]:
-        client["ops"] = [op for op in client["ops"] if op["do"] not in _LEFT_OUT]
+        has_tasks = "tasks" in plan
+        client["ops"] = [op for op in client["ops"] if not (has_tasks or op["do"] in _LEFT_OUT)]
         for op in client["ops"]:
             op.pop("strike", None)
             if "wait" in op:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +122,9 @@ class Event(Waited):
         self._is_set = True
         self._wake()
 
+    def clear(self) -> None:
+        self._is_set = False
+
     def wait(self, timeout: float | None = None) -> bool:
         simulated.running.turn()
         return self._await(self.is_set, timeout)
@@ -128,9 +133,9 @@ class Event(Waited):
 class Condition(Waited):
     """Takes the place of ``threading.Condition``."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: _Lock | None = None) -> None:
         super().__init__()
-        self._lock = RLock()
+        self._lock = RLock() if lock is None else lock
 
     def __enter__(self) -> bool:
         return self._lock.acquire()
@@ -141,12 +146,50 @@ class Condition(Waited):
     def notify_all(self) -> None:
         self._wake()
 
-    def wait_for(self, predicate: Callable[[], bool]) -> bool:
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         self._lock.release()
         try:
-            return self._await(predicate, None)
+            return self._await(predicate, timeout)
         finally:
             self._lock.acquire()
+
+
+class SimpleQueue(Waited):
+    """Takes the place of ``queue.SimpleQueue``."""
+
+    _items: deque[Any]
+
+    def __new__(cls, *_: Any) -> Any:
+        made = super().__new__(cls)
+        Waited.__init__(made)
+        made._items = deque()
+        return made
+
+    def __init__(self) -> None:
+        """Do nothing, as the one of C, whose classes need not call it."""
+
+    def __class_getitem__(cls, _: Any) -> type[SimpleQueue]:
+        return cls
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+        self._wake()
+        simulated.running.turn()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        simulated.running.turn()
+        if not self._await(lambda: bool(self._items), timeout if block else 0):
+            raise queue.Empty
+        return self._items.popleft()
+
+    def get_nowait(self) -> Any:
+        return self.get(False)
+
+    def qsize(self) -> int:
+        return len(self._items)
+
+    def empty(self) -> bool:
+        return not self._items
 
 
 class Thread:
@@ -166,9 +209,14 @@ class Thread:
         self._thread = schedule.start(self.name, self.process, lambda: self._target(*self._args))
         schedule.turn()
 
-    def join(self) -> None:
+    def join(self, timeout: float | None = None) -> None:
         assert self._thread is not None
-        simulated.running.join(self._thread)
+        until = None if timeout is None else simulated.running.until(timeout)
+        simulated.running.join(self._thread, until)
+
+    def is_alive(self) -> bool:
+        simulated.running.turn()
+        return self._thread is not None and not (self._thread.is_over or self._thread.is_gone)
 
 
 def threading_for(process: Any) -> dict[str, Any]:
@@ -180,5 +228,7 @@ def threading_for(process: Any) -> dict[str, Any]:
         "Condition": Condition,
         "Thread": type("Thread", (Thread,), {"process": process}),
         "get_ident": lambda: simulated.running.current.number + 1,
+        "current_thread": lambda: simulated.running.current,
+        "main_thread": lambda: None,
         "TIMEOUT_MAX": threading.TIMEOUT_MAX,
     }

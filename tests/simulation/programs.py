@@ -1,7 +1,8 @@
 """Copies of the package, one for each simulated process: the seam is the import statement.
 
 The package waits, looks at the clock and draws at random by the modules ``threading``, ``_thread``,
-``time``, ``os`` and ``random`` of the standard library alone, which it imports as modules. A copy's
+``time``, ``os``, ``queue``, ``random`` and ``secrets`` of the standard library alone, which it
+imports as modules. A copy's
 modules are the package's own code, run again with an ``__import__`` that gives them simulated ones.
 So each process has its own global variables, as a real one has, and nothing of the package knows.
 """
@@ -22,14 +23,14 @@ from tests.simulation import locks
 from tests.simulation import schedule as simulated
 
 #: The modules of which copies have simulated ones.
-SIMULATED = ("_thread", "os", "random", "threading", "time")
+SIMULATED = ("_thread", "os", "queue", "random", "secrets", "threading", "time")
 _PACKAGE = "fdbqueue"
-_DRAWS = ("random", "randrange", "randint", "sample", "choice", "shuffle")
+_DRAWS = ("random", "uniform", "randrange", "randint", "sample", "choice", "shuffle")
 _CONTAINERS = (list, dict, set, weakref.WeakKeyDictionary, weakref.WeakSet)
 
 
 class _Module(types.ModuleType):
-    """A module of the standard library of which some names are simulated."""
+    """A module of which some names are simulated."""
 
     def __init__(self, name: str, names: dict[str, Any]) -> None:
         super().__init__(name)
@@ -63,6 +64,8 @@ class Program:
         self.name = name
         self.pid = self.skew_us = 0
         self.dice = random.Random(0)
+        #: What a project's code is, by its path.
+        self.named: dict[str, Any] = {}
         self._hooks: dict[str, list[Any]] = {"before": [], "after_in_child": []}
         self._modules: dict[str, types.ModuleType] = {}
         self._kept: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
@@ -82,11 +85,18 @@ class Program:
                 "os",
                 {
                     "urandom": self._urandom,
-                    "getpid": lambda: self.pid,
+                    "getpid": self._getpid,
                     "register_at_fork": self._register,
                 },
             ),
+            "queue": _Module("queue", {"SimpleQueue": locks.SimpleQueue}),
             "random": _Module("random", {name: self._drawing(name) for name in _DRAWS}),
+            "secrets": _Module(
+                "secrets", {"token_hex": lambda size: self.dice.randbytes(size).hex()}
+            ),
+            "django.utils.module_loading": _Module(
+                "django.utils.module_loading", {"import_string": self._imported}
+            ),
         }
         self._builtins = {**vars(builtins), "__import__": self._import}
 
@@ -127,13 +137,17 @@ class Program:
         for function in reversed(self._hooks["before"]):
             function()
         end_others()
-        self.pid = pid
+        self.pid = simulated.running.current.pid = pid
         for function in self._hooks["after_in_child"]:
             function()
 
     def _time_ns(self) -> int:
         simulated.running.turn()
         return (simulated.running.now_us + self.skew_us) * 1000
+
+    def _getpid(self) -> int:
+        me = simulated.running.current  # which may be a thread of before a fork
+        return me.pid if me.process is self else self.pid
 
     def _urandom(self, size: int) -> bytes:
         return self.dice.randbytes(size)
@@ -160,6 +174,11 @@ class Program:
                 self._load(f"{name}.{part}")
         return module if parts else self._modules[_PACKAGE]
 
+    def _imported(self, path: str) -> Any:
+        """Return what a dotted path names: of the package, or what takes its place."""
+        module, _, name = path.rpartition(".")
+        return self.named[path] if path in self.named else getattr(self._load(module), name)
+
     def _load(self, name: str) -> types.ModuleType:
         parent, _, last = name.rpartition(".")
         if parent and name not in self._modules:
@@ -168,6 +187,7 @@ class Program:
             return self._modules[name]
         code, is_package = _code_of(name)
         module = self._modules[name] = types.ModuleType(name)
+        module.__file__ = code.co_filename
         module.__package__ = name if is_package else parent
         vars(module)["__builtins__"] = self._builtins
         if is_package:

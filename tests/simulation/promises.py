@@ -9,7 +9,7 @@ from tests.simulation.cluster import Cluster, KeyValue, State
 from tests.simulation.schedule import Found
 
 #: Verbs that take items from the middle of a queue, or give its tokens back.
-_BY_ID = {"remove", "bury", "clear_state"}
+_BY_ID = {"remove", "bury", "clear_state", "abort", "abort_group"}
 _UNPAID = _BY_ID | {"requeue", "clear"}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import json
 import operator
 import re
@@ -25,7 +26,7 @@ from tests.simulation.world import World
 _ORDERS = 5
 _SHRINK_SECONDS = 240.0
 #: What an operation need not have.
-_OPTIONAL = ("strike", "delay", "unique", "once", "wait")
+_OPTIONAL = ("strike", "delay", "unique", "once", "wait", "then", "chain", "more", "prefetch")
 _NUMBERS = re.compile(r"\[.*?\]|b'.*?'|[0-9.]+|p[0-9]/\w+|\bm-\w\b")
 
 
@@ -54,7 +55,19 @@ class History(NamedTuple):
 
 def run(plan: dict[str, Any], order: str) -> History:
     """Run a plan in an order."""
-    world = World(copy.deepcopy(plan), order)
+    gc.disable()
+    gc.freeze()  # garbage is looked for among what the run makes
+    try:
+        world: World | None = World(copy.deepcopy(plan), order)
+        return _history(world, plan, order)
+    finally:
+        world = None
+        gc.collect()
+        gc.unfreeze()
+        gc.enable()
+
+
+def _history(world: World, plan: dict[str, Any], order: str) -> History:
     found = None
     try:
         world.run()
@@ -73,12 +86,8 @@ def free_runner() -> Callable[[int], History]:
     engine = free.open_engine()
 
     def run_one(seed: int) -> History:
-        world, found = free.FreeWorld(draw_plan(seed), *engine), None
-        try:
-            world.run()
-        except Found as error:
-            found = str(error)
-        return History(world.plan, str(seed), found, world.schedule.steps, world.schedule.log)
+        world = free.FreeWorld(draw_plan(seed), *engine)
+        return _history(world, world.plan, str(seed))
 
     return run_one
 

@@ -19,7 +19,7 @@ from greenlet import getcurrent, greenlet
 
 #: The virtual clock begins here, so that nothing depends on small numbers.
 START_US = 1_700_000_000_000_000
-_LONGEST_US = 20_000 * 1_000_000
+_LONGEST_US = 40_000 * 1_000_000
 #: A wait that is longer is for ever.
 _FOREVER_SECONDS = 1e9
 
@@ -45,6 +45,7 @@ class SimThread:
 
     def __init__(self, number: int, name: str, process: Any) -> None:
         self.number, self.name, self.process = number, name, process
+        self.pid = process.pid if process is not None else 0
         self.greenlet: Any = None
         self.is_over = self.is_blocked = self.is_gone = self.was_woken = False
         #: Whether it waits for an answer of the engine.
@@ -81,6 +82,8 @@ class Schedule:
         self._is_over = False
         self._quiet = 0
         self.threads: list[SimThread] = []
+        #: The tasks of the run, for their function.
+        self.tasks: Any = None
         self.current = self.director = SimThread(0, "director", None)
         self.director.greenlet = getcurrent()
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.simulation.tasks import QUEUE
+
 PATTERN = "m-*"
 _SKEWS = (-2, -0.5, 0.5, 2, 600, 7200)
 _PACES = ("10/s", "2/s", "30/m")
@@ -21,12 +23,15 @@ def draw_plan(seed: int) -> dict[str, Any]:
     dice = random.Random(f"plan {seed}")
     # A crowd is many threads of one process at a family, or of several processes at one queue.
     crowd = dice.choice(("family", "queue", *[""] * 6))
-    has_family = crowd == "family" or (not crowd and dice.random() < 0.7)
+    has_tasks = not crowd and dice.random() < 0.2
+    has_family = crowd == "family" or not (crowd or has_tasks or dice.random() < 0.3)
     members = 4 if crowd else dice.choice((1, 2, 4))
     names = [f"m-{letter}" for letter in "abcd"[:members]] * has_family
     names += ["p", "q"][: 1 - has_family if crowd else dice.randint(0 if names else 1, 2)]
+    names = [QUEUE] if has_tasks else names
     is_plain = dice.random() < 0.3
-    patterns = [name for name in names if not name.startswith("m-")] + [PATTERN] * has_family
+    patterns = [name for name in names if name[:2] != "m-" and name != QUEUE]
+    patterns += [PATTERN] * has_family
     queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
     processes = [
         _process(dice, queues)
@@ -48,7 +53,10 @@ def draw_plan(seed: int) -> dict[str, Any]:
         "drain": {"verb": dice.choice(("pop", "lease")), "limits": dice.random() < 0.5},
         "clients": [],
     }
-    most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1))
+    if has_tasks:
+        seconds, attempts = dice.choice((2, 10)), dice.randint(1, 3)
+        plan["tasks"] = {"lease_seconds": seconds, "max_attempts": attempts}
+    most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1, 0.3))
     if crowd or dice.random() < 0.4:
         names += names[:1] * len(names)  # most of what happens is at one queue
     draw = _Draw(dice, names, crowd)
@@ -85,7 +93,7 @@ def _process(dice: random.Random, queues: dict[str, Any]) -> dict[str, Any]:
     process: dict[str, Any] = {}
     if dice.random() < 0.15:
         process["skew"] = dice.choice(_SKEWS)
-    if dice.random() < 0.2:
+    if queues and dice.random() < 0.2:
         name = dice.choice(sorted(queues))
         process["options"] = {name: {"max_leased": dice.choice((None, 1, 3)), "rate": None}}
     return process
@@ -131,6 +139,16 @@ _VERBS = {
     "fork": "1",
     "clock": "1 ahead",
 }
+#: The verbs of clients that have tasks, and how often each is drawn if it is there.
+_ON_TASKS = {
+    "enqueue": "6 seconds=runs fails more? priority",
+    "group": "3 count=many seconds=runs fails then? always=flag chain?",
+    "work": "8 threads prefetch? wait=hour",
+    "abort": "1 which",
+    "abort_group": "1 which",
+    **{verb: _VERBS[verb] for verb in ("think", "look", "remove", "redrive", "recount", "fork")},
+    **{verb: _VERBS[verb] for verb in ("pause", "resume", "clear", "sweep", "clock")},
+}
 #: The verbs that meet at the heads of queues.
 _TAKES = (
     "pop",
@@ -161,9 +179,19 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "options": tuple({"max_leased": most, "rate": None} for most in (None, 1, 3)),
     "once": (True,),
     "retry": (False,),
+    "runs": (0, 0, 0.05, 1, 4, 15),
+    "fails": (0, 0, 0, 1, 5),
+    "more": (True,),
+    "then": (True,),
+    "chain": (True,),
+    "flag": (False, True),
+    "threads": (1, 2),
+    "prefetch": (1, 4),
+    "hour": (3_600,),
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
+_RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
 
 
 class _Draw:
@@ -179,7 +207,11 @@ class _Draw:
         self._values |= {"to": names, "which": [*range(8)]}
         self._rates = {name: dice.choice((0, rate / 2, rate)) for name, rate in _RATES.items()}
         take = dice.choice(("pop", "pop", "lease"))
-        if crowd == "family":
+        if names[0] == QUEUE:
+            self._verbs = ["work"] * 6
+            for verb, text in _ON_TASKS.items():
+                self._verbs += [verb] * int(text.split()[0]) * (dice.random() < 0.6)
+        elif crowd == "family":
             self._verbs = ["push"] * 5 + [take] * 4 + [f"family_{take}"] * 9 + ["think"] * 2
             self._values |= {"think": [0.001, 0.01], "end": ["min"], "count": [1]}
             self._rates |= {"wait": 0, "once": 0, "unique": 0}
@@ -210,7 +242,7 @@ class _Draw:
             op["names"] = self._several()
         else:
             op["queue"] = self._dice.choice(self._names)
-        for text in _VERBS[verb].split()[1:]:
+        for text in {**_VERBS, **_ON_TASKS}[verb].split()[1:]:
             name, _, pool = text.rstrip("?").partition("=")
             if not text.endswith("?") or self._dice.random() < self._rates[name]:
                 op[name] = self._dice.choice(self._values[pool or name])
@@ -228,8 +260,8 @@ class _Draw:
 
 def _strike(dice: random.Random, kind: str) -> dict[str, Any]:
     strike: dict[str, Any] = {"what": kind}
-    if dice.random() < 0.3:
-        strike["seconds"] = round(dice.random() * 3, 3)
+    if dice.random() < 0.5:
+        strike["seconds"] = dice.random() * dice.choice((0.002, 0.02, 3))
     else:
         strike["turns"] = int(dice.expovariate(1 / 40))
     if kind == "sleep":

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from tests.simulation import schedule as simulated
+from tests.simulation import tasks
 from tests.simulation.clients import Client, Ledger
 from tests.simulation.cluster import Cluster, Database, Faults, FDBError
 from tests.simulation.programs import Program
@@ -41,6 +42,7 @@ def program(name: str) -> Program:
         made = _programs[name] = Program(name)
         for module in _MODULES:
             made[module]
+        tasks.prepare(made)
         made.keep()
     return _programs[name]
 
@@ -58,7 +60,8 @@ class Process:
         self.name = f"p{number}"
         self.program = own = program(self.name)
         own.begin(f"{world.seed} {number}", 100 + number, int(plan.get("skew", 0) * 1e6))
-        self.errors = own["exceptions"].FdbQueueError, FDBError
+        unknown = own["tasks.compat"].TaskResultDoesNotExist
+        self.errors = own["exceptions"].FdbQueueError, FDBError, unknown
         self.options: dict[str, Any] = plan.get("options", {})
         self.is_dead = False
         #: Whether it has neither died nor forked.
@@ -114,7 +117,12 @@ def open_catalog(
         if not own.get("rate"):
             own.pop("burst", None)
         specs.append(service.QueueSpec(name, **own))
-    return service.Catalog(database, prefix, specs)
+    if "tasks" not in plan:
+        return service.Catalog(database, prefix, specs)
+    backend = tasks.backend_of(owner, plan["tasks"])
+    catalog = service.Catalog(database, prefix, [*specs, *backend.specs()])
+    owner["tasks.compat"].task_backends["default"] = backend.over(catalog)
+    return catalog
 
 
 class World:
@@ -140,16 +148,17 @@ class World:
         self.ledger = Ledger()
         self.slept_us = self._disturbed_until = self._mark = self._marked_us = self._checked = 0
         self.longest_us = int(self.cluster.faults.longest * 3e6)
+        self.was_interrupted = False
         ops = [op for client in plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
-        self._verbs = {op["do"] for op in ops}
+        self.verbs = {op["do"] for op in ops}
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
         skews += [op["ahead"] for op in ops if "ahead" in op]
         #: Unique keys that items keep until they are done, whatever becomes of a thread.
         self._uniques = {(op["queue"], op["unique"]) for op in ops if "unique" in op} - {
             (op["queue"], op["unique"]) for op in ops if op.get("while") == "ready"
         }
-        if "move" in self._verbs or any("strike" in op for op in ops):
+        if "move" in self.verbs or any("strike" in op for op in ops):
             self._uniques = set()
         self._is_skewed, self._ahead = any(skews), max([0, *skews])
         self.processes = [Process(self, at, one) for at, one in enumerate(plan["processes"])]
@@ -162,6 +171,7 @@ class World:
         self._database = Database(self.cluster, self._doctor)
         self._catalogs: dict[str, Any] = {}
         self._promises = [self._promises_of(name) for name in self.names]
+        self.tasks = self.schedule.tasks = tasks.Tasks(self, self._doctor, self._catalog({}))
 
     def _promises_of(self, name: str) -> Promises:
         pattern = PATTERN if name.startswith("m-") else name
@@ -170,8 +180,8 @@ class World:
             self._doctor,
             self._catalog({}),
             name,
-            self._verbs,
-            is_changed="settings" in self._verbs
+            self.verbs,
+            is_changed="settings" in self.verbs
             or any(pattern in one.options for one in self.processes),
             slack_us=None if self._is_skewed else self.longest_us,
         )
@@ -190,7 +200,6 @@ class World:
             Found: A promise was broken.
         """
         logging.disable(logging.CRITICAL)
-        gc.disable()
         try:
             for client in self.clients:
                 client.thread = self.schedule.start(client.name, client.process.program, client.run)
@@ -199,7 +208,6 @@ class World:
             self._settle()
         finally:
             self.schedule.end()
-            gc.enable()
             logging.disable(logging.NOTSET)
 
     # While calls run
@@ -215,7 +223,7 @@ class World:
         else:
             self.ledger.take(item.value, how, began_us)
         most = self._catalog({}).queue(item.queue).options.max_attempts
-        if most is not None and item.attempts >= most:
+        if most is not None and item.attempts >= most and "move" not in self.verbs:
             self.schedule.fail(f"{item.value} has {item.attempts} attempts and is not dead")
 
     def disturb(self, seconds: float) -> None:
@@ -234,6 +242,7 @@ class World:
     def _see(self, *commit: Any) -> None:
         for promises in self._promises:
             promises.see(*commit, self.schedule.now_us)
+        self.tasks.see(*commit[:3])
 
     # When all wait
 
@@ -261,6 +270,8 @@ class World:
         self._checked = self.cluster.commits
         for promises in self._promises:
             promises.check_counts()
+        if "tasks" in self.plan:
+            self.tasks.check()
         for name in sorted({queue for queue, _ in self._uniques}):
             queue, seen = self._catalog({}).queue(name), Counter[Any]()
             for state in ("ready", "delayed", "leased"):
@@ -305,7 +316,7 @@ class World:
             raise Found(f"threads are left: {left}")
         gc.collect()
         watching = [one for key in self.cluster.watches for one in self.cluster.watching(key)]
-        if watching:
+        if watching and not self.was_interrupted:  # it may have been about to cancel one
             raise Found(f"{len(watching)} watches are left")
         with self._looking():
             self._check_counts()
@@ -320,9 +331,11 @@ class World:
         self._drain(catalog, present)
         schedule.sleep(self._ahead)
         self._drain(catalog, present)
+        if "tasks" in self.plan:
+            self.tasks.settle(present)
         for queue in map(catalog.queue, self.names):
             self._check_rest(queue)
-            for item in queue.iterate(state="dead"):
+            for item in queue.iterate(state="dead") if queue.name != tasks.QUEUE else ():
                 self._note_present(present, item, "dead")
         with self._looking():
             self._check_counts()
@@ -331,7 +344,8 @@ class World:
     def _drain(self, catalog: Any, present: dict[int, str], wait: float = _DRAIN_SECONDS) -> None:
         """Take all there is, members by their family; add the values, and where each was."""
         members = self._expanded([PATTERN])
-        sources = [(catalog.queue(one), [one]) for one in self.names if one not in members]
+        others = [one for one in self.names if one not in (*members, tasks.QUEUE)]
+        sources = [(catalog.queue(one), [one]) for one in others]
         if members:
             sources.append((catalog.several([PATTERN]), members))
         for source, names in sources:
@@ -371,7 +385,7 @@ class World:
 
     def _account(self, present: dict[int, str]) -> None:
         """Check that each value that was pushed is there, gone, or was perhaps taken."""
-        ledger, has_moves, faults = self.ledger, "move" in self._verbs, self.cluster.faults
+        ledger, has_moves, faults = self.ledger, "move" in self.verbs, self.cluster.faults
         missing: list[tuple[int, str]] = []
         for value in ledger.sure:
             queue, pushed_us = ledger.pushed[value]

@@ -126,10 +126,10 @@ def test_a_drain_is_resumed(processes, tmp_path, target):
     queue, file = fdbqueue.queue("mail"), tmp_path / "drained.ndjson"
     for first in range(0, ITEMS, 1_000):
         queue.push_many(range(first, first + 1_000))
-    where, lease = ["--to", "user-1"], []
+    arguments, lease = ["queue_move", "mail", "user-1", "--no-input", "--batch=100"], []
     if target == "file":
-        where, lease = ["--output", str(file)], ["--lease-seconds=5"]
-    arguments = ["queue_drain", "mail", *where, "--batch=100"]
+        arguments = ["queue_drain", "mail", "--output", str(file), "--batch=100"]
+        lease = ["--lease-seconds=5"]
     draining = processes.start(*arguments, *lease, "--engine-timeout=5")
     wait_until(lambda: queue.size() < ITEMS)
     kill()
@@ -151,7 +151,7 @@ def test_a_drain_is_resumed(processes, tmp_path, target):
     [
         ["queue_push", "mail"],
         ["queue_pop", "mail"],
-        ["queue_stats"],
+        ["queue_list"],
         ["queue_drain", "mail"],
         ["queue_doctor", "--timeout=10"],
     ],

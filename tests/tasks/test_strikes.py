@@ -211,13 +211,12 @@ def test_our_own_code_is_spared_for_half_of_the_grace():
 def test_an_exception_that_comes_in_another_thread():
     """The function is looked at again; the process is in doubt from then on."""
     call = Call(inner("shop"), seconds=600)
-    strike = call.limit.strike = Strike(
-        call.limit.thread, call.limit.seconds, TimeLimits.call.__code__
-    )
+    strike = Strike(call.limit.thread, call.limit.seconds, TimeLimits.call.__code__)
     other = threading.Thread(target=strike.kind)
     other.start()
     other.join()
     assert (strike.has_come, strike.is_in_doubt) == (False, True)
+    call.limit.strike = strike  # from now on the thread that watches may look, too
     call.limits._strike(call.limit)
     assert isinstance(call.end(), TaskTimeout)
     assert strike.has_come

@@ -150,8 +150,8 @@ def test_health_and_metrics(filled, client):
 
 READING = [
     "queue_list",
-    "queue_stats",
-    "queue_stats mail numbers",
+    "queue_list --rates",
+    "queue_list --rates mail numbers",
     *(f"queue_peek {name} --state={state}" for name in ("mail", QUEUE) for state in STATES),
     "queue_doctor",
 ]

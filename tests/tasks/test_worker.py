@@ -9,8 +9,10 @@ import pytest
 from django.utils import timezone
 
 from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service import transactions
+from fdbqueue.service.tools import presence
 from fdbqueue.service.transactions import run
-from fdbqueue.tasks import abort, at_end, compat, ends, enqueue_at_end
+from fdbqueue.tasks import abort, at_end, compat, enqueue_at_end
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge
 from fdbqueue.tasks.records import encoded
@@ -234,6 +236,26 @@ def test_a_running_task(backend, at_work):
     assert stored(result).return_value == "waited"
 
 
+def test_a_worker_is_known_while_it_works(backend, work, at_work, monkeypatch):
+    """With what it does; and no more when it has ended."""
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 0.01)
+    rows = backend.catalog.presences
+    at_work(worker="anna")
+    jobs.wait.enqueue()
+
+    def running():
+        return [row for row in rows.read().rows if row.running == 1]
+
+    wait_until(running)
+    (row,) = running()
+    assert (row.name, row.kind, row.threads) == ("anna", "tasks", 1)
+    assert row.queues == "tasks-default, tasks-other"
+    jobs.gate.set()
+    wait_until(lambda: [row for row in rows.read().rows if (row.running, row.done) == (0, 1)])
+    work(worker="bob")
+    assert {row.name for row in rows.read().rows} == {"anna"}
+
+
 def test_the_lease_of_a_long_task_is_extended(configure, at_work):
     """It is not taken for dead, and the result still says when it began."""
     backend = configure(lease_seconds=3)
@@ -298,12 +320,12 @@ def test_a_function_for_the_end_does_not_end_the_worker(backend, work, task, arg
 
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_function_for_the_end_that_always_takes_too_long(backend, work, monkeypatch, is_late):
-    """It is called three times in an attempt, whether a read or the commit comes too late."""
-    monkeypatch.setattr(ends, "_TRANSACTION_SECONDS", -1)
+    """It is called twice in an attempt; one that takes long, and not too long, succeeds."""
+    monkeypatch.setattr(transactions, "_TOO_LONG_SECONDS", -1)
     result = jobs.read_at_the_end.enqueue(is_late)
     if is_late:
         work()
-        assert len(jobs.done) == 2 * 3
+        assert len(jobs.done) == 2 * 2
         assert stored(result).status is FAILED
     else:
         work(limit=1)

@@ -11,31 +11,13 @@ leaves by an exception gives up the lead by an assignment, and wakes all that wa
 of a function in C: the next leader tells a group that took effect that it did, and commits
 another one anew.
 
-A signal handler may also commit something itself, while the leader it has interrupted waits for
-it to return. Then its commit leads within that lead, for itself alone:
+A signal handler cannot commit while its own thread waits for a commit: it is refused at once,
+before its request is in the line (``Committer.own``), because the leader may be in the middle of
+any request. So it is while this thread opens or closes the file, or forks.
 
-1. It finds its own thread leading, and takes the lead, which no other thread can have before the
-   interrupted leader goes on. So whatever follows is in one thread, one call inside the other.
-2. If the interrupted group's COMMIT has returned, the group took effect: it is told so. Otherwise
-   it is forgotten, and what it has written is rolled back by closing its connection: nothing can be
-   written by that again.
-3. It commits its own request, by another connection and with a new history. No other request is
-   touched, because the interrupted leader may be in the middle of any.
-4. It gives the lead back, and returns. The interrupted leader goes on where it was. Its next
-   statement fails, or it sees before its COMMIT that the history is another one; then it commits
-   its line again. After its COMMIT all that is left to do may be done twice.
-
-The processes' turn is free from then on until the interrupted leader takes it again; meanwhile
-SQLite's own lock orders the writers. Where the interrupted thread does not lead, another thread
-does: whoever passes the lead on gives it to the youngest in line, because an interrupted request is
-older than that of the handler for which its thread waits. A thread takes the lead
-under a mutex, and the interrupted thread may hold that while its handler waits for the leader. So a
-leader never takes the mutex: not to commit, to tell how requests ended, or to pass on the lead. No
-wake is lost without it: a thread registers to be woken, and then looks whether its request is done;
-the leader marks the request as done, and then looks whether a thread has registered.
-
-While this thread opens or closes the file, or forks, there is nothing to commit by: a handler's
-commit is then refused (:class:`EngineUnavailable`), having changed nothing.
+A leader never takes the mutex under which a thread takes the lead. No wake is lost without it: a
+thread registers to be woken, and then looks whether its request is done; the leader marks the
+request as done, and then looks whether a thread has registered.
 """
 
 from __future__ import annotations
@@ -53,9 +35,9 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.groups import CommitRequest, Group, History
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.storage import IN_A_HANDLER, Store
+from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import RLock
+from fdbqueue.locks import IN_A_HANDLER, RLock
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +51,12 @@ _GROUPS_BETWEEN_LOOKS = 100  # at the size of the log
 _SMALL_BYTES = 250_000
 
 
+class _Own(threading.local):
+    """What a thread waits for."""
+
+    request: CommitRequest | None = None
+
+
 class Committer:
     """Commit the requests of one process, in groups.
 
@@ -78,11 +66,15 @@ class Committer:
     Args:
         store: Where to write.
         committed: Called after each group that took effect; calling it again does no harm.
+
+    Attributes:
+        own: The request that this thread waits for; if there is one, what runs is a signal handler.
     """
 
     def __init__(self, store: Store, committed: Callable[[], None]) -> None:
         self._store = store
         self._committed = committed
+        self.own = _Own()
         self._start_empty()
 
     def _start_empty(self) -> None:
@@ -116,23 +108,24 @@ class Committer:
         """
         if request.is_abandoned:
             self.withdraw(request, FDBError(1021))
-        request.thread = threading.get_ident()
         try:
+            self.own.request = request
             while not request.done:
                 self._seek_lead(request)
                 if self._leader is request:
                     self._lead(request)
-                    self._pass_on(request)
+                    self._pass_on()
                 elif not request.done:
                     request.release()
                     self._follow(request)
         except BaseException:
             request.is_abandoned = True
             if self._leader is request:
-                self._leader = request.interrupted
+                self._leader = None
             self._wake_all()
             raise
         finally:
+            self.own.request = None
             waiter, request.waiter = request.waiter, None
             if waiter is not None:
                 self._waiters.remove(waiter)
@@ -142,18 +135,17 @@ class Committer:
         """Keep every thread from committing until :meth:`resume`, by the same thread.
 
         Raises:
-            EngineUnavailable: A signal handler asks for it, whose own thread leads.
+            EngineUnavailable: A signal handler asks for it, whose own thread commits.
         """
         thread = threading.get_ident()
         while self._leader != thread:
+            if self.own.request is not None:
+                raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
             with self._mutex:
-                leader = self._leader
-                if leader is None:
+                if self._leader is None:
                     self._leader = thread
                     self._history = History()  # another file may be there afterwards
                     return
-                if isinstance(leader, CommitRequest) and leader.thread == thread:
-                    raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
             time.sleep(_QUIESCE_POLL_SECONDS)
 
     def resume(self) -> None:
@@ -179,11 +171,8 @@ class Committer:
                 return
             if leader is None:
                 self._leader = request
-            elif leader == request.thread:
+            elif leader == threading.get_ident():
                 raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
-            elif isinstance(leader, CommitRequest) and leader.thread == request.thread:
-                self._set_aside(leader)
-                self._leader, request.interrupted = request, leader
             else:
                 self._register(request)
 
@@ -205,27 +194,14 @@ class Committer:
         except queue.Empty:
             self.withdraw(request, FDBError(1031))
 
-    def _pass_on(self, request: CommitRequest) -> None:
+    def _pass_on(self) -> None:
         """Give up the lead, and wake one that waits; one that is about to wait sees it."""
-        self._leader = request.interrupted
-        if self._leader is not None:
-            return
-        for one in reversed(list(self._requests)):
+        self._leader = None
+        for one in list(self._requests):
             waiter = one.waiter
             if waiter is not None and not one.done:
                 waiter.put(None)
                 return
-
-    def _set_aside(self, interrupted: CommitRequest) -> None:
-        """Roll back what an interrupted leader of this thread has not committed."""
-        group = self._group
-        if group is not None and group.failure is None:
-            if group.has_ended is not None:  # its COMMIT was called, and has returned
-                group.has_ended = not group.connection.in_transaction
-            if not group.has_ended:
-                self._group = None
-        self._store.roll_back(interrupted.snapshot)
-        self._history = History()  # the other may be half changed
 
     def _lead(self, request: CommitRequest) -> None:
         try:
@@ -237,7 +213,7 @@ class Committer:
                     version = snapshot.version
                     if version < self._history.newest or request.size > _SMALL_BYTES:
                         snapshot = None  # too old to write by, or with too small a cache
-                run = functools.partial(self._run, snapshot, version, self._history, request)
+                run = functools.partial(self._run, snapshot, version, request)
                 self._store.write(request.deadline, run, snapshot, request.release)
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
@@ -270,14 +246,13 @@ class Committer:
                 return
             try:  # noqa: SIM105  # suppress() is two calls for each commit
                 self._requests.remove(request)
-            except ValueError:  # a signal handler has done so meanwhile
+            except ValueError:  # another thread has done so meanwhile
                 pass
 
     def _run(
         self,
         snapshot: Snapshot | None,
         version: int,
-        history: History,
         leader: CommitRequest,
         connection: sqlite3.Connection,
     ) -> None:
@@ -286,12 +261,11 @@ class Committer:
         Args:
             snapshot: If ``connection`` is its connection, a transaction that may write has begun.
             version: The snapshot's, before that.
-            history: The commits before; it is another one as soon as a signal handler has led.
             leader: The request whose thread leads.
             connection: The one to write by.
         """
-        is_alone = leader.interrupted is not None or len(self._requests) == 1
-        requests = [leader] if is_alone else self._next_in_line()
+        history = self._history
+        requests = [leader] if len(self._requests) == 1 else self._next_in_line()
         self._group = group = Group(requests, connection)
         try:
             newest = None
@@ -300,10 +274,7 @@ class Committer:
             else:
                 connection.execute("BEGIN IMMEDIATE")
             group.apply(history, history.begin(connection, newest))
-            if self._history is not history:  # set aside; until COMMIT no handler can run
-                return
             self._is_announced = not group.accepted
-            group.has_ended = False
             try:
                 connection.execute("COMMIT" if group.accepted else "ROLLBACK")
             finally:
@@ -311,8 +282,6 @@ class Committer:
             if group.accepted:
                 history.remember()
         except sqlite3.Error as error:
-            if self._history is not history:
-                return
             group.failure = error
             logger.exception("a commit failed", extra={"path": self._store.path})
         self._tell_group()

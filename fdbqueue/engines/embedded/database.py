@@ -50,6 +50,8 @@ class Database:
     commits_one_at_a_time = True
     #: Its transactions have ``reserve()``: those that use it do not conflict with each other.
     has_reservations = True
+    #: All clients have the clock of one machine; versions stand still while nothing is committed.
+    is_of_one_machine = True
 
     def __init__(self, path: str, durability: str) -> None:
         if durability not in _SYNCHRONOUS:

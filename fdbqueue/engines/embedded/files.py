@@ -231,7 +231,6 @@ def _settled_state(path: str) -> tuple[int, ...]:
 APPLICATION_ID = 0x66646271
 #: ``PRAGMA user_version``: the schema below.
 SCHEMA_VERSION = 2
-_UPGRADABLE = 1
 
 _SCHEMA = """
     BEGIN IMMEDIATE;
@@ -241,15 +240,6 @@ _SCHEMA = """
     INSERT INTO commits VALUES (1, x'00000000');
     INSERT INTO clock VALUES ('', 0, 1, {now});
     PRAGMA application_id = {application_id};
-    PRAGMA user_version = {schema_version};
-    COMMIT;
-"""
-#: From schema 1, whose versions counted from a moment of the wall clock.
-_UPGRADE = """
-    BEGIN IMMEDIATE;
-    CREATE TABLE clock (counter TEXT, reading INTEGER, version INTEGER, unix_microseconds INTEGER);
-    INSERT INTO clock SELECT '', 0, 0, unix_microseconds FROM epoch;
-    DROP TABLE epoch;
     PRAGMA user_version = {schema_version};
     COMMIT;
 """
@@ -268,12 +258,12 @@ def create_or_check_schema(connection: sqlite3.Connection) -> None:
                 now=clock.unix_microseconds(),
             )
         )
-    elif check_schema(connection) == _UPGRADABLE:
-        connection.executescript(_UPGRADE.format(schema_version=SCHEMA_VERSION))
+    else:
+        check_schema(connection)
 
 
-def check_schema(connection: sqlite3.Connection) -> int:
-    """Return the version of the file's schema.
+def check_schema(connection: sqlite3.Connection) -> None:
+    """Check that the file has this schema.
 
     Raises:
         sqlite3.DatabaseError: It is another program's file, or one of another version.
@@ -282,6 +272,5 @@ def check_schema(connection: sqlite3.Connection) -> int:
     (schema,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise sqlite3.DatabaseError("it is another program's SQLite file")
-    if schema not in (_UPGRADABLE, SCHEMA_VERSION):
+    if schema != SCHEMA_VERSION:
         raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
-    return int(schema)

@@ -75,10 +75,6 @@ class CommitRequest:
     is_abandoned = False
     #: What its thread waits by, if another thread leads.
     waiter: queue.SimpleQueue[None] | None = None
-    #: The thread that waits for it.
-    thread = 0
-    #: If it is a signal handler's: the leader of the same thread, which waits for the handler.
-    interrupted: CommitRequest | None = None
 
     def __init__(
         self,
@@ -127,8 +123,8 @@ class Group:
     """
 
     accepted = 0
-    #: Whether SQLite's transaction is over: None before its end was asked for.
-    has_ended: bool | None = None
+    #: Whether SQLite's transaction is over.
+    has_ended = False
     failure: sqlite3.Error | None = None
 
     def __init__(self, requests: list[CommitRequest], connection: sqlite3.Connection) -> None:

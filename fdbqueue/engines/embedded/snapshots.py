@@ -116,15 +116,6 @@ class Snapshot:
                     connection.rollback()
             return True
 
-    def roll_back(self) -> None:
-        """End a transaction that :meth:`write` has begun, so that nothing can go on with it."""
-        with self._lock:
-            connection = self.connection
-            if connection is not None and connection.in_transaction:
-                self.is_reusable = False
-                connection.rollback()
-                self._give_back(self)
-
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
         row = self.query(GET, (key,))

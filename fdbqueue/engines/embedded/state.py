@@ -38,6 +38,7 @@ from fdbqueue.engines.embedded.view import View
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
 from fdbqueue.exceptions import EngineUnavailable
+from fdbqueue.locks import IN_A_HANDLER
 
 #: What FoundationDB's client counts for a mutation and for a range besides their bytes.
 _MUTATION_BYTES = 44
@@ -437,6 +438,8 @@ class TransactionState:
                 raise FDBError(2101)
         request = None
         if mutations or self.write_conflicts:
+            if self._committer.own.request is not None:
+                raise EngineUnavailable(path=self.store.path, reason=IN_A_HANDLER)
             request = CommitRequest(
                 read_version=self.read_version.number,
                 read_ranges=self.read_conflicts,

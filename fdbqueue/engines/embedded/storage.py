@@ -27,7 +27,7 @@ from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
 from fdbqueue.engines.embedded.reservations import Reservation, Reservations
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import RLock, start_thread
+from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +39,6 @@ _CHECKPOINT_PAGES = 4000
 #: Readers that overlap without end keep SQLite from starting its log again; past this many
 #: bytes a commit waits for them, which takes as long as the longest of them.
 _LARGE_LOG_BYTES = 64_000_000
-#: Why a signal handler cannot use the file.
-IN_A_HANDLER = "the thread opened, closed or forked when this signal handler interrupted it"
 #: For how long a commit that makes the log small waits for snapshots, and others for it.
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 100"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
@@ -83,7 +81,6 @@ class Store:
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
-        self._is_writing = False
         self.turn = Turn(self.sync_directory)
         self._mark: int | None = None
 
@@ -240,19 +237,15 @@ class Store:
         """
         if not self._ready or self._read_only:
             self._prepare(to_write=True)
-        if self.turn.is_doubted and not self._is_writing:
+        if self.turn.is_doubted:
             with self._lock:
                 self.turn.reopen_deleted()
         turnstile, turn, connection = self.turn.turnstile, self.turn.turn, self._writer
         if turnstile is None or turn is None or connection is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
-        was_writing, self._is_writing = self._is_writing, True
         try:
             try:
-                # Below a write of this thread that has the turn, a signal handler has it, too. At
-                # the turnstile it would wait for a process that waits for this turn.
-                has_turn = was_writing and _take_now(turn)
-                for lock in () if has_turn else (turnstile, turn):
+                for lock in (turnstile, turn):
                     if not _take_now(lock):
                         snapshot = None
                         release()
@@ -273,24 +266,6 @@ class Store:
             logger.exception("a transaction stays open", extra={"path": self.path})
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
-            self._is_writing = was_writing
-
-    def roll_back(self, snapshot: Snapshot | None) -> None:
-        """Roll back what :meth:`write` has under way in this thread, below a signal handler.
-
-        Its connection is closed, so that it cannot go on.
-
-        Args:
-            snapshot: What :meth:`write` was called with.
-        """
-        if snapshot is not None:
-            snapshot.roll_back()
-        writer = self._writer
-        if writer is not None and writer.in_transaction:
-            self._writer = self.connect()
-            writer.rollback()  # a close alone leaves it to a statement that is under way
-            writer.close()
-            self._writer.execute(_WRITER_CACHE)
 
     def keep_log_small(self, connection: sqlite3.Connection) -> None:
         """Start the write-ahead log again if it has grown large; called now and then.

@@ -69,11 +69,8 @@ class Notifier:
         if not self._pipes:
             return
         for name in list(self._pipes):
-            pipe = self._pipes.get(name)
-            if pipe is None:  # a signal handler's commit has closed it
-                continue
             try:
-                os.write(pipe, b"!")
+                os.write(self._pipes[name], b"!")
             except BlockingIOError:
                 continue
             except OSError:
@@ -95,9 +92,8 @@ class Notifier:
             self._close(name)
         for name in names - self._pipes.keys():
             try:
-                pipe = os.open(os.path.join(self._directory, name), os.O_WRONLY | os.O_NONBLOCK)
-                if self._pipes.setdefault(name, pipe) != pipe:  # a signal handler's commit did
-                    os.close(pipe)
+                path = os.path.join(self._directory, name)
+                self._pipes[name] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
             except OSError as error:
                 if error.errno == errno.ENXIO:  # its owner died
                     self._drop(name)

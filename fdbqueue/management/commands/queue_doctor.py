@@ -59,7 +59,8 @@ from fdbqueue.management.formats import (
     item_count,
     json_line,
 )
-from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue
+from fdbqueue.management.repairs import recount, sweep
+from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue, transactions
 from fdbqueue.service.tools import load, upkeep
 from fdbqueue.service.tools.upkeep import Examiner
 
@@ -80,12 +81,12 @@ _STYLES = {ERROR: "ERROR", WARNING: "WARNING", OK: "SUCCESS"}
 
 
 class Command(QueueCommand):
-    has_engine_timeout = False  # --timeout limits the whole command
     help = (
         "Check whether the setting is valid, whether the engine answers and how fast, and whether "
         "the counts are correct; look for items that cannot be decoded, expired leases, and what "
         "killed processes left behind. The exit code is 1 if there is an error; warnings do not "
-        "change it. --repair shows what was found, and asks before it changes anything."
+        "change it. --repair shows what was found, and asks before it changes anything. --recount "
+        "and --sweep repair without looking for anything."
     )
     examples = """\
 examples:
@@ -95,11 +96,14 @@ examples:
   manage.py queue_doctor --repair --no-input --json
   manage.py queue_doctor mail --adopt-settings
   manage.py queue_doctor 'user-*' --timeout 300
+  manage.py queue_doctor legacy mail --recount
+  manage.py queue_doctor --sweep --older-than 3600
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queues(parser)
-        parser.add_argument(
+        repairs = parser.add_mutually_exclusive_group()
+        repairs.add_argument(
             "--repair",
             action="store_true",
             help="Repair what can be repaired: items that cannot be decoded become dead letters, "
@@ -112,24 +116,59 @@ examples:
             "whatever was stored. Ready items move to the shards that these say, also those that a "
             "process with another number of them has left elsewhere; no item is changed else",
         )
+        repairs.add_argument(
+            "--recount",
+            action="store_true",
+            help="Count the items of queues, and correct the counts, and the rows of queues in the "
+            "index of their family. Others may push and pop meanwhile. Only queues that programs "
+            "with FoundationDB's recipes use need it",
+        )
+        repairs.add_argument(
+            "--sweep",
+            action="store_true",
+            help="Remove what processes that have ended left behind: their receipts (one small key "
+            "for each thread that wrote), the records with which queue_push --resume resumes, and "
+            "the saved responses of idempotency keys that expired an hour ago or earlier. No item "
+            "is touched",
+        )
+        parser.add_argument(
+            "--older-than",
+            type=arguments.whole_number(transactions.MIN_SWEPT_SECONDS),
+            dest="older_than_seconds",
+            metavar="SECONDS",
+            help="With --sweep: remove receipts and push records that were not written for SECONDS "
+            f"(default: {STALE_SECONDS}, a day; at least {transactions.MIN_SWEPT_SECONDS})",
+        )
         parser.add_argument(
             "--timeout",
             type=arguments.positive_seconds,
             default=30.0,
             metavar="SECONDS",
-            help="Stop after SECONDS, finished or not (default: 30)",
+            help="Stop the checks after SECONDS, finished or not (default: 30)",
         )
         arguments.add_no_input(parser)
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names = list(dict.fromkeys(options["names"]))
+        names, as_json = list(dict.fromkeys(options["names"])), options["as_json"]
+        older_than_seconds = options["older_than_seconds"]
+        if names and options["sweep"]:
+            raise usage_error("--sweep is of all queues: name none.")
+        if older_than_seconds is not None and not options["sweep"]:
+            raise usage_error("--older-than can be used only with --sweep.")
+        if options["sweep"]:
+            seconds = STALE_SECONDS if older_than_seconds is None else older_than_seconds
+            sweep(self.catalog, self.console, older_than_seconds=seconds, as_json=as_json)
+            return
         with contextlib.suppress(ConfigurationError):  # the checks find it too
             for name in names:
                 self.family(name) if "*" in name else self.queue(name)
         if options["adopt_settings"]:
             self._adopt_settings(names, interactive=options["interactive"])
-        as_json, repairs = options["as_json"], options["repair"]
+        if options["recount"]:
+            recount(self.queues(names), self.console, as_json=as_json)
+            return
+        repairs = options["repair"]
         examine = functools.partial(self._examined, names, options["timeout"])
         if repairs and options["interactive"]:
             found = [one for one in examine(shown=not as_json) if one.can_be_repaired]
@@ -361,9 +400,6 @@ def _compare(
         number = sum(one.count for one in reasons)
         if number != found["dead"] and len(reasons) < MAX_ITEMS:
             wrong = [f"the counts by reason say {number:,} dead, but there are {found['dead']:,}"]
-    status = ERROR
-    if not wrong and not Examiner(readable).are_deaths_dated():  # they are listed all the same
-        status, wrong = WARNING, ["some dead letters are not in the order of time: queue_recount"]
     if not wrong:
         return Finding("counts", queue.name, OK, "the counts are correct")
 
@@ -372,7 +408,7 @@ def _compare(
         return "recounted", True
 
     text = "; ".join(wrong)
-    return Finding("counts", queue.name, status, text, recount, remedy=_repair(queue))
+    return Finding("counts", queue.name, ERROR, text, recount, remedy=_repair(queue))
 
 
 def _check_pause(queue: Queue, pause: Pause | None) -> Finding:

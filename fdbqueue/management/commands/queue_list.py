@@ -1,62 +1,179 @@
-"""``queue_list``: print the queues there are."""
+"""``queue_list``: print the queues there are, and what they hold."""
 
 from __future__ import annotations
 
+import datetime
 import functools
 import itertools
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from django.core.management.base import CommandParser
 
-from fdbqueue import access, columns
-from fdbqueue.columns.families import LISTED_FAMILIES, MOST_MEMBERS, FamilyRow, family_row
-from fdbqueue.columns.queues import LISTED, QueueRow, fill, reads_of
-from fdbqueue.columns.text import seconds_since, timestamp
+from fdbqueue import access
+from fdbqueue.columns import Column, record
+from fdbqueue.columns.families import (
+    FAMILY_STATS,
+    LISTED_FAMILIES,
+    MOST_MEMBERS,
+    FamilyRow,
+    family_row,
+)
+from fdbqueue.columns.queues import (
+    LISTED,
+    STATS,
+    BeginRead,
+    QueueColumn,
+    QueueRow,
+    fill,
+    reads_of,
+)
+from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.service import Item, run
+from fdbqueue.management.exit_codes import usage_error
+from fdbqueue.management.formats import Table, TextColumn
+from fdbqueue.service import HISTORY_MINUTES, Family, Item, Priority, Queue, run
+
+_MINUTES = 5
+_MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
+_PAGE_PRIORITIES = 10_000
+_MOST_REASONS = 100
 
 
 class Command(QueueCommand):
     help = (
-        "Print the queues: those that the setting names, and those that match one of its patterns "
-        "and have been pushed to. Of each it says how many items are ready, leased, delayed and "
-        "dead, and how old the oldest ready item is. STATUS says at which ends the queue is "
-        "blocked by an item that cannot be decoded, and for how long it has been paused, and why."
+        "Print queues: those that the setting names, and those that match one of its patterns and "
+        "have been pushed to; or those named. Of each it says how many items are ready, leased, "
+        "delayed and dead, and how old the oldest ready item is. STATUS says at which ends the "
+        "queue is blocked by an item that cannot be decoded, and for how long it has been paused, "
+        "and why. The counts are stored, so this costs the same however long a queue is. A pattern "
+        "of the setting, such as 'user-*', is a row with the sums of its members that have items, "
+        f"{MOST_MEMBERS:,} at most."
     )
     allows_closed_output = True
+    stealth_options = ("name_field",)  # what JSON calls the name: "queue" under a former command
     examples = """\
 examples:
   manage.py queue_list
-  manage.py queue_list --json
+  manage.py queue_list --rates --watch
+  manage.py queue_list quakes --by-priority
+  manage.py queue_list mail --by-reason
+  manage.py queue_list mail --rates --watch 10 --json
+  manage.py queue_list 'user-*'
   manage.py queue_list --family
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
+        arguments.add_queues(parser)
         parser.add_argument(
             "--family",
             action="store_true",
             help="Print the families instead, the patterns of the setting: how many members of "
             f"each have something to take now, counted up to {MOST_MEMBERS:,}",
         )
+        parser.add_argument(
+            "--rates",
+            action="store_true",
+            help="Print how many items are pushed and popped per minute, in place of the kind, the "
+            "codec and the priorities",
+        )
+        parser.add_argument(
+            "--minutes",
+            type=arguments.whole_number(most=_MAX_MINUTES),
+            metavar="N",
+            help=f"Print the rates, averaged over N minutes (default: {_MINUTES}, at most "
+            f"{_MAX_MINUTES})",
+        )
+        parser.add_argument(
+            "--by-priority", action="store_true", help="Also print the ready items of each priority"
+        )
+        parser.add_argument(
+            "--by-reason",
+            action="store_true",
+            help=f"Also print the dead letters of each reason, of the {_MOST_REASONS} most "
+            "frequent reasons",
+        )
+        parser.add_argument(
+            "--watch",
+            type=arguments.positive_seconds,
+            nargs="?",
+            const=2.0,
+            metavar="SECONDS",
+            help="Print again every SECONDS (2 if not given) until Ctrl-C",
+        )
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["family"]:
-            families = self._families()
-            if options["as_json"]:
-                records = (columns.record(LISTED_FAMILIES, row) for row in families)
-                self.console.print_lines(map(formats.json_line, records))
-            else:
-                shown = formats.table_of(LISTED_FAMILIES, self.console.look)
-                self.console.print_lines(shown(families))
-        elif options["as_json"]:
-            found = self._read(with_heads=True)
-            self.console.print_lines(formats.json_line(_record(*one)) for one in found)
+        names, as_json, seconds = options["names"], options["as_json"], options["watch"]
+        if options["family"] and names:
+            raise usage_error("--family prints all families; a pattern's name, its sums.")
+        view = _View(
+            is_of_families=options["family"],
+            has_rates=options["rates"] or options["minutes"] is not None,
+            minutes=1 + (options["minutes"] or _MINUTES),
+            parts=[part for part in _PARTS if options[part.name]],
+            name_field=options.get("name_field", "name"),
+        )
+        read = functools.partial(self._json_lines if as_json else self._table_lines, names, view)
+        if seconds is None:
+            self.console.print_lines(read())
         else:
-            table = formats.table_of(LISTED, self.console.look)
-            self.console.print_lines(table(row for row, _ in self._read()))
+            self._watch(read, seconds, draws=self.console.is_terminal and not as_json)
+
+    def _watch(self, read: Callable[[], Iterable[str]], seconds: float, *, draws: bool) -> None:
+        """Print again and again, at a terminal each time over what was printed before."""
+        pause = threading.Event()
+        with self.console.ended_by_interrupts():
+            while True:
+                lines = list(read())
+                if draws:
+                    now = short_time(datetime.datetime.now(datetime.timezone.utc))
+                    title = f"Every {seconds:g} s; {now} UTC; Ctrl-C ends this."
+                    self.console.draw([title, "", *lines])
+                else:
+                    self.console.print_lines(lines)
+                pause.wait(seconds)
+
+    def _json_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
+        queues, families = self._named(names, view)
+        for row, head in self._rows(queues, view, with_heads=not view.has_rates):
+            more: dict[str, Any] = {part.name: part.read(row.queue) for part in view.parts}
+            if not view.has_rates:
+                more["head"] = head and _head(head)
+            yield formats.json_line({**view.record(view.columns, row), **more})
+        for family in families:
+            yield formats.json_line(view.record(view.family_columns, family))
+
+    def _table_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
+        queues, families = self._named(names, view)
+        rows = [row for row, _ in self._rows(queues, view)]
+        yield from formats.table_of(view.columns, self.console.look)(rows)
+        sums = formats.table_of(view.family_columns, self.console.look)(families)
+        yield from ["", *sums] if rows and sums else sums
+        for part in view.parts:
+            cells = [
+                (row.queue.name, *part.cells(one)) for row in rows for one in part.read(row.queue)
+            ]
+            if cells:
+                headings = (TextColumn("NAME", "name"), *part.columns)
+                yield from ["", *Table(headings, self.console.look).lines(cells)]
+
+    def _named(self, names: Sequence[str], view: _View) -> tuple[list[Queue], Iterator[FamilyRow]]:
+        """Return the queues and the families to print; all queues if there are no names."""
+        if view.is_of_families:
+            return [], self._families()
+        patterns = dict.fromkeys(name for name in names if "*" in name)
+        if patterns and view.parts:
+            raise usage_error(
+                "--by-priority and --by-reason are of single queues, not of patterns."
+            )
+        single = [name for name in names if name not in patterns]
+        families = [self.family(name) for name in patterns]
+        queues = [] if patterns and not single else self.queues(single)
+        return queues, (self._summed(family, view) for family in families)
 
     def _families(self) -> Iterator[FamilyRow]:
         """Yield what is said of each family; of those of apps, if they have members."""
@@ -66,26 +183,39 @@ examples:
             read = functools.partial(family_row, family)
             yield run(self.catalog.database, read, read_only=True)[0]
 
-    def _read(self, *, with_heads: bool = False) -> Iterator[tuple[QueueRow, Item | None]]:
+    def _summed(self, family: Family, view: _View) -> FamilyRow:
+        """Return the sums of the members of a family that have items, of so many at most."""
+        read = functools.partial(family_row, family, with_later=True)
+        summed, names = run(self.catalog.database, read, read_only=True)
+        for row, _ in self._rows(map(self.catalog.queue, names[:MOST_MEMBERS]), view, STATS):
+            summed.add(row)
+        return summed
+
+    def _rows(
+        self,
+        queues: Iterable[Queue],
+        view: _View,
+        shown: Sequence[QueueColumn] = (),
+        *,
+        with_heads: bool = False,
+    ) -> Iterator[tuple[QueueRow, Item | None]]:
         """Yield what is said of each queue, and its head; several are read in one transaction."""
-        rest = iter(self.catalog.queues())
-        while rows := [QueueRow(one) for one in itertools.islice(rest, access.QUEUES_AT_ONCE)]:
-            read = functools.partial(_read_rows, rows=rows, with_heads=with_heads)
-            heads = run(self.catalog.database, read, read_only=True)
-            yield from zip(rows, heads, strict=True)
+        rest, reads = iter(queues), reads_of(shown or view.columns)
+        while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
+            minutes = view.minutes
+            rows = [QueueRow(one, history_minutes=minutes, rate_minutes=minutes) for one in some]
+            read = functools.partial(_read, rows=rows, reads=reads, with_heads=with_heads)
+            yield from zip(rows, run(self.catalog.database, read, read_only=True), strict=True)
 
 
-def _read_rows(tr: Any, *, rows: list[QueueRow], with_heads: bool) -> list[Item | None]:
+def _read(
+    tr: Any, *, rows: list[QueueRow], reads: Iterable[BeginRead], with_heads: bool
+) -> list[Item | None]:
     """Read into rows, and return the items that a pop would take, if these are asked for."""
-    fill(tr, [(begin, rows) for begin in reads_of(LISTED)])
+    fill(tr, [(begin, rows) for begin in reads])
     if not with_heads:
         return [None] * len(rows)
     return [next(iter(row.queue.page(limit=1, tr=tr).items), None) for row in rows]
-
-
-def _record(row: QueueRow, head: Item | None) -> dict[str, Any]:
-    """Return the object for a line of JSON."""
-    return {**columns.record(LISTED, row), "head": head and _head(head)}
 
 
 def _head(item: Item) -> dict[str, Any]:
@@ -96,3 +226,76 @@ def _head(item: Item) -> dict[str, Any]:
         "pushed_at": at and timestamp(at),
         "age_seconds": at and seconds_since(at),
     }
+
+
+def _by_priority(queue: Queue) -> list[tuple[Priority, int]]:
+    if queue.priority_type is None:
+        return []
+    found: list[tuple[Priority, int]] = []
+    after = None
+    while page := queue.by_priority(after=after, limit=_PAGE_PRIORITIES):
+        found += page
+        after = page[-1][0]
+    return found
+
+
+class _Part(NamedTuple):
+    """What else is said of queues, if an option asks for it: a table of its own.
+
+    Attributes:
+        name: The option, and the field of JSON.
+        columns: The columns after the queue's name.
+        read: Returns the rows of a queue as JSON has them.
+        cells: Returns the cells of a row.
+    """
+
+    name: str
+    columns: tuple[TextColumn, ...]
+    read: Callable[[Queue], list[Any]]
+    cells: Callable[[Any], tuple[str, str]]
+
+
+_PARTS = (
+    _Part(
+        "by_priority",
+        (TextColumn("PRIORITY", "number"), TextColumn("READY", "number")),
+        _by_priority,
+        lambda one: (str(one[0]), f"{one[1]:,}"),
+    ),
+    _Part(
+        "by_reason",
+        (TextColumn("DEAD", "number"), TextColumn("REASON", fold="cut")),
+        lambda queue: list(map(asdict, queue.dead_by_reason(limit=_MOST_REASONS))),
+        lambda one: (f"{one['count']:,}", printable(one["reason"])),
+    ),
+)
+
+
+class _View(NamedTuple):
+    """What is asked for.
+
+    Attributes:
+        is_of_families: Whether families are listed in place of queues.
+        has_rates: Whether rates are.
+        minutes: Over how many minutes they are means, the present one included.
+        parts: What else is printed of each queue.
+        name_field: What JSON calls the name.
+    """
+
+    is_of_families: bool
+    has_rates: bool
+    minutes: int
+    parts: Sequence[_Part]
+    name_field: str
+
+    @property
+    def columns(self) -> tuple[QueueColumn, ...]:
+        return STATS if self.has_rates else LISTED
+
+    @property
+    def family_columns(self) -> tuple[Column[Any], ...]:
+        return LISTED_FAMILIES if self.is_of_families else FAMILY_STATS
+
+    def record(self, described: Sequence[Column[Any]], row: Any) -> dict[str, Any]:
+        """Return the object for a line of JSON."""
+        return {self.name_field: row.queue.name, **record(described[1:], row)}

@@ -39,7 +39,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_pieces,
     write_pieces,
 )
-from fdbqueue.service.storage.reader import End, Loaded
+from fdbqueue.service.storage.rows import End, Loaded
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Kind
 from fdbqueue.service.transactions import run, unlimited
 
@@ -174,7 +174,7 @@ class Batches:
         removed = [row for row in rows if row.place in done]
         count_change = self._store.count_change(tr)
         self._store.requeue_rows(count_change, [row for row in rows if row.place not in done])
-        for loaded in self._store.reader.load(tr, removed, retried=True):
+        for loaded in self._store.load(tr, removed, retried=True):
             self._store.remove_taken(count_change, loaded)
         count_change.write()
         return len(removed)

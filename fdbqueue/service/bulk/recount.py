@@ -1,7 +1,6 @@
 """Correct the counts of a queue, in bounded transactions, while others push and pop.
 
-And its row in the index of its family, because those who keep no counts do not write it either;
-and the rows of dead letters by when they died, which earlier versions did not write.
+And its row in the index of its family, because those who keep no counts do not write it either.
 
 The items and the counts are read at one version, and the difference is added to the counts, so
 concurrent changes do not matter: they change both alike. Ready items are counted a priority at a
@@ -22,7 +21,7 @@ from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.hidden import group_of, unpacked_facts
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds
-from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.rows import Row, begin_ready
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
@@ -33,7 +32,6 @@ _ROWS_AT_ONCE = 5_000
 _AGES_AT_ONCE = 500
 _LEVELS_AT_ONCE = 5_000
 _REASONS_AT_ONCE = 5_000
-_DEATHS_AT_ONCE = 500
 
 
 class _Reach(NamedTuple):
@@ -64,7 +62,6 @@ def recount(database: Database, store: ItemStore) -> None:
     run(database, store.format.check, read_only=True)
     for state in State:
         _recount_hidden(database, store, state)
-    _date_deaths(database, store)
     while not _recount_reasons(database, store):
         pass
     reach = _Reach(EVERY_PLACE[0], None, 0, 0, False)
@@ -129,43 +126,6 @@ def _count_rows(
     while not is_done:
         begin, number, is_done = run(database, count)
         found += number
-
-
-def _date_deaths(database: Database, store: ItemStore) -> None:
-    """Write the rows of dead letters by when they died that are missing, and remove all others."""
-    after: bytes | None = None
-
-    def write(tr: Transaction, after: bytes | None) -> bytes | None:
-        places = store.places(tr, State.DEAD, after, _DEATHS_AT_ONCE)
-        for dead in store.facts(tr, State.DEAD, places):
-            key = None if dead is None else store.tables.death(dead.until, dead.row.place)
-            if key is not None:
-                tr[key] = b""
-        return places[-1] if len(places) == _DEATHS_AT_ONCE else None
-
-    def remove(tr: Transaction, begin: bytes) -> bytes | None:
-        stop = store.tables.deaths[1]
-        keys = [bytes(row.key) for row in tr.snapshot.get_range(begin, stop, limit=_DEATHS_AT_ONCE)]
-        deaths = [store.tables.parse_dated(key) for key in keys]
-        found = store.facts(tr, State.DEAD, [place for _moment, place in deaths])
-        for key, (moment, _place), dead in zip(keys, deaths, found, strict=True):
-            if dead is None or dead.until != moment:
-                tr.clear(key)
-        return keys[-1] + b"\x00" if len(keys) == _DEATHS_AT_ONCE else None
-
-    def correct(tr: Transaction, number: int) -> None:
-        count_change = _guarded(tr, store, difference := number - Counters(store.tables).dated(tr))
-        count_change.dated = difference
-        count_change.write()
-
-    is_done = False
-    while not is_done:
-        after = run(database, functools.partial(write, after=after))
-        is_done = after is None
-    begin: bytes | None = store.tables.deaths[0]
-    while begin is not None:
-        begin = run(database, functools.partial(remove, begin=begin))
-    _count_rows(database, store.tables.deaths, lambda _row: True, correct)
 
 
 def _deadline(tr: Transaction) -> float:
@@ -339,7 +299,7 @@ def _forget_attempts(tr: Transaction, store: ItemStore) -> None:
 def _ready_places(tr: Transaction, store: ItemStore, begin: bytes) -> Iterator[bytes]:
     """Yield the places of the ready items from one on, in their order."""
     while True:
-        rows = store.reader.ready(tr.snapshot, begin, EVERY_PLACE[1], _ROWS_AT_ONCE, "min")
+        rows = begin_ready(tr.snapshot, store.keys, begin, EVERY_PLACE[1], _ROWS_AT_ONCE, "min")
         some = [store.keys.place_of(row.key) for row in rows]
         yield from some
         if len(some) < _ROWS_AT_ONCE:

@@ -31,7 +31,7 @@
    before it takes), the process's poppers wait at one watch (:mod:`waiting`).
 
 A conflict is followed by the next round in ``EndPoppers``, after a pause from the third on
-(:func:`fdbqueue.service.transactions.pause_before_retry`).
+(:mod:`contention`, which decides what follows a conflict).
 
 A take from several queues (:mod:`several`) serves a round for each of them in one transaction, and
 waits at all their watches; its ``Turns`` decide which queue and which thread comes first. From a

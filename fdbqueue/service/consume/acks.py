@@ -23,7 +23,6 @@ from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.hidden import Hidden
-from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.writes import Runner, SharedTransaction, Write
 
@@ -99,17 +98,14 @@ class Acks:
 
     Args:
         runner: Runs its operations.
-        store: Its items.
         leases: Its leases.
         responses: The saved responses of calls with an idempotency key.
     """
 
-    def __init__(
-        self, runner: Runner, store: ItemStore, leases: Leases, responses: SavedResponses
-    ) -> None:
+    def __init__(self, runner: Runner, leases: Leases, responses: SavedResponses) -> None:
         self._runner = runner
-        self._queue = store.queue
-        self._store = store
+        self._store = leases.store
+        self._queue = leases.store.queue
         self._leases = leases
         self._responses = responses
 
@@ -217,7 +213,7 @@ class Acks:
             item = write.do_in(transaction)
             hidden = self._store.find(transaction, State.LEASED, token.place)
             rows = [hidden.row] if hidden else []  # as it is stored, whole
-            loaded = self._store.reader.load(transaction, rows, retried=False)
+            loaded = self._store.load(transaction, rows, retried=False)
             self._responses.save_items(transaction, call, loaded, [item])
             return item
 

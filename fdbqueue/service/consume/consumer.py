@@ -36,7 +36,7 @@ from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
 from fdbqueue.service.limits import BATCH_BYTES, MAX_ENDS_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.reader import End, Loaded
+from fdbqueue.service.storage.rows import End, Loaded
 from fdbqueue.service.transactions import error_code, run, unlimited
 from fdbqueue.service.writes import Runner
 

@@ -15,7 +15,7 @@ from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
-from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.writes import Runner
@@ -119,7 +119,7 @@ class DeadLetters:
         if not value.present():
             raise ItemNotFound(queue=self._store.queue, id=item_id)
         count_change = self._store.count_change(tr)
-        (loaded,) = self._store.reader.load(tr, [Row(place, bytes(value))], retried=True)
+        (loaded,) = self._store.load(tr, [Row(place, bytes(value))], retried=True)
         tr.clear(key)
         self._store.bury(count_change, loaded, now_us(), reason)
         count_change.taken += 1

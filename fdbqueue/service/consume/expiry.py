@@ -29,7 +29,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_request,
 )
 from fdbqueue.service.storage.hidden import Hidden
-from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due, Kind, State
 

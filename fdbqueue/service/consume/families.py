@@ -95,26 +95,20 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.contention import Contention
 from fdbqueue.service.consume.head import ROUND_ITEMS
-from fdbqueue.service.consume.poppers import (
-    STAGED_SECONDS,
-    Reserving,
-    forget_at_fork,
-    requeue_or_log,
-)
+from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
 from fdbqueue.service.consume.ring import Ring, Source, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.several import Outcome, TakeCall, begin_look
 from fdbqueue.service.consume.visits import MAX_LOOKS, READ_AT_ONCE, MemberRequest, Served, Visit
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.items import LAST_MOMENT, Item
-from fdbqueue.service.storage.reader import ENDS, End
-from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
+from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.transactions import Conflict, run, unlimited
 
 logger = logging.getLogger(__name__)
 
-#: A thread that had so many conflicts in a row takes by the ``ProcessGroup`` of the member.
-_CONFLICTS = 2
 _WROTE = operator.attrgetter("wrote")
 
 
@@ -130,13 +124,13 @@ class FamilyPoppers:
         self._families = families
         self._end: End = end
         self.combiner = Combiner(self)
-        self._reserving = Reserving(families.database)
+        self._contention = Contention(families.database)
         self.forget()
 
     def forget(self) -> None:
         """Start again in a forked process."""
         self.combiner.forget()
-        self._contended_until = self._reserving.until = 0.0
+        self._contention.forget()
 
     # The combiner's work
 
@@ -175,7 +169,7 @@ class FamilyPoppers:
         batch: CombinedBatch | None = None,
     ) -> Served:
         """Take items, again after a conflict; after two, find who has some."""
-        if time.monotonic() < self._contended_until:
+        if time.monotonic() < self._contention.helped_until:
             found = self._families.find(database, requests)
             if found.results:
                 return found
@@ -187,10 +181,7 @@ class FamilyPoppers:
                 conflicts += 1
                 if batch is not None:
                     batch.let_go()
-                if self._reserving.note_conflict():
-                    continue
-                if conflicts >= _CONFLICTS and seen[-1].gave:
-                    self._contended_until = time.monotonic() + STAGED_SECONDS
+                if self._contention.met(conflicts, others=bool(seen[-1].gave)) is None:
                     return Served([*seen[-1].gave.items()])
 
     def take_each(
@@ -206,7 +197,8 @@ class FamilyPoppers:
                 return self._attempt(database, requests[:asked], None, also, [], conflicts)
             except Conflict:
                 conflicts += 1
-                if self._reserving.note_conflict():
+                self._contention.met(conflicts, others=False)
+                if self._contention.has_reservations:
                     continue
                 if also is not None:
                     raise Contended from None
@@ -226,12 +218,10 @@ class FamilyPoppers:
         Raises:
             Conflict: It conflicted.
         """
-        if conflicts > _CONFLICTS:
-            pause_before_retry(conflicts - _CONFLICTS)
 
         def serve(tr: Transaction) -> Served:
-            if time.monotonic() < self._reserving.until:
-                self._reserving.reserve(tr)
+            if time.monotonic() < self._contention.reserved_until:
+                self._contention.reserve(tr)
             walk = walking.begin(tr, to_lease=requests[0].leases)
             open_queue = self._families.consumer
             visit = Visit(open_queue, tr, walk, self._end, owns=True, corrects=not conflicts)

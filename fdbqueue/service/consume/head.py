@@ -29,8 +29,9 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
-from fdbqueue.service.storage.item_keys import EVERY_PLACE, LONGEST_RANDOM, ItemKeys
-from fdbqueue.service.storage.reader import End, ItemReader, Row
+from fdbqueue.service.storage.item_keys import EVERY_PLACE, LONGEST_RANDOM
+from fdbqueue.service.storage.rows import End, Row, begin_heads, begin_ready
+from fdbqueue.service.storage.store import ItemStore
 
 #: The most items that a transaction takes for the threads of this process, and the most for other
 #: processes; the first request of each may be larger.
@@ -118,8 +119,7 @@ class Head:
 
     Args:
         tr: The transaction.
-        keys: The keys of the ready items.
-        reader: Reads the ready items.
+        store: The queue's items.
         end: Which end.
         limit: How many rows to read at first; more are read when they are needed.
         budget: What the transaction has taken already.
@@ -131,8 +131,7 @@ class Head:
     def __init__(
         self,
         tr: Transaction,
-        keys: ItemKeys,
-        reader: ItemReader,
+        store: ItemStore,
         end: End,
         limit: int,
         budget: TransactionBudget,
@@ -141,8 +140,8 @@ class Head:
         slot: int = 0,
     ) -> None:
         self._tr = tr
-        self._keys = keys
-        self._reader = reader
+        self._store = store
+        self._keys = keys = store.keys
         self._end: End = end
         self._limit = limit
         self._budget = budget
@@ -159,9 +158,9 @@ class Head:
         if choices:
             choices = min(keys.shards, max(choices, -(-limit // _FROM_EACH)))
             shards = random.sample(range(keys.shards), choices)
-            self._next_rows = reader.heads(tr.snapshot, shards, limit, end, slot)
+            self._next_rows = begin_heads(tr.snapshot, keys, shards, limit, end, slot)
         else:
-            self._next_rows = reader.ready(tr.snapshot, *self._rest, limit, end)
+            self._next_rows = begin_ready(tr.snapshot, keys, *self._rest, limit, end)
         self._window: deque[Row] = deque()
         self._returned: deque[Row] = deque()
         self._exhausted = False
@@ -205,7 +204,7 @@ class Head:
             if row is None:
                 self._ran_dry = True
                 break
-            size = self._reader.size_of(row)
+            size = self._store.size_of(row)
             if not self._budget.add(row, size, leased=leased, kept=kept, facts_bytes=facts_bytes):
                 break
             self._taken.append(row.place)
@@ -263,7 +262,8 @@ class Head:
         rows, self._next_rows = self._next_rows, None
         is_choice, self._is_choice = self._is_choice, False
         if rows is None:
-            rows = self._reader.ready(self._tr.snapshot, *self._rest, self._limit, self._end)
+            rest = self._rest
+            rows = begin_ready(self._tr.snapshot, self._keys, *rest, self._limit, self._end)
         count = 0
         place = b""
         size = 0
@@ -271,7 +271,7 @@ class Head:
             place = self._keys.place_of(row.key)
             self._window.append(Row(place, row.value))
             count += 1
-            size += self._reader.size_of(self._window[-1])
+            size += self._store.size_of(self._window[-1])
             if size >= MAX_RETURNED_BYTES:
                 break
         if is_choice:

@@ -26,7 +26,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_request,
     unpacked_lease_keys,
 )
-from fdbqueue.service.storage.reader import Loaded, Row
+from fdbqueue.service.storage.rows import Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
 
 
@@ -177,7 +177,7 @@ class Help:
 
     def _sound(self, rows: list[Row], *, retried: bool) -> list[Loaded]:
         """Return the items before the first that is corrupt; requeue the other rows."""
-        loaded = self._store.reader.load(self._tr, rows, retried=retried)
+        loaded = self._store.load(self._tr, rows, retried=retried)
         for index, one in enumerate(loaded):
             if isinstance(one.item, CorruptItem):
                 self._store.write_rows(self._tr, rows[index:])

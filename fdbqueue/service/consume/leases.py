@@ -37,7 +37,7 @@ from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import LeaseKey
 from fdbqueue.service.storage.hidden import SECRET_BYTES, Hidden
 from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES, data_of, text_of
-from fdbqueue.service.storage.reader import Loaded
+from fdbqueue.service.storage.rows import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 
@@ -69,12 +69,11 @@ class Leases:
 
     Args:
         store: The queue's items.
-        max_attempts: How many failed leases make an item dead; None for no limit.
     """
 
-    def __init__(self, store: ItemStore, max_attempts: int | None) -> None:
+    def __init__(self, store: ItemStore) -> None:
         self.store = store
-        self._max_attempts = max_attempts
+        self._max_attempts = store.options.max_attempts
         #: About how much one ack sends.
         self.ack_bytes = _ACK_KEYS_SENT * store.keys.size_bytes
 
@@ -123,7 +122,7 @@ class Leases:
             if _is_held(lease := self.store.parse(State.LEASED, place, read), secret)
         }
         rows = [lease.row for lease in held.values()]
-        loaded = self.store.reader.load(tr, rows, retried=False)
+        loaded = self.store.load(tr, rows, retried=False)
         corrupt = [
             key for one, key in zip(loaded, held, strict=True) if isinstance(one.item, CorruptItem)
         ]

@@ -12,7 +12,6 @@ import functools
 import logging
 import operator
 import os
-import random
 import time
 import weakref
 from collections.abc import Sequence
@@ -22,29 +21,22 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import RLock
 from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
 from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.contention import CONFLICTS, Contention
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.waiting import ItemWatch, begin_look
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
-from fdbqueue.service.storage.reader import ENDS, End
-from fdbqueue.service.transactions import Conflict, pause_before_retry, run, unlimited
+from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.transactions import Conflict, run, unlimited
 from fdbqueue.service.writes import SharedWrites
 
 logger = logging.getLogger(__name__)
 
-#: After this many conflicts in a row a popper asks for help, if others take items at its end
-#: too; otherwise pushes were in its way, and it takes what it has seen.
-_CONFLICTS = 2
-#: For how long a process that had to ask for help asks again without trying first.
-STAGED_SECONDS = 0.25
-#: The slots of a queue with shards; for rounds of many items the skipped rows are fewer than this.
-_SLOTS, _SKIPPED_ITEMS = 32, 128
-#: After so many rounds without a conflict, on average, a process tries the slot nearer to the end.
-_CALM_ROUNDS = 32
 #: Without a call of Python code, because each pop reads it.
 _WROTE = operator.attrgetter("wrote")
+_COUNT = operator.attrgetter("count")
 
 
 class EndPoppers:
@@ -54,18 +46,14 @@ class EndPoppers:
         database: Anything with ``create_transaction()``, without a time limit.
         taker: Takes the queue's items.
         end: Which end.
-        handoff_timeout_seconds: For how long a help request of this process holds, and
-            after it the handoff.
     """
 
-    def __init__(
-        self, database: Database, taker: Taker, end: End, handoff_timeout_seconds: float
-    ) -> None:
+    def __init__(self, database: Database, taker: Taker, end: End) -> None:
         self._database = database
         self._taker = taker
         self._end: End = end
-        self._reserving = Reserving(database)
-        self._staging = Staging(database, taker, end, handoff_timeout_seconds, self._take)
+        self._contention = Contention(database, taker.choices)
+        self._staging = Staging(database, taker, end, self._take)
         self.combiner = Combiner(self)
         self.forget()
 
@@ -73,15 +61,14 @@ class EndPoppers:
         """Start again in a forked process."""
         self.combiner.forget()
         self._staging.forget()
-        self._slot = 0  # how many runs of rows of each shard it leaves to others
+        self._contention.forget()
         self._extra = 0  # how many items to read for late requests and other processes
-        self._staged_until = self._reserving.until = 0.0
 
     # The combiner's work
 
     def alone(self, operation: TakeRequest) -> bool:
         """Take items for one popper in its own thread, unless other processes interfere."""
-        if time.monotonic() < self._staged_until:
+        if time.monotonic() < self._contention.helped_until:
             return False
         operation.state = OperationState.IN_FLIGHT
         try:
@@ -99,7 +86,7 @@ class EndPoppers:
 
     def together(self, batch: CombinedBatch) -> None:
         """Take items for the requests in line, or ask other processes to."""
-        if time.monotonic() >= self._staged_until:
+        if time.monotonic() >= self._contention.helped_until:
             early = batch.waiting()
             if not early:
                 return
@@ -108,10 +95,7 @@ class EndPoppers:
                 batch.finish(result.results)
                 return
             batch.let_go()
-        if self._staging.take(batch):
-            self._staged_until = time.monotonic() + STAGED_SECONDS
-        else:
-            self._staged_until = 0.0
+        self._contention.note_help(is_given=self._staging.take(batch))
 
     def undo(self, operation: TakeRequest) -> None:
         """Requeue the items of a thread that has gone.
@@ -144,14 +128,14 @@ class EndPoppers:
             poppers of other processes, unless the engine has reservations.
         """
         seen: list[int] = []  # how many items had ever been taken when each round began
-        conflicts = 0
+        conflicts, contention = 0, self._contention
 
         def serve(tr: Transaction) -> RoundResult:
-            if time.monotonic() < self._reserving.until:
-                self._reserving.reserve(tr)
-            is_strict = own is None and conflicts < _CONFLICTS and not self._taker.choices
+            if time.monotonic() < contention.reserved_until:
+                contention.reserve(tr)
+            is_strict = own is None and conflicts < CONFLICTS and not self._taker.choices
             order = Order.STRICT if is_strict else Order.AS_SEEN
-            one = Round(self._taker, tr, self._end, early, order, self._extra, self._slot)
+            one = Round(self._taker, tr, self._end, early, order, self._extra, contention.slot)
             result = one.serve(batch, own=own)
             seen.append(one.taken)
             if result.wrote and self._staging.served is not None:
@@ -163,69 +147,20 @@ class EndPoppers:
                 result = run(database, serve, wrote=_WROTE, retries_conflicts=False)
                 break
             except Conflict:
-                if own is not None:
+                wanted = sum(map(_COUNT, early)) + self._extra
+                others = len(set(seen[-2:])) > 1
+                count = contention.met(conflicts + 1, others=others, wanted=wanted)
+                if count is None or own is not None:
                     return None
-                wanted = sum([request.count for request in early]) + self._extra
-                others_take = len(set(seen[-2:])) > 1
-                conflicts = self._count(conflicts + 1, wanted, others_take=others_take)
-                if self._staged_until > time.monotonic():
-                    return None
+                conflicts = count
         if result.wrote:
             self._staging.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.queue, result.expired)
-        self._slot -= self._slot > 0 and not random.randrange(_CALM_ROUNDS)
+        if contention.slot:
+            contention.stay_calm()
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
-
-    def _count(self, conflicts: int, wanted: int, *, others_take: bool) -> int:
-        """Decide what follows a conflict: a reservation, help from other processes, or a pause.
-
-        In a queue with shards another slot, among twice as many as up to that one: processes that
-        conflict come to take different rows. The one that is nearest to the end comes to be there.
-
-        Returns:
-            How many conflicts in a row pushes may have caused.
-        """
-        if self._reserving.note_conflict():
-            return 0 if others_take else conflicts
-        if self._taker.choices:
-            most = max(3, min(_SLOTS, _SKIPPED_ITEMS // wanted))
-            self._slot = random.randrange(min(most, 2 * self._slot + 2))
-        elif conflicts >= _CONFLICTS and others_take:
-            self._staged_until = time.monotonic() + STAGED_SECONDS
-            return conflicts
-        if conflicts > _CONFLICTS:
-            pause_before_retry(conflicts - _CONFLICTS)
-        return conflicts
-
-
-class Reserving:
-    """Whether takes reserve the engine's file before they read: for a while after a conflict.
-
-    And for as long as other processes do. Then they do not conflict, and need no help.
-
-    Args:
-        database: Where they take items.
-
-    Attributes:
-        until: Until when they do, by the monotonic clock.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self.until = 0.0
-        self._is_possible = getattr(database, "has_reservations", False)
-
-    def reserve(self, tr: Any) -> None:
-        """Reserve the file, before a transaction reads anything."""
-        if tr.reserve():
-            self.until = time.monotonic() + STAGED_SECONDS
-
-    def note_conflict(self) -> bool:
-        """Note that a take has conflicted; tell whether the engine has reservations."""
-        if self._is_possible:
-            self.until = time.monotonic() + STAGED_SECONDS
-        return self._is_possible
 
 
 def requeue_or_log(queue: str, requeue: Requeue, items: list[Item]) -> None:
@@ -243,9 +178,6 @@ class ProcessGroup:
     Args:
         database: Anything with ``create_transaction()``, without a time limit.
         taker: Takes the queue's items.
-        handoff_timeout_seconds: For how long items that another process has taken for this
-            one are kept for it.
-        stamped: Whether pushes need the versionstamp of their commit.
 
     Attributes:
         poppers: What takes items at each end, and its combiner.
@@ -254,13 +186,11 @@ class ProcessGroup:
         lease_watch: Wakes those that wait to lease some; the same, unless leases are limited.
     """
 
-    def __init__(
-        self, database: Database, taker: Taker, handoff_timeout_seconds: float, *, stamped: bool
-    ) -> None:
+    def __init__(self, database: Database, taker: Taker) -> None:
         self.poppers: dict[End, EndPoppers] = {
-            end: EndPoppers(database, taker, end, handoff_timeout_seconds) for end in ENDS
+            end: EndPoppers(database, taker, end) for end in ENDS
         }
-        self.writes = SharedWrites(database, taker.store, stamped=stamped)
+        self.writes = SharedWrites(database, taker.store)
         store, limits = taker.store, taker.limits
         self.watch = self.lease_watch = ItemWatch(
             database, functools.partial(begin_look, store, limits)
@@ -288,9 +218,7 @@ _shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, Process
 _sharing = RLock()
 
 
-def shared_group(
-    database: Database, taker: Taker, handoff_timeout_seconds: float, key: Any, *, stamped: bool
-) -> ProcessGroup:
+def shared_group(database: Database, taker: Taker, key: Any) -> ProcessGroup:
     """Return the process's group for a queue, the same for all its queue objects."""
     database = unlimited(database)
     with _sharing:
@@ -300,11 +228,9 @@ def shared_group(
                 groups = _shared[database] = weakref.WeakValueDictionary()
             found = groups.get(key)
         except TypeError:  # a database without weak references, or a codec without a hash
-            return ProcessGroup(database, taker, handoff_timeout_seconds, stamped=stamped)
+            return ProcessGroup(database, taker)
         if found is None:
-            found = groups[key] = ProcessGroup(
-                database, taker, handoff_timeout_seconds, stamped=stamped
-            )
+            found = groups[key] = ProcessGroup(database, taker)
         return found
 
 

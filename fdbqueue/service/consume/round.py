@@ -33,7 +33,7 @@ from fdbqueue.service.storage.handoffs import (
     packed_lease_keys,
     remove_request,
 )
-from fdbqueue.service.storage.reader import End, Loaded, Row
+from fdbqueue.service.storage.rows import End, Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
 
 #: The most leases that a help request asks for, and the most bytes of the names of those that it
@@ -181,29 +181,23 @@ class Taker:
 
     Args:
         store: Its items.
+        limits: What limits how many items are leased and taken; None if nothing does.
+
+    Attributes:
+        store, limits: As given.
         responses: The saved responses of calls with an idempotency key.
         leases: Its leases.
-        choices: Of how many shards a take chooses the best; 0 in a queue without shards.
         max_attempts: How many failed leases make an item dead; None for no limit.
-        limits: What limits how many items are leased and taken; None if nothing does.
+        choices: Of how many shards a take chooses the best; 0 in a queue without shards.
     """
 
-    def __init__(
-        self,
-        store: ItemStore,
-        responses: SavedResponses,
-        leases: Leases,
-        *,
-        choices: int,
-        max_attempts: int | None,
-        limits: Limits | None = None,
-    ) -> None:
+    def __init__(self, store: ItemStore, limits: Limits | None) -> None:
         self.store = store
-        self.responses = responses
-        self.leases = leases
-        self.max_attempts = max_attempts
         self.limits = limits
-        self.choices = choices
+        self.responses = SavedResponses(store)
+        self.leases = Leases(store)
+        self.max_attempts = store.options.max_attempts
+        self.choices = store.options.choices or 0
 
     def take(self, tr: Transaction, request: TakeRequest) -> list[Item]:
         """Take items in the caller's transaction, which serves no other popper.
@@ -328,7 +322,7 @@ class Taker:
         if not rows:
             return []
         if corrupt is None:
-            loaded = self.store.reader.load(tr, rows, retried=retried)
+            loaded = self.store.load(tr, rows, retried=retried)
             for one in loaded:
                 if isinstance(one.item, CorruptItem):
                     corrupt = one.item
@@ -405,9 +399,7 @@ class Round:
         if taker.limits is not None:
             self.allowance = taker.limits.begin(tr, store.tables, self._now)
             limit = int(min(limit, taker.limits.most))
-        self._head = Head(
-            tr, store.keys, store.reader, end, limit, self._budget, order, taker.choices, slot
-        )
+        self._head = Head(tr, store, end, limit, self._budget, order, taker.choices, slot)
 
     def serve(
         self,

@@ -63,6 +63,7 @@ from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
+from fdbqueue.service.consume.contention import pause
 from fdbqueue.service.consume.poppers import forget_at_fork
 from fdbqueue.service.consume.round import Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.state import begin_state, parse_state
@@ -70,9 +71,9 @@ from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.reader import End, Loaded
+from fdbqueue.service.storage.rows import End, Loaded
 from fdbqueue.service.storage.tables import Kind
-from fdbqueue.service.transactions import Conflict, pause_before_retry, run
+from fdbqueue.service.transactions import Conflict, run
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -313,7 +314,7 @@ class TakeCall:
         try:
             for turn in itertools.count():
                 if turn >= _TURNS:
-                    pause_before_retry(turn - _TURNS)
+                    pause(turn - _TURNS)
                 found = self._try(saves=saves)
                 if isinstance(found, Consumer):
                     taken = self._in_flight(found.take_now, self._request(found))

@@ -62,7 +62,7 @@ from fdbqueue.service.storage.handoffs import (
     unpacked_lease_keys,
     write_request,
 )
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
 from fdbqueue.service.transactions import error_code, run
 
@@ -116,7 +116,6 @@ class Staging:
         database: Anything with ``create_transaction()``, without a time limit.
         taker: Takes the queue's items.
         end: Which end.
-        timeout_seconds: For how long a request holds, and after it the handoff.
         take: Takes items in a round, for the given requests alone if a help request is given.
     """
 
@@ -125,14 +124,14 @@ class Staging:
         database: Database,
         taker: Taker,
         end: End,
-        timeout_seconds: float,
         take: TakeRound,
     ) -> None:
         self._database = database
         self._taker = taker
         self._tables = taker.store.tables
         self._end: End = end
-        self._timeout_us = int(timeout_seconds * 1_000_000)
+        #: For how long a request holds, and after it the handoff.
+        self._timeout_us = int(taker.store.options.handoff_timeout_seconds * 1_000_000)
         self._take_round = take
         self.forget()
 

@@ -25,7 +25,7 @@ from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequ
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.storage.families import Prospect
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.rows import End
 
 #: How many requests of a process that are in line together a queue serves in its turn, so that its
 #: reads are shared.

@@ -3,11 +3,11 @@
 - :mod:`item_keys`: the keys of the ready items, in the recipes' layouts; ids and places.
 - :mod:`tables`: the keys of everything else that a queue stores, table by table: of leases,
   delays, dead letters, counts, history and saved responses.
-- :mod:`reader`: reads rows and decodes them into items.
 - :mod:`hidden`: what is stored of an item that is leased, delayed or dead, of its failures, and of
   the groups of dead letters.
-- :mod:`store`: moves items between ready, leased, delayed and dead, a few writes each. ``hide``
-  writes a lease, with the keys that :mod:`tables` defines.
+- :mod:`rows`: rows of ready items, read from one end.
+- :mod:`store`: decodes rows into items, and moves items between ready, leased, delayed and dead, a
+  few writes each. ``hide`` writes a lease, with the keys that :mod:`tables` defines.
 - :mod:`format`: what decides how the bytes are read, and the row that all processes compare with.
 - :mod:`counts`: the counts and the history that go with each move.
 - :mod:`handoffs`: help requests of processes, and the items handed over to them.

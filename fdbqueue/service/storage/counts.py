@@ -23,7 +23,7 @@ from fdbqueue.service.items import DeadReason, Priority, moment
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.storage.families import Member
 from fdbqueue.service.storage.item_keys import Place
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import State, TableKeys
 
 #: How long the history is kept.
@@ -126,8 +126,6 @@ class CountChange:
 
     #: How many more dead letters each group has. Of the class, because few transactions have any.
     _deaths: Counter[bytes] | None = None
-    #: How many more rows the table of the moments of deaths has.
-    dated: int = 0
 
     def enter(self, place: Place, priority: Priority | None, pushed_at: Any) -> None:
         """Count an item that becomes ready."""
@@ -189,7 +187,6 @@ class CountChange:
         added = [
             (tables.ready, self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD), 3),
             (tables.hidden, self._hidden, len(_STATES)),
-            (tables.dated, self.dated, 1),
         ]
         events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
         if events:
@@ -207,7 +204,7 @@ class CountChange:
         for level, change in self._levels.items():
             self._write_one(level, change, clears=change < 0 or self._corrects)
         for group, change in self._deaths.items() if self._deaths else ():
-            # Also from below zero to zero: older versions did not count deaths.
+            # Also from below zero to zero: a recount corrects what others have removed.
             self._write_one(tables.reason(group), change, clears=change != 0)
 
     def _write_news(self, member: Member) -> None:
@@ -254,10 +251,6 @@ class Counters:
         """Return how many items are in each hidden state."""
         fields = _fields(_bytes(tr.snapshot[self._tables.hidden]), len(_STATES))
         return dict(zip(_STATES, fields, strict=True))
-
-    def dated(self, tr: Transaction) -> int:
-        """Return how many dead letters have a row by the moment of their death."""
-        return _fields(_bytes(tr.snapshot[self._tables.dated]), 1)[0]
 
     def by_priority(
         self, tr: Transaction, after: Priority | None, limit: int

@@ -30,7 +30,7 @@ import fdb.tuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import tuples
-from fdbqueue.service.storage.reader import ENDS, End, Row
+from fdbqueue.service.storage.rows import ENDS, End, Row
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
 
 #: The length of a piece; FoundationDB allows values of 100,000 bytes.
@@ -225,22 +225,17 @@ def _packed(handoff: Handoff) -> bytes:
     parts = [bytes((handoff.empty, handoff.retried)), len(handoff.rows).to_bytes(4, "big")]
     for place, value in handoff.rows:
         parts += (_LENGTHS.pack(len(place), len(value)), place, value)
-    parts.append(bytes(4))  # no rows of the other end: older formats had rows of both
     return b"".join(parts)
 
 
 def _unpacked(data: bytes) -> Handoff:
-    at = 2
-    rows = []
-    for _ in range(2):
-        count = int.from_bytes(data[at : at + 4], "big")
-        at += 4
-        for _ in range(count):
-            place_size, value_size = _LENGTHS.unpack_from(data, at)
-            start = at + _LENGTHS.size
-            middle = start + place_size
-            at = middle + value_size
-            rows.append(Row(data[start:middle], data[middle:at]))
+    rows, at = [], 6
+    for _ in range(int.from_bytes(data[2:at], "big")):
+        place_size, value_size = _LENGTHS.unpack_from(data, at)
+        start = at + _LENGTHS.size
+        middle = start + place_size
+        at = middle + value_size
+        rows.append(Row(data[start:middle], data[middle:at]))
     return Handoff(rows, bool(data[0]), bool(data[1]))
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Failure, Item, moment
-from fdbqueue.service.storage.reader import Row
+from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.tables import FAILURES_KEPT, State, TableKeys
 
 #: How users call the states.

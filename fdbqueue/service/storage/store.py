@@ -1,4 +1,4 @@
-"""Move the items of one queue between their states: ready, leased, delayed and dead.
+"""The items of one queue: read them, decode them, and move them between their states.
 
 Each move is a few writes in the caller's transaction, which also change the counts. An item
 keeps its place in every state, so it is requeued where it was.
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
-from fdbqueue.exceptions import InvalidInput
+from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.items import Item, Page
+from fdbqueue.service.items import Item, Page, Undecodable, moment
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
+from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
 from fdbqueue.service.storage.format import Format
 from fdbqueue.service.storage.hidden import (
@@ -28,7 +29,15 @@ from fdbqueue.service.storage.hidden import (
     unpacked_facts,
 )
 from fdbqueue.service.storage.item_keys import UNTIL_TAKEN, ItemKeys, Place, Position
-from fdbqueue.service.storage.reader import ENDS, End, ItemReader, Loaded, Row
+from fdbqueue.service.storage.rows import (
+    ENDS,
+    WANT_ALL,
+    End,
+    Loaded,
+    Row,
+    begin_ready,
+    begin_rows,
+)
 from fdbqueue.service.storage.tables import (
     META_TAIL,
     VALUE_TAIL,
@@ -39,6 +48,7 @@ from fdbqueue.service.storage.tables import (
 )
 
 STATES = {name: state for state, name in STATE_NAMES.items()}
+_NOWHERE = Position(None, 0, 1)
 _KINDS = {State.LEASED: Kind.LEASE, State.DELAYED: Kind.DELAY}
 
 
@@ -53,7 +63,7 @@ def check_state(state: str, queue: str) -> None:
 
 
 class ItemStore:
-    """Move the items of one queue between their states.
+    """Read, decode and move the items of one queue: ready, leased, delayed and dead.
 
     Args:
         keys: The keys of its ready items.
@@ -61,17 +71,24 @@ class ItemStore:
         codec: The queue's codec.
         format: What decides how its bytes are read.
         queue: The queue's name, for errors.
+        options: The queue's options, for all of its parts.
     """
 
     def __init__(
-        self, keys: ItemKeys, tables: TableKeys, codec: Codec, format: Format, queue: str
+        self,
+        keys: ItemKeys,
+        tables: TableKeys,
+        codec: Codec,
+        format: Format,
+        queue: str,
+        options: QueueOptions,
     ) -> None:
         self.keys = keys
         self.tables = tables
         self.codec = codec
         self.format = format
         self.queue = queue
-        self.reader = ItemReader(keys, tables, codec, format, queue)
+        self.options = options
         self.failures = Failures(tables)
         #: Returns an empty change of the queue's counts, for a transaction.
         self.count_change = functools.partial(CountChange, tables)
@@ -208,7 +225,6 @@ class ItemStore:
             died = self.tables.death(hidden.until, place.data)
             if died is not None:
                 tr[died] = b""
-                count_change.dated += 1
         count_change.hide(hidden.state, 1)
         if place.stamp_at is not None:
             count_change.high = HIGHEST
@@ -239,7 +255,6 @@ class ItemStore:
             died = self.tables.death(hidden.until, hidden.row.place)
             if died is not None:
                 tr.clear(died)
-                count_change.dated -= 1
         count_change.hide(hidden.state, -1)
 
     def requeued_row(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
@@ -369,13 +384,13 @@ class ItemStore:
             else ()
             for found in hidden
         ]
-        items = self.reader.shown(tr, [found.row for found in hidden], retried=False)
+        items = self.shown_rows(tr, [found.row for found in hidden], retried=False)
         return [
             described(item, found, self.failures.parse(rows))
             for item, found, rows in zip(items, hidden, failures, strict=True)
         ]
 
-    def page(
+    def hidden_page(
         self, tr: Transaction, state: State, places: tuple[bytes, bytes], limit: int, end: End
     ) -> Page:
         """Return the hidden items in a state between two places, in their order."""
@@ -384,11 +399,11 @@ class ItemStore:
         found: list[Hidden] = []
         rows = size = 0
         before: tuple[bytes, bool, bytes] | None = None
-        for row in self.reader.rows(tr, begin, stop, 2 * limit, end):
+        for row in begin_rows(tr, begin, stop, 2 * limit, end):
             rows += 1
             place, is_value = self.tables.hidden_place(state, row.key)
             if is_value:
-                size += self.reader.size_of(Row(place, row.value))
+                size += self.size_of(Row(place, row.value))
             if before is None or before[:2] != (place, not is_value):  # its other row follows
                 before = (place, is_value, row.value)
                 continue
@@ -427,7 +442,7 @@ class ItemStore:
 
     def ends(self, tr: Transaction) -> list[Position | None]:
         """Return the parts of the places of the first and the last ready item, if there are any."""
-        reads = [self.reader.rows(tr.snapshot, *self.keys.bounds, 1, end) for end in ENDS]
+        reads = [begin_rows(tr.snapshot, *self.keys.bounds, 1, end) for end in ENDS]
         return [self.position(self.keys.place_of(row.key)) for rows in reads for row in rows]
 
     def next_moment(self, tr: Transaction) -> int | None:
@@ -454,9 +469,132 @@ class ItemStore:
         except (ValueError, TypeError):
             return None
 
+    # Reading ready items, and decoding rows
+
+    def size_of(self, row: Row) -> int:
+        """Return about how long a row's value is, all chunks included."""
+        size = len(row.value)
+        if size < MAX_VALUE_BYTES:
+            return size
+        position = self._position_of(row.place)
+        return size * (1 if isinstance(position, CorruptItem) else position.chunks)
+
+    def load(self, tr: Transaction, rows: Sequence[Row], *, retried: bool) -> list[Loaded]:
+        """Return the items of rows, with the chunks and attempts that are stored apart.
+
+        All reads are sent before the first is awaited.
+
+        Args:
+            tr: The transaction.
+            rows: The rows.
+            retried: Whether attempts may be stored in rows of their own.
+
+        Raises:
+            FormatMismatch: The queue was written under other settings.
+        """
+        if rows and not self.format.known_key:
+            self.format.check(tr)
+        begun = []
+        for row in rows:
+            position = self._position_of(row.place)
+            chunks = None
+            if not isinstance(position, CorruptItem) and position.chunks > 1:
+                bounds = self.tables.chunks(row.place)
+                chunks = tr.get_range(*bounds, streaming_mode=WANT_ALL)
+            attempts = tr[self.tables.attempts(row.place)] if retried else None
+            begun.append((row, position, chunks, attempts))
+        return [self._load(*parts) for parts in begun]
+
+    def _load(
+        self, row: Row, position: Position | CorruptItem, chunks: Any, attempts: Any
+    ) -> Loaded:
+        has_attempts = attempts is not None and attempts.present()
+        if isinstance(position, CorruptItem):
+            return Loaded(row, _NOWHERE, position, None, has_attempts)
+        data = row.value
+        try:
+            if chunks is not None:
+                data += _joined(chunks, position.chunks - 1)
+            stored = self.codec.decode_to_show(data)
+        except (ValueError, TypeError) as error:
+            corrupt = self._corrupt(row.place, error)
+            pushed_at = self.codec.pushed_at(data)
+            return Loaded(row, position, corrupt, pushed_at, has_attempts)
+        item = Item(
+            value=stored.value,
+            priority=position.priority,
+            id=self.keys.item_id(row.place),
+            pushed_at=None if stored.pushed_at is None else moment(stored.pushed_at),
+            attempts=int.from_bytes(bytes(attempts), "big") if has_attempts else stored.attempts,
+            size_bytes=len(data),
+            queue=self.queue,
+        )
+        return Loaded(row, position, item, stored.pushed_at, has_attempts, data)
+
+    def shown_rows(self, tr: Transaction, rows: Sequence[Row], *, retried: bool) -> list[Item]:
+        """Return the items of rows, those that cannot be decoded included."""
+        return [self.shown_item(loaded) for loaded in self.load(tr, rows, retried=retried)]
+
+    def ready_page(self, tr: Transaction, begin: bytes, stop: bytes, limit: int, end: End) -> Page:
+        """Return the ready items between two places, and where the next page starts."""
+        retried = tr.snapshot[self.tables.retried]
+        rows: list[Row] = []
+        size = 0
+        for row in begin_ready(tr, self.keys, begin, stop, limit, end):
+            rows.append(Row(self.keys.place_of(row.key), row.value))
+            size += self.size_of(rows[-1])
+            if size >= MAX_RETURNED_BYTES:
+                break
+        items = self.shown_rows(tr, rows, retried=retried.present())
+        more = len(rows) == limit or size >= MAX_RETURNED_BYTES
+        return Page(items, items[-1].id if more else None)
+
+    def sequence(self, place: bytes) -> Any:
+        """Return the order of a place among its equals.
+
+        Raises:
+            CorruptItem: It is not the place of an item.
+        """
+        position = self._position_of(place)
+        if isinstance(position, CorruptItem):
+            try:
+                raise position
+            finally:
+                del position  # its traceback holds this frame, and with it the caller's items
+        return position.sequence
+
+    def _position_of(self, place: bytes) -> Position | CorruptItem:
+        try:
+            return self.keys.position(place)
+        except (ValueError, TypeError) as error:
+            return self._corrupt(place, error)
+
+    def _corrupt(self, place: bytes, error: Exception) -> CorruptItem:
+        return CorruptItem(queue=self.queue, id=self.keys.id_of(place), reason=message_of(error))
+
+    def shown_item(self, loaded: Loaded) -> Item:
+        """Return a decoded item, or what stands for one that cannot be decoded."""
+        if isinstance(loaded.item, Item):
+            return loaded.item
+        return Item(
+            value=Undecodable(loaded.row.value, loaded.item.context["reason"]),
+            priority=loaded.position.priority,
+            id=self.keys.id_of(loaded.row.place),
+            pushed_at=None if loaded.pushed_at is None else moment(loaded.pushed_at),
+            size_bytes=len(loaded.row.value),
+            queue=self.queue,
+        )
+
 
 def _ends_key(state: State, tag: bytes) -> bool:
     """Tell whether an item that enters a hidden state gives its unique key up."""
     if state is State.LEASED:
         return tag[:1] == UNTIL_TAKEN
     return bool(tag) and state is State.DEAD
+
+
+def _joined(chunks: Iterable[Any], count: int) -> bytes:
+    values = [chunk.value for chunk in chunks]
+    if len(values) != count:
+        raise ValueError(f"{len(values)} of its {count} later chunks are there")
+    return b"".join(values)

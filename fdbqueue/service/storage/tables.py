@@ -13,7 +13,6 @@ reaches. Then follows a byte for each table:
     05  HIDDEN                                  how many are leased, delayed, dead
     05 01  TOKENS                               tokens of the rate, in millionths, and when counted
     05 02  LEASING                              nothing: those that lease under a limit meet here
-    05 03  DATED                                how many dead letters table 16 has
     06  LEVEL     tuple(priority)               items ready of that priority
     07  MINUTE    minute                        pushes and pops of that minute
     08  AGE       moment, place                 ready items by when they were pushed
@@ -113,7 +112,6 @@ class TableKeys:
         self.hidden = tables + b"\x05"
         self.tokens = tables + b"\x05\x01"
         self.leasing = tables + b"\x05\x02"
-        self.dated = tables + b"\x05\x03"
         self.recounted = tables + b"\x0e"
         self.high = tables + b"\x0f"
         self._requests = tables + b"\x03"

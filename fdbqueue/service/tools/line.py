@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import inspect
 import math
 import queue as queues
 import time
@@ -139,3 +140,17 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
         for item in items[:kept]:
             self.put(item)
         return items[kept:]
+
+
+def check_done(result: Any) -> None:
+    """Refuse the result of a function that has not done anything yet.
+
+    Raises:
+        TypeError: The result is an awaitable or a generator.
+    """
+    if result is None:
+        return
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if hasattr(result, "close"):
+            result.close()
+        raise TypeError(f"the function returned a {type(result).__name__}, and did nothing")

@@ -14,8 +14,6 @@ from fdbqueue.service.moments import parsed_position, position
 from fdbqueue.service.queues import Queue
 
 _READ_AT_ONCE = 1_001
-#: So many leases are read to sort them by their age.
-MOST_SORTED = 1_000
 #: After the first read, the next are about as long as this, so that a search ends soon when late.
 _BYTES_AT_ONCE = 1_000_000
 
@@ -116,70 +114,6 @@ def scan(
             found.append((looked_at, item))
         looked_at, first, last = looked_at + 1, first or item.id, item.id
     return Scan(found, looked_at, first, last if items.is_cut else None)
-
-
-def scan_by_age(
-    queue: Queue,
-    matches: Callable[[Item], bool],
-    *,
-    tr: Transaction,
-    most_found: int,
-    most_looked_at: int,
-    after: str | None = None,
-    is_backward: bool = False,
-    **limits: Any,
-) -> Scan:
-    """Look at leased items in the order in which their leases began, else as :func:`scan`.
-
-    No index has this order: at most :data:`MOST_SORTED` leases are read, those that end first, and
-    sorted each time. A place is the moment when the lease began, in microseconds, and the id.
-
-    Args:
-        queue: The queue.
-        matches: Tells whether an item matches.
-        tr: The transaction to read in.
-        most_found: Find at most this many items.
-        most_looked_at: Look at at most this many items.
-        after: Only items behind this place.
-        is_backward: Whether to begin with the lease that began last.
-        limits: ``most_bytes`` and ``is_late``, as for :func:`scan_by_moment`.
-
-    Raises:
-        InvalidInput: ``after`` is no such place.
-    """
-    read = scan_by_moment(
-        queue,
-        lambda _item: True,
-        state="leased",
-        tr=tr,
-        most_found=MOST_SORTED,
-        most_looked_at=MOST_SORTED,
-        **limits,
-    )
-    placed = sorted(((_began(item), item.id, item) for _passed, item in read.found))
-    bound = None if after is None else parsed_position(after)
-    if is_backward:
-        placed.reverse()
-    rest = [
-        one
-        for one in placed
-        if bound is None or (one[:2] < bound if is_backward else one[:2] > bound)
-    ]
-    found: list[tuple[int, Item]] = []
-    looked_at, first, last = 0, None, None
-    for began, item_id, item in rest:
-        if len(found) == most_found or looked_at == most_looked_at:
-            return Scan(found, looked_at, first, last)
-        last = position(began, item_id)
-        if matches(item):
-            found.append((looked_at, item))
-        looked_at, first = looked_at + 1, first or last
-    return Scan(found, looked_at, first, None)
-
-
-def _began(item: Item) -> int:
-    """Return when an item's lease began, in microseconds; 0 if a version before kept no time."""
-    return 0 if item.leased_at is None else round(item.leased_at.timestamp() * 1_000_000)
 
 
 def scan_by_moment(

@@ -16,7 +16,7 @@ from fdbqueue.service.bulk.batches import Batch, check_move, move
 from fdbqueue.service.items import Duration
 from fdbqueue.service.limits import BATCH_BYTES
 from fdbqueue.service.queues import Queue
-from fdbqueue.service.storage.reader import End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.transactions import error_code
 
 T = TypeVar("T")

@@ -120,10 +120,6 @@ class Examiner:
         self._tables = queue.parts.store.tables
         self._taker = queue.parts.taker
 
-    def are_deaths_dated(self) -> bool:
-        """Tell whether each dead letter has a row by the moment of its death."""
-        return self._runner.read(None, self._queue.parts.browser.moments.is_complete)
-
     def census(self, deadline: float) -> Census:
         """Count the items one by one, in as many transactions as that takes.
 

@@ -26,7 +26,6 @@ thread waits by functions in C that hold no lock, because an exception may come 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import math
 import os
@@ -41,8 +40,9 @@ from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_e
 from fdbqueue.locks import RLock, start_thread
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.reader import End
-from fdbqueue.service.tools.line import Collect, Line, Source
+from fdbqueue.service.storage.rows import End
+from fdbqueue.service.tools.line import Collect, Line, Source, check_done
+from fdbqueue.service.tools.presence import Presences, WorkerCounts, worker_here
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +100,8 @@ class Worker:
         on_end: Called with each item, and its error or None, one call at a time.
         on_stop: Called with the number of running items if something ends the work early.
         on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
+        presences: The rows of workers, as ``catalog.presences``, among which this worker has one
+            while it works; None for no row.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Worker:
         on_end: Callable[[Item, BaseException | None], None] = lambda *_: None,
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
+        presences: Presences | None = None,
     ) -> None:
         self._queue = queue
         self._handler = handler
@@ -139,6 +142,11 @@ class Worker:
         self._on_end = on_end
         self._on_stop = on_stop
         self._on_beat = on_beat
+        self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if presences is not None:
+            names = str(getattr(queue, "name", ""))  # what stands before queues may have none
+            about = worker_here(self._worker, "items", names, threads=concurrency)
+            self._presence = presences.of(about, self._counts)
         #: Held to read or change what the threads share.
         self._changed = RLock()
         #: What the caller's thread waits for, if it waits, and what wakes it.
@@ -177,6 +185,10 @@ class Worker:
             FDBError: An item could not be leased, acknowledged or given up; any other error
                 that prevented this is raised, too.
         """
+        with self._presence:
+            self._run()
+
+    def _run(self) -> None:
         threads: list[threading.Thread] = []
         try:
             try:
@@ -211,6 +223,9 @@ class Worker:
             self._stops = True
             self._errands.put(bool)
             self._wake()
+
+    def _counts(self) -> WorkerCounts:
+        return WorkerCounts(len(self._running), self.handled, self.failed)
 
     def running(self) -> list[Item]:
         """Return the items that are running."""
@@ -430,7 +445,7 @@ class Worker:
             while item is not None:
                 error, began = None, self._line.begin(item)
                 try:
-                    _check_done(self._handler(item))
+                    check_done(self._handler(item))
                 except BaseException as raised:  # noqa: BLE001  # the handler's error, whatever it is
                     error = raised
                 self._line.end(item, began)
@@ -583,17 +598,3 @@ class Worker:
         for item in lost:  # its ack reports that, too
             facts = {**self._facts(item), "error": kind}
             logger.warning("a lease could not be extended", extra=facts)
-
-
-def _check_done(result: Any) -> None:
-    """Refuse the result of a function that has not done anything yet.
-
-    Raises:
-        TypeError: The result is an awaitable or a generator.
-    """
-    if result is None:
-        return
-    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        if hasattr(result, "close"):
-            result.close()
-        raise TypeError(f"the function returned a {type(result).__name__}, and did nothing")

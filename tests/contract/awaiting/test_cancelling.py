@@ -12,7 +12,6 @@ import pytest
 
 from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, PushInterrupted
 from fdbqueue.service import FifoQueue, Push, arun, run
-from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.consume.waiting import ItemWait
 from fdbqueue.service.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
@@ -387,7 +386,7 @@ def test_leases_are_looked_up_together(observed, subspace, in_loop):
     asked_before = []
 
     def give_back(tr):
-        Leases(queue.parts.store, None).requeue(Asked(tr, asked_before), tokens)
+        queue.parts.taker.leases.requeue(Asked(tr, asked_before), tokens)
 
     run(observed, give_back)
     assert set(asked_before) == {41}  # two rows for each lease, and the queue's format

@@ -135,14 +135,14 @@ examples:
             return
         if warning is not None:
             self.console.note(warning)
-        with ended_in_time() if self._is_process else contextlib.nullcontext():
+        with ended_in_time() if self.is_process else contextlib.nullcontext():
             self._work(backend, chosen, parent)
 
     # The parent of several processes
 
     def _supervise(self, chosen: argparse.Namespace) -> None:
         """Run processes of this command, and end as they do."""
-        if not self._is_process:
+        if not self.is_process:
             raise usage_error("--processes and --reload need a process of their own: manage.py.")
         if chosen.reload and chosen.batch:
             raise usage_error("--reload is for a worker that stays: leave out --batch.")

@@ -1,4 +1,4 @@
-"""``queue_stats``."""
+"""``queue_list`` with ``--rates`` and what it prints of single queues."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def age_of(queue):
 def test_json(call, ranks):
     """A line has the counts, the oldest and the rates of a queue."""
     began = age_of(ranks)
-    record = json.loads(call("queue_stats", "ranks", "--json").out)
+    record = json.loads(call("queue_list", "--rates", "ranks", "--json").out)
     assert began <= record.pop("age_seconds") <= age_of(ranks)
     assert record.pop("oldest") == ranks.oldest().isoformat().replace("+00:00", "Z")
     assert 9 / 6 <= record.pop("pushes_a_minute") <= 9 / 5
     assert 1 / 6 - 0.01 <= record.pop("pops_a_minute") <= 1 / 5
     counts = {"ready": 5, "leased": 1, "delayed": 1, "dead": 1}
-    assert record == {"queue": "ranks", **counts, "blocked": [], "paused": None}
+    assert record == {"name": "ranks", **counts, "blocked": [], "paused": None}
 
 
 def test_a_paused_queue(call):
     """The table says for how long it has been paused and why, JSON since when."""
     made = fdbqueue.queue("mail").pause(reason="deploying \x1b 2.4")
-    (row,) = call("queue_stats", "mail").out.splitlines()[1:]
+    (row,) = call("queue_list", "--rates", "mail").out.splitlines()[1:]
     assert re.search(r"  paused \d+s: deploying \\x1b 2\.4$", row)
-    record = json.loads(call("queue_stats", "mail", "--json").out)
+    record = json.loads(call("queue_list", "--rates", "mail", "--json").out)
     since = made.since.isoformat(timespec="microseconds").replace("+00:00", "Z")
     assert record["paused"] == {"since": since, "reason": made.reason, "family": None}
 
@@ -68,13 +68,13 @@ def test_behind_a_head_that_cannot_be_decoded(call):
     mail = fdbqueue.queue("mail")
     key = mail.subspace.pack((0, b"r"))
     run(mail.database, lambda tr: tr.set(key, b"\xff"))
-    record = json.loads(call("queue_stats", "mail", "--json").out)
+    record = json.loads(call("queue_list", "--rates", "mail", "--json").out)
     assert (record["oldest"], record["blocked"]) == (None, ["min", "max"])
     pushed = mail.push("x").pushed_at
-    record = json.loads(call("queue_stats", "mail", "--json").out)
+    record = json.loads(call("queue_list", "--rates", "mail", "--json").out)
     assert record["oldest"] == pushed.isoformat(timespec="microseconds").replace("+00:00", "Z")
     assert record["blocked"] == ["min"]
-    assert call("queue_stats", "mail").out.splitlines()[1].endswith("  blocked at min")
+    assert call("queue_list", "--rates", "mail").out.splitlines()[1].endswith("  blocked at min")
 
 
 def test_the_age_of_a_head_that_cannot_be_decoded(call):
@@ -84,15 +84,15 @@ def test_the_age_of_a_head_that_cannot_be_decoded(call):
         first = queue.push("first")
         spoil(queue, first)
         queue.push("second")
-        record = json.loads(call("queue_stats", name, "--json").out)
+        record = json.loads(call("queue_list", "--rates", name, "--json").out)
         assert record["oldest"] == timestamp(first.pushed_at)
 
 
 def test_by_priority(call, ranks):
     """With --by-priority it has the ready items of each priority."""
-    record = json.loads(call("queue_stats", "ranks", "--by-priority", "--json").out)
+    record = json.loads(call("queue_list", "--rates", "ranks", "--by-priority", "--json").out)
     assert record["by_priority"] == [[1, 3], [2, 2]]
-    lines = call("queue_stats", "ranks", "mail", "--by-priority").out.splitlines()
+    lines = call("queue_list", "--rates", "ranks", "mail", "--by-priority").out.splitlines()
     assert [line.split() for line in lines[4:]] == [
         ["NAME", "PRIORITY", "READY"],
         ["ranks", "1", "3"],
@@ -102,16 +102,16 @@ def test_by_priority(call, ranks):
 
 def test_minutes(call, ranks):
     """--minutes says over how long the rates are."""
-    record = json.loads(call("queue_stats", "ranks", "--minutes=59", "--json").out)
+    record = json.loads(call("queue_list", "--rates", "ranks", "--minutes=59", "--json").out)
     assert 9 / 60 - 0.01 <= record["pushes_a_minute"] <= 9 / 59 + 0.01
     with pytest.raises(CommandError) as caught:
-        call("queue_stats", "ranks", "--minutes=1440")
+        call("queue_list", "--rates", "ranks", "--minutes=1440")
     assert caught.value.returncode == 2
 
 
 def test_the_table(call, ranks):
     """People get a row for each queue, and a dash where nothing is known."""
-    heading, *rows = call("queue_stats").out.splitlines()
+    heading, *rows = call("queue_list", "--rates").out.splitlines()
     assert heading.split()[:6] == ["NAME", "READY", "LEASED", "DELAYED", "DEAD", "OLDEST"]
     assert [row.split()[0] for row in rows] == NAMES
     assert rows[4].split()[:5] == ["ranks", "5", "1", "1", "1"]
@@ -120,15 +120,15 @@ def test_the_table(call, ranks):
 
 def test_some_queues(manage, ranks):
     """Those named, each once, in that order; an unknown one is 3."""
-    done = manage("queue_stats", "ranks", "mail", "ranks", "--json")
+    done = manage("queue_list", "--rates", "ranks", "mail", "ranks", "--json")
     assert (done.returncode, done.stderr) == (0, "")
-    assert [json.loads(line)["queue"] for line in done.stdout.splitlines()] == ["ranks", "mail"]
-    assert manage("queue_stats", "none").returncode == 3
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["ranks", "mail"]
+    assert manage("queue_list", "--rates", "none").returncode == 3
 
 
 def test_watching(processes):
     """--watch prints them again and again, as they are then, until Ctrl-C."""
-    process = processes.start("queue_stats", "mail", "--watch=0.01", "--json")
+    process = processes.start("queue_list", "--rates", "mail", "--watch=0.01", "--json")
     for size in range(3):
         while json.loads(process.stdout.readline())["ready"] != size:
             pass
@@ -144,7 +144,8 @@ def test_watching_at_a_terminal(processes):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 6, 200, 0, 0))
     size = {"LINES": "", "COLUMNS": ""}
     process = processes.start(
-        "queue_stats",
+        "queue_list",
+        "--rates",
         "--watch",
         "0.01",
         stdout=terminal,
@@ -170,7 +171,7 @@ def test_watching_at_a_terminal(processes):
 def test_call_command_takes_options(ranks):
     """From Python, the names are arguments and the options keywords."""
     out = io.StringIO()
-    call_command("queue_stats", "ranks", by_priority=True, as_json=True, stdout=out)
+    call_command("queue_list", "--rates", "ranks", by_priority=True, as_json=True, stdout=out)
     assert json.loads(out.getvalue())["by_priority"] == [[1, 3], [2, 2]]
 
 
@@ -180,12 +181,12 @@ def test_by_reason(call):
     queue.push_many(range(3))
     for item, reason in zip(queue.peek_many(3), ["a\nmore", "b\x1b", "a"], strict=True):
         queue.bury(item.id, reason=reason)
-    lines = call("queue_stats", "mail", "--by-reason").out.splitlines()
+    lines = call("queue_list", "--rates", "mail", "--by-reason").out.splitlines()
     assert [line.split() for line in lines[3:]] == [
         ["NAME", "DEAD", "REASON"],
         ["mail", "2", "a"],
         ["mail", "1", "b\\x1b"],
     ]
-    record = json.loads(call("queue_stats", "mail", "--by-reason", "--json").out)
+    record = json.loads(call("queue_list", "--rates", "mail", "--by-reason", "--json").out)
     assert record["by_reason"] == [{"reason": "a", "count": 2}, {"reason": "b\x1b", "count": 1}]
-    assert "by_reason" not in json.loads(call("queue_stats", "mail", "--json").out)
+    assert "by_reason" not in json.loads(call("queue_list", "--rates", "mail", "--json").out)

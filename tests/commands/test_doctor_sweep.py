@@ -1,4 +1,4 @@
-"""``queue_sweep``."""
+"""``queue_doctor --sweep``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def left(receipts):
 def test_receipts_of_clients_that_are_gone(call, leave, receipts, a_day_later):
     """Those that are old are removed and counted; a client that lives on loses nothing."""
     leave(3)
-    printed = call("queue_sweep")
+    printed = call("queue_doctor", "--sweep")
     assert printed == (
         "Removed 3 receipts, 0 push records and 0 saved responses.\n",
         "",
@@ -61,7 +61,7 @@ def test_receipts_of_clients_that_are_gone(call, leave, receipts, a_day_later):
 def test_json(call, leave, a_day_later):
     """The result is a JSON object."""
     leave(2)
-    assert json.loads(call("queue_sweep", "--json").out) == {
+    assert json.loads(call("queue_doctor", "--sweep", "--json").out) == {
         "removed": 2,
         "pushes": 0,
         "responses": 0,
@@ -73,7 +73,7 @@ def test_receipts_that_are_not_old(call, leave, receipts):
     fdbqueue.queue("mail").push("x")
     before = left(receipts)
     assert (
-        call("queue_sweep", "--older-than", "600").out
+        call("queue_doctor", "--sweep", "--older-than", "600").out
         == "Removed 0 receipts, 0 push records and 0 saved responses.\n"
     )
     assert left(receipts) == before == 1
@@ -82,12 +82,12 @@ def test_receipts_that_are_not_old(call, leave, receipts):
 def test_the_least_age(call):
     """Receipts that may be needed yet are not for sweeping, from Python either."""
     with pytest.raises(CommandError, match="599 is less than 600"):
-        call("queue_sweep", "--older-than", "599")
+        call("queue_doctor", "--sweep", "--older-than", "599")
     with pytest.raises(CommandError) as caught:
-        call_command("queue_sweep", older_than=599)
+        call_command("queue_doctor", "--sweep", older_than=599)
     assert caught.value.returncode == 1
     out = io.StringIO()
-    call_command("queue_sweep", older_than=600, as_json=True, stdout=out)
+    call_command("queue_doctor", "--sweep", older_than=600, as_json=True, stdout=out)
     assert json.loads(out.getvalue()) == {"removed": 0, "pushes": 0, "responses": 0}
 
 
@@ -95,7 +95,7 @@ def test_the_least_age(call):
 def test_swept_without_being_able_to_say_so(processes):
     """Where standard output fails, standard error still tells of it."""
     with open("/dev/full", "wb") as full:
-        done = processes.run("queue_sweep", stdout=full)
+        done = processes.run("queue_doctor", "--sweep", stdout=full)
     assert done.returncode == 1
     assert "Removed 0 receipts," in done.stderr
 
@@ -108,8 +108,8 @@ def test_answers_that_have_run_out(call, clock):
         queue.pop_many(1, once=IdempotencyKey("short", kept_seconds=10))
         queue.push("kept", once=IdempotencyKey("long", kept_seconds=3_620))
     clock.advance(3_615)
-    assert json.loads(call("queue_sweep", "--json").out)["responses"] == 2
-    assert json.loads(call("queue_sweep", "--json").out)["responses"] == 0
+    assert json.loads(call("queue_doctor", "--sweep", "--json").out)["responses"] == 2
+    assert json.loads(call("queue_doctor", "--sweep", "--json").out)["responses"] == 0
     assert fdbqueue.queue("mail").push("kept", once="long") == fdbqueue.queue("mail").peek()
 
 
@@ -119,5 +119,5 @@ def test_answers_where_nothing_was_ever_pushed(call, clock):
     fdbqueue.queue(name).pop_many(1, once=IdempotencyKey("short", kept_seconds=10))
     assert name not in conf.catalog().names()
     clock.advance(3_615)
-    assert json.loads(call("queue_sweep", "--json").out)["responses"] == 1
+    assert json.loads(call("queue_doctor", "--sweep", "--json").out)["responses"] == 1
     assert conf.catalog().names(with_responses=True) == conf.catalog().names()

@@ -1,4 +1,4 @@
-"""``queue_drain --handler``: a worker."""
+"""``queue_work``: a worker."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
+from fdbqueue import conf
+from fdbqueue.service.tools import presence
 from tests.cases import cases
 from tests.engines.children import wait_until
 
@@ -44,7 +46,7 @@ def noted(folder):
 def test_called_once_an_item(call, mail, folder):
     """The function is called with each item, which is gone when it has returned."""
     mail.push_many(range(20))
-    printed = call("queue_drain", "mail", handler("note"))
+    printed = call("queue_work", "mail", handler("note"))
     assert printed == ("Handled 20 items from 'mail', 0 failed.\n", "")
     assert noted(folder) == sorted(f"{number}-0" for number in range(20))
     assert (mail.size(), mail.counts().leased) == (0, 0)
@@ -54,7 +56,7 @@ def test_called_once_an_item(call, mail, folder):
 def test_a_function_that_leaves_a_transaction_open(call, mail, folder):
     """It is rolled back; the next item has a connection of its own."""
     mail.push_many(range(3))
-    assert call("queue_drain", "mail", handler("leave_open")).out == (
+    assert call("queue_work", "mail", handler("leave_open")).out == (
         "Handled 3 items from 'mail', 0 failed.\n"
     )
     assert noted(folder) == [f"{number}-0" for number in range(3)]
@@ -63,7 +65,7 @@ def test_a_function_that_leaves_a_transaction_open(call, mail, folder):
 def test_a_function_that_raises(manage, mail, folder):
     """Its item is given up with the reason, hidden for a while, and the worker goes on."""
     mail.push_many(range(4))
-    done = manage("queue_drain", "mail", handler("fail_on_odd"), "--json")
+    done = manage("queue_work", "mail", handler("fail_on_odd"), "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"queue": "mail", "handled": 2, "failed": 2, "lost": 0}
     assert "failed: ValueError: odd\\x1b: 1\n" in done.stderr
@@ -80,7 +82,7 @@ def test_dead_letters(call, settings, mail, folder):
     queue = fdbqueue.queue("mail")
     queue.push_many([1, 2])
     with pytest.raises(CommandError, match="3 items failed") as caught:
-        call("queue_drain", "mail", handler("fail_on_odd"), "--retry-delay=0")
+        call("queue_work", "mail", handler("fail_on_odd"), "--retry-delay=0")
     assert caught.value.returncode == 1
     assert noted(folder) == ["1-0", "1-1", "1-2", "2-0"]
     (dead,) = queue.iterate(state="dead")
@@ -95,19 +97,17 @@ def test_the_name_of_the_worker(call, mail, folder):
     """The one that is given, if it may be one."""
     item = mail.push(1)
     with pytest.raises(CommandError):
-        call("queue_drain", "mail", handler("fail_on_odd"), "--worker", "mine")
+        call("queue_work", "mail", handler("fail_on_odd"), "--worker", "mine")
     assert [one.worker for one in mail.get(item.id).failures] == ["mine"]
     for name in ("", "x" * 201, "a\x1b"):
         with pytest.raises(CommandError, match="printable"):
-            call("queue_drain", "mail", handler("note"), "--worker", name)
-    with pytest.raises(CommandError, match="--handler"):
-        call("queue_drain", "mail", "--worker", "mine")
+            call("queue_work", "mail", handler("note"), "--worker", name)
 
 
 def test_threads(call, mail, folder):
     """So many items are worked on at once as are asked for."""
     mail.push_many(range(8))
-    assert call("queue_drain", "mail", handler("meet"), "--concurrency=4").out == (
+    assert call("queue_work", "mail", handler("meet"), "--concurrency=4").out == (
         "Handled 8 items from 'mail', 0 failed.\n"
     )
     assert len(noted(folder)) == 8
@@ -116,7 +116,7 @@ def test_threads(call, mail, folder):
 def test_end_and_limit(call, mail, folder):
     """They say which items; the others stay."""
     mail.push_many(range(5))
-    call("queue_drain", "mail", handler("note"), "--end=max", "--limit=2")
+    call("queue_work", "mail", handler("note"), "--end=max", "--limit=2")
     assert noted(folder) == ["3-0", "4-0"]
     assert mail.size() == 3
 
@@ -125,14 +125,14 @@ def test_a_function_that_ends_its_thread(call, mail, folder):
     """SystemExit is an error like any other."""
     mail.push_many(range(3))
     with pytest.raises(CommandError, match="3 items failed"):
-        call("queue_drain", "mail", handler("leave"))
+        call("queue_work", "mail", handler("leave"))
     assert mail.counts().delayed == 3
 
 
 def test_a_lease_is_extended(processes, call, mail, folder):
     """A function that takes longer than the lease keeps its item."""
     mail.push(1)
-    arguments = "queue_drain", "mail", handler("until_told"), "--lease-seconds=3"
+    arguments = "queue_work", "mail", handler("until_told"), "--lease-seconds=3"
     process = processes.start(*arguments)
     wait_until(lambda: noted(folder) == ["1-0"])
     (first,) = mail.page(state="leased").items
@@ -143,10 +143,27 @@ def test_a_lease_is_extended(processes, call, mail, folder):
     assert mail.counts().leased == 0
 
 
+@pytest.mark.nightly
+def test_a_worker_that_is_killed_is_lost_within_ten_seconds(processes, mail, folder):
+    """One that ends is not in the list any more."""
+    mail.push_many([1, 2])
+    presences = conf.catalog().presences
+    process = processes.start("queue_work", "mail", handler("until_told"), "--worker=anna")
+    wait_until(lambda: noted(folder) == ["1-0"])
+    wait_until(lambda: [row.name for row in presences.read().rows] == ["anna"])
+    process.kill()
+    wait_until(lambda: any(row.is_lost for row in presences.read().rows))
+    assert presence.LOST_SECONDS < 10  # so long after its last sign of life, which was before
+    (folder / "end").touch()
+    other = processes.start("queue_work", "mail", handler("note"), "--worker=bob")
+    assert processes.finish(other).returncode == 0
+    assert [row.name for row in presences.read().rows] == ["anna"]
+
+
 def test_an_item_that_is_lost(processes, mail, folder):
     """An item that somebody else has by the end counts as lost, and the exit code tells."""
     mail.push(1)
-    process = processes.start("queue_drain", "mail", handler("until_told"), "--json")
+    process = processes.start("queue_work", "mail", handler("until_told"), "--json")
     wait_until(lambda: noted(folder) == ["1-0"])
     mail.remove_many([item.id for item in mail.page(state="leased").items])
     (folder / "end").touch()
@@ -159,7 +176,7 @@ def test_an_item_that_is_lost(processes, mail, folder):
 def test_stopped(processes, mail, folder, number, code):
     """SIGTERM and Ctrl-C finish what is running, take nothing more, and end it."""
     mail.push_many(range(5))
-    process = processes.start("queue_drain", "mail", handler("until_told"), "--concurrency=2")
+    process = processes.start("queue_work", "mail", handler("until_told"), "--concurrency=2")
     wait_until(lambda: len(noted(folder)) == 2)
     process.send_signal(number)
     assert process.stderr.readline().startswith(b"Waiting for 2 items to finish")
@@ -174,7 +191,7 @@ def test_stopped(processes, mail, folder, number, code):
 def test_aborted(processes, mail, folder):
     """A second Ctrl-C does not wait: the item comes back when its lease is over."""
     mail.push(1)
-    process = processes.start("queue_drain", "mail", handler("until_told"), "--lease-seconds=1")
+    process = processes.start("queue_work", "mail", handler("until_told"), "--lease-seconds=1")
     wait_until(lambda: noted(folder) == ["1-0"])
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline().startswith(b"Waiting for 1 item to finish")
@@ -186,7 +203,7 @@ def test_aborted(processes, mail, folder):
 
 def test_following(processes, mail, folder):
     """With --follow it waits for more, and SIGTERM ends it at once while it waits."""
-    process = processes.start("queue_drain", "mail", handler("note"), "--follow", "--concurrency=2")
+    process = processes.start("queue_work", "mail", handler("note"), "--follow", "--concurrency=2")
     for number in range(3):
         mail.push(number)
         wait_until(lambda number=number: (folder / f"{number}-0").exists())
@@ -199,7 +216,7 @@ def test_following(processes, mail, folder):
 def test_killed(processes, mail, folder):
     """What a killed worker had leased comes back, one attempt older."""
     mail.push_many(range(3))
-    process = processes.start("queue_drain", "mail", handler("until_told"), "--lease-seconds=1")
+    process = processes.start("queue_work", "mail", handler("until_told"), "--lease-seconds=1")
     wait_until(lambda: noted(folder) == ["0-0"])
     process.kill()
     processes.finish(process)
@@ -216,7 +233,7 @@ def test_items_that_cannot_be_decoded(call, mail, folder):
     transaction.commit().wait()
     mail.push_many(range(3))
     with pytest.raises(CommandError, match="1 item of 'mail' cannot be decoded"):
-        call("queue_drain", "mail", handler("note"))
+        call("queue_work", "mail", handler("note"))
     assert len(noted(folder)) == 3
     assert mail.counts().dead == 1
 
@@ -226,10 +243,10 @@ def test_a_function_that_is_not_there(call, mail, path):
     """It is wrong usage, and nothing is leased."""
     mail.push(1)
     with pytest.raises(CommandError, match="cannot be imported") as caught:
-        call("queue_drain", "mail", "--handler", path)
+        call("queue_work", "mail", "--handler", path)
     assert caught.value.returncode == 2
     with pytest.raises(CommandError, match="cannot be called"):
-        call("queue_drain", "mail", handler("NOTHING"))
+        call("queue_work", "mail", handler("NOTHING"))
     assert mail.size() == 1
 
 
@@ -238,7 +255,7 @@ def test_a_function_that_would_do_nothing(call, mail, name):
     """An async function or a generator is wrong usage: nothing is leased, or acknowledged."""
     mail.push(1)
     with pytest.raises(CommandError, match="would do nothing") as caught:
-        call("queue_drain", "mail", handler(name))
+        call("queue_work", "mail", handler(name))
     assert caught.value.returncode == 2
     assert [item.value for item in mail] == [1]
 
@@ -250,24 +267,24 @@ def test_a_module_that_raises(call, mail, tmp_path, monkeypatch, raised):
     (tmp_path / f"{name}.py").write_text(f"raise {raised}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(CommandError, match=r"cannot be imported: .*boom") as caught:
-        call("queue_drain", "mail", "--handler", f"{name}.send")
+        call("queue_work", "mail", "--handler", f"{name}.send")
     assert caught.value.returncode == 2
 
 
 def test_a_function_that_prints(manage, mail):
     """With --json what it prints goes to standard error, without it where it always does."""
     mail.push_many([1, 2])
-    done = manage("queue_drain", "mail", handler("talk"), "--json", "--limit=1")
+    done = manage("queue_work", "mail", handler("talk"), "--json", "--limit=1")
     assert json.loads(done.stdout) == {"queue": "mail", "handled": 1, "failed": 0, "lost": 0}
     assert done.stderr == "talking\n"
-    done = manage("queue_drain", "mail", handler("talk"))
+    done = manage("queue_work", "mail", handler("talk"))
     assert done.stdout == "talking\nHandled 1 item from 'mail', 0 failed.\n"
 
 
 def test_a_long_error(manage, mail):
     """Its text is clipped on standard error."""
     mail.push(1)
-    done = manage("queue_drain", "mail", handler("fail_at_length"))
+    done = manage("queue_work", "mail", handler("fail_at_length"))
     first = done.stderr.splitlines()[0]
     assert len(first) == 300
     assert first.endswith("xxx...")
@@ -276,38 +293,19 @@ def test_a_long_error(manage, mail):
 @cases(
     "arguments",
     [
-        ["--concurrency=2"],
-        ["--retry-delay=1"],
-        ["--priority=0"],
-        ["--resume"],
-        ["--output=-", "--resume"],
-        ["--output=x", "--to=y"],
-        ["--handler=x", "--discard"],
-        ["--output=x", "--resume", "--force"],
-        ["--batch=10001"],
-        ["--handler=tests.commands.handlers.note", "--concurrency=257"],
-        ["--handler=tests.commands.handlers.note", "--batch=5"],
-        ["--handler=tests.commands.handlers.note", "--no-input"],
-        ["--to=user-1", "--lease-seconds=5"],
-        ["--to=user-1", "--no-input"],
+        ["--concurrency=257"],
+        ["--concurrency=0"],
+        ["--batch=5"],
+        ["--no-input"],
+        ["--output=x"],
         ["--limit=0"],
         ["--lease-seconds=-1"],
     ],
 )
-def test_options_that_do_not_go_together(manage, mail, arguments):
-    """They are wrong usage, and nothing is drained."""
+def test_options_that_a_worker_does_not_have(manage, mail, arguments):
+    """They are wrong usage, and nothing is taken."""
     mail.push(1)
     before = mail.size()
-    done = manage("queue_drain", "mail", *arguments)
+    done = manage("queue_work", "mail", handler("note"), *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert mail.size() == before
-
-
-def test_discarding(manage, call, mail):
-    """--discard removes items, and asks first."""
-    mail.push_many(range(10))
-    assert manage("queue_drain", "mail", "--discard").returncode == 2
-    assert mail.size() == 10
-    printed = call("queue_drain", "mail", "--discard", "--limit=4", "--no-input")
-    assert printed.out == "Discarded 4 items from 'mail'.\n"
-    assert [item.value for item in mail] == list(range(4, 10))

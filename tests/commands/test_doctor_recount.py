@@ -1,4 +1,4 @@
-"""``queue_recount``."""
+"""``queue_doctor --recount``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_table(call, drift):
     fdbqueue.queue("mail").push("later", delay=600)
     fdbqueue.queue("ranks").push_many([("a", 1), ("b", 2)])
     drift("mail", 3)
-    printed = call("queue_recount", "ranks", "mail", "ranks")
+    printed = call("queue_doctor", "--recount", "ranks", "mail", "ranks")
     assert printed.err == ""
     assert [row.split("  ")[0] for row in printed.out.splitlines()] == ["NAME", "ranks", "mail"]
     heading, ranks, mail = (row.split() for row in printed.out.splitlines())
@@ -49,7 +49,10 @@ def test_the_table(call, drift):
     assert ranks == ["ranks", "2", "0", "0", "0"]
     assert mail == ["mail", "5", "->", "2", "0", "1", "0"]
     assert fdbqueue.queue("mail").counts() == Counts(ready=2, leased=0, delayed=1, dead=0)
-    assert call("queue_recount", "mail").out.splitlines()[1].split() == ["mail", *"2010"]
+    assert call("queue_doctor", "--recount", "mail").out.splitlines()[1].split() == [
+        "mail",
+        *"2010",
+    ]
 
 
 def test_json(call, drift):
@@ -57,7 +60,7 @@ def test_json(call, drift):
     fdbqueue.queue("quakes").push_many([("a", 1), ("b", 2)])
     fdbqueue.queue("quakes").lease()
     drift("quakes", 1)
-    (line,) = call("queue_recount", "quakes", "--json").out.splitlines()
+    (line,) = call("queue_doctor", "--recount", "quakes", "--json").out.splitlines()
     assert json.loads(line) == {
         "queue": "quakes",
         "before": {**NOTHING, "ready": 1, "leased": 1},
@@ -69,7 +72,9 @@ def test_all_queues(call, drift):
     """Without a name all are recounted: those of the setting, and those that fit a pattern."""
     fdbqueue.queue("user-7").push_many("abc")
     drift("user-7", 2)
-    records = [json.loads(line) for line in call("queue_recount", "--json").out.splitlines()]
+    records = [
+        json.loads(line) for line in call("queue_doctor", "--recount", "--json").out.splitlines()
+    ]
     assert [record["queue"] for record in records] == [*NAMES, "user-7"]
     assert [record["before"]["ready"] for record in records] == [0] * len(NAMES) + [3]
     assert [record["after"]["ready"] for record in records] == [0] * len(NAMES) + [1]
@@ -78,7 +83,7 @@ def test_all_queues(call, drift):
 def test_no_queues(call, settings):
     """A setting without queues has none to recount."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {}}
-    assert call("queue_recount") == ("", "")
+    assert call("queue_doctor", "--recount") == ("", "")
 
 
 def test_an_unknown_queue_among_others(call, drift):
@@ -86,7 +91,7 @@ def test_an_unknown_queue_among_others(call, drift):
     fdbqueue.queue("mail").push_many(range(5))
     drift("mail", 3)
     with pytest.raises(CommandError) as caught:
-        call("queue_recount", "mail", "none")
+        call("queue_doctor", "--recount", "mail", "none")
     assert caught.value.returncode == 3
     assert fdbqueue.queue("mail").size() == 5
 
@@ -95,7 +100,7 @@ def test_an_unknown_queue_among_others(call, drift):
 def test_an_output_that_fails(processes):
     """Where the result cannot be shown, the command stops, and tells how far it came."""
     with open("/dev/full", "wb") as full:
-        done = processes.run("queue_recount", stdout=full)
+        done = processes.run("queue_doctor", "--recount", stdout=full)
     assert done.returncode == 1
     assert done.stderr.endswith("Recounted and printed 0 of 6 queues.\n")
 
@@ -103,7 +108,7 @@ def test_an_output_that_fails(processes):
 def test_call_command_takes_options():
     """From Python, the names are arguments and the format is a keyword."""
     out = io.StringIO()
-    call_command("queue_recount", "mail", "ranks", as_json=True, stdout=out)
+    call_command("queue_doctor", "--recount", "mail", "ranks", as_json=True, stdout=out)
     assert [json.loads(line)["queue"] for line in out.getvalue().splitlines()] == ["mail", "ranks"]
 
 
@@ -117,6 +122,8 @@ def test_interrupted(call):
             return super().write(text)
 
     with pytest.raises(CommandError) as caught:
-        call_command("queue_recount", "mail", "quakes", as_json=True, stdout=Interrupting())
+        call_command(
+            "queue_doctor", "--recount", "mail", "quakes", as_json=True, stdout=Interrupting()
+        )
     assert caught.value.returncode == 130
     assert str(caught.value) == "Interrupted. Recounted and printed 1 of 2 queues."

@@ -1,4 +1,4 @@
-"""``queue_drain`` of several queues with ``--handler``: one worker for all of them."""
+"""``queue_work`` of several queues: one worker for all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 import fdbqueue
 from fdbqueue.service import Worker
 from tests.cases import cases
-from tests.commands.test_drain_handler import folder, handler, noted
+from tests.commands.test_work import folder, handler, noted
 from tests.engines.children import wait_until
 
 __all__ = ["folder"]
@@ -27,7 +27,7 @@ def filled():
 @pytest.mark.parametrize("fair", [[], ["--fair"], ["--no-fair"]], ids=str)
 def test_each_item_of_all_queues_is_handled(call, filled, folder, fair):
     """Names and patterns, each queue once."""
-    printed = call("queue_drain", "mail", "user-*", "user-8", handler("note"), *fair)
+    printed = call("queue_work", "mail", "user-*", "user-8", handler("note"), *fair)
     assert printed == ("Handled 5 items from 'mail, user-*, user-8', 0 failed.\n", "")
     assert noted(folder) == [f"{number}-0" for number in range(1, 6)]
     for name in ("mail", "user-7", "user-8"):
@@ -37,23 +37,13 @@ def test_each_item_of_all_queues_is_handled(call, filled, folder, fair):
 
 def test_the_json_names_the_queues(call, filled, folder):
     """As they were given."""
-    printed, _ = call("queue_drain", "user-*", handler("note"), "--json", "--dry-run")
-    assert json.loads(printed) == {
-        "queues": ["user-*"],
-        "would_drain": 3,
-        "to": "tests.commands.handlers.note",
-    }
-    printed, _ = call("queue_drain", "user-*", handler("note"), "--json", "--limit", "2")
+    printed, _ = call("queue_work", "user-*", handler("note"), "--json", "--limit", "2")
     assert json.loads(printed) == {"queues": ["user-*"], "handled": 2, "failed": 0, "lost": 0}
 
 
 @cases(
     ("arguments", "message"),
     [
-        (["mail", "quakes"], "Several queues can be drained only with --handler"),
-        (["mail", "quakes", "--discard"], "Several queues can be drained only with --handler"),
-        (["user-*", "--to", "mail"], "Several queues can be drained only with --handler"),
-        (["mail", "--fair"], "--fair can be used only with --handler"),
         (["mail", "nowhere", handler("note")], "There is no queue named 'nowhere'"),
         (["nowhere-*", handler("note")], "There is no queue named 'nowhere-\\*'"),
         (["!*", handler("note")], "not a pattern"),
@@ -62,14 +52,14 @@ def test_the_json_names_the_queues(call, filled, folder):
 def test_what_makes_no_sense_is_refused(call, filled, arguments, message):
     """Nothing is taken."""
     with pytest.raises(CommandError, match=message):
-        call("queue_drain", *arguments)
+        call("queue_work", *arguments)
     assert fdbqueue.queue("mail").size() == 2
 
 
 def test_a_failed_item_is_given_up_in_its_queue(call, filled, folder):
     """The others are acknowledged."""
     with pytest.raises(CommandError, match="3 items failed"):
-        call("queue_drain", "mail", "user-*", handler("fail_on_odd"))
+        call("queue_work", "mail", "user-*", handler("fail_on_odd"))
     delayed = {
         name: [item.value for item in fdbqueue.queue(name).iterate(state="delayed")]
         for name in ("mail", "user-7", "user-8")

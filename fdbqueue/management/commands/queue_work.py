@@ -1,0 +1,202 @@
+"""``queue_work``: call a function with each item of one queue, or of several: a worker."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.utils.module_loading import import_string
+
+from fdbqueue.columns.text import clipped
+from fdbqueue.connections import left_in_order
+from fdbqueue.exceptions import text_of_error
+from fdbqueue.management import arguments
+from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.emptying import Emptying, named
+from fdbqueue.management.exit_codes import (
+    Interrupted,
+    error_text,
+    explain_errors,
+    failure,
+    usage_error,
+)
+from fdbqueue.management.formats import item_count
+from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
+from fdbqueue.service import Item, Queue, SeveralQueues, Worker
+
+_RETRY_DELAY_SECONDS = 60
+#: More threads than this would wait for each other.
+_MAX_CONCURRENCY = 256
+_UNFINISHED = (
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+    inspect.isgeneratorfunction,
+)
+
+
+class Command(QueueCommand):
+    help = (
+        "Call a function with each item of a queue, or of several, until they are empty. An item "
+        "is leased while the function runs, acknowledged when it has returned, and hidden for a "
+        "while if it has raised an exception; after the queue's max_attempts it is a dead letter."
+    )
+    examples = """\
+examples:
+  manage.py queue_work mail --handler shop.letters.send
+  manage.py queue_work mail --handler shop.letters.send --concurrency 8
+  manage.py queue_work urgent 'mail-*' --handler shop.letters.send --follow
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "names",
+            metavar="NAME",
+            nargs="+",
+            help="Names of queues, or patterns such as 'mail-*', in the order in which to look "
+            "for items",
+        )
+        parser.add_argument(
+            "--handler",
+            required=True,
+            metavar="PATH",
+            help="Call the function at this dotted path with each item, such as shop.letters.send",
+        )
+        arguments.add_end(parser)
+        arguments.add_limit(parser)
+        arguments.add_follow(parser)
+        arguments.add_lease_seconds(parser, "Requeue what a killed worker held")
+        parser.add_argument(
+            "--concurrency",
+            type=arguments.whole_number(most=_MAX_CONCURRENCY),
+            default=1,
+            metavar="N",
+            help=f"Call the function in N threads (default: 1, at most {_MAX_CONCURRENCY})",
+        )
+        parser.add_argument(
+            "--retry-delay",
+            type=arguments.seconds,
+            default=_RETRY_DELAY_SECONDS,
+            metavar="SECONDS",
+            help="Hide an item for SECONDS after the function raised an exception "
+            f"(default: {_RETRY_DELAY_SECONDS})",
+        )
+        parser.add_argument(
+            "--fair",
+            action=argparse.BooleanOptionalAction,
+            help="Take from several queues in turn, not from the first that has items (default: in "
+            "turn if a pattern is given)",
+        )
+        parser.add_argument(
+            "--worker",
+            type=arguments.worker_name,
+            metavar="TEXT",
+            help="Name of this worker, shown with each item that it holds (default: HOST:PID)",
+        )
+        arguments.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        source, as_json = self.source(options["names"], fair=options["fair"]), options["as_json"]
+        with _redirected_prints(as_json=as_json):
+            handler = _handler(options["handler"])
+        self.console.note_pauses(source)
+        emptying = Emptying(source, self.console, limit=options["limit"], follow=options["follow"])
+
+        def finish(item: Item, error: BaseException | None) -> None:
+            if error is not None:
+                text = clipped(f"Item {item.id} failed: {text_of_error(error)}")
+                self.console.note(text)
+            progress.advance(1)
+
+        prints = self.console.is_terminal  # the function's lines: a bar would stand in them
+        with (
+            defer_interrupts(terminations=True) as interrupts,
+            emptying.progress(bar=not prints, lines=False) as progress,
+        ):
+            worker = Worker(
+                source,
+                handler,
+                concurrency=options["concurrency"],
+                end=options["end"],
+                seconds=options["lease_seconds"],
+                retry_delay_seconds=options["retry_delay"],
+                worker=options["worker"],
+                limit=emptying.limit,
+                follow=options["follow"],
+                let_in=interrupts.allowed,
+                on_end=finish,
+                on_stop=self._note_waiting,
+                presences=self.catalog.presences,
+            )
+            with _redirected_prints(as_json=as_json):
+                _run(worker, interrupts)
+        self.console.note_pauses(source)
+        self._report(source, worker, as_json=as_json)
+        emptying.check_buried(worker.buried, worker.handled)
+        failed = worker.failed + worker.lost
+        if failed and not interrupts.is_terminated:
+            raise failure(f"{item_count(failed)} failed.")
+
+    def _report(self, source: Queue | SeveralQueues, worker: Worker, *, as_json: bool) -> None:
+        numbers = {"handled": worker.handled, "failed": worker.failed, "lost": worker.lost}
+        text = (
+            f"Handled {item_count(worker.handled)} from {source.name!r}, {worker.failed:,} failed"
+        )
+        text += f", {worker.lost:,} lost their lease" if worker.lost else ""
+        self.console.report({**named(source), **numbers}, f"{text}.", as_json=as_json)
+
+    def _note_waiting(self, running: int) -> None:
+        text = f"Waiting for {item_count(running)} to finish; press Ctrl-C to abandon."
+        self.console.note(text)
+
+
+def _handler(path: str) -> Callable[[Item], Any]:
+    """Return the function at a dotted path; it closes database connections that it is not to have.
+
+    Raises:
+        CommandError: There is none, or calling it would do nothing.
+    """
+    try:
+        function = import_string(path)
+    except (Exception, SystemExit) as error:  # whatever the module does
+        message = f"--handler {path!r} cannot be imported: {clipped(text_of_error(error))}"
+        raise usage_error(message) from error
+    if not callable(function):
+        raise usage_error(f"--handler {path!r} is not a function: it cannot be called.")
+    candidates = (function, type(function).__call__)
+    if any(is_unfinished(one) for is_unfinished in _UNFINISHED for one in candidates):
+        raise usage_error(
+            f"--handler {path!r} is async or a generator: calling it would do nothing."
+        )
+
+    def handler(item: Item) -> Any:
+        with left_in_order():
+            return function(item)
+
+    return handler
+
+
+@contextlib.contextmanager
+def _redirected_prints(*, as_json: bool) -> Iterator[None]:
+    """Send what a handler prints to standard error, when standard output has JSON."""
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        yield
+
+
+def _run(worker: Worker, interrupts: DeferredInterrupts) -> None:
+    """Run a worker to its end; SIGTERM is an end like any other."""
+
+    def explain(error: BaseException) -> str:
+        ended = f"{item_count(worker.handled)} handled, {worker.failed:,} failed."
+        return f"{error_text(error)}. {ended}"
+
+    with explain_errors(explain):
+        try:
+            worker.run()
+        except Interrupted:
+            if not interrupts.is_terminated:
+                raise

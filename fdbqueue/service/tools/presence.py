@@ -1,0 +1,306 @@
+"""Tell which workers there are: each keeps a row about itself, and removes it at its end.
+
+A worker writes its row when it begins and every five seconds, in a transaction that reads nothing:
+it conflicts with no other. A row that was not written for ten seconds is of a worker that is
+*lost*: it died, or hangs, or does not reach the engine. It is shown for an hour, and removed by a
+worker that writes its own row after that. A row says nothing of leases: these expire by themselves.
+
+How old a row is depends on no clock of a client. It begins with the version of its commit, and a
+cluster's versions are microseconds of its time; after a recovery, which skips some, a row may look
+old until it is written again, within five seconds. The versions of a file stand still while nothing
+is committed; there all clients have the clock of one machine, and if it is set, a row may look too
+old or too young for those five seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from fdb.subspace_impl import Subspace
+
+from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.locks import start_thread
+from fdbqueue.service.clock import now_us
+from fdbqueue.service.transactions import run
+
+logger = logging.getLogger(__name__)
+
+#: How long there is between two writes of a row.
+BEAT_SECONDS = 5.0
+#: After how long without one a worker is lost, and for how long it is shown then.
+LOST_SECONDS, SHOWN_SECONDS = 9.5, 3600.0
+#: How many rows are read at once, or looked at to remove old ones.
+MAX_ROWS = 1_000
+#: The most characters of each text in a row.
+_MAX_CHARACTERS = 200
+#: Above each number in a row: a moment some ten thousand years from now, in microseconds.
+_MAX_NUMBER = 2**58
+#: How long a worker that ends waits for the engine to remove its row.
+_LEAVING_SECONDS = 2.0
+#: The version of a commit and the number of a transaction in it, before what a row says.
+_STAMP = bytes(10)
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerRow:
+    """What a worker says of itself.
+
+    Attributes:
+        name: The worker's name, as its leases have it.
+        kind: What it works on: "items" or "tasks".
+        host: The name of its machine.
+        process: The number of its process.
+        version: The version of this package.
+        queues: The name of the queue it takes from, or the names and patterns of several.
+        threads: How many threads it has for items.
+        since_us: When it began, in microseconds since the Unix epoch, by its own clock.
+        running: How many items it had at work at its last sign of life.
+        done: How many were done since it began.
+        failed: How many failed since then.
+        age_seconds: How long ago its last sign of life was.
+    """
+
+    name: str = ""
+    kind: str = ""
+    host: str = ""
+    process: int = 0
+    version: str = ""
+    queues: str = ""
+    threads: int = 0
+    since_us: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    age_seconds: float = 0.0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it gave no sign of life for ten seconds."""
+        return self.age_seconds > LOST_SECONDS
+
+
+class WorkerCounts(NamedTuple):
+    """How many items a worker has at work, and what became of others since it began."""
+
+    running: int
+    done: int
+    failed: int
+
+
+class Workers(NamedTuple):
+    """Rows of workers, those that are alive first, by name; and whether these are all."""
+
+    rows: list[WorkerRow]
+    is_complete: bool
+
+
+class Presence:
+    """The row of one worker, for as long as it works: a context manager.
+
+    A thread of its own writes the row, so that no item and no wait holds it up. If the engine does
+    not respond the worker works on, and is lost to others until it responds again.
+
+    Args:
+        database: Where the rows are.
+        subspace: The subspace of the rows.
+        about: What does not change; its counts and its age are not looked at.
+        counts: Asked at each write; called in another thread.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        subspace: Subspace,
+        about: WorkerRow,
+        counts: Callable[[], WorkerCounts],
+    ) -> None:
+        self._database = database
+        self._subspace = subspace
+        self._key = subspace.pack((os.urandom(16),))
+        self._about = _bounded(about)
+        self._counts = counts
+        self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        self._is_over.clear()
+        self._thread = threading.Thread(target=self._keep, name="fdbqueue-presence", daemon=True)
+        start_thread(self._thread)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        if self._thread is not None:
+            self._thread.join(_LEAVING_SECONDS)
+
+    def _keep(self) -> None:
+        """Write the row until the work is over; then remove it."""
+        self._try(self._remove_old)
+        while not self._is_over.is_set():
+            began = time.monotonic()
+            self._try(self._write)
+            self._is_over.wait(max(0.0, began + BEAT_SECONDS - time.monotonic()))
+        self._try(lambda tr: tr.clear(self._key))
+
+    def _try(self, change: Callable[[Transaction], Any]) -> None:
+        """Commit a change, which may be committed twice; a failure is for the log alone."""
+        try:
+            run(self._database, change)
+        except Exception as error:  # noqa: BLE001  # the work does not depend on it
+            facts = {"worker": self._about.name, "error": type(error).__name__}
+            logger.warning("a worker's sign of life was not written", extra=facts)
+
+    def _write(self, tr: Transaction) -> None:
+        facts = dataclasses.asdict(self._about) | self._counts()._asdict()
+        del facts["age_seconds"]
+        said = json.dumps({**facts, "said_us": now_us()}).encode()
+        tr.set_versionstamped_value(self._key, _STAMP + said + struct.pack("<I", 0))
+
+    def _remove_old(self, tr: Transaction) -> None:
+        """Remove rows of workers that have been lost for an hour, of the first thousand."""
+        now = _Now(tr, self._database)
+        for key, value in _rows(tr, self._subspace, MAX_ROWS):
+            if now.age_of(value) > LOST_SECONDS + SHOWN_SECONDS:
+                tr.clear(key)
+
+
+class Presences:
+    """The rows of all workers of a catalog.
+
+    Args:
+        database: Where the rows are.
+        subspace: Theirs.
+    """
+
+    def __init__(self, database: Database, subspace: Subspace) -> None:
+        self._database = database
+        self._subspace = subspace
+
+    def over(self, database: Database) -> Presences:
+        """Return the same rows over another view of the same database."""
+        return Presences(database, self._subspace)
+
+    def of(self, about: WorkerRow, counts: Callable[[], WorkerCounts]) -> Presence:
+        """Return the row of a worker, which is there while it is entered.
+
+        Args:
+            about: What does not change: see :func:`worker_here`.
+            counts: Asked at each write; called in another thread.
+        """
+        return Presence(self._database, self._subspace, about, counts)
+
+    def read(self) -> Workers:
+        """Read a thousand rows at most, in one transaction; it conflicts with no worker."""
+        return run(self._database, self._read, read_only=True)
+
+    def _read(self, tr: Transaction) -> Workers:
+        now = _Now(tr, self._database)
+        stored = _rows(tr, self._subspace, MAX_ROWS + 1)
+        rows = [_row(value, now.age_of(value)) for _, value in stored[:MAX_ROWS]]
+        shown = [row for row in rows if row.age_seconds <= LOST_SECONDS + SHOWN_SECONDS]
+        shown.sort(key=lambda row: (row.is_lost, row.name, row.process))
+        return Workers(shown, len(stored) <= MAX_ROWS)
+
+
+class _Now:
+    """What the age of a row is measured by, in one transaction."""
+
+    def __init__(self, tr: Transaction, database: Database) -> None:
+        self._us = now_us()
+        #: None if the machine's clock is to be asked.
+        self._version = (
+            None
+            if getattr(database, "is_of_one_machine", False)
+            else int(tr.get_read_version().wait())
+        )
+
+    def age_of(self, value: bytes) -> float:
+        """Return how many seconds ago a row was written; never less than none."""
+        if self._version is None:
+            then = _said(value).get("said_us", 0)
+            then = then if type(then) is int and _is_small(then) else 0
+            return max(0, self._us - then) / 1_000_000
+        return max(0, self._version - int.from_bytes(value[:8], "big")) / 1_000_000
+
+
+def _rows(tr: Transaction, subspace: Subspace, limit: int) -> Sequence[tuple[bytes, bytes]]:
+    span = subspace.range()
+    return [
+        (bytes(row.key), bytes(row.value))
+        for row in tr.snapshot.get_range(span.start, span.stop, limit)
+    ]
+
+
+def _said(value: bytes) -> dict[str, Any]:
+    """Return what a row says; nothing if it is none that this version can read."""
+    try:
+        said = json.loads(value[len(_STAMP) :])
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _row(value: bytes, age_seconds: float) -> WorkerRow:
+    """Return a row as it is stored; what is missing, or of another type, is left out."""
+    facts = _said(value)
+    known = {
+        field.name: facts[field.name]
+        for field in dataclasses.fields(WorkerRow)
+        if type(facts.get(field.name)) is type(field.default) and _is_small(facts[field.name])
+    }
+    return _bounded(WorkerRow(**{**known, "age_seconds": age_seconds}))
+
+
+def _is_small(value: Any) -> bool:
+    """Tell whether a number is one that a worker may have; texts are shortened."""
+    return isinstance(value, str) or 0 <= value < _MAX_NUMBER
+
+
+def _bounded(row: WorkerRow) -> WorkerRow:
+    texts = {name: one for name, one in vars(row).items() if isinstance(one, str)}
+    short: dict[str, Any] = {name: text[:_MAX_CHARACTERS] for name, text in texts.items()}
+    return dataclasses.replace(row, **short)
+
+
+def worker_here(name: str, kind: str, queues: str, *, threads: int) -> WorkerRow:
+    """Return what a worker of this process says of itself as it begins.
+
+    Args:
+        name: The worker's name, as its leases have it.
+        kind: What it works on: "items" or "tasks".
+        queues: The name of its queue, or the names of several.
+        threads: How many threads it has for items.
+    """
+    return WorkerRow(
+        name=name,
+        kind=kind,
+        host=socket.gethostname(),
+        process=os.getpid(),
+        version=_version(),
+        queues=queues,
+        threads=threads,
+        since_us=now_us(),
+    )
+
+
+def _version() -> str:
+    """Return the version of this package; empty in a checkout that is not installed."""
+    try:
+        return metadata.version("fdbqueue")
+    except metadata.PackageNotFoundError:
+        return ""
