@@ -4,8 +4,8 @@ By default a user may do nothing. ``user.has_perm(permission)`` allows it for al
 ``user.has_perm(permission, queue)`` for one queue: authentication backends with object permissions
 answer that, and ``queue`` is a :class:`fdbqueue.models.QueueName`. A project with other rules names
 its own function in the setting (``"API": {"AUTHORIZER": "myproject.queues.may"}``), which then
-decides alone. The items of some queues are a part of another queue's, as limited tasks are: who may
-view that one may view these queues, too.
+decides alone. Some queues are parts of another queue, their *home*, as those of limited tasks are:
+who may view the home may view them, too.
 
 Whether a user may see something of a queue, an item, a task or only a number, is answered by
 :func:`may`, asked about the queue that it is stored under; there is no second answer.
@@ -16,7 +16,6 @@ is a user who may view all queues. What it reads of a project with very many que
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
@@ -88,17 +87,8 @@ def may(user: Any, permission: str, name: str) -> bool:
         return False
     if _is_allowed(user, permission, name):
         return True
-    home = _home(name) if permission == VIEW else None
-    return home is not None and _is_allowed(user, permission, home)
-
-
-def _home(name: str) -> str | None:
-    """Return the queue that the items of another one belong to, None if they are its own."""
-    catalog = conf.catalog()
-    with contextlib.suppress(QueueNotFound):
-        home_of = catalog.spec(name).home_of if catalog.has_owned else None
-        return None if home_of is None else home_of(name)
-    return None
+    home = conf.catalog().home(name) if permission == VIEW else name
+    return home != name and _is_allowed(user, permission, home)
 
 
 def _is_allowed(user: Any, permission: str, name: str) -> bool:

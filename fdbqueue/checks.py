@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
-from django.utils.module_loading import import_string
 
 from fdbqueue import conf, deadlines
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service import covers, error_code, mismatches_of, run
+from fdbqueue.tasks.checks import check_app
 
 #: How long the engine may take to compare the formats.
 _FORMATS_SECONDS = 3.0
-_TASKS_APP = "fdbqueue.tasks"
 
 
 def register_checks() -> None:
@@ -29,7 +27,7 @@ def register_checks() -> None:
     register(check_embedded_in_production, Tags.security)
     register(check_hidden_patterns, Tags.compatibility)
     register(check_embedded_path, Tags.compatibility)
-    register(check_tasks_app, Tags.compatibility)
+    register(check_app, Tags.compatibility)
     register(check_login_address, Tags.urls)
     register(check_formats, Tags.database)
 
@@ -96,25 +94,6 @@ def check_embedded_path(**_: Any) -> list[CheckMessage]:
     return found
 
 
-def check_tasks_app(**_: Any) -> list[CheckMessage]:
-    """Report backends of ours in ``TASKS`` if their app, which checks all else, is not installed.
-
-    Django runs a backend's own checks only if something has imported its tasks.
-    """
-    backends = getattr(settings, "TASKS", None)
-    if apps.is_installed(_TASKS_APP) or not isinstance(backends, Mapping):
-        return []
-    return [
-        Error(
-            f"The task backend {alias!r} needs the app {_TASKS_APP!r}.",
-            hint=f"Add {_TASKS_APP!r} to INSTALLED_APPS.",
-            id="fdbqueue.tasks.E001",
-        )
-        for alias, given in backends.items()
-        if isinstance(given, Mapping) and _is_our_backend(given.get("BACKEND"))
-    ]
-
-
 def check_login_address(**_: Any) -> list[CheckMessage]:
     """Warn if the pages outside the admin send visitors to a login that does not exist."""
     if not _has_plain_pages() or _leads_somewhere(settings.LOGIN_URL):
@@ -168,17 +147,6 @@ def check_formats(databases: Sequence[str] | None = None, **_: Any) -> list[Chec
 
 def _is_embedded() -> bool:
     return conf.read_setting().get("ENGINE", conf.EMBEDDED) == conf.EMBEDDED
-
-
-def _is_our_backend(path: Any) -> bool:
-    """Tell whether a dotted path is that of our task backend, or of a class made from it."""
-    if str(path).startswith(f"{_TASKS_APP}."):
-        return True
-    try:
-        ancestors = import_string(str(path)).__mro__
-    except Exception:  # noqa: BLE001  # a project's own module may raise anything; Django reports it
-        return False
-    return any(one.__module__.startswith(f"{_TASKS_APP}.") for one in ancestors)
 
 
 def _has_plain_pages() -> bool:

@@ -59,21 +59,92 @@ _PREFIX = ("fdbqueue",)
 _SQLITE = frozenset({"sqlite3", "_sqlite3"})
 #: A project without the setting; one object, as a setting is.
 _NOTHING: dict[str, Any] = {}
-_KEYS = frozenset({"API", "ENGINE", "OPTIONS", "PREFIX", "QUEUES"})
+# What is wrong
 
 
-_API_RANGES = {
-    "IDEMPOTENCY_SECONDS": Range((int, float), 1, MAX_KEPT_SECONDS),
-    "MAX_BODY_BYTES": Range(int, 1_000, 100_000_000),
-    "MAX_LIMIT": Range(int, 1, 1_000),
-    "MAX_WAIT_SECONDS": Range((int, float), 0, 3_600),
-    "TIMEOUT_SECONDS": Range((int, float), 0.1, 3_600),
+@dataclass(frozen=True)
+class Kind:
+    """The classes whose objects an option may be, and how that is said."""
+
+    classes: tuple[type, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, bool) and bool not in self.classes:
+            return object in self.classes  # a number is no bool
+        return isinstance(value, self.classes)
+
+
+#: Allows each value: what is wrong with it is looked for apart.
+ANYTHING = Kind((object,), "anything")
+
+
+class Rule(NamedTuple):
+    """What a key may be, and the id of the check that says what is wrong."""
+
+    allowed: Any
+    id: str
+
+
+class Problem(NamedTuple):
+    """Something wrong, under the permanent id of its system check, and what to do about it."""
+
+    id: str
+    message: str
+    hint: str
+
+
+def wrong_in(
+    what: str,
+    given: Mapping[Any, Any],
+    rules: Mapping[str, Rule],
+    *,
+    unknown_id: str,
+    called: str = "key",
+    listed: str = "The keys are",
+) -> Iterator[tuple[Any, Problem]]:
+    """Yield the keys that are wrong, each with what is wrong: first those that no rule has.
+
+    Args:
+        what: What has the keys, to begin the message with.
+        given: The keys and their values.
+        rules: What each key may be.
+        unknown_id: The id of the check that says which keys are not known.
+        called: What a key is called.
+        listed: What the list of all begins with.
+    """
+    for key in sorted(given.keys() - rules.keys(), key=str):
+        hint = f"{did_you_mean(key, rules)}{listed} {', '.join(sorted(rules))}."
+        yield key, Problem(unknown_id, f"{what} has an unknown {called}, {key!r}.", hint)
+    for key, (allowed, number) in rules.items():
+        if key in given and given[key] not in allowed:
+            message = f"{what} has the {key} {given[key]!r}."
+            yield key, Problem(number, message, f"It must be {allowed}.")
+
+
+#: The keys of the setting, and those of API; what others are besides is looked for apart.
+_RULES = {
+    "API": Rule(ANYTHING, ""),
+    "ENGINE": Rule(ANYTHING, ""),
+    "OPTIONS": Rule(ANYTHING, ""),
+    "PREFIX": Rule(ANYTHING, ""),
+    "QUEUES": Rule(ANYTHING, ""),
 }
-_API_KEYS = frozenset({"AUTHORIZER", *_API_RANGES})
+_API_RULES = {
+    "AUTHORIZER": Rule(ANYTHING, ""),
+    "IDEMPOTENCY_SECONDS": Rule(Range((int, float), 1, MAX_KEPT_SECONDS), "fdbqueue.E015"),
+    "MAX_BODY_BYTES": Rule(Range(int, 1_000, 100_000_000), "fdbqueue.E015"),
+    "MAX_LIMIT": Rule(Range(int, 1, 1_000), "fdbqueue.E015"),
+    "MAX_WAIT_SECONDS": Rule(Range((int, float), 0, 3_600), "fdbqueue.E015"),
+    "TIMEOUT_SECONDS": Rule(Range((int, float), 0.1, 3_600), "fdbqueue.E015"),
+}
 #: What returns the queues that other apps add, by the name of the setting it reads.
 _added: dict[str, Callable[[], Iterable[QueueSpec]]] = {}
 #: What the setting says of a queue besides its options.
-_PLACE = frozenset({"kind", "subspace"})
+_PLACE = {"kind": Rule(ANYTHING, ""), "subspace": Rule(ANYTHING, "")}
 
 
 #: Tells whether a user may do what a permission names to the queue of a name.
@@ -147,14 +218,6 @@ class ApiOptions:
     max_limit: int = 1_000
     max_wait_seconds: float = 20
     timeout_seconds: float = 5
-
-
-class SettingProblem(NamedTuple):
-    """Something wrong with the setting, under the permanent id of its system check."""
-
-    id: str
-    message: str
-    hint: str
 
 
 def catalog() -> Catalog:
@@ -333,7 +396,7 @@ def innermost(database: Database) -> Any:
 setting_changed.connect(_forget)
 
 
-def problems(setting: Any = None) -> Iterator[SettingProblem]:
+def problems(setting: Any = None) -> Iterator[Problem]:
     """Yield what is wrong with the setting, without connecting to anything.
 
     Args:
@@ -341,16 +404,10 @@ def problems(setting: Any = None) -> Iterator[SettingProblem]:
     """
     setting = _as_given() if setting is None else setting
     if not isinstance(setting, Mapping):
-        yield SettingProblem(
-            "fdbqueue.E001", f"{SETTING} is not a dictionary.", "See docs/settings.md."
-        )
+        yield Problem("fdbqueue.E001", f"{SETTING} is not a dictionary.", "See docs/settings.md.")
         return
-    for key in sorted(setting.keys() - _KEYS, key=str):
-        yield SettingProblem(
-            "fdbqueue.E002",
-            f"{SETTING} has an unknown key, {key!r}.",
-            f"{did_you_mean(key, _KEYS)}The keys are {', '.join(sorted(_KEYS))}.",
-        )
+    for _key, problem in wrong_in(SETTING, setting, _RULES, unknown_id="fdbqueue.E002"):
+        yield problem
     yield from _engine_problems(setting)
     found = list(_prefix_problems(setting.get("PREFIX", ())))
     queues = setting.get("QUEUES", {})
@@ -359,21 +416,21 @@ def problems(setting: Any = None) -> Iterator[SettingProblem]:
             found.extend(_queue_problems(name, options))
     else:
         hint = "Map names to options."
-        found.append(SettingProblem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
+        found.append(Problem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
     yield from found or _overlaps(setting, queues)
     yield from _api_problems(setting.get("API", {}))
 
 
-def _engine_problems(setting: Mapping[str, Any]) -> Iterator[SettingProblem]:
+def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
     path, options = setting.get("ENGINE", EMBEDDED), setting.get("OPTIONS", {})
     try:
         engine = importlib.import_module(path)
     except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
         message = f"ENGINE {path!r} cannot be imported: {message_of(error)}"
-        yield SettingProblem("fdbqueue.E003", message, _import_hint(path, error))
+        yield Problem("fdbqueue.E003", message, _import_hint(path, error))
         return
     if not callable(getattr(engine, "open", None)):
-        yield SettingProblem(
+        yield Problem(
             "fdbqueue.E003",
             f"ENGINE {path!r} has no function open().",
             f"Use {' or '.join(map(repr, ENGINES))}.",
@@ -385,7 +442,7 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[SettingProblem]:
         known = [ENGINES[path]] if path in ENGINES else ENGINES.values()
         hint = ", ".join(f"{engine} takes {example}" for engine, example in known)
         message = f"The engine refuses OPTIONS: {message_of(error)}"
-        yield SettingProblem("fdbqueue.E004", message, f"{_meant_options(engine, options)}{hint}.")
+        yield Problem("fdbqueue.E004", message, f"{_meant_options(engine, options)}{hint}.")
 
 
 def _import_hint(path: Any, error: Exception) -> str:
@@ -406,18 +463,18 @@ def _meant_options(engine: Any, options: Any) -> str:
     return "".join(did_you_mean(key, names) for key in sorted(wrong, key=str))
 
 
-def _prefix_problems(prefix: Any) -> Iterator[SettingProblem]:
+def _prefix_problems(prefix: Any) -> Iterator[Problem]:
     if not _is_tuple(prefix):
-        yield SettingProblem(
+        yield Problem(
             "fdbqueue.E006",
             f"PREFIX {prefix!r} is not a tuple that FoundationDB can encode.",
             "Use a tuple of strings, for instance ('fdbqueue',).",
         )
 
 
-def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:
+def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
     if not isinstance(name, str) or not (NAME.fullmatch(name) or PATTERN.fullmatch(name)):
-        yield SettingProblem(
+        yield Problem(
             "fdbqueue.E007",
             f"{name!r} is not the name of a queue.",
             "A name is 1 to 100 letters, digits, '_', '-' and '.', the first a letter or "
@@ -425,46 +482,41 @@ def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:
         )
     kind = options.get("kind") if isinstance(options, Mapping) else None
     if not isinstance(kind, str) or kind not in KINDS:
-        yield SettingProblem(
+        yield Problem(
             "fdbqueue.E008",
             f"Queue {name!r} has no valid kind.",
             f"Give it {' or '.join(str({'kind': each}) for each in KINDS)}.",
         )
         return
-    given = {key: value for key, value in options.items() if key not in _PLACE}
-    names = names_for(kind)
-    for key in sorted(given.keys() - names, key=str):
-        meant = did_you_mean(key, names | _PLACE)
-        valid = ", ".join(sorted(names))
-        hint = f"{meant}The options of a {kind} queue are kind, subspace, {valid}."
-        yield SettingProblem(
-            "fdbqueue.E009", f"Queue {name!r} has an unknown option, {key!r}.", hint
+    wrong = dict(
+        wrong_in(
+            f"Queue {name!r}",
+            options,
+            _PLACE | {option: _rule(option) for option in ALLOWED if option in names_for(kind)},
+            unknown_id="fdbqueue.E009",
+            called="option",
+            listed=f"The options of a {kind} queue are",
         )
-    right = {}
-    for option, allowed in ALLOWED.items():
-        if option not in given:
-            continue
-        if given[option] in allowed:
-            right[option] = given[option]
-        else:
-            yield SettingProblem(
-                "fdbqueue.E010" if isinstance(allowed, Choice) else "fdbqueue.E013",
-                f"Queue {name!r} has the {option} {given[option]!r}.",
-                f"It must be {allowed}.",
-            )
-    for option, fits in misfits(right):
-        message = f"Queue {name!r} has the {option} {given[option]!r}."
-        yield SettingProblem("fdbqueue.E013", message, f"There may be {fits}.")
+    )
+    yield from wrong.values()
+    for option, fits in misfits({key: options[key] for key in options if key not in wrong}):
+        message = f"Queue {name!r} has the {option} {options[option]!r}."
+        yield Problem("fdbqueue.E013", message, f"There may be {fits}.")
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
-        yield SettingProblem(
+        yield Problem(
             "fdbqueue.E011",
             f"Queue {name!r} cannot be in the subspace {subspace!r}.",
             "Use a tuple that is not empty, and no pattern as the name.",
         )
 
 
-def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[SettingProblem]:
+def _rule(option: str) -> Rule:
+    allowed = ALLOWED[option]
+    return Rule(allowed, "fdbqueue.E010" if isinstance(allowed, Choice) else "fdbqueue.E013")
+
+
+def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[Problem]:
     prefix = tuple(setting.get("PREFIX", _PREFIX))
     places = [
         (fdb.tuple.pack((*prefix, "queue")), "the queues under PREFIX"),
@@ -477,24 +529,19 @@ def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator
     places.sort()
     for (first, one), (second, other) in itertools.pairwise(places):
         if second.startswith(first):
-            yield SettingProblem(
+            yield Problem(
                 "fdbqueue.E012",
                 f"The subspaces of {one} and {other} overlap.",
                 "Give each queue a subspace of its own, none the beginning of another.",
             )
 
 
-def _api_problems(options: Any) -> Iterator[SettingProblem]:
+def _api_problems(options: Any) -> Iterator[Problem]:
     if not isinstance(options, Mapping):
-        yield SettingProblem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
+        yield Problem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
         return
-    for key in sorted(options.keys() - _API_KEYS, key=str):
-        hint = f"{did_you_mean(key, _API_KEYS)}The keys are {', '.join(sorted(_API_KEYS))}."
-        yield SettingProblem("fdbqueue.E014", f"API has an unknown key, {key!r}.", hint)
-    for key, numbers in _API_RANGES.items():
-        if key in options and options[key] not in numbers:
-            message = f"API has the {key} {options[key]!r}."
-            yield SettingProblem("fdbqueue.E015", message, f"It must be {numbers}.")
+    for _key, problem in wrong_in("API", options, _API_RULES, unknown_id="fdbqueue.E014"):
+        yield problem
     path = options.get("AUTHORIZER")
     if path is None:
         return
@@ -507,7 +554,7 @@ def _api_problems(options: Any) -> Iterator[SettingProblem]:
             return
         reason = "cannot be called."
     hint = "Name a function of a user, a permission and a queue's name."
-    yield SettingProblem("fdbqueue.E016", f"AUTHORIZER {path!r} {reason}", hint)
+    yield Problem("fdbqueue.E016", f"AUTHORIZER {path!r} {reason}", hint)
 
 
 def _is_tuple(value: Any) -> bool:

@@ -331,6 +331,15 @@ class ShownQueue:
     last: Item | None = None
 
 
+class HomeField(serializers.CharField):
+    """The queue that one is a part of; the key is left out of others."""
+
+    @staticmethod
+    def shown(queue: Queue, _codec: Codec) -> Any:
+        """Return the name of its home."""
+        return _LEFT_OUT if queue.home == queue.name else queue.home
+
+
 class QueueOutput(Output):
     """A queue, its settings, and the number of its items."""
 
@@ -344,6 +353,14 @@ class QueueOutput(Output):
     }
 
     name = serializers.CharField(source="queue.name")
+    home = HomeField(
+        source="queue",
+        required=False,
+        help_text=(
+            "Present only if the queue is a part of another one, as that of a key of limited tasks "
+            "is: the name of that."
+        ),
+    )
     kind = serializers.ChoiceField(source="queue.kind", choices=tuple(KINDS))
     codec = serializers.ChoiceField(source="queue.codec.name", choices=choices_of("codec"))
     priority_type = serializers.ChoiceField(

@@ -10,7 +10,7 @@ import gc
 import os
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from django.core.management.base import (
@@ -200,6 +200,17 @@ class QueueCommand(BaseCommand):
         """
         wanted = dict.fromkeys(names)
         return [self.queue(name) for name in wanted] if wanted else self.catalog.queues()
+
+    def listed(self) -> tuple[list[Queue], list[Family]]:
+        """Return all queues that are no parts of others, and the families of those that are."""
+        queues = [queue for queue in self.catalog.queues() if queue.home == queue.name]
+        return queues, [family for family in self.families_there() if family.has_parts]
+
+    def families_there(self) -> Iterator[Family]:
+        """Yield the families of the setting, and those of other apps that have members."""
+        for family in self.catalog.families():
+            if family.owner is None or next(family.names(), None) is not None:
+                yield family
 
     def queues_and_families(self, names: Iterable[str]) -> list[Queue | Family]:
         """Return the queues with names, and the families with patterns, each once.

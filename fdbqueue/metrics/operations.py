@@ -79,10 +79,14 @@ def _name(error: BaseException) -> str:
 def label_of(name: str) -> str:
     """Return the label of a queue: its name in the setting, or the pattern that it fits.
 
-    So the number of labels is bounded.
+    So the number of labels is bounded. A part of another queue has the label of that.
     """
     try:
         catalog = conf.catalog()
-        return catalog.family(name).name if "*" in name else catalog.spec(name).name
+        if "*" in name:
+            return catalog.family(name).name
+        spec = catalog.spec(name)
+        home = spec.home(name)
+        return spec.name if home == name else catalog.spec(home).name
     except FdbQueueError:
         return OTHER

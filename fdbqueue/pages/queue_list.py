@@ -1,14 +1,15 @@
 """The list of queues: which are shown, in which order, and what is read for them.
 
 What it says of each is in :mod:`fdbqueue.columns.queues`; what only a page can show, a link and a
-line, is here. A family of many members is one row, above the queues, and has a page of its own
-(``family_page.py``). As everywhere, a user learns only of members that this user may view: others
-are neither counted, nor do they make a family one row.
+line, is here. A family of many members, or of the parts of queues, is one row, above the queues,
+and has a page of its own (``family_page.py``). As everywhere, a user learns only of members that
+this user may view: others are neither counted, nor do they make a family one row.
 """
 
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -54,7 +55,8 @@ from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
 #: The list looks at this many queues, in the order of their names, and sorts those.
 LOOKED_AT = 1_000
 QUEUES_PER_PAGE = 100
-#: A family of more members than these, that the user may view, is one row.
+#: A family of more members than these, that the user may view, is one row; one of parts always is.
+#: If it has no more, the list says what in them needs attention.
 MEMBERS_LISTED = 20
 #: It names this many queues for each concern at most.
 NAMED = 5
@@ -229,6 +231,7 @@ class QueueList:
         rows: The queues of the page.
         found: All queues that the list looked at and the form asks for; their counts are read.
         examined: Those of which everything is read that concerns look at.
+        parts: The parts of queues in families that have few, of which the same is read.
         first: The number of the page's first queue.
         following: The name after which there are queues that were not looked at.
         families: The families that are one row, on the first page.
@@ -237,6 +240,7 @@ class QueueList:
     rows: list[QueueRow]
     found: list[QueueRow]
     examined: list[QueueRow]
+    parts: list[QueueRow]
     first: int
     following: str | None
     families: list[FamilyRow]
@@ -284,6 +288,8 @@ def names_and_families(
         members, following = some_members(family, may_view, MEMBERS_LISTED)
         if following is None:
             names.update(members)
+            if family.has_parts and members:
+                families.append(family)
         elif members or sees_member(catalog, family, may_view):
             families.append(family)
     return sorted(names), families
@@ -309,9 +315,11 @@ def listed(
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
     names = [name for name in listed_names if name > after]
     following = names[LOOKED_AT - 1] if len(names) > LOOKED_AT else None
-    rows = [
+    found = [
         QueueRow(catalog.queue(name)) for name in names[:LOOKED_AT] if wanted in name.casefold()
     ]
+    rows = [row for row in found if row.queue.home == row.queue.name]
+    parts = [row for row in found if row.queue.home != row.queue.name]
     is_first = not after and form.cleaned_data["page"] == 1
     family_rows: list[FamilyRow] = []
     first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
@@ -331,11 +339,12 @@ def listed(
         # what is left to read: counts of all queues, the rest of those shown
         left = [begin for begin in reads_of(COLUMNS) if begin not in sort_reads]
         fill(tr, [(begin, rows if begin is begin_counts else shown) for begin in left])
+        fill(tr, [(begin, parts) for begin in CONCERN_READS])
         return shown
 
     shown = run(catalog.database, read, read_only=True)
     examined = rows if form.column == TROUBLE.name else shown
-    return QueueList(shown, rows, examined, first + 1, following, family_rows)
+    return QueueList(shown, rows, examined, parts, first + 1, following, family_rows)
 
 
 # What the template shows
@@ -373,23 +382,31 @@ class Attention:
     troubled: int
 
 
-def attention(rows: Sequence[QueueRow], address: Callable[[QueueRow, str], str]) -> Attention:
+def attention(
+    rows: Sequence[QueueRow],
+    address: Callable[[QueueRow, str], str],
+    name: Callable[[QueueRow], str] = attrgetter("queue.name"),
+) -> Attention:
     """Return the concerns of queues.
 
     Args:
         rows: The queues.
         address: Returns the address of a queue's items in a state.
+        name: Returns what a queue is called; of those called alike the first is mentioned.
     """
     groups = []
     for concern in CONCERNS:
         found = [row for row in rows if concern.applies(row)]
+        firsts: dict[str, QueueRow] = {}
+        for row in found:
+            firsts.setdefault(name(row), row)
         mentions = [
-            Mention(row.queue.name, str(concern.figure(row)), address(row, concern.tab))
-            for row in found[:NAMED]
+            Mention(one, str(concern.figure(row)), address(row, concern.tab))
+            for one, row in itertools.islice(firsts.items(), NAMED)
         ]
         if found:
             groups.append(Mentions(concern, mentions, len(found) - len(mentions)))
-    return Attention(groups, sum(trouble(row) is not None for row in rows))
+    return Attention(groups, len({row.queue.home for row in rows if trouble(row) is not None}))
 
 
 def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[str, Any]:
@@ -398,6 +415,7 @@ def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[st
     last, count = found.first + len(found.rows) - 1, len(found.found)
     for row in found.rows:
         row.address = addresses.queue(row.queue.name)
+    examined = [*found.examined, *found.parts]
     for one in found.families:
         begun = form.cleaned_data["q"]
         query = urlencode({"start": begun}) if begun.startswith(one.queue.start) and begun else ""
@@ -410,8 +428,12 @@ def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[st
         "members_listed": grouped(MEMBERS_LISTED),
         "tiles": _totals(found, form),
         "sparklines": _sparklines(found),
-        "attention": attention(found.examined, lambda row, tab: address_in(addresses, row, tab)),
-        "examined": grouped(len(found.examined)),
+        "attention": attention(
+            examined,
+            lambda row, tab: address_in(addresses, row, tab),
+            attrgetter("queue.home"),
+        ),
+        "examined": grouped(len({row.queue.home for row in examined})),
         "is_examined": len(found.examined) == count,
         "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
         "is_trouble_first": form.column == TROUBLE.name,

@@ -504,7 +504,7 @@ async def take_in_thread(
     ended = await end_of(take)
     if ended.cancelled is None:
         return ended.result()
-    nothing = not ended.begun or _took_nothing(ended.error)
+    nothing = not ended.begun or getattr(ended.error, "outcome_known", False) is True
     if nothing or ended.error is not None:
         raise stopped(ended, outcome_known=nothing)
     taken = [items for items in ended.result() if items]
@@ -532,11 +532,6 @@ def _until_set(items: Iterable[T], cancelled: threading.Event) -> Iterator[T]:
 def _check_not_set(cancelled: threading.Event, _: int) -> None:
     if cancelled.is_set():
         raise _Cancelled
-
-
-def _took_nothing(error: BaseException | None) -> bool:
-    """Tell whether an error says for certain that nothing was taken."""
-    return getattr(error, "outcome_known", False) is True
 
 
 async def arun(database: Database, function: Callable[[Transaction], T]) -> T:

@@ -28,7 +28,7 @@ from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
-from fdbqueue.service.storage.rows import ENDS, End, Row, begin_ready
+from fdbqueue.service.storage.rows import ENDS, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END, Due, Kind, State
 from fdbqueue.service.uniques import kept_while
@@ -343,7 +343,7 @@ class Overview:
     def begin_ends(self, tr: Transaction) -> Callable[[], Ends]:
         """Begin to read the first and the last ready item."""
         mismatch = self.begin_mismatch(tr)
-        reads = {end: begin_ready(tr.snapshot, self._keys, *EVERY_PLACE, 1, end) for end in ENDS}
+        reads = {end: self._keys.begin_ready(tr.snapshot, *EVERY_PLACE, 1, end) for end in ENDS}
 
         def result() -> Ends:
             error = mismatch()
@@ -351,7 +351,11 @@ class Overview:
                 is_empty = not any(True for _ in reads["min"])
                 return Ends(is_empty, () if is_empty else ENDS, mismatch=error)
             found = {end: self._shown(tr, rows) for end, rows in reads.items()}
-            undecodable = tuple(end for end, items in found.items() if _is_undecodable(items))
+            undecodable = tuple(
+                end
+                for end, items in found.items()
+                if any(isinstance(item.value, Undecodable) for item in items)
+            )
             ids = tuple(found[end][0].id for end in undecodable)
             return Ends(not found["min"], undecodable, ids)
 
@@ -368,7 +372,7 @@ class Overview:
             bounds = self._tables.ages
             ages = tr.snapshot.get_range(*bounds, limit=1, streaming_mode=_WANT_ALL)
             return lambda: self._begin_present(tr, ages)
-        head = begin_ready(tr.snapshot, self._store.keys, *EVERY_PLACE, 1, "min")
+        head = self._store.keys.begin_ready(tr.snapshot, *EVERY_PLACE, 1, "min")
         return lambda: self._head_pushed_at(tr, head)
 
     def _begin_present(self, tr: Transaction, ages: Any) -> Callable[[], Moment]:
@@ -395,7 +399,7 @@ class Overview:
         return lambda: self._first_dated(tr)
 
     def _first_dated(self, tr: Transaction) -> Moment:
-        for row in begin_ready(tr.snapshot, self._store.keys, *EVERY_PLACE, _MAX_UNDATED, "min"):
+        for row in self._store.keys.begin_ready(tr.snapshot, *EVERY_PLACE, _MAX_UNDATED, "min"):
             (item,) = self._shown(tr, [row])
             if item.pushed_at is not None:
                 return item.pushed_at
@@ -422,10 +426,6 @@ class Overview:
         found = tr.snapshot[self._tables.unique(position.tag)]
         has_it = found.present() and bytes(found) == place
         return kept_while(position.tag) if has_it else None
-
-
-def _is_undecodable(items: Sequence[Item]) -> bool:
-    return any(isinstance(item.value, Undecodable) for item in items)
 
 
 def figures(

@@ -43,7 +43,6 @@ _ALONE = (TableKeys(b"").formats, TableKeys(b"").responses)
 _NAMES_AT_ONCE = 1_000
 #: The first transaction looks for so many, and each after it for twice as many.
 _FIRST_NAMES = 50
-
 #: So many queue objects are kept.
 _MAX_OPENED = 10_000
 #: The most lists of names, and their turns, that are kept.
@@ -51,8 +50,6 @@ _MAX_SEVERAL = 200
 
 #: Names of several queues, whether they take turns, and whose turns these are.
 _Several = tuple[tuple[str, ...], bool, str]
-
-
 #: The kinds of queues by the names that settings give them.
 KINDS: dict[str, type[FifoQueue | PriorityQueue]] = {
     kind.kind: kind for kind in (FifoQueue, PriorityQueue)
@@ -67,7 +64,7 @@ class QueueSpec:
         kind: One of :data:`KINDS`.
         subspace: The tuple of its subspace if that is not under the catalog's prefix.
         owner: The app that alone pushes and takes its items; None for the project.
-        home_of: Returns, by a queue's name, that of the queue its items belong to; None for itself.
+        home_of: Returns, by a queue's name, that of the queue it is a part of; None for itself.
         limits_at: Returns, by a queue's name, the key of a row that has its limits
             (:mod:`fdbqueue.service.consume.allowance`); None for those of the options.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
@@ -93,7 +90,8 @@ class QueueSpec:
         self.kind = kind
         self.subspace = subspace
         self.owner = owner
-        self.home_of = home_of
+        self.home: Callable[[str], str] = home_of or str
+        self.has_parts = home_of is not None
         self.limits_at = limits_at
         self.options = options
         own = Levels.of(options.get("max_leased"), parse_rate(options.get("rate")))
@@ -113,7 +111,7 @@ class QueueSpec:
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
     ) -> Queue:
         """Return the queue of that name in a subspace, with its rows in its family's index."""
-        return KINDS[self.kind](
+        queue = KINDS[self.kind](
             database,
             subspace,
             name=name,
@@ -121,6 +119,8 @@ class QueueSpec:
             limits_at=None if self.limits_at is None else self.limits_at(name),
             **self.options,
         )
+        queue.home = self.home(name)
+        return queue
 
 
 class Catalog:
@@ -325,6 +325,7 @@ class Catalog:
             # Every take from a member depends on keys below its name.
             Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
             spec.owner,
+            has_parts=spec.has_parts,
         )
 
     def _beginning_with(self, start: str) -> KeyRange:
@@ -400,17 +401,11 @@ class Catalog:
             begun = start
 
     def kept_names(self, seconds: float) -> list[str]:
-        """Return the names of the queues, sorted, as they were within the last seconds.
-
-        As :meth:`KeptNames.get` says: also if they cannot be listed within one request.
-        """
+        """Return the names, sorted, as they were within the last seconds: see KeptNames.get()."""
         return self._kept_names.get(seconds, lambda after: self.each_name(after=after))
 
     def sweep(self) -> int:
-        """Remove the expired responses of calls on families, and return how many.
-
-        As :meth:`Queue.sweep` does for calls on one queue.
-        """
+        """Remove expired responses of calls on families, as Queue.sweep does; return how many."""
         total = 0
         while count := run(self.database, self.responses.sweep, wrote=bool):
             total += count
@@ -488,6 +483,13 @@ class Catalog:
                         return spec
         raise QueueNotFound(name=name)
 
+    def home(self, name: str) -> str:
+        """Return the name of the queue that one is a part of; its own for all others."""
+        try:
+            return self.spec(name).home(name) if self.has_owned else name
+        except QueueNotFound:
+            return name
+
     def owner(self, name: str) -> str | None:
         """Return the app that alone pushes to a queue and takes from it, None if none does."""
         try:
@@ -520,8 +522,10 @@ class Catalog:
     ) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if self._patterns or self._owned:
-            stored = self._stored(after, start, with_responses, tr)
-            yield from filter(self._may_exist, stored)
+            for name in self._stored(after, start, with_responses, tr):
+                fits = (fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
+                if name in self._owned or any(fits):
+                    yield name
 
     def unknown_names(self) -> Iterator[str]:
         """Yield the names under which a queue is stored that no spec has and no pattern fits.
@@ -546,7 +550,10 @@ class Catalog:
         search = RangeSearch(begin, end, self._range_of)
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while True:
-            read = functools.partial(_following, search, count)
+
+            def read(tr: Transaction, count: int = count) -> list[KeyRange]:
+                return search.following(tr.snapshot, count)
+
             found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
@@ -576,11 +583,6 @@ class Catalog:
                 return first + begin, first + end
         return first, first + b"\xff\xff"
 
-    def _may_exist(self, name: str) -> bool:
-        return name in self._owned or any(
-            fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns
-        )
-
 
 def _name_in(rest: bytes) -> Any:
     """Return the first element of a key: a queue's name, or what others stored there.
@@ -594,7 +596,3 @@ def _name_in(rest: bytes) -> Any:
     if rest.startswith(_TEXT) and end and NAME.fullmatch(name.decode("ascii", "replace")):
         return name.decode("ascii")
     return tuples.unpack(rest)[0]
-
-
-def _following(search: RangeSearch, count: int, tr: Transaction) -> list[KeyRange]:
-    return search.following(tr.snapshot, count)

@@ -100,9 +100,10 @@ class Work(Protocol):
     """How a combiner's operations are done."""
 
     def alone(self, operation: Any) -> bool:
-        """Do one operation in its own thread; tell whether it is done.
+        """Do one operation in its own thread, and note its result; tell whether it is done.
 
-        It is not if other processes interfere; then a helper does it.
+        It is not if other processes interfere; then a helper does it. What is raised has an
+        attribute ``outcome_known``, unless its outcome is unknown.
         """
 
     def together(self, batch: CombinedBatch) -> None:
@@ -171,7 +172,16 @@ class Combiner:
             operation.restart(database)
             turn = threading.Lock()
             with turn:
-                is_done = self._may_work(turn) and self._work.alone(operation)
+                is_done = self._may_work(turn)
+                if is_done:
+                    operation.state = OperationState.IN_FLIGHT
+                    try:
+                        is_done = self._work.alone(operation)
+                    except BaseException as error:
+                        if getattr(error, "outcome_known", False):
+                            operation.state = OperationState.WAITING
+                        raise
+                    operation.state = OperationState.DONE if is_done else OperationState.WAITING
             if not is_done:
                 self._wait_in_line(operation)
         except BaseException as error:

@@ -51,10 +51,6 @@ BesideItem = Callable[[Transaction, str], None]
 Prepared = Callable[[Transaction | None], list[Item]]
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class PushWrite(Write):
     """The push of some items, which may share its transaction.
 
@@ -344,17 +340,17 @@ class Pusher:
 
     def _put_batch(self, entries: list[Entry], beside: Beside | None) -> int:
         """Write entries in a transaction of its own, and return how many."""
-        put = functools.partial(self._put_beside, entries=entries, beside=beside)
-        run(self._runner.database, put, wrote=True)()
-        return len(entries)
 
-    def _put_beside(
-        self, tr: Transaction, entries: list[Entry], beside: Beside | None
-    ) -> Callable[[], None]:
-        """Write entries and what goes beside them; return what to do once it is committed."""
-        committed = _nothing if beside is None else beside(tr, entries)
-        self.put(tr, entries)
-        return committed
+        def put(tr: Transaction) -> Callable[[], None] | None:
+            """Write entries and what goes beside them; return what to do after the commit."""
+            committed = None if beside is None else beside(tr, entries)
+            self.put(tr, entries)
+            return committed
+
+        committed = run(self._runner.database, put, wrote=True)
+        if committed is not None:
+            committed()
+        return len(entries)
 
     def put(self, tr: Transaction, entries: list[Entry]) -> list[Placed]:
         """Write entries as :class:`PushWrite` does, and return their places."""

@@ -89,6 +89,7 @@ class Queue(AsyncVerbs):
         database: Where it is.
         subspace: Its own place.
         name: What errors, observers and pages call it.
+        home: The name of the queue that it is a part of, which only a catalog says; else its own.
         kind: ``"fifo"`` or ``"priority"``.
         codec: How its values become bytes.
         priority_type: ``"int"`` or ``"float"``; None where there are no priorities.
@@ -113,7 +114,7 @@ class Queue(AsyncVerbs):
     ) -> None:
         self.database = database
         self.subspace = subspace
-        self.name = name if name is not None else repr(subspace.key())
+        self.name = self.home = name if name is not None else repr(subspace.key())
         self.options = checked = QueueOptions.checked(self.name, options)
         codec = checked.codec
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec

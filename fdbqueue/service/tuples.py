@@ -116,7 +116,9 @@ def to_json(value: Any) -> Any:
         for member in value:  # a loop takes as few stack frames per level as decoding did
             members.append(to_json(member))  # noqa: PERF401
         return members
-    if value is None or isinstance(value, bool | int | str) or _is_finite(value):
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
         return value
     for kind, form, shown in _SHOWN:
         if isinstance(value, kind):
@@ -152,10 +154,6 @@ def from_base64(value: Any) -> bytes:
         return base64.b64decode(value, validate=True)
     except ValueError as error:
         raise ValueError(f"it is not base64: {error}") from error
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, float) and math.isfinite(value)
 
 
 def _to_base64(data: bytes) -> str:

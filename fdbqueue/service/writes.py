@@ -1,5 +1,8 @@
 """Writes that share transactions: pushes, acks, nacks and extends of all threads of a process.
 
+What they share of one is a :class:`SharedTransaction`. A round that takes items has one, too, in
+which the acks take part that go with it.
+
 A thread submits its write to the combiner of its queue (:mod:`fdbqueue.service.combiner`). When
 no other thread waits, it commits the write itself. Otherwise a helper thread commits the writes
 in line in one transaction, with one receipt: every write begins its reads, then each is applied,
@@ -34,7 +37,7 @@ from typing import Any, TypeVar
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import EngineError, FdbQueueError
 from fdbqueue.service import instrumentation
-from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState, SharedOperation
+from fdbqueue.service.combiner import CombinedBatch, Combiner, SharedOperation
 from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.storage.counts import CountChange
@@ -103,8 +106,6 @@ class SharedTransaction:
         self._store = store
         self._format: Callable[[], bool] | None = None
         self.lacks_format = False
-        if not store.format.known_key:
-            self.begin_format()
 
     def begin_format(self) -> None:
         """Begin to read the queue's format, on which whatever writes ready items depends."""
@@ -137,22 +138,22 @@ class Write(SharedOperation):
     Attributes:
         store: The queue's items.
         size_bytes: About what it sends.
-        place: The place of the item that it changes; None for a push.
+        places: The places of the items that it changes; none for a push.
         beside: What the caller writes beside it; None for nothing.
     """
 
-    __slots__ = ("beside", "place", "size_bytes", "store")
+    __slots__ = ("beside", "places", "size_bytes", "store")
 
     def __init__(
         self,
         store: ItemStore,
         size_bytes: int,
-        place: bytes | None = None,
+        places: frozenset[bytes] = frozenset(),
         beside: Callable[..., None] | None = None,
     ) -> None:
         self.store = store
         self.size_bytes = size_bytes
-        self.place = place
+        self.places = places
         self.beside = beside
 
     def begin_reads(self, shared: SharedTransaction) -> None:
@@ -207,17 +208,10 @@ class SharedWrites:
 
     def alone(self, operation: Write) -> bool:
         """Commit one write in its own thread."""
-        operation.state = OperationState.IN_FLIGHT
-        try:
-            _, stamp = run_stamped(
-                operation.database, operation.apply_alone, wrote=True, stamped=self._stamped
-            )
-        except BaseException as error:
-            if getattr(error, "outcome_known", False):
-                operation.state = OperationState.WAITING
-            raise
+        _, stamp = run_stamped(
+            operation.database, operation.apply_alone, wrote=True, stamped=self._stamped
+        )
         operation.result = operation.result_from(stamp)
-        operation.state = OperationState.DONE
         return True
 
     def together(self, batch: CombinedBatch) -> None:
@@ -232,7 +226,10 @@ class SharedWrites:
 
         try:
             results, stamp = run_stamped(
-                self._database, apply, wrote=_has_applied, stamped=self._stamped
+                self._database,
+                apply,
+                wrote=lambda results: any(error is None for _, error in results),
+                stamped=self._stamped,
             )
         except Exception as error:
             if len(writes) == 1 or not _may_be_of_one(error):
@@ -272,10 +269,6 @@ class SharedWrites:
         """Leave the write as it is: its thread has raised ``OutcomeUnknown``."""
 
 
-def _has_applied(results: _Results) -> bool:
-    return any(error is None for _, error in results)
-
-
 def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
     """Apply a write; return its error if it fails alone."""
     try:
@@ -301,10 +294,9 @@ def _fitting(writes: Sequence[Write]) -> list[Write]:
         size += write.size_bytes
         if found and size > BATCH_BYTES:
             break
-        if write.place is not None:
-            if write.place in places:
-                continue
-            places.add(write.place)
+        if not places.isdisjoint(write.places):
+            continue
+        places.update(write.places)
         found.append(write)
     return found
 

@@ -19,26 +19,20 @@ from django.db import transaction
 
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import FdbQueueError, ItemNotFound, QueueNotFound
+from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import NAME, PATTERN, Catalog, Item, Push, Queue, QueueSpec, run
 from fdbqueue.tasks import key_limits, schedules
+from fdbqueue.tasks.checks import OUTBOX_APP, check_backend
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     BaseTaskBackend,
     InvalidTask,
     TaskResult,
     TaskResultDoesNotExist,
-    task_backends,
+    backends,
     task_enqueued,
 )
-from fdbqueue.tasks.options import (
-    BACKENDS,
-    RANGES,
-    UNIQUE_WHILE,
-    FdbQueueTask,
-    parse,
-    timeouts,
-)
+from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, parse, timeouts
 from fdbqueue.tasks.records import (
     Records,
     aware,
@@ -56,12 +50,8 @@ from fdbqueue.tasks.results import Found, change, is_task_at, local, new_result,
 if TYPE_CHECKING:
     from fdbqueue.tasks.outbox.rows import Outbox
 
-#: What a task without limits says of them.
-_NO_LIMITS = (None, None, None, None)
 #: The longest call: the arguments of a task, as JSON, and what names it.
 MAX_CALL_BYTES = 1_000_000
-#: The app that has the table of the option ``outbox``.
-OUTBOX_APP = "fdbqueue.tasks.outbox"
 
 
 class FdbQueueBackend(BaseTaskBackend):
@@ -106,17 +96,13 @@ class FdbQueueBackend(BaseTaskBackend):
         super().validate_task(task)
         if not isinstance(task, FdbQueueTask):
             return
-        attempts = RANGES["max_attempts"]
-        if task.max_attempts is not None and task.max_attempts not in attempts:
-            raise InvalidTask(f"max_attempts may be None, or {attempts}.")
-        if task.unique_while not in UNIQUE_WHILE:
-            raise InvalidTask("unique_while may be 'ready' or 'pending'.")
+        task.check()
         if task.timeout is not BACKENDS and task.timeout is not None:
             if task.timeout not in self.timeouts:
                 text = f"timeout may be {self.timeouts}; the least is the backend's grace_seconds."
                 raise InvalidTask(text)
             self._has_timed_task = True
-        if (task.max_running, task.rate, task.burst, task.concurrency_key) != _NO_LIMITS:
+        if any(getattr(task, name) is not None for name in key_limits.NO_LIMITS):
             key_limits.check(task, self.queue_prefix + task.queue_name)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any, Any]:
@@ -154,37 +140,12 @@ class FdbQueueBackend(BaseTaskBackend):
             found = self.found_in_outbox(result_id)
         if found is None:
             raise TaskResultDoesNotExist(result_id)
-        queue_name = key_limits.home_of(str(found.record["queue"])).removeprefix(self.queue_prefix)
+        queue_name = self.catalog.home(str(found.record["queue"])).removeprefix(self.queue_prefix)
         return result_of(result_id, found, queue_name, self.settings.lease_seconds)
 
     def check(self, **_: Any) -> list[checks.CheckMessage]:
         """Return what is wrong with the setting of this backend, without connecting to anything."""
-        return [*self._problems()]
-
-    def _problems(self) -> Iterator[checks.CheckMessage]:
-        if not apps.is_installed("fdbqueue"):  # else its checks look for fdbqueue.tasks
-            text = f"The task backend {self.alias!r} needs the app 'fdbqueue'."
-            hint = "Add 'fdbqueue' and 'fdbqueue.tasks' to INSTALLED_APPS."
-            yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E001")
-        for problem in self.problems:
-            text = f"The task backend {self.alias!r}: {problem.message}"
-            yield checks.Error(text, hint=problem.hint, id="fdbqueue.tasks.E002")
-        for queue in sorted(self.queues):
-            if not NAME.fullmatch(self.queue_prefix + queue):
-                text = f"The task queue {queue!r} of the backend {self.alias!r} has no valid name."
-                hint = (
-                    f"Let {self.queue_prefix + queue!r} have 1 to 100 letters, digits, '_', '-' "
-                    "and '.', the first a letter or digit."
-                )
-                yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E003")
-        if self.settings.outbox is not None and not apps.is_installed(OUTBOX_APP):
-            text = f"The task backend {self.alias!r} has the option 'outbox', but not its app."
-            hint = f"Add {OUTBOX_APP!r} to INSTALLED_APPS, and run manage.py migrate."
-            yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E006")
-        yield from self._overlaps()
-        for wrong in schedules.problems(self):
-            text = f"The task backend {self.alias!r}: {wrong.message}"
-            yield checks.Error(text, hint=wrong.hint, id=f"fdbqueue.tasks.{wrong.id}")
+        return [*check_backend(self, [*self.problems, *schedules.problems(self)])]
 
     # What the worker, the pages and the commands need
 
@@ -251,9 +212,8 @@ class FdbQueueBackend(BaseTaskBackend):
 
         It belongs to the backend that names it; otherwise to the one with the longest prefix, and
         of those with the same one to the one that takes any name. So one whose name a setting does
-        not have any more is still its backend's.
+        not have any more is still its backend's. Of a part ask for its home.
         """
-        name = key_limits.home_of(name)
         if not name.startswith(self.queue_prefix):
             return False
         owner = max(backends(), key=lambda one: one.claim(name), default=self)
@@ -397,29 +357,6 @@ class FdbQueueBackend(BaseTaskBackend):
         found = self.outbox().found(result_id)
         return self.found(result_id) if found is None else found
 
-    def _overlaps(self) -> Iterator[checks.CheckMessage]:
-        """Yield what is wrong if another backend's queues, or the setting's, are among these."""
-        ours = set(self.names())
-        for other in backends():
-            if other.alias < self.alias and ours & set(other.names()):
-                names = ", ".join(sorted(ours & set(other.names())))
-                text = f"The task backends {other.alias!r} and {self.alias!r} share {names}."
-                hint = "Give one of them another queue_prefix."
-                yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E004")
-        for other in backends():
-            if other.alias == self.alias or self.queues:
-                continue
-            shared = [name for name in other.names() if name.startswith(self.queue_prefix)]
-            if shared := sorted({*shared} - ours):
-                text = f"The task backend {self.alias!r} takes queues of any name, and among its "
-                text += f"{self.queue_prefix}* are those of {other.alias!r}: {', '.join(shared)}."
-                hint = f"Only {other.alias!r} takes them. Give one of both another queue_prefix."
-                yield checks.Warning(text, hint=hint, id="fdbqueue.tasks.W001")
-        for name in sorted(ours.union(self.limited_names()).intersection(conf.own_names())):
-            text = f"The queue {name!r} in FDBQUEUE is that of the task backend {self.alias!r}."
-            hint = "Give one of them another name, or the backend another queue_prefix."
-            yield checks.Error(text, hint=hint, id="fdbqueue.tasks.E005")
-
 
 def _spec(name: str, **options: Any) -> QueueSpec:
     return QueueSpec(
@@ -430,19 +367,6 @@ def _spec(name: str, **options: Any) -> QueueSpec:
         max_value_bytes=MAX_CALL_BYTES,
         **options,
     )
-
-
-def backends() -> list[FdbQueueBackend]:
-    """Return the backends of this kind that ``TASKS`` has."""
-    found = []
-    for alias in task_backends:
-        try:
-            backend = task_backends[alias]
-        except (ImproperlyConfigured, FdbQueueError):
-            continue  # its own check says what is wrong
-        if isinstance(backend, FdbQueueBackend):
-            found.append(backend)
-    return found
 
 
 def specs() -> list[QueueSpec]:

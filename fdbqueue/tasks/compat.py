@@ -8,6 +8,10 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from django.core.exceptions import ImproperlyConfigured
+
+from fdbqueue.exceptions import FdbQueueError
+
 #: Whether Django has the API itself.
 IN_DJANGO = importlib.util.find_spec("django.tasks") is not None
 
@@ -74,6 +78,7 @@ __all__ = [
     "TaskResultDoesNotExist",
     "TaskResultMismatch",
     "TaskResultStatus",
+    "backends",
     "normalize_json",
     "ours",
     "task",
@@ -82,6 +87,19 @@ __all__ = [
     "task_finished",
     "task_started",
 ]
+
+
+def backends() -> list[Any]:
+    """Return the backends of fdbqueue that ``TASKS`` has."""
+    found = []
+    for alias in task_backends:
+        try:
+            backend = task_backends[alias]
+        except (ImproperlyConfigured, FdbQueueError):
+            continue  # its own check says what is wrong
+        if getattr(backend, "is_fdbqueue", False):
+            found.append(backend)
+    return found
 
 
 def ours(alias: str, what_for: str, error: type[Exception]) -> Any:

@@ -22,7 +22,6 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
 )
 from fdbqueue.tasks.exceptions import TaskAborted, TaskUnknown
-from fdbqueue.tasks.key_limits import LIMITED, home_of
 from fdbqueue.tasks.notes import NOTED, Notes, as_stored
 from fdbqueue.tasks.records import (
     FAILED,
@@ -68,6 +67,7 @@ class AttemptEnd:
 
     Attributes:
         call: What was called.
+        queue: The queue that its item is in.
         item: Its item.
         attempts: The attempts, this one and its error included.
         moment: When it ended, in microseconds.
@@ -84,6 +84,7 @@ class AttemptEnd:
     """
 
     call: TaskCall
+    queue: Queue
     item: Item
     attempts: Attempts
     moment: int
@@ -97,6 +98,11 @@ class AttemptEnd:
     is_aborted: bool = False
     is_done: bool = False
     is_unsure: bool = False
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the task has limits, so that it is in a part of its queue."""
+        return self.queue.home != self.queue.name
 
     @property
     def is_success(self) -> bool:
@@ -114,6 +120,7 @@ class Attempt:
     """An attempt at a task, which its worker has leased.
 
     Attributes:
+        queue: The queue that its item is in.
         item: The leased item.
         until: Until when it is surely held, by the monotonic clock.
         leased: When its lease was asked for, likewise.
@@ -126,6 +133,7 @@ class Attempt:
         end: How it ends, once that is decided.
     """
 
+    queue: Queue
     item: Item
     until: float
     leased: float = dataclasses.field(default_factory=time.monotonic)
@@ -136,6 +144,11 @@ class Attempt:
     is_unnoted: bool = False
     notes: Notes | None = None
     end: AttemptEnd | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the task has limits, so that it is in a part of its queue."""
+        return self.queue.home != self.queue.name
 
     @property
     def is_ahead(self) -> bool:
@@ -159,7 +172,9 @@ class Attempt:
         if self.notes is not None:
             facts["noted"], _ = self.notes.stored()
             change(self.result, metadata=dict(self.notes), progress=self.notes.progress)
-        end = AttemptEnd(self.call, self.item, self.attempts, now_us(), self.result, **facts)
+        end = AttemptEnd(
+            self.call, self.queue, self.item, self.attempts, now_us(), self.result, **facts
+        )
         status, is_over = TaskResultStatus.SUCCESSFUL, True
         if end.failure is not None:
             is_over = end.retry_seconds is None
@@ -188,7 +203,7 @@ class AttemptEnds:
         self._backend = backend
         self._keeps_successful = keeps_successful
 
-    def commit(self, end: AttemptEnd, queue: Queue) -> None:
+    def commit(self, end: AttemptEnd) -> None:
         """Commit an end by itself.
 
         Raises:
@@ -197,7 +212,7 @@ class AttemptEnds:
                 was written.
         """
         try:
-            self._commit(end, queue)
+            self._commit(end)
         except (AtEndFailed, LeaseLost):
             raise
         except Exception as error:
@@ -207,22 +222,19 @@ class AttemptEnds:
             raise
         end.is_done = True
 
-    def together(
-        self, ending: Sequence[AttemptEnd], queue_of: Callable[[Item], Queue]
-    ) -> Callable[[Transaction], None]:
+    def together(self, ending: Sequence[AttemptEnd]) -> Callable[[Transaction], None]:
         """Return what ends successful attempts in a transaction.
 
         It raises LeaseLost if one of the leases is not held any more.
         """
         write = self.writes_of(ending)
-        of_queues: dict[str, list[Item]] = {}
+        of_queues: dict[Queue, list[Item]] = {}
         for end in ending:
-            of_queues.setdefault(end.item.queue, []).append(end.item)
-        queues = [(queue_of(items[0]), items) for items in of_queues.values()]
+            of_queues.setdefault(end.queue, []).append(end.item)
         of_trees = [end for end in ending if end.call.place is not None]
 
         def end_all(tr: Transaction) -> None:
-            for queue, items in queues:
+            for queue, items in of_queues.items():
                 if lost := queue.ack_many(items, tr=tr).lost:
                     raise LeaseLost(queue=queue.name, lease=lost[0])
             write(tr)
@@ -248,29 +260,26 @@ class AttemptEnds:
             end.is_done = True
         return result
 
-    def commit_all(self, ending: Sequence[AttemptEnd], queue_of: Callable[[Item], Queue]) -> None:
+    def commit_all(self, ending: Sequence[AttemptEnd]) -> None:
         """Commit the ends of successful attempts, in one transaction if that can be."""
         if len(ending) > 1:
-            commit = functools.partial(
-                run, queue_of(ending[0].item).database, self.together(ending, queue_of)
-            )
+            commit = functools.partial(run, ending[0].queue.database, self.together(ending))
             with contextlib.suppress(Exception):  # each by itself tells what is wrong
                 self.commit_with(ending, commit)
         for end in ending:
             if not end.is_done:
-                self.commit(end, queue_of(end.item))
+                self.commit(end)
 
-    def _commit(self, end: AttemptEnd, queue: Queue) -> None:
+    def _commit(self, end: AttemptEnd) -> None:
         if end.failure is None and not end.at_end and end.call.place is None:
-            queue.ack(end.item, beside=self.writes(end))
+            end.queue.ack(end.item, beside=self.writes(end))
         else:
             commit = self._succeed if end.is_success else self._fail
-            may_be_long = bool(end.at_end)
             run(
-                queue.database,
-                lambda tr: commit(tr, queue, end),
+                end.queue.database,
+                lambda tr: commit(tr, end),
                 wrote=True,
-                may_be_long=may_be_long,
+                may_be_long=bool(end.at_end),
             )
 
     def writes_of(self, ending: Sequence[AttemptEnd]) -> Callable[[Transaction], None]:
@@ -294,6 +303,7 @@ class AttemptEnds:
             keep = _final_writes(
                 self._records,
                 end.call,
+                end.queue.home,
                 end.item,
                 end.attempts,
                 status,
@@ -315,19 +325,19 @@ class AttemptEnds:
     def _count(self, tr: Transaction, end: AttemptEnd) -> None:
         """Count an attempt at its function."""
         is_known = end.failure is None or end.failure.exception != UNKNOWN
-        queue = end.item.queue
         self._records.functions.count(
             tr,
-            home_of(queue) if queue.startswith(LIMITED) else queue,
+            end.queue.home,
             end.call.task if is_known else "",
             end.moment,
             end.attempts.latest,
             failed=end.failure is not None and not end.is_aborted,
         )
 
-    def has_taken_effect(self, end: AttemptEnd, queue: Queue) -> bool:
+    def has_taken_effect(self, end: AttemptEnd) -> bool:
         """Tell whether it was this end that took effect, after an outcome that was not known."""
-        record = run(queue.database, lambda tr: self._records.read(tr, end.call.id), read_only=True)
+        read = functools.partial(self._records.read, result_id=end.call.id)
+        record = run(end.queue.database, read, read_only=True)
         if record is None:
             return not self._keeps(end)
         workers = tuple(record.get("workers", ()))
@@ -340,8 +350,8 @@ class AttemptEnds:
             return False
         return _error_at(record, count) == (end.attempts.errors[-1] if end.failure else None)
 
-    def _succeed(self, tr: Transaction, queue: Queue, end: AttemptEnd) -> None:
-        queue.ack(end.item, tr=tr)
+    def _succeed(self, tr: Transaction, end: AttemptEnd) -> None:
+        end.queue.ack(end.item, tr=tr)
         _call_at_end(tr, end)
         self.writes(end)(tr)
         self._note_end(tr, end)
@@ -351,7 +361,8 @@ class AttemptEnds:
         if end.call.place is not None:
             note_ends(tr, self._backend, [_part_end(end)])
 
-    def _fail(self, tr: Transaction, queue: Queue, end: AttemptEnd) -> None:
+    def _fail(self, tr: Transaction, end: AttemptEnd) -> None:
+        queue = end.queue
         record = self._records.read(tr, end.call.id) or {}
         if end.is_aborted or record.get("abort"):
             queue.ack(end.item, tr=tr)
@@ -370,9 +381,8 @@ class AttemptEnds:
         noted = pending(queue.name, end.item.id, end.attempts, **more)
         self._records.write(tr, end.call.id, noted)
         if not retry:
-            home = home_of(queue.name)
             call = end.call
-            entry = EndedTask(home, FAILED, end.moment, call.id, call.task, _tree_of(call))
+            entry = EndedTask(queue.home, FAILED, end.moment, call.id, call.task, _tree_of(call))
             key, value = self._records.ended_row(entry)
             tr[key] = value
             self._note_end(tr, end)
@@ -431,6 +441,7 @@ def _error_at(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
 def _final_writes(
     records: Records,
     call: TaskCall,
+    home: str,
     item: Item,
     attempts: Attempts,
     status: str,
@@ -439,10 +450,9 @@ def _final_writes(
     noted: dict[str, Any] | None = None,
 ) -> Callable[[Transaction], None]:
     """Return what writes the final record of a task whose item is removed, and its entry."""
-    queue = home_of(item.queue) if item.queue.startswith(LIMITED) else item.queue
     data = encoded(
         {
-            "queue": queue,
+            "queue": home,
             "task": call.task,
             "args": call.args,
             "kwargs": call.kwargs,
@@ -458,7 +468,7 @@ def _final_writes(
             **({} if call.place is None else {"tree": call.place.stored()}),
         }
     )
-    entry = EndedTask(queue, status, ended, call.id, call.task, _tree_of(call))
+    entry = EndedTask(home, status, ended, call.id, call.task, _tree_of(call))
     entry_key, path = records.ended_row(entry)
 
     def write(tr: Transaction) -> None:
@@ -507,7 +517,10 @@ def write_aborted(tr: Transaction, backend: Any, result_id: str, found: Found) -
     attempts = attempts_at(record, item).failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
     call = call._replace(id=result_id)
     noted = as_stored(metadata_in(record, item), None)
-    write = _final_writes(backend.records, call, item, attempts, FAILED, now_us(), noted=noted)
+    home = backend.catalog.home(item.queue)
+    write = _final_writes(
+        backend.records, call, home, item, attempts, FAILED, now_us(), noted=noted
+    )
     write(tr)
     if call.place is not None:
         note_ends(tr, backend, [PartEnd(call.place, is_success=False)])

@@ -69,7 +69,6 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service import NAME, Catalog, Queue, run
-from fdbqueue.service.options import ALLOWED
 from fdbqueue.service.tuples import packed
 from fdbqueue.tasks.compat import InvalidTask
 from fdbqueue.tasks.options import FdbQueueTask
@@ -203,7 +202,7 @@ def _rows(prefix: tuple[Any, ...]) -> bytes:
 
 
 def check(task: FdbQueueTask, queue: str) -> None:
-    """Check the limits that a task has.
+    """Check that the limits of a task fit together; each is right by itself.
 
     Args:
         task: The task.
@@ -212,10 +211,6 @@ def check(task: FdbQueueTask, queue: str) -> None:
     Raises:
         InvalidTask: Something is wrong with them.
     """
-    texts = {"max_running": "max_leased", "rate": "rate", "burst": "burst"}
-    for name, option in texts.items():
-        if getattr(task, name) not in ALLOWED[option]:
-            raise InvalidTask(f"{name} may be {ALLOWED[option]}; not {getattr(task, name)!r}.")
     key = task.concurrency_key
     if task.burst is not None and task.rate is None:
         raise InvalidTask("burst is for a task that has a rate.")

@@ -14,7 +14,6 @@ from fdbqueue.metrics.operations import OTHER, label_of
 from fdbqueue.service import Item
 from fdbqueue.tasks import worker
 from fdbqueue.tasks.ends import UNKNOWN, AttemptEnd
-from fdbqueue.tasks.key_limits import home_of
 
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600)
 #: How many functions have labels of their own; those that come later share one.
@@ -46,7 +45,7 @@ class TaskMetrics:
 
     def ended(self, end: AttemptEnd | None, item: Item) -> None:
         """Count the end of an attempt; None if its lease was lost."""
-        queue = label_of(home_of(item.queue))
+        queue = label_of(item.queue)
         if end is None:
             self._attempts.labels(queue, OTHER, "lost").inc()
             return

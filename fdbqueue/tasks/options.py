@@ -11,13 +11,16 @@ import dataclasses
 import datetime
 import random
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
 
+from fdbqueue.conf import ANYTHING, Kind, Problem, Rule, wrong_in
 from fdbqueue.exceptions import message_of
-from fdbqueue.service.options import Range, did_you_mean
+from fdbqueue.service import UNIQUE_WHILE
+from fdbqueue.service.options import ALLOWED, Choice, Range
+from fdbqueue.tasks.checks import OPTIONS
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTask, Task, task_backends
 from fdbqueue.tasks.current import with_own_context
 from fdbqueue.tasks.exceptions import pass_interrupt
@@ -33,33 +36,48 @@ _DAY = 86_400.0
 MAX_TIMEOUT = 604_800
 #: For how many seconds a process may go on with an attempt that is over its time limit.
 GRACE_SECONDS: float = 5
-#: What numbers may be.
-RANGES = {
-    "lease_seconds": Range((int, float), 1, 86_400),
-    "max_attempts": Range(int, 1, 1_000),
-    "max_result_bytes": Range(int, 1, 5_000_000),
-    "grace_seconds": Range((int, float), 0.1, 3_600),
-    "timeout": Range((int, float), 0.1, MAX_TIMEOUT, none_is_valid=True),
-}
 #: Ten years.
 MAX_KEPT_SECONDS = 315_360_000
-_RETENTION = Range((int, float), 0, MAX_KEPT_SECONDS, none_is_valid=True)
-#: What other options must be, and how that is said.
-_KINDS = {
-    "enqueue_on_commit": (bool, "True or False"),
-    "outbox": (bool | str, "True, False, or the alias of a database"),
-    "queue_prefix": (str | None, "a text"),
-    "schedules": (Mapping, "a dictionary"),
+
+
+class _Retentions:
+    """What the option ``retention`` may be."""
+
+    _seconds = Range((int, float), 0, MAX_KEPT_SECONDS, none_is_valid=True)
+
+    def __str__(self) -> str:
+        return "a dictionary of 'successful' and 'failed', in seconds or as timedelta, or None"
+
+    def __contains__(self, value: object) -> bool:
+        return (
+            isinstance(value, Mapping)
+            and {"successful", "failed"}.issuperset(value)
+            and all(in_seconds(one) in self._seconds for one in value.values())
+        )
+
+
+#: What each option of a backend may be.
+RULES = {
+    "lease_seconds": Rule(Range((int, float), 1, 86_400), OPTIONS),
+    "max_attempts": Rule(Range(int, 1, 1_000), OPTIONS),
+    "backoff": Rule(ANYTHING, OPTIONS),
+    "retention": Rule(_Retentions(), OPTIONS),
+    "queue_prefix": Rule(Kind((str, type(None)), "a text"), OPTIONS),
+    "enqueue_on_commit": Rule(Kind((bool,), "True or False"), OPTIONS),
+    "outbox": Rule(Kind((bool, str), "True, False, or the alias of a database"), OPTIONS),
+    "max_result_bytes": Rule(Range(int, 1, 5_000_000), OPTIONS),
+    "timeout": Rule(Range((int, float), 0.1, MAX_TIMEOUT, none_is_valid=True), OPTIONS),
+    "grace_seconds": Rule(Range((int, float), 0.1, 3_600), OPTIONS),
+    "schedules": Rule(Kind((Mapping,), "a dictionary"), OPTIONS),
 }
-
-
-class WrongOption(NamedTuple):
-    """Something wrong with the options, and what to do about it."""
-
-    message: str
-    hint: str
-
-
+#: What some options of a task may be; the others are looked at apart.
+_OF_TASKS = {
+    "max_attempts": dataclasses.replace(RULES["max_attempts"].allowed, none_is_valid=True),
+    "unique_while": Choice(UNIQUE_WHILE),
+    "max_running": ALLOWED["max_leased"],
+    "rate": ALLOWED["rate"],
+    "burst": ALLOWED["burst"],
+}
 #: The pause before the second attempt, and the longest one, before each is made shorter or longer
 #: by up to a quarter, so that tasks that failed together do not return together.
 FIRST_SECONDS = 15.0
@@ -121,16 +139,14 @@ class TaskOptions:
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[WrongOption]]:
+def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[Problem]]:
     """Return the options that a setting says, and what is wrong with it.
 
     What is wrong has its default in the options.
     """
     problems = [*_problems(given)]
-    names = {field.name for field in dataclasses.fields(TaskOptions)}
-    sound = {name: value for name, value in given.items() if name in names}
-    for problem_name in [name for name, _ in problems]:
-        sound.pop(problem_name, None)
+    wrong = {name for name, _ in problems}
+    sound = {name: value for name, value in given.items() if name not in wrong}
     if "backoff" in sound:
         sound["backoff"] = function_of(sound["backoff"])
     if "retention" in sound:
@@ -152,76 +168,57 @@ def in_seconds(given: Any) -> Any:
     return given.total_seconds() if isinstance(given, datetime.timedelta) else given
 
 
-def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
-    names = sorted(field.name for field in dataclasses.fields(TaskOptions))
-    for name in given:
-        if name not in names:
-            hint = f"{did_you_mean(name, names)}The options are {', '.join(names)}."
-            if name == "shards":
-                hint = f"Tasks have no shards: several are leased at a time already. {hint}"
-            yield name, WrongOption(f"OPTIONS has an unknown key, {name!r}.", hint)
-    for name, allowed in RANGES.items():
-        if name in given and given[name] not in allowed:
-            yield name, _wrong(name, given[name], str(allowed))
+def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
+    listed = "The options are"
+    for name, problem in wrong_in("OPTIONS", given, RULES, unknown_id=OPTIONS, listed=listed):
+        if name == "shards":
+            why = "Tasks have no shards: several are leased at a time already."
+            yield name, problem._replace(hint=f"{why} {problem.hint}")
+        else:
+            yield name, problem
     yield from _grace_problems(given)
-    for name, (kind, kinds) in _KINDS.items():
-        if name in given and not isinstance(given[name], kind):
-            yield name, _wrong(name, given[name], kinds)
     yield from _outbox_problems(given)
     yield from _backoff_problems(given.get("backoff"))
-    yield from _retention_problems(given.get("retention", {}))
 
 
 def timeouts(grace_seconds: float) -> Range:
     """Return what a time limit may be: shorter than the grace it could not be kept."""
-    return dataclasses.replace(RANGES["timeout"], least=grace_seconds)
+    found: Range = dataclasses.replace(RULES["timeout"].allowed, least=grace_seconds)
+    return found
 
 
-def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
+def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
     """Yield what is wrong with a sound time limit that is shorter than the grace."""
     timeout, grace = given.get("timeout"), given.get("grace_seconds", GRACE_SECONDS)
-    if timeout not in RANGES["timeout"] or grace not in RANGES["grace_seconds"]:
+    if timeout not in RULES["timeout"].allowed or grace not in RULES["grace_seconds"].allowed:
         return
     if timeout not in timeouts(grace):
         message = f"OPTIONS has the timeout {timeout!r}, which is below grace_seconds, {grace!r}."
-        yield "timeout", WrongOption(message, "Choose a longer timeout, or a shorter grace.")
+        yield "timeout", Problem(OPTIONS, message, "Choose a longer timeout, or a shorter grace.")
 
 
-def _outbox_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, WrongOption]]:
+def _outbox_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
     outbox = given.get("outbox")
     if isinstance(outbox, str) and outbox not in connections:
         hint = f"The aliases are {', '.join(sorted(connections))}."
-        yield "outbox", WrongOption(f"OPTIONS has the outbox {outbox!r}, no database.", hint)
+        yield "outbox", Problem(OPTIONS, f"OPTIONS has the outbox {outbox!r}, no database.", hint)
     elif outbox and given.get("enqueue_on_commit"):
         message = "OPTIONS has both outbox and enqueue_on_commit."
         hint = "Remove enqueue_on_commit: rows of the outbox are moved once they are committed."
-        yield "enqueue_on_commit", WrongOption(message, hint)
+        yield "enqueue_on_commit", Problem(OPTIONS, message, hint)
 
 
-def _backoff_problems(backoff: Any) -> Iterator[tuple[str, WrongOption]]:
+def _backoff_problems(backoff: Any) -> Iterator[tuple[str, Problem]]:
     try:
         found = function_of(backoff)
     except BaseException as error:  # noqa: BLE001  # a project's own module may raise anything
         pass_interrupt(error)
         message = f"The backoff {backoff!r} cannot be imported: {message_of(error)}"
-        yield "backoff", WrongOption(message, "Name a function of an exception and a result.")
+        yield "backoff", Problem(OPTIONS, message, "Name a function of an exception and a result.")
         return
     if found is not None and not callable(found):
-        yield "backoff", _wrong("backoff", backoff, "None, a function, or its dotted path")
-
-
-def _retention_problems(retention: Any) -> Iterator[tuple[str, WrongOption]]:
-    allowed = "a dictionary of 'successful' and 'failed', in seconds or as timedelta, or None"
-    kept = {field.name for field in dataclasses.fields(Retention)}
-    if not isinstance(retention, Mapping) or not kept.issuperset(retention):
-        yield "retention", _wrong("retention", retention, allowed)
-        return
-    if any(in_seconds(value) not in _RETENTION for value in retention.values()):
-        yield "retention", _wrong("retention", retention, allowed)
-
-
-def _wrong(name: str, value: Any, allowed: str) -> WrongOption:
-    return WrongOption(f"OPTIONS has the {name} {value!r}.", f"It must be {allowed}.")
+        hint = "It must be None, a function, or its dotted path."
+        yield "backoff", Problem(OPTIONS, f"OPTIONS has the backoff {backoff!r}.", hint)
 
 
 # Tasks
@@ -242,8 +239,6 @@ BACKENDS: Any = _Backends()
 #: What a call of a task cannot change.
 _LIMITS = {"max_running", "rate", "burst"}
 _OF_THE_CODE = {"func", "max_attempts", "backoff", "timeout", "takes_context", *_LIMITS}
-#: When a task gives up its unique key: when a worker takes it, or when it has ended.
-UNIQUE_WHILE = ("ready", "pending")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +271,16 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
     max_running: int | None = None
     rate: str | None = None
     burst: int | None = None
+
+    def check(self) -> None:
+        """Check the options that are a choice or a number.
+
+        Raises:
+            InvalidTask: One is wrong.
+        """
+        for name, allowed in _OF_TASKS.items():
+            if (value := getattr(self, name)) not in allowed:
+                raise InvalidTask(f"{name} may be {allowed}; not {value!r}.")
 
     def using(self, **changes: Any) -> Any:
         """Return the task with other values for a call, its keys among them.

@@ -33,7 +33,7 @@ from fdbqueue.tasks.exceptions import (
     TaskUnknown,
     WorkerDied,
 )
-from fdbqueue.tasks.key_limits import LIMITED, Limited, home_of, is_limited, keep, row_of
+from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of
 from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
@@ -225,8 +225,7 @@ class TaskRunner:
             if overdue is None
             else before.begun(name_of(item.worker), overdue.began)
         )
-        home = home_of(item.queue) if item.queue.startswith(LIMITED) else item.queue
-        queue_name = home.removeprefix(self._backend.queue_prefix)
+        queue_name = attempt.queue.home.removeprefix(self._backend.queue_prefix)
         result_of = functools.partial(
             running_result, attempt.call, item, queue_name, attempt.attempts
         )
@@ -295,7 +294,7 @@ class TaskRunner:
         read = functools.partial(
             was_aborted, backend=self._backend, call=call, by_itself=has_waited
         )
-        return run(self._source.queue_of(attempt.item).database, read, read_only=True)
+        return run(attempt.queue.database, read, read_only=True)
 
     def _declare_limits(self, task: Task[..., Any], item: Item) -> None:
         """Have the limits be as this process's code says, once for each function and queue."""
@@ -318,7 +317,7 @@ class TaskRunner:
         )
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
-        if attempt.item.queue.startswith(LIMITED):
+        if attempt.is_limited:
             self._declare_limits(task, attempt.item)
         running = Running(
             self._backend,

@@ -62,12 +62,15 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 
+from fdbqueue.conf import Kind, Problem, Rule, wrong_in
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
 from fdbqueue.service import Catalog, error_code, moment, now_us, run
-from fdbqueue.service.options import Range, did_you_mean
+from fdbqueue.service.options import Range
+from fdbqueue.tasks.checks import ARGUMENTS, SCHEDULE, SCHEDULED_TASK, TIMES
 from fdbqueue.tasks.compat import Task, task_enqueued
 from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
+from fdbqueue.tasks.options import in_seconds
 from fdbqueue.tasks.results import change, local, new_result, task_at
 
 logger = logging.getLogger(__name__)
@@ -92,34 +95,37 @@ _WINDOWS = tuple(
 _MAX_NAME = 100
 _MAX_CRON = 200
 
-_KEYS = {
-    "args": list,
-    "cron": str,
-    "every": object,
-    "kwargs": Mapping,
-    "priority": int,
-    "queue_name": str,
-    "task": str,
-    "time_zone": str,
+
+class _Intervals:
+    """What ``every`` may be."""
+
+    def __str__(self) -> str:
+        return f"a timedelta, or seconds: {EVERY}"
+
+    def __contains__(self, value: object) -> bool:
+        return in_seconds(value) in EVERY
+
+
+_TEXT = Kind((str,), "a text")
+#: What each key of a schedule may be.
+_RULES = {
+    "args": Rule(Kind((list, tuple), "a list"), ARGUMENTS),
+    "cron": Rule(_TEXT, TIMES),
+    "every": Rule(_Intervals(), TIMES),
+    "kwargs": Rule(Kind((Mapping,), "a dictionary"), ARGUMENTS),
+    "priority": Rule(Kind((int,), "a whole number"), ARGUMENTS),
+    "queue_name": Rule(_TEXT, ARGUMENTS),
+    "task": Rule(_TEXT, SCHEDULED_TASK),
+    "time_zone": Rule(_TEXT, TIMES),
 }
-#: The checks of wrong values; the others are arguments, E013.
-_CHECKS = {"task": "E011", "cron": "E012", "every": "E012", "time_zone": "E012"}
 
 
 class WrongSchedule(Exception):
-    """Something is wrong with a schedule.
+    """A schedule has a :class:`Problem`."""
 
-    Args:
-        id: The number of its system check.
-        message: What is wrong.
-        hint: What to do.
-    """
-
-    def __init__(self, id: str, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.id = id
-        self.message = message
-        self.hint = hint
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,6 +225,10 @@ class Schedule:
         return new_result(task, self.args, self.kwargs, alias)
 
 
+def _wrong(id: str, message: str, hint: str) -> WrongSchedule:
+    return WrongSchedule(Problem(id, message, hint))
+
+
 def schedules_of(backend: Any) -> list[Schedule]:
     """Return the schedules of a backend, those that are wrong left out: its check names them."""
     found = []
@@ -230,14 +240,14 @@ def schedules_of(backend: Any) -> list[Schedule]:
     return found
 
 
-def problems(backend: Any) -> Iterator[WrongSchedule]:
+def problems(backend: Any) -> Iterator[Problem]:
     """Yield what is wrong with the schedules of a backend; the tasks are imported."""
     for name, given in backend.settings.schedules.items():
         try:
             schedule = parsed(name, given)
             _check_task(schedule, backend)
         except WrongSchedule as wrong:
-            yield wrong
+            yield wrong.problem
 
 
 def parsed(name: Any, given: Any) -> Schedule:
@@ -248,56 +258,36 @@ def parsed(name: Any, given: Any) -> Schedule:
     """
     if not isinstance(name, str) or not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
         hint = f"Use 1 to {_MAX_NAME} printable characters."
-        raise WrongSchedule("E010", f"The schedule {name!r} has no valid name.", hint)
+        raise _wrong(SCHEDULE, f"The schedule {name!r} has no valid name.", hint)
     if not isinstance(given, Mapping):
         hint = "Give it a dictionary with 'task', and 'cron' or 'every'."
-        raise WrongSchedule("E010", f"The schedule {name!r} is not a dictionary.", hint)
-    for key, value in given.items():
-        _check_key(name, key, value)
+        raise _wrong(SCHEDULE, f"The schedule {name!r} is not a dictionary.", hint)
+    for _key, problem in wrong_in(f"The schedule {name!r}", given, _RULES, unknown_id=SCHEDULE):
+        raise WrongSchedule(problem)
     if "task" not in given:
         hint = "Name the task by its dotted path, as in 'shop.tasks.clean'."
-        raise WrongSchedule("E011", f"The schedule {name!r} has no 'task'.", hint)
+        raise _wrong(SCHEDULED_TASK, f"The schedule {name!r} has no 'task'.", hint)
     changes = {key: given[key] for key in ("priority", "queue_name") if key in given}
     args, kwargs = [*given.get("args", ())], {**given.get("kwargs", {})}
     return Schedule(name, given["task"], _times(name, given), args, kwargs, changes)
 
 
-def _check_key(name: str, key: Any, value: Any) -> None:
-    if key not in _KEYS:
-        hint = f"{did_you_mean(key, _KEYS)}The keys are {', '.join(_KEYS)}."
-        raise WrongSchedule("E010", f"The schedule {name!r} has an unknown key, {key!r}.", hint)
-    kind = (list, tuple) if key == "args" else _KEYS[key]
-    if isinstance(value, bool) or not isinstance(value, kind):
-        number = _CHECKS.get(key, "E013")
-        kinds = {list: "a list", Mapping: "a dictionary", int: "a whole number"}
-        hint = f"It is {kinds.get(_KEYS[key], 'a text')}."
-        raise WrongSchedule(number, f"The schedule {name!r} has the {key} {value!r}.", hint)
-
-
 def _times(name: str, given: Mapping[str, Any]) -> Every | Cron:
     if ("cron" in given) == ("every" in given):
         which = "both 'cron' and 'every'" if "cron" in given else "neither 'cron' nor 'every'"
-        raise WrongSchedule("E012", f"The schedule {name!r} has {which}.", "Give it one of them.")
+        raise _wrong(TIMES, f"The schedule {name!r} has {which}.", "Give it one of them.")
     if "every" in given:
-        every = given["every"]
-        if isinstance(every, datetime.timedelta):
-            every = every.total_seconds()
-        if every not in EVERY:
-            hint = f"It must be a timedelta, or seconds: {EVERY}."
-            raise WrongSchedule(
-                "E012", f"The schedule {name!r} has the every {given['every']!r}.", hint
-            )
         if "time_zone" in given:
             hint = "It is for 'cron'; the times of 'every' are its multiples since 1970 in UTC."
-            raise WrongSchedule("E012", f"The schedule {name!r} has a 'time_zone'.", hint)
-        return Every(every)
+            raise _wrong(TIMES, f"The schedule {name!r} has a 'time_zone'.", hint)
+        return Every(in_seconds(given["every"]))
     zone = given.get("time_zone")
     try:
         found = zoneinfo.ZoneInfo(timezone.get_default_timezone_name() if zone is None else zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         message = f"The schedule {name!r} has the time_zone {zone!r}, which is not known."
         hint = "Use a name such as 'Europe/Berlin'; without one it is TIME_ZONE."
-        raise WrongSchedule("E012", message, hint) from error
+        raise _wrong(TIMES, message, hint) from error
     return _cron(name, given["cron"], found)
 
 
@@ -306,7 +296,7 @@ def _cron(name: str, expression: str, zone: zoneinfo.ZoneInfo) -> Cron:
         from cronsim import CronSim, CronSimError
     except ImportError as error:
         message = f"The schedule {name!r} has a 'cron', and cronsim is not installed."
-        raise WrongSchedule("E012", message, "pip install 'fdbqueue[tasks]'") from error
+        raise _wrong(TIMES, message, "pip install 'fdbqueue[tasks]'") from error
     try:
         if len(expression) > _MAX_CRON:
             raise CronSimError("Too long")
@@ -314,13 +304,11 @@ def _cron(name: str, expression: str, zone: zoneinfo.ZoneInfo) -> Cron:
     except CronSimError as error:
         message = f"The schedule {name!r} has the cron {expression[:_MAX_CRON]!r}: {error}."
         hint = "Give it minute, hour, day, month and day of the week, as in '0 3 * * *'."
-        raise WrongSchedule("E012", message, hint) from error
+        raise _wrong(TIMES, message, hint) from error
     cron = Cron(expression, zone)
     if cron.following(0) is None:
         hint = "Choose a day that there is."
-        raise WrongSchedule(
-            "E012", f"The cron {expression!r} of the schedule {name!r} is never due.", hint
-        )
+        raise _wrong(TIMES, f"The cron {expression!r} of the schedule {name!r} is never due.", hint)
     return cron
 
 
@@ -337,7 +325,7 @@ def _check_task(schedule: Schedule, backend: Any) -> None:
         why = f": {message_of(error.__cause__)}" if error.__cause__ else "."
         message = f"The schedule {name!r} has the task {schedule.task!r}, which is not a task{why}"
         hint = "Name a function with the decorator @task by its dotted path."
-        raise WrongSchedule("E011", message, hint) from error
+        raise _wrong(SCHEDULED_TASK, message, hint) from error
     try:
         backend.prepare(schedule.result(backend.alias))
     except ConfigurationError:
@@ -346,7 +334,7 @@ def _check_task(schedule: Schedule, backend: Any) -> None:
         pass_interrupt(error)
         message = f"The task of the schedule {name!r} cannot be enqueued: {message_of(error)}"
         hint = "See its args, kwargs, queue_name and priority."
-        raise WrongSchedule("E013", message, hint) from error
+        raise _wrong(ARGUMENTS, message, hint) from error
     _check_arguments(schedule)
 
 
@@ -359,7 +347,7 @@ def _check_arguments(schedule: Schedule) -> None:
         given = json.dumps([schedule.args, schedule.kwargs])[:200]
         message = f"The schedule {schedule.name!r} does not fit its task: {error}: {given}"
         hint = f"See the parameters of {schedule.task}."
-        raise WrongSchedule("E013", message, hint) from error
+        raise _wrong(ARGUMENTS, message, hint) from error
 
 
 # Enqueue what is due

@@ -71,7 +71,6 @@ from fdbqueue.service import (
     run,
 )
 from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal, pauses_within
-from fdbqueue.tasks.key_limits import LIMITED
 from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
     Before,
@@ -163,11 +162,11 @@ class TaskSource:
         #: Has what tasks note written, once one has noted something.
         self._notes: NotesWriter | None = None
 
-    def queue_of(self, item: Item) -> Queue:
-        """Return the queue that an item came from."""
-        if item.queue.startswith(LIMITED):
-            return self._beside.queue_of(item)  # type: ignore[union-attr]  # it was leased from it
-        return self._queue.queue_of(item) if isinstance(self._queue, SeveralQueues) else self._queue
+    def _queue_of(self, item: Item) -> Queue:
+        if isinstance(self._queue, Queue) and item.queue == self.name:
+            return self._queue
+        several: Any = self._beside or self._queue
+        return several.queue_of(item)
 
     # What is noted of a task
 
@@ -199,7 +198,7 @@ class TaskSource:
         Notes the attempts whose workers died in its record, and that this one begins if it was
         leased ahead: so a task that kills its worker at once is spared once at most.
         """
-        queue = self.queue_of(item)
+        queue = self._queue_of(item)
 
         def begin(tr: Transaction) -> Before:
             record = self._records.read(tr, result_id)
@@ -228,11 +227,11 @@ class TaskSource:
         Raises:
             LeaseLost: Its lease is not held any more.
         """
-        queue = self.queue_of(Item(None, None, "", queue=overdue.queue))
+        queue = self._queue_of(Item(None, None, "", queue=overdue.queue))
         until = time.monotonic() + self._lease_seconds
         item = queue.extend(overdue.lease, self._lease_seconds)
         with self._mutex:
-            self._held[item.lease] = Attempt(item, until)
+            self._held[item.lease] = Attempt(queue, item, until)
         return item
 
     def count_attempts(self, item: Item, result_id: str) -> int:
@@ -241,7 +240,7 @@ class TaskSource:
         Raises:
             ItemNotFound: It has ended meanwhile.
         """
-        queue = self.queue_of(item)
+        queue = self._queue_of(item)
 
         def count(tr: Transaction) -> int:
             record = self._records.read(tr, result_id)
@@ -289,7 +288,7 @@ class TaskSource:
             self._asked += 0 if is_closed else count
             most = len(self._held) - len(ack) + self._asked
         if is_closed:
-            self._ends.commit_all(ending, self.queue_of)
+            self._ends.commit_all(ending)
             return []
         try:
             while True:
@@ -298,7 +297,8 @@ class TaskSource:
                 items = self._leased_by_turns(count, seconds, name, ending, may_share)
                 with self._mutex:
                     for item in items:
-                        self._held[item.lease] = Attempt(item, now + seconds, now)
+                        queue = self._queue_of(item)
+                        self._held[item.lease] = Attempt(queue, item, now + seconds, now)
                 left = [one for one in items if not (one.attempts and self.ends_spent(one))]
                 if left or not items:
                     return left
@@ -325,9 +325,9 @@ class TaskSource:
         if beside.is_first():
             items = self._leased_beside(beside, count, seconds, worker, ending)
             return items or self._leased(count, seconds, worker, (), may_share)
-        others = [end for end in ending if end.item.queue.startswith(LIMITED)]
+        others = [end for end in ending if end.is_limited]
         if others:
-            self._ends.commit_all(others, self.queue_of)
+            self._ends.commit_all(others)
             ending = [end for end in ending if not end.is_done]
             may_share = all(end.call.place is None for end in ending)
         seen = beside.seen()
@@ -351,7 +351,7 @@ class TaskSource:
             together = functools.partial(lease, ack=ack, beside=self._ends.writes_of(ending))
             if (items := self._shared(ending, together)) is not None:
                 return items
-        self._ends.commit_all(ending, self.queue_of)
+        self._ends.commit_all(ending)
         return lease()
 
     def _leased_beside(
@@ -361,10 +361,10 @@ class TaskSource:
         lease = functools.partial(beside.lease, count, seconds=seconds, worker=worker)
         may_share = time.monotonic() >= self._apart_until
         if may_share and ending and all(end.call.place is None for end in ending):
-            together = functools.partial(lease, also=self._ends.together(ending, self.queue_of))
+            together = functools.partial(lease, also=self._ends.together(ending))
             if (items := self._shared(ending, together)) is not None:
                 return items
-        self._ends.commit_all(ending, self.queue_of)
+        self._ends.commit_all(ending)
         return lease()
 
     def _shared(
@@ -411,9 +411,9 @@ class TaskSource:
             self.ack(item)
         elif attempt.has_begun:  # the engine has failed before it ran
             pause = min(_MAX_REST_SECONDS, 2.0**item.attempts)
-            self.queue_of(item).nack(item, reason=reason, delay=pause)
+            attempt.queue.nack(item, reason=reason, delay=pause)
         else:
-            self.queue_of(item).requeue(item)
+            attempt.queue.requeue(item)
             raise LeaseLost(queue=item.queue, item=item.id)
 
     def extend_many(self, items: Sequence[Item], seconds: float) -> Held:
@@ -433,7 +433,7 @@ class TaskSource:
 
     def _extend(self, extended: Sequence[Attempt], seconds: float) -> Sequence[str]:
         """Extend the leases of tasks of one queue in one transaction; return those lost."""
-        queue = self.queue_of(extended[0].item)
+        queue = extended[0].queue
         unnoted = [one for one in extended if one.is_unnoted or one.has_notes()]
         until = time.monotonic() + seconds
         noted = [({}, 0) if one.notes is None else one.notes.stored() for one in unnoted]
@@ -509,7 +509,7 @@ class TaskSource:
         """Commit the end of an attempt; tell whether it took effect."""
         if not end.is_done:
             with contextlib.suppress(Exception):  # then its lease expires
-                self._ends.commit(end, self.queue_of(end.item))
+                self._ends.commit(end)
         return end.is_done
 
     def _give_back(self, given: Sequence[Attempt], worker: str) -> int:
@@ -534,11 +534,11 @@ class TaskSource:
         count = 0
         for attempt, read in zip(given, reads, strict=True):
             item, record = attempt.item, None if read is None else read()
-            queue = self.queue_of(item)
+            queue = attempt.queue
             with contextlib.suppress(LeaseLost):
                 if attempt.has_begun or (record is not None and record.get("abort")):
                     queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
-                elif self._beside is not None and item.queue.startswith(LIMITED):
+                elif self._beside is not None and attempt.is_limited:
                     self._beside.give_back(tr, item)
                 else:
                     queue.requeue(item, tr=tr)
@@ -575,15 +575,15 @@ class TaskSource:
             LeaseLost: Its lease is not held any more.
             AtEndFailed: A function that the task gave to ``at_end`` has failed.
         """
-        end, queue = self._end_of(item), self.queue_of(item)
+        end = self._end_of(item)
         if end.is_done:
             return
         for pause in pauses_within(self._lease_seconds):
             try:
-                self._ends.commit(end, queue)
+                self._ends.commit(end)
                 return
             except LeaseLost:
-                if end.is_unsure and self._ends.has_taken_effect(end, queue):
+                if end.is_unsure and self._ends.has_taken_effect(end):
                     end.is_done = True
                     return
                 raise

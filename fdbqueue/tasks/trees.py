@@ -82,7 +82,7 @@ from fdbqueue.tasks.compat import (
     task_backends,
 )
 from fdbqueue.tasks.exceptions import pass_interrupt
-from fdbqueue.tasks.key_limits import declare, home_of, where_given
+from fdbqueue.tasks.key_limits import declare, where_given
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import (
     FAILED,
@@ -460,7 +460,8 @@ class Tree:
         for (place, given, part), read in zip(pushes, reads, strict=True):
             if place.branch < 0:
                 # a queue that takes tasks: that of the first one may be gone by now
-                queue = home_of(next(iter(of_queues), self.branch(0)["queue"]))
+                first = next(iter(of_queues), self.branch(0)["queue"])
+                queue = self._backend.catalog.home(first)
                 value = self._rest()
             else:
                 if not (data := b"".join([row.value for row in read])):

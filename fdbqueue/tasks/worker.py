@@ -43,12 +43,11 @@ from fdbqueue.service import (
     share_a_name,
     worker_here,
 )
-from fdbqueue.tasks.backend import backends
-from fdbqueue.tasks.compat import task_finished
+from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping
-from fdbqueue.tasks.key_limits import LIMITED, family_of, home_of
+from fdbqueue.tasks.key_limits import family_of
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
 from fdbqueue.tasks.time_limits import Overdue, Watch
@@ -509,7 +508,7 @@ def _beside(
     left_out = [backend.queue_prefix + name for name in excluded]
 
     def is_in(name: str) -> bool:
-        home = home_of(name)
+        home = catalog.home(name)
         fits = functools.partial(fnmatch.fnmatchcase, home)
         return any(map(fits, wanted)) and not any(map(fits, left_out)) and backend.owns(home)
 
@@ -517,7 +516,7 @@ def _beside(
     families = [
         family
         for family in catalog.families()
-        if family.name.startswith(LIMITED) and any(share_a_name(family.name, one) for one in asked)
+        if family.has_parts and any(share_a_name(family.name, one) for one in asked)
     ]
     return Beside(main, catalog, families, is_in) if families else None
 

@@ -12,7 +12,7 @@ import pytest
 from fdbqueue.exceptions import IdempotencyKeyReused, InvalidInput
 from fdbqueue.service import FifoQueue, Worker, run
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.staging import alike
+from fdbqueue.service.consume.help.asking import alike
 from fdbqueue.service.items import moment
 from fdbqueue.service.storage.handoffs import unpacked_lease_keys
 from fdbqueue.service.storage.tables import State

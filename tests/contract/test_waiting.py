@@ -159,7 +159,7 @@ def test_what_counted_as_ready_all_the_time_wakes_who_waits(fifo, waiting, how):
         batch = fifo.lease_batch(2, owner=owner)
     found = waiting("pop_max")
     if how == "withdrawn":
-        fifo.parts.group.poppers["min"]._staging._withdraw(request.name)
+        fifo.parts.group.poppers["min"]._asking._withdraw(request.name)
     elif how == "return_batch":
         fifo.return_batch(batch)
     else:

@@ -15,9 +15,9 @@ from django.test import override_settings
 
 import fdbqueue
 from fdbqueue import conf
-from fdbqueue.checks import check_tasks_app
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.tasks.backend import FdbQueueBackend
+from fdbqueue.tasks.checks import check_app
 from fdbqueue.tasks.compat import task_backends
 from tests.api import rules
 from tests.cases import cases
@@ -264,11 +264,11 @@ def test_a_task_backend_without_its_app_is_found(setting, path):
     apps = [app for app in settings.INSTALLED_APPS if app != "fdbqueue.tasks"]
     tasks = {"default": {"BACKEND": path}, "other": {"BACKEND": "nowhere.Backend"}}
     with override_settings(INSTALLED_APPS=apps, FDBQUEUE=setting, TASKS=tasks, DEBUG=True):
-        found = [one for one in check_tasks_app() if one.id == "fdbqueue.tasks.E001"]
+        found = [one for one in check_app() if one.id == "fdbqueue.tasks.E001"]
         assert [one.hint for one in found] == ["Add 'fdbqueue.tasks' to INSTALLED_APPS."]
         assert task_backends["default"].check() == []
     with override_settings(INSTALLED_APPS=[*apps, "fdbqueue.tasks"], TASKS=tasks):
-        assert check_tasks_app() == []
+        assert check_app() == []
 
 
 _ENQUEUE = """
@@ -302,7 +302,7 @@ def test_a_setting_of_tasks_that_is_not_ours_is_left_alone(tasks):
     """Django says what is wrong with it."""
     apps = [app for app in settings.INSTALLED_APPS if app != "fdbqueue.tasks"]
     with override_settings(INSTALLED_APPS=apps, TASKS=tasks):
-        assert check_tasks_app() == []
+        assert check_app() == []
 
 
 def test_a_path_that_depends_on_the_folder_is_warned_of(setting):

@@ -15,12 +15,14 @@ from fdbqueue.api import errors as api_errors
 from fdbqueue.engines import client_library, embedded, foundationdb
 from fdbqueue.management import exit_codes
 from fdbqueue.service import options
+from fdbqueue.service.options import Choice, Range
 from fdbqueue.tasks import options as task_options
 from fdbqueue.tasks.options import FdbQueueTask
 from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
 
 SETTINGS, ERRORS, TASKS = Page("docs/settings.md"), Page("docs/errors.md"), Page("docs/tasks.md")
+OPERATIONS = Page("docs/tasks-operations.md")
 PERMISSIONS = {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease", "manage")}
 
 
@@ -38,7 +40,7 @@ def value_of(cell):
 def test_the_settings_keys_are_all_there():
     """Each key of ``FDBQUEUE`` has a row."""
     rows = table(SETTINGS, "key", "type", "what", "default", "check")
-    assert {code(row["key"]) for row in rows} == conf._KEYS
+    assert {code(row["key"]) for row in rows} == conf._RULES.keys()
 
 
 def test_the_options_of_queues_are_all_there():
@@ -50,7 +52,7 @@ def test_the_options_of_queues_are_all_there():
     for option, allowed in options.ALLOWED.items():
         row = rows[option]
         assert value_of(row["default"]) == defaults[option], option
-        if isinstance(allowed, options.Choice):
+        if isinstance(allowed, Choice):
             assert tuple(re.findall(r'"(\w+)"', row["type"])) == allowed.texts
         elif isinstance(allowed, options.RateText):
             (example,) = re.findall(r'"([^"]+)"', row["type"])
@@ -64,11 +66,16 @@ def test_the_options_of_queues_are_all_there():
 def test_the_keys_of_the_api_are_all_there():
     """Each has a row with its default and its range."""
     rows = {code(row["key of `API`"]): row for row in table(SETTINGS, "key of `API`")}
-    assert rows.keys() == conf._API_KEYS
+    assert rows.keys() == conf._API_RULES.keys()
     for field in dataclasses.fields(conf.ApiOptions):
         assert value_of(rows[field.name.upper()]["default"]) == field.default
-    for key, numbers in conf._API_RANGES.items():
+    for key, numbers in ranges(conf._API_RULES).items():
         assert f"{numbers.least:,} to {numbers.most:,}" in rows[key]["type"]
+
+
+def ranges(rules):
+    """Return the ranges of the keys of a table that are numbers."""
+    return {key: rule.allowed for key, rule in rules.items() if isinstance(rule.allowed, Range)}
 
 
 @pytest.mark.parametrize("engine", [embedded, foundationdb], ids=lambda engine: engine.__name__)
@@ -107,6 +114,7 @@ def test_the_checks_are_all_there():
 def test_the_checks_of_tasks_are_all_there():
     """Each id that the backend can report has a row."""
     rows = {code(row["check of tasks"]) for row in table(SETTINGS, "check of tasks")}
+    rows |= {code(row["check"]) for row in table(OPERATIONS, "check", "what is wrong")}
     sources = "".join(path.read_text() for path in (ROOT / "fdbqueue" / "tasks").rglob("*.py"))
     assert rows == set(re.findall(r'"(fdbqueue\.tasks\.[EW]\d{3})"', sources))
 
@@ -116,7 +124,7 @@ def test_the_options_of_tasks_are_all_there():
     rows = {code(row["key of `OPTIONS`"]): row for row in table(TASKS, "key of `OPTIONS`")}
     defaults = dataclasses.asdict(task_options.TaskOptions())
     assert rows.keys() == defaults.keys()
-    for name, numbers in task_options.RANGES.items():
+    for name, numbers in ranges(task_options.RULES).items():
         assert f"{numbers.least:,} to {numbers.most:,}" in rows[name]["type"]
         assert value_of(rows[name]["default"]) == defaults[name], name
     for name in ("queue_prefix", "enqueue_on_commit", "schedules"):

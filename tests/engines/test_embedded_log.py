@@ -59,7 +59,7 @@ def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, 
 
     def keep_small_at_last(connection):
         thread.start()
-        wait_until(lambda: other._store._is_writing)  # it is about to wait, or does so
+        wait_until(lambda: other.committer._leader is not None)  # it is about to wait, or does so
         monkeypatch.setattr(storage, "_LARGE_LOG_BYTES", 0)
         wait_until(lambda: keep_small(connection) or not Path(f"{path}-wal").stat().st_size)
         sizes.append(Path(f"{path}-wal").stat().st_size)
@@ -82,9 +82,9 @@ def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, 
 def test_a_snapshot_nobody_releases_ends_by_itself(database, monkeypatch):
     """A process that does nothing more gives an old snapshot back; reads say 1007."""
     monkeypatch.setattr(storage, "_EXPIRY_SECONDS", 0.05)
-    monkeypatch.setattr(snapshots, "TRANSACTION_LIFE_SECONDS", 0.01)
     transaction = database.create_transaction()
     transaction[b"a"].wait()
+    monkeypatch.setattr(snapshots, "TRANSACTION_LIFE_SECONDS", 0.01)
     wait_until(lambda: not database._store._snapshots)
     with pytest.raises(FDBError) as caught:
         transaction[b"a"].wait()

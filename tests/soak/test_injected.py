@@ -17,7 +17,7 @@ from tests.soak.test_soak import OPERATIONS
 _HOURS = 6 * 3600
 PLAIN = [kind for kind in KINDS if kind.name not in {"fifo-bytes", "floats-bytes"}]
 
-#: Processes, and threads of each: alone; combined; staged between processes, too.
+#: Processes, and threads of each: alone; combined; helped by other processes, too.
 CROWDS = [(1, 1), (1, 16), (4, 4)]
 
 

@@ -166,7 +166,8 @@ def test_limited_tasks_belong_to_their_home(reader, backend, work):
         assert (response.status_code, response.url) == (302, page_of(result.id, name))
         assert reader.get(response.url).status_code == 200
     listed = text(reader.get(LIST))
-    assert of(member) in listed
+    assert of("limited.tasks-default.*") in listed
+    assert member not in listed
     assert reader.get(of(member)).status_code == 200
     hidden = limited_jobs.one_a_customer.using(queue_name="other").enqueue("bob", 3)
     assert reader.get(of(backend.found(hidden.id).record["queue"])).status_code == 403
@@ -198,7 +199,7 @@ def test_rest_shows_limited_tasks_to_who_may_view_their_home(reader, admin_user,
     client.force_authenticate(admin_user)
     seen, hidden = sorted(name for name in backend.catalog.names() if name.startswith("limited"))
     answer = client.get("/api/queues/").json()
-    assert [one["name"] for one in answer["queues"]] == [seen]
+    assert [(one["name"], one["home"]) for one in answer["queues"]] == [(seen, QUEUE)]
     assert client.get(f"/api/queues/{seen}/items/").status_code == 200
     assert client.get(f"/api/queues/{hidden}/items/").status_code == 403
     assert client.post(f"/api/queues/{seen}/pause/", {}, format="json").status_code == 403

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import functools
 import json
+import re
 import threading
 import time
 
@@ -15,6 +16,7 @@ from django.core.management import call_command
 from django.test import override_settings
 from django.utils import timezone
 
+from fdbqueue.metrics.operations import label_of
 from fdbqueue.service import NAME, run
 from fdbqueue.tasks import abort, call, chain, group, group_result, task
 from fdbqueue.tasks.compat import (
@@ -27,6 +29,7 @@ from fdbqueue.tasks.key_limits import LIMITED, limits_key, member_name, parsed
 from fdbqueue.tasks.worker import TaskWorker
 from tests.cases import cases
 from tests.engines.children import wait_until
+from tests.pages.addresses import LIST, of, text
 from tests.tasks import jobs, limited_jobs
 from tests.tasks.killing import Workers
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL, stored
@@ -368,6 +371,41 @@ def test_what_is_shown_of_a_task_that_its_limit_keeps_back(backend, capsys):
         wait_until(lambda: stored(waits).is_finished)
     call_command("tasks_show", waits.id, "--json")
     assert json.loads(capsys.readouterr().out)["limits"] is None
+
+
+def listed(command, capsys):
+    """Return the names of what a command prints, and the numbers of the family of limited tasks."""
+    call_command(command, "--json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    names = [line.get("name", line.get("queue")) for line in lines]
+    return {name for name in names if "tasks" in name}, lines[-1]
+
+
+def test_keys_are_shown_as_a_part_of_their_queue(backend, work, capsys):
+    """As one family from the first key on; its sums have what is dead, too."""
+    limited_jobs.fail.enqueue("a")
+    work()
+    family = "limited.tasks-default.*"
+    assert listed("queue_list", capsys)[0] == {family}
+    names, sums = listed("queue_stats", capsys)
+    assert (names, sums["members"], sums["dead"]) == ({family}, 0, 1)
+    limited_jobs.one_a_customer.enqueue("b", 1)
+    jobs.note.enqueue(1)
+    assert listed("queue_list", capsys)[0] == {family, "tasks-default"}
+    names, sums = listed("queue_stats", capsys)
+    assert (names, sums["members"], sums["ready"]) == ({family, "tasks-default"}, 1, 1)
+    labels = {label_of(name) for name in backend.catalog.names() if "tasks" in name}
+    assert labels == {"tasks-default"}
+
+
+def test_the_list_says_what_keys_need_attention(backend, work, admin_client):
+    """Under the name of their queue; the link leads to the failed tasks of the key."""
+    limited_jobs.fail.enqueue("a")
+    work()
+    (name,) = [name for name in backend.catalog.names() if name.startswith(LIMITED)]
+    page = text(admin_client.get(LIST))
+    attention = page.partition('id="attention-heading"')[2].partition("</section>")[0]
+    assert re.search(rf'href="{re.escape(of(name))}\?state=dead"[^>]*>tasks-default', attention)
 
 
 # Groups, schedules

@@ -20,17 +20,19 @@ from django.utils import timezone
 from fdbqueue.exceptions import ValueTooLarge
 from fdbqueue.service import run
 from fdbqueue.tasks import TaskAborted, abort, call, group, group_result
-from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.backend import FdbQueueBackend
+from fdbqueue.tasks.checks import check_tables
 from fdbqueue.tasks.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    backends,
     task_enqueued,
 )
+from fdbqueue.tasks.key_limits import member_name
 from fdbqueue.tasks.outbox import mover
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.mover import MOST_ROWS, ClaimLost, RowMover, move_now
-from fdbqueue.tasks.outbox.tables import check_tables
 from fdbqueue.tasks.records import packed, unknown_call
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
@@ -233,7 +235,7 @@ def test_rows_of_very_many_queues_that_are_not_known(configure, caplog, monkeypa
     old.move()
     assert queued(backends()[0]) == ["first", "last", "next", "next"]
     known = [f"tasks-new-{number}" for number in range(5)]
-    assert sorted(one.queue for one in caplog.records) == ["limited.tasks-new.*", *known]
+    assert sorted(one.queue for one in caplog.records) == ["tasks-new", *known]
     assert new.claim()
     new.move()
     assert new.done == (14, 0)
@@ -346,13 +348,31 @@ def test_a_task_keeps_its_limits(backend, work):
 
 
 def test_the_limits_of_another_task_are_refused(backend):
-    """A row of a queue whose tasks have no limits by key says none."""
-    (bad,) = enqueue_all([1])
-    row = OutboxTask.objects.get()
-    row.call = json.dumps({**json.loads(row.call), "limits": "{}"})
-    row.save()
-    assert move_now(backend.outbox(), backend.catalog) == (0, 1)
-    assert OutboxTask.objects.get(result_id=bad.id).problem.startswith("NotATask: its limits")
+    """A row without a part of its queue has none, nor one with a part of another queue."""
+    results = enqueue_all([1, 2, 3])
+    parts = ({}, {"part": 1}, {"part": member_name("tasks-other", "path", "ada")})
+    for row, part in zip(OutboxTask.objects.order_by("pk"), parts, strict=True):
+        row.call = json.dumps({**json.loads(row.call), "limits": "{}", **part})
+        row.save()
+    assert move_now(backend.outbox(), backend.catalog) == (0, 3)
+    for bad in results:
+        problem = OutboxTask.objects.get(result_id=bad.id).problem
+        assert problem.startswith("NotATask: its limits")
+
+
+def test_a_row_with_limits_is_its_homes(backend, work):
+    """Also one that versions before have written, which names the part as its queue, is moved."""
+    with transaction.atomic():
+        results = [limited_jobs.one_a_customer.enqueue("ada", number) for number in range(2)]
+    old, new = OutboxTask.objects.order_by("pk")
+    assert {old.queue, new.queue} == {"tasks-default"}
+    call = json.loads(old.call)
+    old.queue = call.pop("part")
+    old.call = json.dumps(call)
+    old.save()
+    work()
+    assert limited_jobs.begun[-2:] == [("ada", 0), ("ada", 1)]
+    assert {backend.get_result(one.id).task.queue_name for one in results} == {"default"}
 
 
 def test_unique_keys_count_when_rows_are_moved(backend, work):

@@ -1175,10 +1175,11 @@ def test_limited_tasks_are_among_the_functions_and_the_failures(viewer, work):
     assert found["one_at_all"][1:3] == ["1", "0"]
     assert found["fail"][1:3] == ["3", "3"]
     assert found["fail"][9] == QUEUE
-    (start,) = {*re.findall(r"limited[.][^&\"]+[.](?=\")", text(viewer.get(FUNCTIONS)))}
-    listed = text(viewer.get(f"{LIST}?q={start}"))
+    (address,) = {*re.findall(r'href="([^"]+[*/]+[?]start=[^"]+)"', text(viewer.get(FUNCTIONS)))}
+    start = address.partition("start=")[2]
+    listed = text(viewer.get(address))
     assert f'id="dead-{start}a"' in listed
-    assert "Queues 1 to 1 of 1" in listed
+    assert len(re.findall(r'id="queue-', listed)) == 1
     markup = text(viewer.get(ACROSS + "failures/"))
     assert "LookupError" in markup
     done = table(viewer.get(f"{PAGE}?state=done"))

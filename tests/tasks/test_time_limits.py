@@ -286,7 +286,7 @@ def ask(limits):
 def attempt():
     """Return an attempt that is in no queue."""
     item = Item(None, None, "1", lease="1.a", queue="q")
-    return Attempt(item, time.monotonic() + 60)
+    return Attempt(None, item, time.monotonic() + 60)
 
 
 # What a process shares with its parent
@@ -338,7 +338,7 @@ def test_a_name_that_is_too_long_for_a_row(watches):
     """It is left out, and the next row is whole."""
     ours, parents = watches
     limits = TimeLimits(2, grace_seconds=5, lease_seconds=60, watch=ours)
-    long = Attempt(Item(None, None, "1", lease="x" * 2_000, queue="q"), math.inf)
+    long = Attempt(None, Item(None, None, "1", lease="x" * 2_000, queue="q"), math.inf)
     for one in (long, attempt()):
         limits._begin(Limit(one, 10))
     assert parents.taken_over(math.inf) == [Overdue("q", "1.a", 0, 10)]

@@ -260,7 +260,7 @@ class Store:
                 try:
                     work(connection)
                 finally:
-                    if connection is self._writer and connection.in_transaction:
+                    if connection.in_transaction:
                         connection.rollback()
         except sqlite3.Error:  # of a rollback, tried again by the next commit
             logger.exception("a transaction stays open", extra={"path": self.path})

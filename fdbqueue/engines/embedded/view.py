@@ -197,7 +197,7 @@ class View:
         written = iter(reversed(keys) if reverse else keys)
         row, key = next(stored, None), next(written, None)
         while row is not None or key is not None:
-            if key is None or (row is not None and _comes_first(row[0], key, reverse)):
+            if key is None or (row is not None and (row[0] > key if reverse else row[0] < key)):
                 yield row  # type: ignore[misc]  # not None: one of the two is left
                 row = next(stored, None)
                 continue
@@ -351,7 +351,3 @@ def _answered(
         elif entry is not None:
             yield key, entry
     return rest
-
-
-def _comes_first(row_key: bytes, key: bytes, reverse: bool) -> bool:
-    return row_key > key if reverse else row_key < key

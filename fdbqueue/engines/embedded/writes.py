@@ -280,7 +280,9 @@ class WriteBuffer:
         transaction set or cleared itself is known to it.
         """
         known = [
-            (key, after(key)) for key in self.keys(begin, end) if _independent(self.entries[key])
+            (key, after(key))
+            for key in self.keys(begin, end)
+            if not isinstance(entry := self.entries[key], Pending) or entry.independent
         ]
         if not known:
             return self.cleared.outside(begin, end)
@@ -316,10 +318,6 @@ class WriteBuffer:
             else:
                 mutations.append(("clear", key, b"") if entry is None else ("set", key, entry))
         return mutations
-
-
-def _independent(entry: Entry) -> bool:
-    return not isinstance(entry, Pending) or entry.independent
 
 
 # Atomic operations

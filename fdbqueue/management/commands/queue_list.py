@@ -51,7 +51,7 @@ class Command(QueueCommand):
         "queue is blocked by an item that cannot be decoded, and for how long it has been paused, "
         "and why. The counts are stored, so this costs the same however long a queue is. A pattern "
         "of the setting, such as 'user-*', is a row with the sums of its members that have items, "
-        f"{MOST_MEMBERS:,} at most."
+        f"{MOST_MEMBERS:,} at most. So are limited tasks, of which each key has a queue."
     )
     allows_closed_output = True
     stealth_options = ("name_field",)  # what JSON calls the name: "queue" under a former command
@@ -170,24 +170,29 @@ examples:
             raise usage_error(
                 "--by-priority and --by-reason are of single queues, not of patterns."
             )
-        single = [name for name in names if name not in patterns]
-        families = [self.family(name) for name in patterns]
-        queues = [] if patterns and not single else self.queues(single)
+        if not names:
+            queues, families = self.listed()
+        else:
+            queues = [self.queue(name) for name in dict.fromkeys(names) if name not in patterns]
+            families = [self.family(name) for name in patterns]
         return queues, (self._summed(family, view) for family in families)
 
     def _families(self) -> Iterator[FamilyRow]:
-        """Yield what is said of each family; of those of apps, if they have members."""
-        for family in self.catalog.families():
-            if family.owner is not None and next(family.names(), None) is None:
-                continue
+        """Yield what is said of each family."""
+        for family in self.families_there():
             read = functools.partial(family_row, family)
             yield run(self.catalog.database, read, read_only=True)[0]
 
     def _summed(self, family: Family, view: _View) -> FamilyRow:
-        """Return the sums of the members of a family that have items, of so many at most."""
+        """Return the sums of the members of a family that have items, of so many at most.
+
+        Of parts of queues, also those that have dead letters alone.
+        """
         read = functools.partial(family_row, family, with_later=True)
-        summed, names = run(self.catalog.database, read, read_only=True)
-        for row, _ in self._rows(map(self.catalog.queue, names[:MOST_MEMBERS]), view, STATS):
+        summed, busy = run(self.catalog.database, read, read_only=True)
+        names = filter(family.has, family.names()) if family.has_parts else iter(busy)
+        members = map(self.catalog.queue, itertools.islice(names, MOST_MEMBERS))
+        for row, _ in self._rows(members, view, STATS):
             summed.add(row)
         return summed
 

@@ -21,7 +21,7 @@ from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.hidden import group_of, unpacked_facts
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds
-from fdbqueue.service.storage.rows import Row, begin_ready
+from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
@@ -299,7 +299,7 @@ def _forget_attempts(tr: Transaction, store: ItemStore) -> None:
 def _ready_places(tr: Transaction, store: ItemStore, begin: bytes) -> Iterator[bytes]:
     """Yield the places of the ready items from one on, in their order."""
     while True:
-        rows = begin_ready(tr.snapshot, store.keys, begin, EVERY_PLACE[1], _ROWS_AT_ONCE, "min")
+        rows = store.keys.begin_ready(tr.snapshot, begin, EVERY_PLACE[1], _ROWS_AT_ONCE, "min")
         some = [store.keys.place_of(row.key) for row in rows]
         yield from some
         if len(some) < _ROWS_AT_ONCE:

@@ -15,7 +15,7 @@ from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
-from fdbqueue.service.storage.rows import Row, begin_ready
+from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
@@ -210,7 +210,7 @@ class _Ready:
 
     def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None if there is none."""
-        for row in begin_ready(tr.snapshot, self._store.keys, *EVERY_PLACE, 1, "max"):
+        for row in self._store.keys.begin_ready(tr.snapshot, *EVERY_PLACE, 1, "max"):
             place: bytes = self._store.keys.place_of(row.key)
             return place
         return None
@@ -218,9 +218,8 @@ class _Ready:
     def places(self, tr: Transaction, after: bytes | None, last: bytes) -> list[bytes]:
         """Return the next places, up to the last."""
         begin = EVERY_PLACE[0] if after is None else after + b"\x00"
-        rows = begin_ready(
-            tr.snapshot, self._store.keys, begin, last + b"\x00", _REMOVED_AT_ONCE, "min"
-        )
+        bounds = begin, last + b"\x00"
+        rows = self._store.keys.begin_ready(tr.snapshot, *bounds, _REMOVED_AT_ONCE, "min")
         found = []
         long = 0
         for row in rows:

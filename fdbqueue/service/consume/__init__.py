@@ -12,26 +12,17 @@
    helper thread does the rest for all waiting threads, in one transaction.
 3. That transaction is a *round* (:mod:`round`). It reads the queue's state (:mod:`state`) and the
    head of the queue (:mod:`head`), requeues what has expired (:mod:`expiry`), and takes items for
-   each request in order, then for the *help requests* of other processes (:mod:`help`,
-   :mod:`fdbqueue.service.storage.handoffs`), if there are any. It decodes the rows that were
-   taken, and pops or leases the items (``Taker.deliver``). If a row cannot be decoded, the same
-   transaction writes all rows of its request and of those behind it again: it stays, and no
-   request passes it.
-4. The commit verifies what was read. After two conflicts in a row with poppers of other
-   processes, the helper thread writes a help request (:mod:`staging`): one of those processes
-   takes items for this process, too, and hands them over, or leases them for it. After two
-   conflicts with pushes, a round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it
-   takes the items that were last at its read version, and depends on nothing but these items.
-   In a queue with shards, which has many heads, nobody asks for help: a round depends on nothing
-   but the items that it takes, and chooses among more of them after a conflict. Neither does
-   anybody in another queue on an engine with reservations
-   (``has_reservations``): there, for a while after a conflict, rounds begin with ``tr.reserve()``,
-   and those that do so do not conflict with each other.
+   each request in order, then for the *help requests* of other processes (:mod:`help`), if there
+   are any. It decodes the rows that were taken, and pops or leases the items (``Taker.deliver``).
+   If a row cannot be decoded, the same transaction writes all rows of its request and of those
+   behind it again: it stays, and no request passes it.
+4. The commit verifies what was read. :mod:`contention` decides what follows a conflict: another
+   round, after a pause from the third on; one of the other processes takes items for this one, too
+   (:mod:`help`); a round takes items ``AS_SEEN`` (:class:`head.Order`): at the max end it takes the
+   items that were last at its read version, and depends on nothing but these items; it reserves the
+   engine's file; or, in a queue with shards, which has many heads, it takes other rows.
 5. When the queue is empty, or a limit keeps its items back (:mod:`allowance`, which a round asks
    before it takes), the process's poppers wait at one watch (:mod:`waiting`).
-
-A conflict is followed by the next round in ``EndPoppers``, after a pause from the third on
-(:mod:`contention`, which decides what follows a conflict).
 
 A take from several queues (:mod:`several`) serves a round for each of them in one transaction, and
 waits at all their watches; its ``Turns`` decide which queue and which thread comes first. From a
@@ -42,7 +33,7 @@ it (:mod:`visits`).
 Leased items are acknowledged, given up and extended by :mod:`acks`; :mod:`leases` has the steps
 within a transaction, :mod:`dead_letters` buries and redrives. Acks, nacks and extends of several
 threads share transactions with their pushes (:mod:`fdbqueue.service.writes`); a lease may end
-others in its own round (``LeaseEnds``).
+others in its own round, by the same :class:`leases.Ack`.
 
 What is guaranteed at each step, whatever ends a thread or a process:
 

@@ -1,9 +1,9 @@
 """Acknowledge, give up and extend leases: one or many, under an idempotency key or without.
 
 One lease is changed by a write that may share its transaction with others
-(:mod:`fdbqueue.service.writes`). Many are changed in a transaction of their own, and so is
-what has an idempotency key. What changes within the transaction is in
-:mod:`fdbqueue.service.consume.leases`.
+(:mod:`fdbqueue.service.writes`). Many are changed by the same writes in a transaction of their own,
+and so is what has an idempotency key. What changes within the transaction is in
+:mod:`fdbqueue.service.consume.leases`, which has the ack, because a take may ack, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ import fdb.tuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
 from fdbqueue.service.clock import duration
-from fdbqueue.service.consume.leases import BesideEnds, Leases, Token, reason_of, token_of
+from fdbqueue.service.consume.leases import (
+    Ack,
+    BesideEnds,
+    Leases,
+    Token,
+    distinct,
+    reason_of,
+    token_of,
+)
 from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, SavedResponses, make_call
 from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
@@ -34,31 +42,6 @@ _READ_AT_ONCE = 25
 Change = Callable[[CountChange, Hidden], "Hidden | None"]
 
 
-class _AckWrite(Write):
-    """The ack of one lease."""
-
-    __slots__ = ("_leases", "_read", "_token")
-
-    def __init__(self, leases: Leases, token: Token, beside: BesideEnds | None) -> None:
-        super().__init__(leases.store, leases.ack_bytes, token.place, beside)
-        self._leases = leases
-        self._token = token
-        self._read: Any = None
-
-    def begin_reads(self, shared: SharedTransaction) -> None:
-        self._read = self.store.begin_facts(shared.tr, State.LEASED, self._token.place)
-        shared.count_change.expect_ends()
-
-    def apply(self, shared: SharedTransaction) -> None:
-        held = self._leases.held(self._token, self._read)
-        self._leases.end(shared.count_change, held)
-        if self.beside is not None:
-            self.beside(shared.tr)
-
-    def result_from(self, _: bytes) -> None:
-        """Return nothing."""
-
-
 class _ChangeWrite(Write):
     """The nack, the extend or the requeue of one lease: its item is read, and written again.
 
@@ -69,7 +52,9 @@ class _ChangeWrite(Write):
     __slots__ = ("_change", "_ends", "_item", "_leases", "_read", "_token")
 
     def __init__(self, leases: Leases, token: Token, change: Change, *, ends: bool = True) -> None:
-        super().__init__(leases.store, MAX_VALUE_BYTES + leases.ack_bytes, token.place)
+        super().__init__(
+            leases.store, MAX_VALUE_BYTES + leases.ack_bytes, frozenset((token.place,))
+        )
         self._leases = leases
         self._token = token
         self._change = change
@@ -79,7 +64,7 @@ class _ChangeWrite(Write):
 
     def begin_reads(self, shared: SharedTransaction) -> None:
         self._read = self.store.begin_read(shared.tr, State.LEASED, self._token.place)
-        if self._ends:
+        if self._ends or not self.store.format.known_key:
             shared.begin_format()
 
     def apply(self, shared: SharedTransaction) -> None:
@@ -121,7 +106,7 @@ class Acks:
         """Remove a leased item for good; ``beside`` writes something more as it ends."""
         text = token_of(lease)
         call = None if once is None else self._call(once, "ack", [text])
-        write = _AckWrite(self._leases, self._leases.parse(text), beside)
+        write = Ack(self._leases, [self._leases.parse(text)], beside)
         if call is None:
             self._runner.share("ack", write, tr)
         else:
@@ -135,8 +120,7 @@ class Acks:
     ) -> Held:
         """Remove leased items for good, in one transaction."""
         tokens = _tokens_of(leases)
-        ack = functools.partial(self._leases.ack, tokens=tokens)
-        return self._end_many("ack", tokens, once, (), ack, tr, limit=MAX_ITEMS)
+        return self._end_many("ack", tokens, once, (), self._ack_all, tr, limit=MAX_ITEMS)
 
     def nack(
         self,
@@ -177,7 +161,7 @@ class Acks:
         delay_us = self._delay(delay)
         arguments = delay_us, _packable(reason)
         change = functools.partial(self._leases.give_up, delay_us=delay_us or 0, reason=reason)
-        each = functools.partial(self._change_held, tokens=tokens, change=change)
+        each = functools.partial(self._change_all, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
     def requeue(self, lease: Item | str, tr: Transaction | None) -> None:
@@ -229,7 +213,7 @@ class Acks:
         """Extend leases to end the given time from now, in one transaction."""
         tokens, lasting = _tokens_of(leases), duration(self._queue, "seconds", seconds)
         change = functools.partial(self._leases.extend, lasting_us=lasting)
-        each = functools.partial(self._change_held, tokens=tokens, change=change)
+        each = functools.partial(self._change_all, change=change, ends=False)
         return self._end_many("extend", tokens, once, (lasting,), each, tr, limit=_MAX_REWRITTEN)
 
     # What they share
@@ -269,20 +253,23 @@ class Acks:
         tokens: Sequence[str],
         once: IdempotencyKey | str | None,
         arguments: Sequence[Any],
-        end: Callable[[Any], Sequence[str]],
+        end: Callable[[Transaction, list[Token]], list[Token]],
         tr: Transaction | None,
         *,
         limit: int,
     ) -> Held:
-        """Do something to many leases in one transaction; ``end`` returns the lost tokens."""
+        """Do something to many leases in one transaction; ``end`` returns the lost ones."""
         if len(tokens) > limit:
             raise InvalidInput(queue=self._queue, count=len(tokens), allowed=f"1 to {limit}")
         call = None if once is None else self._call(once, f"{verb}_many", tokens, *arguments)
         if not tokens and call is None:
             return Held(0)
 
+        parsed = [self._leases.parse(token) for token in tokens]
+
         def end_all(transaction: Transaction) -> bytes:
-            return fdb.tuple.pack(tuple(end(transaction)))
+            lost = {token[:2] for token in end(transaction, distinct(parsed))}
+            return fdb.tuple.pack(tuple(token.text for token in parsed if token[:2] in lost))
 
         if call is None:
             payload = self._runner.write(verb, tr, end_all)
@@ -291,35 +278,50 @@ class Acks:
         lost = fdb.tuple.unpack(payload)
         return Held(len(tokens) - len(lost), lost)
 
-    def _change_held(self, tr: Transaction, tokens: Sequence[str], change: Change) -> list[str]:
-        """Change the leases that are held, and return the tokens of the others.
-
-        Reads 25 at a time. A lease is changed once, however its token is spelled.
+    def _ack_all(self, tr: Transaction, tokens: list[Token]) -> list[Token]:
+        """End the leases that are held, and return the tokens of the others.
 
         Raises:
             BatchTooLarge: The transaction can take no more.
         """
-        lost = []
-        places: set[bytes] = set()
-        count_change = self._store.count_change(tr)
-        parsed = [self._leases.parse(token) for token in tokens]
-        self._store.format.check(tr)
-        for start in range(0, len(parsed), _READ_AT_ONCE):
-            some = parsed[start : start + _READ_AT_ONCE]
-            reads = [self._store.begin_read(tr, State.LEASED, token.place) for token in some]
-            for token, found in zip(some, reads, strict=True):
+        shared, ack = SharedTransaction(tr, self._store), Ack(self._leases, tokens)
+        ack.check_size(MAX_SENT_BYTES)
+        ack.begin_reads(shared)
+        shared.check_format()
+        lost = ack.lost()
+        ack.check_size(MAX_SENT_BYTES)
+        ack.end(shared.count_change)
+        shared.count_change.write()
+        return lost
+
+    def _change_all(
+        self, tr: Transaction, tokens: list[Token], change: Change, *, ends: bool = True
+    ) -> list[Token]:
+        """Change the leases that are held, 25 at a time; return the tokens of the others.
+
+        Raises:
+            BatchTooLarge: The transaction can take no more.
+        """
+
+        def change_one(count_change: CountChange, held: Hidden) -> None:
+            change(count_change, held)  # what it has become is not returned
+
+        shared, lost = SharedTransaction(tr, self._store), []
+        for start in range(0, len(tokens), _READ_AT_ONCE):
+            some = tokens[start : start + _READ_AT_ONCE]
+            writes = [_ChangeWrite(self._leases, token, change_one, ends=ends) for token in some]
+            for write in writes:
+                write.begin_reads(shared)
+            shared.check_format()
+            for token, write in zip(some, writes, strict=True):
                 try:
-                    held = self._leases.held(token, found)
+                    write.apply(shared)
                 except LeaseLost:
-                    lost.append(token.text)
-                    continue
-                if token.place not in places:
-                    places.add(token.place)
-                    change(count_change, held)
+                    lost.append(token)
             size = tr.get_approximate_size().wait()
             if size > MAX_SENT_BYTES:
                 raise BatchTooLarge(queue=self._queue, size_bytes=size, limit_bytes=MAX_SENT_BYTES)
-        count_change.write()
+        shared.count_change.write()
         return lost
 
 

@@ -28,7 +28,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds, now_us
-from fdbqueue.service.consume.leases import BesideEnds, LeaseEnds, token_of, worker_of
+from fdbqueue.service.consume.leases import Ack, BesideEnds, distinct, token_of, worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
 from fdbqueue.service.consume.round import Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
@@ -122,8 +122,8 @@ class Consumer:
             reason = "beside goes with ack: there is nothing to acknowledge"
             raise InvalidInput(queue=self._store.queue, reason=reason)
         if tokens:
-            ends = LeaseEnds(self._leases, map(self._leases.parse, tokens), beside)
-            self._leases.check_size([*ends.places], limit_bytes=MAX_ENDS_BYTES)
+            ends = Ack(self._leases, distinct(map(self._leases.parse, tokens)), beside)
+            ends.check_size(MAX_ENDS_BYTES)
         call = None
         if once is not None:
             facts = "lease", end, count, in_seconds(seconds), *[token.encode() for token in tokens]

@@ -84,7 +84,13 @@ class DeadLetters:
     def _dead(self, places: Iterator[bytes] | None) -> Iterator[list[bytes]]:
         """Yield the places of dead letters, some at a time: of all, up to the last of now."""
         after: bytes | None = None
-        last = None if places is not None else self._runner.read(None, self._last_place)
+        last = (
+            None
+            if places is not None
+            else self._runner.read(
+                None, functools.partial(self._store.last_place, state=State.DEAD)
+            )
+        )
         while True:
             if places is not None:
                 some = list(itertools.islice(places, _REDRIVEN_AT_ONCE))
@@ -95,9 +101,6 @@ class DeadLetters:
                 return
             after = some[-1]
             yield some
-
-    def _last_place(self, tr: Transaction) -> bytes | None:
-        return self._store.last_place(tr, State.DEAD)
 
     def _next_places(self, tr: Transaction, after: bytes | None, last: bytes | None) -> list[bytes]:
         if last is None:

@@ -92,7 +92,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
+from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.contention import Contention
@@ -136,18 +136,9 @@ class FamilyPoppers:
 
     def alone(self, operation: MemberRequest) -> bool:
         """Take items for one thread in that thread."""
-        operation.state = OperationState.IN_FLIGHT
-        try:
-            served = self.take(operation.database, [operation])
-        except BaseException as error:
-            if getattr(error, "outcome_known", False):
-                operation.state = OperationState.WAITING
-            raise
-        for _, items in served.results:
+        for _, items in self.take(operation.database, [operation]).results:
             operation.conclude(items)
-            operation.state = OperationState.DONE
             return True
-        operation.state = OperationState.WAITING
         return False
 
     def together(self, batch: CombinedBatch) -> None:

@@ -30,7 +30,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, LONGEST_RANDOM
-from fdbqueue.service.storage.rows import End, Row, begin_heads, begin_ready
+from fdbqueue.service.storage.rows import End, Row
 from fdbqueue.service.storage.store import ItemStore
 
 #: The most items that a transaction takes for the threads of this process, and the most for other
@@ -158,9 +158,9 @@ class Head:
         if choices:
             choices = min(keys.shards, max(choices, -(-limit // _FROM_EACH)))
             shards = random.sample(range(keys.shards), choices)
-            self._next_rows = begin_heads(tr.snapshot, keys, shards, limit, end, slot)
+            self._next_rows = keys.begin_heads(tr.snapshot, shards, limit, end, slot)
         else:
-            self._next_rows = begin_ready(tr.snapshot, keys, *self._rest, limit, end)
+            self._next_rows = keys.begin_ready(tr.snapshot, *self._rest, limit, end)
         self._window: deque[Row] = deque()
         self._returned: deque[Row] = deque()
         self._exhausted = False
@@ -263,7 +263,7 @@ class Head:
         is_choice, self._is_choice = self._is_choice, False
         if rows is None:
             rest = self._rest
-            rows = begin_ready(self._tr.snapshot, self._keys, *rest, self._limit, self._end)
+            rows = self._keys.begin_ready(self._tr.snapshot, *rest, self._limit, self._end)
         count = 0
         place = b""
         size = 0

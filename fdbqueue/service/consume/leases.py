@@ -14,8 +14,9 @@ read and clear them by ``hidden_keys``; ``Browser.page`` continues behind one (`
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
@@ -27,7 +28,6 @@ from fdbqueue.service.items import Item, moment
 from fdbqueue.service.limits import (
     MAX_ENDS_BYTES,
     MAX_REASON_CHARACTERS,
-    MAX_SENT_BYTES,
     MAX_WORKER_CHARACTERS,
     SENT_BY_CLEAR,
     SENT_BY_READ,
@@ -40,6 +40,7 @@ from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES, dat
 from fdbqueue.service.storage.rows import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
+from fdbqueue.service.writes import SharedTransaction, Write
 
 #: What the name of a lease takes in the row of a help request, besides its place.
 NAME_BYTES = SECRET_BYTES + 3
@@ -52,6 +53,10 @@ _FREED_SENT = SENT_BY_SET + 1
 #: Writes something more in the transaction that ends leases, which other threads may share: it may
 #: only write, to keys that no other call writes, and it may run again.
 BesideEnds = Callable[[Transaction], None]
+
+
+#: Without calls of Python code, because each ack makes them.
+_PLACE, _KEY = operator.itemgetter(0), operator.itemgetter(0, 1)
 
 
 class Token(NamedTuple):
@@ -139,58 +144,6 @@ class Leases:
         pairs = zip(found, keys, strict=True)
         return any(_is_held(lease, secret) for lease, (_, secret) in pairs)
 
-    def ack(self, tr: Transaction, tokens: Sequence[str]) -> list[str]:
-        """Remove leased items for good, and return the tokens of leases that were lost.
-
-        Raises:
-            BatchTooLarge: They are more than one transaction can remove.
-        """
-        lost = []
-        ended: set[bytes] = set()  # once, however a token is spelled
-        count_change = self.store.count_change(tr)
-        parsed = [self.parse(token) for token in tokens]
-        self.check_size([token.place for token in parsed])
-        count_change.expect_ends()
-        found = self.store.facts(tr, State.LEASED, [token.place for token in parsed])
-        tried = sum([lease.attempts > 0 for lease in found if lease])
-        self.check_size([token.place for token in parsed], tried)
-        for token, hidden in zip(parsed, found, strict=True):
-            if not _is_held(hidden, token.secret):
-                lost.append(token.text)
-            elif token.place not in ended:
-                ended.add(token.place)
-                self.end(count_change, hidden)
-        count_change.write()
-        return lost
-
-    def check_size(
-        self, places: Sequence[bytes], tried: int = 0, limit_bytes: int = MAX_SENT_BYTES
-    ) -> None:
-        """Refuse more acks than one transaction can send; ``tried`` of the items have attempts.
-
-        Raises:
-            BatchTooLarge: They do not fit.
-        """
-        if len(places) < 2:
-            return
-        most = max(1, (limit_bytes - self._failures_bytes(tried)) // self._longest_ack(places))
-        if len(places) > most:
-            raise BatchTooLarge(queue=self.store.queue, leases=len(places), most=most)
-
-    def sent_by_acks(self, places: Collection[bytes], tried: int) -> int:
-        """Return about how much the acks of items send, ``tried`` of which have attempts."""
-        return len(places) * self._longest_ack(places) + self._failures_bytes(tried)
-
-    def _longest_ack(self, places: Iterable[bytes]) -> int:
-        longest = max(map(len, places), default=0)
-        if longest <= LONGEST_RANDOM:  # else it may have a unique key
-            return self.ack_bytes
-        keys = _ACK_KEYS_SENT + _FREED_SENT
-        return keys * (self.store.keys.size_bytes + longest - RANDOM_BYTES)
-
-    def _failures_bytes(self, tried: int) -> int:
-        return tried * _FAILURES_SENT * self.store.keys.size_bytes
-
     # One lease; what changes it takes what held() returned
 
     def held(self, token: Token, read: Any) -> Hidden:
@@ -201,13 +154,12 @@ class Leases:
         """
         hidden = self.store.parse(State.LEASED, token.place, read)
         if not _is_held(hidden, token.secret):
-            raise LeaseLost(queue=self.store.queue, lease=token.text)
+            raise self.lease_lost(token)
         return hidden
 
-    def end(self, count_change: CountChange, held: Hidden) -> None:
-        """Remove a leased item for good."""
-        self.store.remove_hidden(count_change, held)
-        count_change.pops += 1
+    def lease_lost(self, token: Token) -> LeaseLost:
+        """Return the error of a lease that is not held any more."""
+        return LeaseLost(queue=self.store.queue, lease=token.text)
 
     def give_up(
         self,
@@ -295,60 +247,118 @@ class Leases:
         return Token(self.store.keys.place_named(item_id), secret, token)
 
 
-class LeaseEnds:
-    """Leases that are acknowledged in the transaction that takes the next items.
+class Ack(Write):
+    """The ack of leases: of one, of many, or in the transaction that takes the next items.
 
     Args:
         leases: The queue's leases.
-        tokens: Their tokens.
+        tokens: Their tokens, one of each lease.
         beside: Writes something more where the leases end; None for nothing.
+
+    Attributes:
+        lease_keys: The leases.
     """
 
+    __slots__ = ("_held", "_leases", "_reads", "_tokens", "lease_keys")
+
     def __init__(
-        self, leases: Leases, tokens: Iterable[Token], beside: BesideEnds | None = None
+        self, leases: Leases, tokens: Sequence[Token], beside: BesideEnds | None = None
     ) -> None:
+        self._tokens = tokens
+        self.lease_keys: tuple[LeaseKey, ...] = tuple(map(_KEY, tokens))
+        places = frozenset(map(_PLACE, tokens))
+        super().__init__(leases.store, leases.ack_bytes, places, beside)
         self._leases = leases
-        self._beside = beside
-        self.is_shareable = beside is None
-        self._tokens = {(token.place, token.secret): token for token in tokens}
         self._reads: list[Any] = []
         self._held: list[Hidden] = []
-        self.places = frozenset(place for place, _ in self._tokens)
-        self.lease_keys = tuple(self._tokens)
 
-    def begin_reads(self, tr: Transaction) -> None:
+    def begin_reads(self, shared: SharedTransaction) -> None:
         """Begin to read the leases."""
-        begin, tokens = self._leases.store.begin_facts, self._tokens.values()
-        self._reads = [begin(tr, State.LEASED, token.place) for token in tokens]
+        self._reads = []
+        for token in self._tokens:  # a comprehension would be one more call of each ack
+            self._reads.append(self.store.begin_facts(shared.tr, State.LEASED, token.place))
+        shared.count_change.expect_ends()
+        if not self.store.format.known_key:
+            shared.begin_format()
+
+    def lost(self) -> list[Token]:
+        """Take what was read; return the tokens of leases that are not held any more."""
+        self._held, lost = [], []
+        for token, read in zip(self._tokens, self._reads, strict=True):
+            hidden = self.store.parse(State.LEASED, token.place, read)
+            if _is_held(hidden, token.secret):
+                self._held.append(hidden)
+            else:
+                lost.append(token)
+        return lost
 
     def check(self) -> LeaseLost | BatchTooLarge | None:
         """Take what was read; return the error if a lease is not held any more.
 
         Or if they are too many, because their items have attempts.
         """
-        pairs = zip(self._tokens.values(), self._reads, strict=True)
+        for token in self.lost():
+            return self._leases.lease_lost(token)
         try:
-            self._held = [self._leases.held(token, read) for token, read in pairs]
-            self._leases.check_size([*self.places], self._tried(), MAX_ENDS_BYTES)
-        except (LeaseLost, BatchTooLarge) as error:
+            self.check_size(MAX_ENDS_BYTES)
+        except BatchTooLarge as error:
             return error
         return None
 
-    def _tried(self) -> int:
-        """Return how many of the items have attempts, as far as that is read."""
-        return sum([held.attempts > 0 for held in self._held])
+    def check_size(self, limit_bytes: int) -> None:
+        """Refuse more than one transaction can send, as far as what was read says.
+
+        Raises:
+            BatchTooLarge: They do not fit.
+        """
+        count = len(self._tokens)  # of several for one place each is read
+        if count == 1:
+            return
+        most = max(1, (limit_bytes - self._failures_bytes) // self._longest_bytes)
+        if count > most:
+            raise BatchTooLarge(queue=self.store.queue, leases=count, most=most)
 
     @property
     def sent_bytes(self) -> int:
         """About how much it sends to end them, once :meth:`check` has found them held."""
-        return self._leases.sent_by_acks(self.places, self._tried())
+        return len(self.places) * self._longest_bytes + self._failures_bytes
 
-    def apply(self, count_change: CountChange) -> None:
-        """Remove the items of the leases that :meth:`check` has found held."""
+    @property
+    def _longest_bytes(self) -> int:
+        """The most that the ack of one of them sends, besides its failures."""
+        longest = max(map(len, self.places), default=0)
+        if longest <= LONGEST_RANDOM:  # else it may have a unique key
+            return self._leases.ack_bytes
+        keys = _ACK_KEYS_SENT + _FREED_SENT
+        return keys * (self.store.keys.size_bytes + longest - RANDOM_BYTES)
+
+    @property
+    def _failures_bytes(self) -> int:
+        """What it sends to clear the failures of those that have attempts, as far as is known."""
+        tried = sum([held.attempts > 0 for held in self._held])
+        return tried * _FAILURES_SENT * self.store.keys.size_bytes
+
+    def apply(self, shared: SharedTransaction) -> None:
+        """End all leases, or raise LeaseLost."""
+        for token in self.lost():
+            raise self._leases.lease_lost(token)
+        self.end(shared.count_change)
+
+    def end(self, count_change: CountChange) -> None:
+        """Remove the items of the leases that were found held."""
         for held in self._held:
-            self._leases.end(count_change, held)
-        if self._beside is not None:
-            self._beside(count_change.tr)
+            self.store.remove_hidden(count_change, held)
+            count_change.pops += 1
+        if self.beside is not None:
+            self.beside(count_change.tr)
+
+    def result_from(self, _: bytes) -> None:
+        """Return nothing."""
+
+
+def distinct(tokens: Iterable[Token]) -> list[Token]:
+    """Return one token of each lease, however it is spelled."""
+    return [*{token[:2]: token for token in tokens}.values()]
 
 
 def reason_of(queue: str, reason: Any) -> str:

@@ -19,12 +19,12 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import RLock
-from fdbqueue.service.combiner import CombinedBatch, Combiner, OperationState
+from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.contention import CONFLICTS, Contention
 from fdbqueue.service.consume.head import Order
+from fdbqueue.service.consume.help.asking import Asking
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
-from fdbqueue.service.consume.staging import Staging
 from fdbqueue.service.consume.waiting import ItemWatch, begin_look
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
@@ -53,14 +53,14 @@ class EndPoppers:
         self._taker = taker
         self._end: End = end
         self._contention = Contention(database, taker.choices)
-        self._staging = Staging(database, taker, end, self._take)
+        self._asking = Asking(database, taker, end, self._take)
         self.combiner = Combiner(self)
         self.forget()
 
     def forget(self) -> None:
         """Start again in a forked process."""
         self.combiner.forget()
-        self._staging.forget()
+        self._asking.forget()
         self._contention.forget()
         self._extra = 0  # how many items to read for late requests and other processes
 
@@ -70,18 +70,10 @@ class EndPoppers:
         """Take items for one popper in its own thread, unless other processes interfere."""
         if time.monotonic() < self._contention.helped_until:
             return False
-        operation.state = OperationState.IN_FLIGHT
-        try:
-            result = self._take(operation.database, [operation])
-        except BaseException as error:
-            if getattr(error, "outcome_known", False):
-                operation.state = OperationState.WAITING
-            raise
+        result = self._take(operation.database, [operation])
         for _, items in () if result is None else result.results:
             operation.conclude(items)
-            operation.state = OperationState.DONE
             return True
-        operation.state = OperationState.WAITING
         return False
 
     def together(self, batch: CombinedBatch) -> None:
@@ -95,7 +87,7 @@ class EndPoppers:
                 batch.finish(result.results)
                 return
             batch.let_go()
-        self._contention.note_help(is_given=self._staging.take(batch))
+        self._contention.note_help(is_given=self._asking.take(batch))
 
     def undo(self, operation: TakeRequest) -> None:
         """Requeue the items of a thread that has gone.
@@ -138,8 +130,8 @@ class EndPoppers:
             one = Round(self._taker, tr, self._end, early, order, self._extra, contention.slot)
             result = one.serve(batch, own=own)
             seen.append(one.taken)
-            if result.wrote and self._staging.served is not None:
-                self._staging.remove_served(tr)
+            if result.wrote and self._asking.served is not None:
+                self._asking.remove_served(tr)
             return result
 
         while True:
@@ -154,7 +146,7 @@ class EndPoppers:
                     return None
                 conflicts = count
         if result.wrote:
-            self._staging.served = None
+            self._asking.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.queue, result.expired)
         if contention.slot:

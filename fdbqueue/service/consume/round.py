@@ -20,8 +20,8 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
-from fdbqueue.service.consume.help import Help
-from fdbqueue.service.consume.leases import LeaseEnds, Leases
+from fdbqueue.service.consume.help.giving import Giving
+from fdbqueue.service.consume.leases import Ack, Leases
 from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
 from fdbqueue.service.idempotency import KeyedCall, SavedResponses
 from fdbqueue.service.items import Item
@@ -35,6 +35,7 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.rows import End, Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.writes import SharedTransaction
 
 #: The most leases that a help request asks for, and the most bytes of the names of those that it
 #: ends: the names must fit into its row.
@@ -90,7 +91,7 @@ class TakeRequest(SharedOperation):
         requeue: Requeue,
         lease_us: int = 0,
         worker: bytes = b"",
-        acknowledges: LeaseEnds | None = None,
+        acknowledges: Ack | None = None,
     ) -> None:
         self.end = end
         self.count = count
@@ -221,7 +222,9 @@ class Taker:
 
     # Before anything is taken: saved responses, and leases that end in the same transaction
 
-    def begin_reads(self, tr: Transaction, batch: Iterable[TakeRequest]) -> dict[TakeRequest, Any]:
+    def begin_reads(
+        self, shared: SharedTransaction, batch: Iterable[TakeRequest]
+    ) -> dict[TakeRequest, Any]:
         """Begin to read the saved responses of requests, and the leases that they end.
 
         Of several requests with the same key, or the same lease, only for the first.
@@ -230,7 +233,7 @@ class Taker:
             The requests whose reads were begun, each with the read of its saved response.
         """
         names: set[bytes] = set()
-        reads = {}
+        reads: dict[TakeRequest, Any] = {}
         for one in batch:
             if one.call is None and one.acknowledges is None:
                 continue
@@ -240,9 +243,11 @@ class Taker:
             if own & names:
                 continue
             names |= own
-            reads[one] = None if one.call is None else self.responses.begin_recall(tr, one.call)
+            reads[one] = None
+            if one.call is not None:
+                reads[one] = self.responses.begin_recall(shared.tr, one.call)
             if one.acknowledges is not None:
-                one.acknowledges.begin_reads(tr)
+                one.acknowledges.begin_reads(shared)
         return reads
 
     def concluded(self, reads: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
@@ -305,7 +310,7 @@ class Taker:
             results = [(request, result or copy.copy(corrupt)) for request, result in results]
         for request, outcome in results:
             if request.acknowledges is not None and not isinstance(outcome, Exception):
-                request.acknowledges.apply(count_change)
+                request.acknowledges.end(count_change)
                 if request.call is not None and not outcome:
                     self.responses.save_acknowledged(count_change.tr, request.call)
         return results, corrupt is not None
@@ -373,7 +378,8 @@ class Round:
         self._end: End = end
         self._early = early
         self._order = order
-        self._count_change = store.count_change(tr)
+        self._shared = SharedTransaction(tr, store)
+        self._count_change = self._shared.count_change
         self._budget = TransactionBudget(store.keys.size_bytes)
         self._returned: list[Row] = []
         self._retried = False
@@ -390,9 +396,7 @@ class Round:
         self._family_pause = family_pause
         prompt = fitting(early)
         #: The reads that requests need.
-        self._reads = taker.begin_reads(tr, prompt)
-        if any(one.acknowledges is not None for one in self._reads):
-            self._count_change.expect_ends()
+        self._reads = taker.begin_reads(self._shared, prompt)
         wanted = sum([one.count for one in prompt])
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         self.allowance = None
@@ -490,19 +494,19 @@ class Round:
         """Whether there are ready items that it has seen and not taken."""
         return self._head.has_rows
 
-    def _ending(self) -> list[LeaseEnds]:
+    def _ending(self) -> list[Ack]:
         """Return the leases that the early requests end."""
         return [one.acknowledges for one in self._reads if one.acknowledges is not None]
 
-    def _begin_help(self, requests: Sequence[HelpRequest], own: HelpRequest | None) -> Help:
+    def _begin_help(self, requests: Sequence[HelpRequest], own: HelpRequest | None) -> Giving:
         """Begin to read what the help requests of other processes need."""
-        given = Help(self._store, self._taker.leases, self._count_change)
+        given = Giving(self._taker.leases, self._shared)
         ending = [place for one in self._ending() for place in one.places]
         others = [one for one in requests if own is None or one.name != own.name]
         given.begin([one for one in others if one.end == self._end], ending)
         return given
 
-    def _expire(self, state: QueueState, head: Head, helped: Sequence[LeaseEnds]) -> None:
+    def _expire(self, state: QueueState, head: Head, helped: Sequence[Ack]) -> None:
         """Requeue what has expired; it can be taken at once."""
         ends = [one.places for one in (*self._ending(), *helped) if one.check() is None]
         state = state.without_leases(frozenset().union(*ends)) if ends else state

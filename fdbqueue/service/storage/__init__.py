@@ -1,11 +1,12 @@
 """The stored bytes of queues: keys and tables, items in their states, counts, indexes.
 
-- :mod:`item_keys`: the keys of the ready items, in the recipes' layouts; ids and places.
+- :mod:`item_keys`: the keys of the ready items, in the recipes' layouts, and how their rows are
+  read, from one end; ids and places.
 - :mod:`tables`: the keys of everything else that a queue stores, table by table: of leases,
   delays, dead letters, counts, history and saved responses.
 - :mod:`hidden`: what is stored of an item that is leased, delayed or dead, of its failures, and of
   the groups of dead letters.
-- :mod:`rows`: rows of ready items, read from one end.
+- :mod:`rows`: rows of items, and what they are decoded to.
 - :mod:`store`: decodes rows into items, and moves items between ready, leased, delayed and dead, a
   few writes each. ``hide`` writes a lease, with the keys that :mod:`tables` defines.
 - :mod:`format`: what decides how the bytes are read, and the row that all processes compare with.

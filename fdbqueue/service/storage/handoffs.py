@@ -1,14 +1,8 @@
-"""Help requests and handoffs: how one process takes items for another.
+"""The rows of help between processes: requests and handoffs; and those of batches.
 
-A help request is one row: which end, how many items, and how long it is valid. The next process
-that takes items moves that many ready items, with their places and values, into a handoff under
-the request's name, and flags the row as handed over. The requesting process collects the
-handoff in a transaction of its own, which removes both.
-
-A help request for leases also says how long they last, the name of the worker if it gave one, and
-which leases end in the same transaction. The process that helps ends these and leases the items.
-It does not write a handoff: it names the new leases in the row, so nothing remains to be
-collected.
+:mod:`fdbqueue.service.consume.help` says how the help goes. A request is one row, which is flagged
+once it is served; for leases it names those that are to end, and then the new ones. A handoff is
+the items that were taken for a request, with their places and values, in pieces under its name.
 
 The row holds the versionstamp of the commit that wrote it, so its age is measured in the
 database's versions, about a million a second, and not by a clock. Versions jump ahead when a
@@ -43,8 +37,7 @@ _FACTS = struct.Struct(">BBIQ")
 #: For leases: how long they last, whether the queue is empty, whether help was refused. The
 #: places and secrets of leases follow: those that end, or once it is handed over, the new ones.
 _LEASE_FACTS = struct.Struct(">Q??")
-#: The flags: it is handed over; the name of the worker stands before the lease keys. An
-#: earlier version, which knows no names, leaves a row with that flag alone.
+#: The flags: it is handed over; the name of the worker stands before the lease keys.
 _HANDED, _NAMED = 1, 2
 _NAME_LENGTH = struct.Struct(">H")
 #: The lengths of a place and of a secret.

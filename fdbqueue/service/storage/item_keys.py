@@ -1,4 +1,4 @@
-r"""The keys of ready items.
+r"""The keys of ready items, and how their rows are read.
 
 The layouts are those of FoundationDB's recipes, byte for byte, directly under the queue's
 subspace, so that a queue written by a recipe is a queue here:
@@ -32,21 +32,24 @@ place in this queue, meaningless in any other.
 from __future__ import annotations
 
 import binascii
+import heapq
 import itertools
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import fdb.tuple
+from fdb import fdboptions
 from fdb.subspace_impl import Subspace
 
-from fdbqueue.engines.protocols import Transaction
+from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import MAX_KEY_BYTES
+from fdbqueue.service.storage.rows import End, Position
 
 RANDOM_BYTES = 20
 #: The first byte of a tag: the key is kept until the item is taken, or until it is done.
@@ -61,21 +64,10 @@ _SUFFIX_BYTES = 48
 #: Starts the id of a foreign key, which is not an item's, so that it can be inspected, too.
 FOREIGN = "~"
 
+#: The streaming mode that reads all of a range at once.
+WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
+
 Bounds = tuple[bytes, bytes]
-
-
-class Position(NamedTuple):
-    """The parts of a place: the priority (None in a FIFO queue), and the order among equals.
-
-    ``sequence`` is the recipes' count or index, or a versionstamp in commit order. ``chunks``
-    is the number of keys that hold the value. ``tag`` is that of the item's unique key, empty
-    if it has none.
-    """
-
-    priority: Priority | None
-    sequence: int | fdb.tuple.Versionstamp
-    chunks: int
-    tag: bytes = b""
 
 
 class Place(NamedTuple):
@@ -212,6 +204,51 @@ class ItemKeys:
         begin, stop = self.bounds
         first, behind = (self._prefix + bytes((_FIRST_SHARD + n,)) for n in (0, self.shards))
         return [(begin, first), (behind, stop)] if self.shards else [(behind, stop)]
+
+    # Reading ready items
+
+    def begin_ready(
+        self, tr: SnapshotTransaction, begin: bytes, stop: bytes, limit: int, end: End
+    ) -> Iterable[Any]:
+        """Begin to read the rows of the ready items between two places, from one end.
+
+        The rows of all shards are in one order. Of each shard about its part is read at first.
+        """
+        if not self.shards:
+            return begin_rows(tr, self._prefix + begin, self._prefix + stop, limit, end)
+        at_once = min(limit, 1 + 2 * limit // self.shards)
+        reads = [(part, begin_rows(tr, *part, at_once, end)) for part in self.ranges(begin, stop)]
+        return self._merged(
+            [_rest(tr, read, *part, at_once, end) for part, read in reads], limit, end
+        )
+
+    def begin_heads(
+        self, tr: SnapshotTransaction, shards: Sequence[int], limit: int, end: End, slot: int
+    ) -> Iterable[Any]:
+        """Begin to read rows near the heads of some shards, in one order.
+
+        Args:
+            tr: The transaction.
+            shards: The shards.
+            limit: How many rows of all of them; of each about its part is read.
+            end: Which end.
+            slot: Twice as many parts of each are skipped, if it has so many.
+        """
+        part = min(limit, 1 + 2 * limit // len(shards))
+        # Twice, because another process may take some of those between while this one reads.
+        skipped = slot * 2 * part
+        reads: list[Iterable[Any]] = [
+            begin_rows(tr, *self.shard_range(one), skipped + part, end) for one in shards
+        ]
+        if slot:
+            reads = [_behind(read, skipped, part) for read in reads]
+        return self._merged(reads, limit, end)
+
+    def _merged(self, reads: Sequence[Iterable[Any]], limit: int, end: End) -> Iterable[Any]:
+        merged = heapq.merge(*reads, key=lambda row: self.place_of(row.key), reverse=end == "max")
+        return itertools.islice(merged, limit)
+
+    # Places and ids
 
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
@@ -394,3 +431,39 @@ def _checked(tag: object) -> bytes:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def begin_rows(
+    tr: SnapshotTransaction, begin: bytes, stop: bytes, limit: int, end: End
+) -> Iterable[Any]:
+    """Begin to read the rows of a range of keys, from one end."""
+    found: Iterable[Any] = tr.get_range(
+        begin, stop, limit=limit, reverse=end == "max", streaming_mode=WANT_ALL
+    )
+    return found
+
+
+def _rest(
+    tr: SnapshotTransaction,
+    read: Iterable[Any],
+    begin: bytes,
+    stop: bytes,
+    at_once: int,
+    end: End,
+) -> Iterator[Any]:
+    """Yield the rows of a range, of which the first are read already."""
+    while True:
+        count, key = 0, b""
+        for row in read:
+            count, key = count + 1, row.key
+            yield row
+        if count < at_once:
+            return
+        begin, stop = (key + b"\x00", stop) if end == "min" else (begin, key)
+        read = begin_rows(tr, begin, stop, at_once, end)
+
+
+def _behind(rows: Iterable[Any], skipped: int, part: int) -> Iterator[Any]:
+    """Yield the rows behind some; the last if there are not so many."""
+    found = list(rows)
+    yield from found[min(skipped, max(0, len(found) - part)) :]

@@ -28,16 +28,8 @@ from fdbqueue.service.storage.hidden import (
     packed_facts,
     unpacked_facts,
 )
-from fdbqueue.service.storage.item_keys import UNTIL_TAKEN, ItemKeys, Place, Position
-from fdbqueue.service.storage.rows import (
-    ENDS,
-    WANT_ALL,
-    End,
-    Loaded,
-    Row,
-    begin_ready,
-    begin_rows,
-)
+from fdbqueue.service.storage.item_keys import UNTIL_TAKEN, WANT_ALL, ItemKeys, Place, begin_rows
+from fdbqueue.service.storage.rows import ENDS, End, Loaded, Position, Row
 from fdbqueue.service.storage.tables import (
     META_TAIL,
     VALUE_TAIL,
@@ -540,7 +532,7 @@ class ItemStore:
         retried = tr.snapshot[self.tables.retried]
         rows: list[Row] = []
         size = 0
-        for row in begin_ready(tr, self.keys, begin, stop, limit, end):
+        for row in self.keys.begin_ready(tr, begin, stop, limit, end):
             rows.append(Row(self.keys.place_of(row.key), row.value))
             size += self.size_of(rows[-1])
             if size >= MAX_RETURNED_BYTES:

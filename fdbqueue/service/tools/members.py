@@ -29,6 +29,7 @@ class Family:
         has: Tells whether a name is a member's.
         pausing: Pauses and resumes it.
         owner: The app that alone pushes to members and takes from them; None for the project.
+        has_parts: Whether its members are parts of other queues, which :attr:`Queue.home` names.
 
     Attributes:
         name: As given.
@@ -36,6 +37,7 @@ class Family:
         keys: As given.
         has: As given.
         owner: As given.
+        has_parts: As given.
         start: What the names of all members begin with.
     """
 
@@ -48,9 +50,12 @@ class Family:
         has: Callable[[str], bool],
         pausing: Pausing,
         owner: str | None,
+        *,
+        has_parts: bool = False,
     ) -> None:
         self.name = name
         self.owner = owner
+        self.has_parts = has_parts
         self.kind = kind
         self.has = has
         self.start = name.partition("*")[0]

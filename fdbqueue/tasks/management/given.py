@@ -7,8 +7,13 @@ import argparse
 from fdbqueue.columns.text import clipped
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.management.exit_codes import usage_error
-from fdbqueue.tasks.backend import FdbQueueBackend, backends
-from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTaskBackend, task_backends
+from fdbqueue.tasks.backend import FdbQueueBackend
+from fdbqueue.tasks.compat import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    InvalidTaskBackend,
+    backends,
+    task_backends,
+)
 from fdbqueue.tasks.records import is_id
 
 

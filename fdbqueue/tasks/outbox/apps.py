@@ -17,6 +17,6 @@ class OutboxConfig(AppConfig):
         """Register the check of the tables."""
         from django.core import checks
 
-        from fdbqueue.tasks.outbox.tables import check_tables
+        from fdbqueue.tasks.checks import check_tables
 
         checks.register(check_tables, checks.Tags.database)

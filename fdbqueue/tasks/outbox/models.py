@@ -11,7 +11,7 @@ class OutboxTask(models.Model):
     Attributes:
         result_id: The id of its result.
         backend: The alias of its backend.
-        queue: The name of its queue, with the backend's prefix.
+        queue: The name of its queue, with the backend's prefix; of a task with limits its home.
         function: The dotted path of its function, for readers.
         call: What is pushed, as JSON: see :mod:`fdbqueue.tasks.outbox.rows`.
         enqueued_us: When it was enqueued, in microseconds since 1970.

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from django.db import DatabaseError, close_old_connections, connections
-from django.db.models import F, Q, QuerySet
-from django.db.models.functions import Left, Length
-from django.db.models.lookups import Exact
+from django.db.models import QuerySet
+from django.db.models.functions import Length
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound, text_of_error
@@ -24,7 +23,7 @@ from fdbqueue.locks import start_thread
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
 from fdbqueue.tasks.ends import abort_in, is_refusal, write_aborted
-from fdbqueue.tasks.key_limits import Limited, declare, family_of, home_of
+from fdbqueue.tasks.key_limits import Limited, declare
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
 from fdbqueue.tasks.outbox.wake import wake_key
@@ -99,9 +98,9 @@ class RowMover:
         self._key = b""
         #: What ``moved`` has of rows that may be in the table yet; None if that is not known.
         self._uncleared: tuple[str, ...] | None = None
-        #: The queues, or families of queues, that rows are for and this process does not know, each
-        #: with a name that was met; which of them the claim has, and which the log.
-        self._unknown: dict[str, str] = {}
+        #: The queues that rows are for and this process does not know, in the order in which they
+        #: were met; which of them the claim has, and which the log.
+        self._unknown: dict[str, None] = {}
         self._noted: tuple[str, ...] = ()
         self._told: set[str] = set()
 
@@ -244,12 +243,7 @@ class RowMover:
 
     def _rows_to_look_at(self) -> QuerySet[OutboxTask]:
         """Return the rows that wait, without those of most queues that are not known."""
-        rows, left_out = self._outbox.waiting, Q()
-        for name in [*self._unknown][:_MOST_UNKNOWN]:
-            start = name.removesuffix("*")
-            is_of_family = Q(Exact(Left(F("queue"), len(start)), start))
-            left_out |= Q(queue=name) if start == name else is_of_family
-        return rows.exclude(left_out) if left_out else rows
+        return self._outbox.waiting.exclude(queue__in=[*self._unknown][:_MOST_UNKNOWN])
 
     def _knows(self, name: str) -> bool:
         """Tell whether this process knows a queue, as one of the backend's."""
@@ -257,24 +251,22 @@ class RowMover:
             self._catalog.spec(name)
         except QueueNotFound:
             return False
-        return bool(self._backend.owns(name))
+        return bool(self._backend.owns(self._catalog.home(name)))
 
     def _is_for_known(self, name: str) -> bool:
         """Tell whether the queue of a row is known; the log says once which are not."""
         if self._knows(name):
             return True
-        home = home_of(name)
-        queues = name if home == name else family_of(home)  # of limited tasks each key has a queue
-        self._unknown.setdefault(queues, name)
-        if queues not in self._told:
-            self._told.add(queues)
-            facts = {"backend": self._backend.alias, "queue": queues}
+        self._unknown[name] = None
+        if name not in self._told:
+            self._told.add(name)
+            facts = {"backend": self._backend.alias, "queue": name}
             logger.warning("rows of an outbox are for a queue that is not known", extra=facts)
         return False
 
     def _left(self) -> tuple[str, ...]:
         """Return queues that rows were left for: of very many now some, and now others."""
-        names = sorted(self._unknown.values())
+        names = [*self._unknown]
         return tuple(sorted(random.sample(names, min(len(names), _MOST_UNKNOWN))))
 
     def _note_unknown(self) -> None:
@@ -297,7 +289,8 @@ class RowMover:
         for row in rows:
             try:
                 push, limited = push_in(row)
-                found.append(_Ready(row, self._catalog.queue(row.queue), push, limited))
+                queue = self._catalog.queue(row.queue if limited is None else limited.queue)
+                found.append(_Ready(row, queue, push, limited))
             except Exception as error:  # noqa: BLE001  # whatever is wrong with it, others are moved
                 self._set_aside(row, error)
                 aside += 1

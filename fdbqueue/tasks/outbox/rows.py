@@ -5,8 +5,9 @@ What a row is to push is JSON, so reading it executes nothing:
     {"value": {"id": ..., "task": ..., ...}, "unique": "shop.search.index:shop-1", ...}
 
 ``value`` is that of the task's item (:mod:`fdbqueue.tasks.records`); ``unique`` and
-``unique_while`` are there if the task has a unique key, ``limits`` if it has limits by key: the
-text of the row that says them (:mod:`fdbqueue.tasks.key_limits`).
+``unique_while`` are there if the task has a unique key. A task with limits by key goes to a
+``part`` of the row's queue, and its ``limits`` are the text of the row that says them
+(:mod:`fdbqueue.tasks.key_limits`). Rows of versions before name the part as their queue.
 """
 
 from __future__ import annotations
@@ -82,12 +83,12 @@ class Outbox:
         if push.unique is not None:
             call |= {"unique": push.unique, "unique_while": push.unique_while}
         if limited is not None:
-            call["limits"] = limited.row.decode()
+            call |= {"part": limited.queue, "limits": limited.row.decode()}
         now = now_us()
         row = OutboxTask(
             result_id=result.id,
             backend=self.backend.alias,
-            queue=queue.name,
+            queue=queue.home,
             function=push.value["task"],
             call=_encode(call),
             enqueued_us=now,
@@ -150,9 +151,11 @@ def push_in(row: OutboxTask) -> tuple[Push, Limited | None]:
     limits = given.get("limits")
     if limits is None:
         return push, None
-    if not isinstance(limits, str) or key_limits.parsed(row.queue) is None:
+    part = given.get("part", row.queue)
+    name = key_limits.parsed(part) if isinstance(part, str) else None
+    if not isinstance(limits, str) or name is None or row.queue not in {part, name.queue}:
         raise NotATask("its limits are those of another task")
-    return push, Limited(row.queue, limits.encode(errors="replace"))
+    return push, Limited(part, limits.encode(errors="replace"))
 
 
 def _parsed(row: OutboxTask) -> tuple[dict[str, Any], TaskCall]:

@@ -18,14 +18,14 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from fdbqueue import conf
 from fdbqueue.columns.text import grouped, lasting, subspace
 from fdbqueue.pages.readings import Reading, Setting, TaskPlace
 from fdbqueue.service import Catalog, Queue
-from fdbqueue.tasks.backend import FdbQueueBackend, backends
+from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.columns import DONE, RESULT_ID
-from fdbqueue.tasks.compat import TaskResultDoesNotExist
+from fdbqueue.tasks.compat import TaskResultDoesNotExist, backends
 from fdbqueue.tasks.group_results import first_task
-from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.pages.lists import (
     ABORTED,
     COLUMNS,
@@ -93,7 +93,7 @@ def _found(backend: FdbQueueBackend, task_id: str) -> TaskPlace | None:
 
 def _backend_of(name: str) -> FdbQueueBackend | None:
     """Return the backend whose tasks are in a queue: the one with the longest prefix."""
-    name = home_of(name)
+    name = conf.catalog().home(name)
     fits = [
         backend
         for backend in backends()

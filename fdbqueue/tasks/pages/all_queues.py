@@ -54,11 +54,12 @@ from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, now_us, run
-from fdbqueue.tasks.backend import OUTBOX_APP, FdbQueueBackend, backends
+from fdbqueue.tasks.backend import FdbQueueBackend
+from fdbqueue.tasks.checks import OUTBOX_APP
 from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
-from fdbqueue.tasks.compat import Task, TaskResultStatus
+from fdbqueue.tasks.compat import Task, TaskResultStatus, backends
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
-from fdbqueue.tasks.key_limits import home_of, names_begin
+from fdbqueue.tasks.key_limits import names_begin
 from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.results import Found, imported, known_of
 from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
@@ -177,8 +178,9 @@ class FunctionsView(PageView):
             lambda name: of_tasks(name) and may_view(name),
             form.cleaned_data["after"],
         )
-        homes = dict.fromkeys(map(home_of, names))  # of limited tasks, that of their queue
-        found = read_functions(self.catalog(), [*filter(may_view, homes)])
+        catalog = self.catalog()
+        homes = dict.fromkeys(map(catalog.home, names))  # limited tasks count for their queue
+        found = read_functions(catalog, [*filter(may_view, homes)])
         failed = Failed(self.catalog())
         return self.page(
             _("Functions"),
@@ -189,11 +191,11 @@ class FunctionsView(PageView):
 
 def is_of_tasks() -> Callable[[str], bool]:
     """Return what tells whether a queue is one of tasks, by its name."""
-    known = backends()
+    known, catalog = backends(), conf.catalog()
     prefixes = tuple(backend.queue_prefix for backend in known)
 
     def tell(name: str) -> bool:
-        home = home_of(name)
+        home = catalog.home(name)
         return home.startswith(prefixes) and any(backend.owns(home) for backend in known)
 
     return tell
@@ -223,7 +225,7 @@ class Failed:
         self._catalog = catalog
         self._records = Records(conf.prefix())
         self._functions: dict[str, set[str] | None] = {}
-        self._limited: dict[tuple[str, str], str | None] = {}
+        self._limited: dict[tuple[str, str], tuple[str, str] | None] = {}
 
     def may_have(self, name: str, path: str) -> bool:
         """Tell whether a queue may have failed tasks of a function."""
@@ -235,20 +237,23 @@ class Failed:
         functions = self._functions[name]
         return functions is None or path in functions
 
-    def limited(self, name: str, path: str) -> str | None:
-        """Return how the names of the queues of a function's limited tasks begin; None for none."""
+    def limited(self, name: str, path: str) -> tuple[str, str] | None:
+        """Return the family of a function's limited tasks, and how their queues' names begin.
+
+        None if there are none.
+        """
         if (name, path) not in self._limited:
             self._limited[name, path] = self._look_for_limited(name, path)
         return self._limited[name, path]
 
-    def _look_for_limited(self, name: str, path: str) -> str | None:
+    def _look_for_limited(self, name: str, path: str) -> tuple[str, str] | None:
         start = names_begin(name, path)
         try:
             family = self._catalog.family(self._catalog.spec(start).name)
         except QueueNotFound:
             return None
         is_there = not deadlines.is_half_over() and any(True for _ in family.names(start))
-        return start if is_there else None
+        return (family.name, start) if is_there else None
 
     def _read(self, tr: Any, name: str) -> set[str] | None:
         """Return the functions of all failed tasks of a queue, None if these are too many.
@@ -312,9 +317,10 @@ def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str, failed
 
     Those of limited tasks that have failed are in the queues of their keys.
     """
-    start = failed.limited(name, row.path) if state == "dead" else None
-    if start is not None:
-        return f"{addresses.queues()}?{urlencode({'q': start})}"
+    limited = failed.limited(name, row.path) if state == "dead" else None
+    if limited is not None:
+        family, start = limited
+        return f"{addresses.family(family)}?{urlencode({'start': start})}"
     query = {"state": state}
     if 0 < len(row.path) <= _MAX_PATH:
         query["function"] = row.path
@@ -486,7 +492,7 @@ def _schedule_row(
     due = schedule.times.following(now_us())
     found = backend.found(state.last, tr) if state.last else None
     if queue is None and found is not None:
-        queue = home_of(str(found.record["queue"]))
+        queue = backend.catalog.home(str(found.record["queue"]))
     return ScheduleRow(backend, schedule, state, moment(due), queue, found)
 
 

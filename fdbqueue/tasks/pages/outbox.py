@@ -22,7 +22,7 @@ from fdbqueue.columns.text import grouped, lasting, seconds_since
 from fdbqueue.pages.across import AcrossForm, Left, order_field, paged, tile, with_links
 from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.tasks.backend import backends
+from fdbqueue.tasks.compat import backends
 from fdbqueue.tasks.outbox.columns import (
     COLUMNS,
     OutboxSums,

@@ -33,7 +33,6 @@ from fdbqueue.tasks.columns import (
     shown_path,
 )
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
-from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.outlines import outline_of
 from fdbqueue.tasks.records import Place
 
@@ -97,7 +96,7 @@ def read_task(
     if found is None:
         return None
     stored = found.record["queue"]
-    if stored not in (queue.name, home_of(queue.name)) or not may_view(stored):
+    if stored not in (queue.name, queue.home) or not may_view(stored):
         return None
     task = replace(TaskRow.of(backend, queue, task_id, found), addresses=addresses)
     call = task.known.call

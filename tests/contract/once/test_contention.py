@@ -303,7 +303,7 @@ def ask_for(queue, wanted):
     def collect(*requests):
         def work(tr):
             found = parse_handoff(begin_handoff(tr, queue.parts.store.tables, request.name))
-            return queue.parts.group.poppers["min"]._staging.collect(tr, requests, request, found)
+            return queue.parts.group.poppers["min"]._asking.collect(tr, requests, request, found)
 
         results = dict(run(queue.database, work, wrote=lambda _: True).results)
         return [results.get(one) for one in requests]

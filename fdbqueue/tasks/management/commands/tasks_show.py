@@ -18,7 +18,6 @@ from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, shown_facts
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.group_results import GroupResult, group_result_by
-from fdbqueue.tasks.key_limits import home_of
 from fdbqueue.tasks.management import given
 from fdbqueue.tasks.outlines import Line, outline_of
 from fdbqueue.tasks.records import Place, aware
@@ -104,7 +103,7 @@ def _record(task: TaskRow) -> dict[str, Any]:
         "kwargs": call.kwargs,
         "status": known.status.value,
         "backend": call.backend,
-        "queue_name": home_of(task.queue.name).removeprefix(task.backend.queue_prefix),
+        "queue_name": task.queue.home.removeprefix(task.backend.queue_prefix),
         "priority": call.priority,
         "limits": _limits(task),
         **{name: None if at is None else timestamp(at) for name, at in times.items()},

@@ -1,9 +1,4 @@
-"""Take items for other processes, in the round in which this process takes its own.
-
-A help request (:mod:`fdbqueue.service.storage.handoffs`) wants items handed over, which its
-process collects later, or leased at once. The oldest requests are served first: the first of them,
-then others up to 1,000 items and old leases together, until a megabyte of values is taken.
-"""
+"""Take items for other processes, in the round in which this process takes its own."""
 
 from __future__ import annotations
 
@@ -13,9 +8,8 @@ from typing import NamedTuple
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
-from fdbqueue.service.consume.leases import NAME_BYTES, LeaseEnds, Leases, Token
+from fdbqueue.service.consume.leases import NAME_BYTES, Ack, Leases, Token
 from fdbqueue.service.limits import BATCH_BYTES
-from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     MAX_MARKS_BYTES,
     Handoff,
@@ -27,23 +21,22 @@ from fdbqueue.service.storage.handoffs import (
     unpacked_lease_keys,
 )
 from fdbqueue.service.storage.rows import Loaded, Row
-from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.writes import SharedTransaction
 
 
 class _Helped(NamedTuple):
     """A help request to serve, and the leases that end with it."""
 
     request: HelpRequest
-    ends: LeaseEnds | None
+    ends: Ack | None
 
 
-class Help:
+class Giving:
     """The items that one transaction takes for other processes.
 
     Args:
-        store: The queue's items.
-        leases: Its leases.
-        count_change: What the transaction changes in the counts.
+        leases: The queue's leases.
+        shared: The transaction.
 
     Attributes:
         asked: How many items the served requests wanted.
@@ -51,12 +44,13 @@ class Help:
         wrote: Whether anything was written.
     """
 
-    def __init__(self, store: ItemStore, leases: Leases, count_change: CountChange) -> None:
-        self._store = store
+    def __init__(self, leases: Leases, shared: SharedTransaction) -> None:
+        self._store = leases.store
         self._leases = leases
-        self._tables = store.tables
-        self._tr = count_change.tr
-        self._count_change = count_change
+        self._tables = leases.store.tables
+        self._shared = shared
+        self._tr = shared.tr
+        self._count_change = shared.count_change
         self._helped: list[_Helped] = []
         self.asked = self.took = 0
         self.wrote = False
@@ -81,14 +75,14 @@ class Help:
                 break
             ends = None
             if keys:
-                ends = LeaseEnds(self._leases, [Token(*key, "") for key in keys])
+                ends = Ack(self._leases, [Token(*key, "") for key in keys])
                 if ends.places & taken:
                     continue
                 taken |= ends.places
-                ends.begin_reads(self._tr)
+                ends.begin_reads(self._shared)
             self._helped.append(_Helped(request, ends))
 
-    def ends(self) -> list[LeaseEnds]:
+    def ends(self) -> list[Ack]:
         """Return the leases that end with the requests."""
         return [one.ends for one in self._helped if one.ends is not None]
 
@@ -143,7 +137,7 @@ class Help:
     def _serve(
         self,
         request: HelpRequest,
-        ends: LeaseEnds | None,
+        ends: Ack | None,
         rows: list[Row],
         is_cut: bool,
         retried: bool,
@@ -184,13 +178,11 @@ class Help:
                 return loaded[:index]
         return loaded
 
-    def _lease(
-        self, request: HelpRequest, ends: LeaseEnds | None, loaded: Sequence[Loaded]
-    ) -> None:
+    def _lease(self, request: HelpRequest, ends: Ack | None, loaded: Sequence[Loaded]) -> None:
         """Lease items for a request, and end the leases that it names."""
         held = self._leases.lease(self._count_change, loaded, request.lease_us, request.worker)
         if ends is not None:
-            ends.apply(self._count_change)
+            ends.end(self._count_change)
         keys = packed_lease_keys([(lease.row.place, lease.secret) for lease in held])
         answer(self._tr, self._tables, request._replace(lease_keys=keys))
 

@@ -1,26 +1,4 @@
-"""Staging: a process whose rounds conflict asks other processes to take items for it.
-
-It writes a help request for its waiting threads, in one commit. The process that takes items at
-that end next takes items for the oldest help requests too, in the same transaction, and hands
-them over. The first process looks for its handoff after the time that this usually takes, then
-again and again, and collects it in a transaction of its own. When no process has taken anything
-for a while, the one whose request is the oldest takes items for all requests. So one process
-leads for as long as it takes items, and then the next in line leads.
-
-Until a transaction collects a handoff, nothing has been taken for the waiting threads: they may
-leave at any moment. The items of those that left are requeued by the transaction that collects
-the others. The items that a dead process has not collected are requeued when the handoff expires.
-
-Leases need no collecting. Threads that ask for leases of the same length, under the same worker's
-name and without idempotency keys, share a help request that says so, and names the leases that are
-to end with it. The process that helps ends these, leases the items and names the leases in the
-request's row, all in one transaction. The first process reads that row and the leases; it removes
-the row when it takes items or asks again, or the row expires. Items that were leased for a thread
-that has left are requeued by the helper thread; those that were leased for a dead process stay
-leased until they expire, as all leases of a dead process do. While a request that ends leases is
-open, a thread that leaves is told that its outcome is unknown. A row that is gone was served if
-none of the leases is held that were to end; then their threads are told so, too.
-"""
+"""Ask other processes for help, collect what they give, and take over when none does."""
 
 from __future__ import annotations
 
@@ -64,7 +42,8 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
-from fdbqueue.service.transactions import error_code, run
+from fdbqueue.service.transactions import run
+from fdbqueue.service.writes import SharedTransaction
 
 #: Threads that are in line again within this many moments share a help request.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
@@ -109,7 +88,7 @@ def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
     return found
 
 
-class Staging:
+class Asking:
     """Ask other processes to take items from one end, for the waiting threads of this one.
 
     Args:
@@ -188,7 +167,8 @@ class Staging:
         reads_nothing = lease_us > 0 and not self._was_refused
 
         def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
-            reads = {} if reads_nothing else taker.begin_reads(tr, batch)
+            shared = SharedTransaction(tr, taker.store)
+            reads = {} if reads_nothing else taker.begin_reads(shared, batch)
             concluded = taker.concluded(reads)
             rest = batch if reads_nothing else taker.remaining(batch, reads, concluded)
             if lease_us and any(one.ends for one in rest):
@@ -278,10 +258,11 @@ class Staging:
         next request; the rest is requeued. So are those that may not be leased now.
         """
         taker = self._taker
-        count_change = taker.store.count_change(tr)
-        stored = taker.store.format.begin_read(tr)
-        reads = taker.begin_reads(tr, batch)
-        stored()
+        shared = SharedTransaction(tr, taker.store)
+        count_change = shared.count_change
+        shared.begin_format()
+        reads = taker.begin_reads(shared, batch)
+        shared.check_format()
         remove_request(tr, self._tables, request.name)
         remove_pieces(tr, self._tables, request.name)
         concluded = taker.concluded(reads)
@@ -382,22 +363,11 @@ class Staging:
     def _withdraw(self, name: bytes) -> None:
         """Remove a help request, and requeue what was taken for it, if that can be done at once."""
         with contextlib.suppress(Exception):
-            tr = self._database.create_transaction()
-            tr.options.set_timeout(_WITHDRAWAL_MS)
-            while True:
-                try:
-                    self._remove(tr, name)
-                    tr.commit().wait()
-                except Exception as error:
-                    code = error_code(error)
-                    if code is None:
-                        raise
-                    tr.on_error(code).wait()
-                else:
-                    return
+            run(self._database, functools.partial(self._remove, name=name), wrote=True)
 
     def _remove(self, tr: Transaction, name: bytes) -> None:
-        """Remove a help request, and requeue what was taken for it; doing it again does no harm."""
+        """Remove a help request, and requeue what was taken for it."""
+        tr.options.set_timeout(_WITHDRAWAL_MS)
         key = self._tables.request(name)
         row = tr[key]
         self._taker.store.format.check(tr)
@@ -415,7 +385,7 @@ class Staging:
 
 def _is_own(one: TakeRequest) -> bool:
     """Tell whether only this process may serve a request."""
-    return one.acknowledges is not None and not one.acknowledges.is_shareable
+    return one.acknowledges is not None and one.acknowledges.beside is not None
 
 
 class HandoffWait:
