@@ -14,14 +14,12 @@ from fdb.subspace_impl import Subspace
 from huey.storage import SqliteStorage
 
 from benchmarks.peers import (
-    EagerFifoRecipe,
-    EagerPriorityRecipe,
     FifoRecipe,
     HighContentionLayer,
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
-from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.consume.families import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import TableKeys
@@ -35,7 +33,6 @@ SQLITE_TIMEOUT_SECONDS = 60
 
 PEERS: dict[str, dict[str, type[FifoRecipe]]] = {
     "recipe": {"fifo": FifoRecipe, "priority": PriorityRecipe},
-    "eager recipe": {"fifo": EagerFifoRecipe, "priority": EagerPriorityRecipe},
     "layer": {"fifo": HighContentionLayer},
 }
 
@@ -54,7 +51,7 @@ class Client(NamedTuple):
 class Load:
     """Whose queue is worked on, and how.
 
-    ``method`` is ``"recipe"``, ``"eager recipe"``, ``"layer"``, ``"huey"``, or one of ours:
+    ``method`` is ``"recipe"``, ``"layer"``, ``"huey"``, or one of ours:
     ``"pop"``, ``"wait"``, ``"lease"``, ``"lease+ack"``, ``"lease_many(ack=)"``, which acknowledges
     an item in the transaction that leases the next, ``"worker"``; ``"unique"``, pushes under keys
     of their own; ``"pop_from"``, a pop from ``empty`` queues that hold nothing and this one; or
@@ -164,7 +161,8 @@ class Ours:
         if load.method == "pop_from":
             several = _Several(database, subspace["empty"], load.empty, self.queue)
             self.queue = several.queues["full"]
-            self.several = SeveralQueues(several, (*several.queues,), Turns(fair=False))
+            group = SeveralGroup(database, lambda name: several.queue(name).parts.consumer)
+            self.several = SeveralQueues(several, (*several.queues,), group)
         if load.method == "uncounted":
             store = self.queue.parts.store  # there is no such option
             store.count_change = functools.partial(_NoCountChange, store.tables)

@@ -130,6 +130,7 @@ _RULES = {
     "API": Rule(ANYTHING, ""),
     "ENGINE": Rule(ANYTHING, ""),
     "OPTIONS": Rule(ANYTHING, ""),
+    "PAGES": Rule(ANYTHING, ""),
     "PREFIX": Rule(ANYTHING, ""),
     "QUEUES": Rule(ANYTHING, ""),
 }
@@ -141,6 +142,7 @@ _API_RULES = {
     "MAX_WAIT_SECONDS": Rule(Range((int, float), 0, 3_600), "fdbqueue.E015"),
     "TIMEOUT_SECONDS": Rule(Range((int, float), 0.1, 3_600), "fdbqueue.E015"),
 }
+_PAGES_RULES = {"actions": Rule(Kind((bool,), "True or False"), "fdbqueue.E018")}
 #: What returns the queues that other apps add, by the name of the setting it reads.
 _added: dict[str, Callable[[], Iterable[QueueSpec]]] = {}
 #: What the setting says of a queue besides its options.
@@ -218,6 +220,17 @@ class ApiOptions:
     max_limit: int = 1_000
     max_wait_seconds: float = 20
     timeout_seconds: float = 5
+
+
+@dataclass(frozen=True)
+class PagesOptions:
+    """What the setting says about the pages.
+
+    Attributes:
+        actions: Whether users who may manage a queue can do so on its pages.
+    """
+
+    actions: bool = False
 
 
 def catalog() -> Catalog:
@@ -315,6 +328,15 @@ def api() -> ApiOptions:
     return _api.get()
 
 
+def pages() -> PagesOptions:
+    """Return what the setting says about the pages.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    return _pages.get()
+
+
 def open_database() -> Any:
     """Return the database that the setting's engine opens, without a catalog.
 
@@ -351,6 +373,10 @@ def _make_api(setting: Any) -> ApiOptions:
     return ApiOptions(authorizer=None if path is None else import_string(path), **given)
 
 
+def _make_pages(setting: Any) -> PagesOptions:
+    return PagesOptions(**_checked(setting).get("PAGES", {}))
+
+
 def _make_catalog(setting: Any) -> Catalog:
     database = _open(_checked(setting))
     own = [QueueSpec(name=name, **options) for name, options in setting.get("QUEUES", {}).items()]
@@ -360,6 +386,7 @@ def _make_catalog(setting: Any) -> Catalog:
 
 
 _api = SettingCache(_as_given, _make_api)
+_pages = SettingCache(_as_given, _make_pages)
 _catalog = SettingCache(_as_given, _make_catalog)
 
 
@@ -370,6 +397,7 @@ def _forget(*, setting: str, **_: Any) -> None:
     catalog = _catalog.cached
     _catalog.clear()
     _api.clear()
+    _pages.clear()
     if catalog is None:
         return
     close = getattr(catalog.database, "close", None)
@@ -419,6 +447,12 @@ def problems(setting: Any = None) -> Iterator[Problem]:
         found.append(Problem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
     yield from found or _overlaps(setting, queues)
     yield from _api_problems(setting.get("API", {}))
+    pages_options = setting.get("PAGES", {})
+    if not isinstance(pages_options, Mapping):
+        yield Problem("fdbqueue.E018", "PAGES is not a dictionary.", "See docs/settings.md.")
+        return
+    for _key, problem in wrong_in("PAGES", pages_options, _PAGES_RULES, unknown_id="fdbqueue.E018"):
+        yield problem
 
 
 def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:

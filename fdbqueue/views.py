@@ -7,22 +7,23 @@ import logging
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
+from urllib.parse import urlencode
 
 from django.apps import apps
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, re_path
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.generic import View
 
 from fdbqueue import access, deadlines
 from fdbqueue.columns.text import clip, grouped
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound, QueueNotFound
-from fdbqueue.pages import across, family_page, item_page, queue_list, queue_page
+from fdbqueue.pages import across, actions, family_page, item_page, queue_list, queue_page
 from fdbqueue.pages.forms import (
     LIVE_HEADER,
     FindAnyForm,
@@ -36,11 +37,32 @@ from fdbqueue.pages.problems import Problem, bad_address, method_refused, proble
 from fdbqueue.pages.readings import Reading, more_pages, reading_of
 from fdbqueue.pages.sites import PlainSite
 from fdbqueue.pages.values import Preview
-from fdbqueue.service import Catalog, Queue, long_values_unparsed
+from fdbqueue.service import Catalog, Family, Queue, long_values_unparsed
 
 logger = logging.getLogger("fdbqueue.pages")
 
 _METHODS = ("GET", "HEAD")
+
+
+def of_site(
+    view: type[PageView], wrap: Callable[..., Any], site: PlainSite
+) -> Callable[..., HttpResponseBase]:
+    """Return a page of a site: one that only reads, or the page of an action if these are on.
+
+    Args:
+        view: The page.
+        wrap: Returns what the site has around its views, from the view.
+        site: The site.
+    """
+    page = read_only(wrap(view.as_view(site=site)), site)
+    if not issubclass(view, ActionView):
+        return page
+    acting = csrf_protect(wrap(view.as_view(site=site)))
+
+    def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return (acting if actions.are_on() else page)(request, *args, **kwargs)
+
+    return csrf_exempt(update_wrapper(chosen, page))  # acting checks it
 
 
 def read_only(
@@ -454,6 +476,83 @@ class TaskView(PageView):
         return self.page(template=reading.task_template, live=live, is_one=True, **about, **shown)
 
 
+class ActionView(PageView):
+    """The page of an action: GET asks, POST does it. There is none if the actions are off."""
+
+    http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
+    template = "action.html"
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer as for any other address below a queue if there is no such action here."""
+        if actions.are_on() and kwargs["action"] in actions.ACTIONS:
+            return super().dispatch(request, *args, **kwargs)
+        rest = f"do/{kwargs['action']}/"
+        return NoPageView.as_view(site=self.site)(request, name=kwargs["name"], rest=rest)
+
+    def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
+        """Ask: say what is done to what, and what it means."""
+        self._check(name, action)
+        form = actions.fresh_form(request.GET)
+        return self._asked(name, action, form)
+
+    def post(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
+        """Do it, and lead back to the queue; or to the rest, if there is more to do."""
+        self._check(name, action)
+        form = actions.ActionForm(request.POST)
+        if not form.is_valid():
+            return self._asked(name, action, form)
+        try:
+            outcome = actions.perform(request, name, action, form)
+        except ValidationError as error:
+            form.add_error(None, error)
+            return self._asked(name, action, form)
+        except (ItemNotFound, InvalidInput):
+            return self._gone(name)
+        text = actions.told(actions.ACTIONS[action], outcome)
+        back = self._address_of(name)
+        if outcome.has_more:
+            chosen = {key: form.cleaned_data[key] for key in ("reason",) if form.cleaned_data[key]}
+            back = f"{self.addresses.action(name, action)}?{urlencode(chosen)}"
+        if actions.tell(request, text):
+            return HttpResponseRedirect(back)
+        return self.page(text, "done.html", text=text, back=back, **self._about(name))
+
+    def _check(self, name: str, action: str) -> None:
+        """Raise if the user may not do the action, or there is no such queue."""
+        if not actions.may_act(self.request.user, action, name):
+            raise PermissionDenied
+        self._of(name)
+
+    def _of(self, name: str) -> Queue | Family:
+        catalog = self.catalog()
+        return catalog.family(name) if "*" in name else catalog.queue(name)
+
+    def _address_of(self, name: str) -> str:
+        return self.addresses.family(name) if "*" in name else self.addresses.queue(name)
+
+    def _about(self, name: str) -> dict[str, Any]:
+        of = self._of(name)
+        return {"family": of} if isinstance(of, Family) else self.about(of, reading_of(of))
+
+    def _gone(self, name: str) -> HttpResponseBase:
+        message = _("This item is not in the queue. It may have been popped or acknowledged.")
+        missing = Problem(status=404, title=_("Item not found"), message=message)
+        return self.problem(missing, **self._about(name))
+
+    def _asked(self, name: str, action: str, form: actions.ActionForm) -> HttpResponseBase:
+        of, about = self._of(name), self._about(name)
+        if not form.is_valid():
+            errors = tuple(str(one) for found in form.errors.values() for one in found)
+            return self.problem(bad_address(errors), **about)
+        try:
+            asked = actions.question(of, action, form)
+        except (ItemNotFound, InvalidInput):
+            return self._gone(name)
+        title = _("%(action)s: %(queue)s") % {"action": asked["action"].verb, "queue": name}
+        back = self._address_of(name)
+        return self.page(title, form=form, back=back, is_one=True, **asked, **about)
+
+
 class NoPageView(PageView):
     """Says that there is nothing at an address below that of a queue."""
 
@@ -491,5 +590,6 @@ def page_patterns(
         path("<str:name>/items/", page(FindView), name=url_name("find")),
         path("<str:name>/items/<str:item_id>/", page(ItemView), name=url_name("item")),
         path("<str:name>/tasks/<str:task_id>/", page(TaskView), name=url_name("task")),
+        path("<str:name>/do/<str:action>/", page(ActionView), name=url_name("action")),
         path("<str:name>/<path:rest>/", page(NoPageView)),
     ]

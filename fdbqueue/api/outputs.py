@@ -280,7 +280,7 @@ class DeadReasonsOutput(serializers.Serializer[Any]):
 
     reasons = DeadReasonOutput(many=True)
     dead = serializers.IntegerField(
-        min_value=0, help_text="The number of dead letters, those of reasons not listed included."
+        min_value=0, help_text="The number of dead letters, also of reasons that are not listed."
     )
 
 

@@ -1,7 +1,7 @@
 """Items as lines: of JSON, which ``queue_push --items`` reads back, of a table, and of a file.
 
 The one format of the lines of ``queue_drain``, ``queue_pop --json``, ``queue_peek --json`` and
-``queue_show --json``, as ``docs/commands.md`` describes it:
+``queue_show --json``, as ``docs/how-to/push-a-file.md`` describes it:
 
 - Every line has :data:`FIELDS`, in this order.
 - A line about an item in any state has behind them what ``DETAILS`` of

@@ -91,7 +91,17 @@ def facts_of(
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
         "command": _command(queue, item),
+        "item_id": item.id,
+        "acts": _acts(item, reading),
     }
+
+
+def _acts(item: Item, reading: Reading) -> str:
+    """Return the names of the actions on an item; one that is a task is requeued alone."""
+    more = "" if reading.task is not None else "remove"
+    return {"dead": f"redrive {more}", "ready": f"bury {more}" if more else ""}.get(
+        item.state, more
+    )
 
 
 def _command(queue: Queue, item: Item) -> str:

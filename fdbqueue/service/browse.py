@@ -26,6 +26,7 @@ from fdbqueue.service.entries import Priorities
 from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
+from fdbqueue.service.storage.families import BY_LEASES
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.rows import ENDS, End, Row
@@ -312,10 +313,9 @@ class Overview:
         allowance = self._limits.begin(tr, self._tables, now_us())
 
         def result() -> str:
-            allowance.settle()
-            if allowance.is_fully_leased:
-                return "max_leased"
-            return "rate" if allowance.is_held(to_lease=False) else ""
+            found = allowance.settle().holds((), to_lease=True)
+            limits = [one.hold.limit for one in found if one.hold is not None]
+            return "max_leased" if BY_LEASES in limits else "rate" if limits else ""
 
         return result
 

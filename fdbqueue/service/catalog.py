@@ -17,9 +17,9 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import transactions, tuples
-from fdbqueue.service.consume.families import Families
-from fdbqueue.service.consume.ring import Source
-from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.families import SeveralGroup
+from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.consume.state import Pausing
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, share_a_name
@@ -45,7 +45,7 @@ _NAMES_AT_ONCE = 1_000
 _FIRST_NAMES = 50
 #: So many queue objects are kept.
 _MAX_OPENED = 10_000
-#: The most lists of names, and their turns, that are kept.
+#: The most lists of names, and what their calls share, that are kept.
 _MAX_SEVERAL = 200
 
 #: Names of several queues, whether they take turns, and whose turns these are.
@@ -168,9 +168,8 @@ class Catalog:
         self.responses = Responses(TableKeys(self._prefix["several"].key()), "several queues")
         #: The catalog that this one is another view of; None for itself.
         self._root: Catalog | None = None
-        self._families: dict[tuple[tuple[str, ...], bool], Families] = {}
         #: Shared with the catalogs of :meth:`over`.
-        self._turns: dict[_Several, Turns] = {}
+        self._groups: dict[tuple[_Several, bool], SeveralGroup] = {}
         #: Shared with the same catalogs.
         self._kept_names = KeptNames()
 
@@ -194,6 +193,11 @@ class Catalog:
         catalog._several = {}  # noqa: SLF001  # as above
         catalog._root = self._root or self  # noqa: SLF001  # as above
         return catalog
+
+    def _consumer(self, name: str) -> Consumer:
+        """Return what takes from the queue with a name."""
+        found = self._opened.get(name)
+        return (self.queue(name) if found is None else found).parts.consumer
 
     def queue(self, name: str) -> Queue:
         """Return the queue with a name; a queue of a pattern needs no creation.
@@ -254,10 +258,10 @@ class Catalog:
             if len(self._several) >= _MAX_SEVERAL:
                 self._several.clear()
             by_index = several[1] and any("*" in name for name in given)
-            families = self._families_of(given, with_owned=with_owned) if by_index else None
-            made = SeveralQueues(self, given, self._turns_of(several), families)
+            group = self._group_of(several, by_index=by_index, with_owned=with_owned)
+            made = SeveralQueues(self, given, group)
             if not with_owned:
-                made = made.limited_to(lambda name: self.owner(name) is None, families=families)
+                made = made.limited_to(lambda name: self.owner(name) is None)
             found = self._several.setdefault((several, with_owned), made)
         return found
 
@@ -292,7 +296,7 @@ class Catalog:
                 check_pattern(name)
             else:
                 self.spec(name)
-        made = SeveralQueues(self, several[0], self._turns_of(several))
+        made = SeveralQueues(self, given, self._group_of(several))
         return made.limited_to(allows, in_secret=True)
 
     def index(self, spec: QueueSpec) -> FamilyKeys | None:
@@ -333,21 +337,24 @@ class Catalog:
         begin = self._subspace.key() + _TEXT + start.encode()
         return begin, begin + b"\xff"
 
-    def _families_of(self, names: tuple[str, ...], *, with_owned: bool) -> Families:
-        """Return what all calls of this process on some names share, one of them a pattern."""
-        key = names, with_owned
-        found = self._families.get(key)
+    def _group_of(
+        self, several: _Several, *, by_index: bool = False, with_owned: bool = True
+    ) -> SeveralGroup:
+        """Return what all calls of this process share that take from the same names alike."""
+        found = self._groups.get((several, with_owned))
         if found is None:
+            if len(self._groups) >= _MAX_SEVERAL:
+                self._groups.clear()
+            ring = Ring(*self._members_of(several[0], with_owned=with_owned)) if by_index else None
             root = self._root or self
-            if len(self._families) >= _MAX_SEVERAL:
-                self._families.clear()
-            made = Families(
+            made = SeveralGroup(
                 root.database,
-                lambda name: root.queue(name).parts.consumer,
-                *self._members_of(names, with_owned=with_owned),
-                (with_owned,),
+                root._consumer,  # noqa: SLF001  # of this class
+                ring,
+                in_turn=several[1],
+                facts=(with_owned,) if by_index else (),
             )
-            found = self._families.setdefault(key, made)
+            found = self._groups.setdefault((several, with_owned), made)
         return found
 
     def _members_of(
@@ -377,11 +384,6 @@ class Catalog:
             return bool(fits(name)) and self.spec(name) is spec
         except QueueNotFound:
             return False
-
-    def _turns_of(self, several: _Several) -> Turns:
-        if len(self._turns) >= _MAX_SEVERAL:
-            self._turns.clear()
-        return self._turns.setdefault(several, Turns(fair=several[1]))
 
     def fitting(self, patterns: Sequence[str]) -> Fitting:
         """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits.

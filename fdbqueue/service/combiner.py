@@ -180,6 +180,8 @@ class Combiner:
                     except BaseException as error:
                         if getattr(error, "outcome_known", False):
                             operation.state = OperationState.WAITING
+                        elif operation.result is not None:  # it came after the result was noted
+                            operation.state = OperationState.DONE
                         raise
                     operation.state = OperationState.DONE if is_done else OperationState.WAITING
             if not is_done:

@@ -25,7 +25,7 @@ from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
 from fdbqueue.service.bulk.reshape import reshape
 from fdbqueue.service.codecs import CODECS, Codec
-from fdbqueue.service.consume.several import first_with_items
+from fdbqueue.service.consume.consumer import first_with_items, held_until
 from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.consume.waiting import deadline_after
 from fdbqueue.service.entries import NoPriorities, Priorities, PriorityType
@@ -589,13 +589,13 @@ class Queue(AsyncVerbs):
         Returns:
             The moment; None if the queue has no limits, is empty, or is paused.
         """
-        held = functools.partial(self._consumer.held_until, to_lease=to_lease)
+        held = functools.partial(held_until, consumers=(self._consumer,), to_lease=to_lease)
         found = self._runner.read(tr, held)
         return None if found is None else moment(found)
 
     # Pause
 
-    def pause(self, *, reason: str = "", tr: Transaction | None = None) -> Pause:
+    def pause(self, *, reason: str | None = None, tr: Transaction | None = None) -> Pause:
         """Let pops and leases find nothing, until the queue is resumed; pushes go on.
 
         Strict: what is taken was taken before; items that a process had taken for another by then,
@@ -605,8 +605,8 @@ class Queue(AsyncVerbs):
         items leaves the queue paused.
 
         Args:
-            reason: Why, clipped at 1,000 characters. A queue that is paused already gets the new
-                reason, and keeps its time.
+            reason: Why, clipped at 1,000 characters. A queue that is paused already keeps its time
+                and, unless a new one is given, its reason.
         """
         return self.parts.pausing.pause(reason, tr)
 
@@ -990,7 +990,7 @@ class Queue(AsyncVerbs):
         one transaction (some 100,000 items); beyond that, the counts may be wrong by what is pushed
         and popped meanwhile.
         """
-        recount(self.database, self._store)
+        recount(self.database, self.parts.taker)
         return self.counts()
 
     def adopt_settings(self) -> int:

@@ -9,6 +9,7 @@ import datetime
 import fnmatch
 import functools
 import itertools
+import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
@@ -18,20 +19,17 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput
 from fdbqueue.service.aio import take_in_thread
 from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds
-from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.families import Families, FamilyTake
+from fdbqueue.service.consume.consumer import Consumer, held_until
+from fdbqueue.service.consume.families import SeveralGroup
 from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.several import (
-    Consumers,
+    Listed,
     SeveralResponses,
     SeveralTake,
-    TakeCall,
-    Turns,
-    first_with_items,
 )
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
-from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, Responses, make_call
+from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item, first, moment
 from fdbqueue.service.limits import MAX_ITEMS
 from fdbqueue.service.names import fits_of
@@ -127,8 +125,9 @@ def _of_its_queue(
 class SeveralQueues:
     """Take from the first of several queues that has items, or from each in turn.
 
-    Every take is one transaction, and all its items come from one queue, :attr:`Item.queue`. Made
-    by :meth:`Catalog.several`. A paused queue has nothing to take.
+    Every take is one transaction, which threads of the process may share, and all its items come
+    from one queue, :attr:`Item.queue`. Made by :meth:`Catalog.several`. A paused queue has nothing
+    to take.
 
     *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
     round in circles over the queues that have something to take, and gives each one turn in a
@@ -140,10 +139,10 @@ class SeveralQueues:
 
     *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
     *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
-    before the one that gave had nothing to take; if several clients take at once, that was so when
-    the call looked at them, a moment before it took. Queues that fit a pattern are looked at in the
-    order of their names, 1,000 at most. They are kept for five seconds: a queue that is new is
-    noticed within that time, by callers that wait, too.
+    before the one that gave had nothing to take; if clients conflict again and again, that was so
+    when the call looked at them, a moment before it took. Queues that fit a pattern are looked at
+    in the order of their names, 1,000 at most. They are kept for five seconds: a queue that is new
+    is noticed within that time, by callers that wait, too.
 
     The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
     ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the response is
@@ -154,8 +153,7 @@ class SeveralQueues:
     Args:
         directory: Finds queues.
         names: Names of queues, and patterns with ``*``; each queue counts at its first place.
-        turns: What all calls of this process on these names share.
-        families: The same for calls that take from families by their index; None if they do not.
+        group: What all calls of this process on these names share.
 
     Attributes:
         names: As given, each once.
@@ -168,18 +166,19 @@ class SeveralQueues:
         self,
         directory: Directory,
         names: tuple[str, ...],
-        turns: Turns,
-        families: Families | None = None,
+        group: SeveralGroup,
     ) -> None:
         self.names = names
         self.name = _shown(names)
         self.database = directory.database
         self._directory = directory
-        self._turns = turns
-        self._families = families
-        self._kept = Consumers((), (), (), 0.0)
-        if not any("*" in name for name in names):
-            self._kept = self._found(names, float("inf"))
+        self._responses = SeveralResponses(directory.responses, self._consumer)
+        self._group = group
+        self._by_index = group.ring is not None
+        self._kept = Listed()
+        if not self._by_index:
+            is_known = not any("*" in name for name in names)
+            self._kept = Listed(names) if is_known else Listed((), 0.0)
 
     def __repr__(self) -> str:
         return f"<SeveralQueues {self.name}>"
@@ -312,7 +311,7 @@ class SeveralQueues:
 
     def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
         """Wait until a queue may have an item, at most this many seconds; tell whether one may."""
-        wait = ItemWait(() if self._families is None else self._families.watches(to_lease=to_lease))
+        wait = ItemWait(self._group.watches(self._kept.names, to_lease=to_lease))
 
         def look() -> bool:
             return self.look_in(wait, to_lease=to_lease)
@@ -322,16 +321,10 @@ class SeveralQueues:
 
     def look_in(self, wait: ItemWait, *, to_lease: bool) -> bool:
         """Look whether a queue may have an item, for who waits; and say where to wait."""
-        if self._families is not None:
-            wait.watches = self._families.watches(to_lease=to_lease)
-            return self._families.has_items(to_lease=to_lease)
-        found = self._queues()
-        wait.watches = found.lease_watches if to_lease else found.watches
-        wait.look_at = found.stale_at
-        has_items = functools.partial(
-            first_with_items, consumers=found.consumers, to_lease=to_lease
-        )
-        return run(self.database, has_items, read_only=True) is not None
+        names, wait.look_at = self._listed()
+        wait.watches = self._group.watches(names, to_lease=to_lease)
+        has_items = functools.partial(self._group.has_items, names=names, to_lease=to_lease)
+        return run(self.database, has_items, read_only=True)
 
     def held_until(
         self, *, to_lease: bool = False, tr: Transaction | None = None
@@ -340,16 +333,13 @@ class SeveralQueues:
 
         Of families, at most a thousand members are asked: those that a take has found held.
         """
-        families = self._families
 
-        def read(transaction: Transaction) -> list[int]:
-            asked = self._queues().consumers if families is None else families.later(transaction)
-            limited = [one for one in asked if one.taker.limits is not None]
-            found = [one.held_until(transaction, to_lease=to_lease) for one in limited]
-            return [until for until in found if until is not None]
+        def read(transaction: Transaction) -> int | None:
+            asked = self._group.later(transaction, self._listed().names)
+            return held_until(transaction, asked, to_lease=to_lease)
 
-        moments = run(self.database, read, read_only=True) if tr is None else read(tr)
-        return moment(min(moments)) if moments else None
+        found = run(self.database, read, read_only=True) if tr is None else read(tr)
+        return None if found is None else moment(found)
 
     def queues(self, *, limit: int | None = None) -> list[Queue]:
         """Return the queues in their order, those included that fit a pattern by now.
@@ -357,10 +347,7 @@ class SeveralQueues:
         Args:
             limit: The most queues; None for all.
         """
-        if self._families is None:
-            names: Iterable[str] = [one.name for one in self._queues().consumers]
-        else:
-            names = self._expanded()
+        names = self._expanded() if self._by_index else self._listed().names
         return [self._directory.queue(name) for name in itertools.islice(names, limit)]
 
     def size(self, *, tr: Transaction | None = None) -> int:
@@ -388,7 +375,6 @@ class SeveralQueues:
         allows: Callable[[str], bool],
         *,
         in_secret: bool = False,
-        families: Families | None = None,
     ) -> SeveralQueues:
         """Return the same, with those queues alone that a function allows by their names.
 
@@ -399,20 +385,16 @@ class SeveralQueues:
             allows: Tells whether a queue with this name may be taken from.
             in_secret: Whether it is asked about every queue there is before patterns are looked
                 at, so that no time tells which of those exist that it does not allow.
-            families: What takes by index from the same queues; None if no index knows them.
+            group: What takes from the same queues; None for one of their own.
         """
         directory = _AllowedOnly(self._directory, allows, in_secret=in_secret)
-        return SeveralQueues(directory, self.names, self._turns, families)
+        return SeveralQueues(directory, self.names, self._group)
 
     # What the takes share
 
-    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> TakeCall:
-        self._check(count, end)
-
-        def request(consumer: Consumer) -> TakeRequest:
-            return consumer.pop_request(end, count, None)
-
-        return self._take("pop", end, count, request, self._call(once, "pop", end, count))
+    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> SeveralTake:
+        make = operator.methodcaller("pop_request", end, count, None)
+        return self._take("pop", make, end, count, once)
 
     def _lease(
         self,
@@ -421,60 +403,59 @@ class SeveralQueues:
         seconds: Duration,
         worker: str | None,
         once: IdempotencyKey | str | None,
-    ) -> TakeCall:
-        self._check(count, end)
+    ) -> SeveralTake:
         duration(self.name, "seconds", seconds)
         if worker is not None:
             worker_of(self.name, worker)
-
-        def request(consumer: Consumer) -> TakeRequest:
-            return consumer.lease_request(end, count, seconds, None, worker=worker)
-
         who = () if worker is None else (worker,)
-        call = self._call(once, "lease", end, count, in_seconds(seconds), *who)
-        return self._take("lease", end, count, request, call)
+        make = operator.methodcaller("lease_request", end, count, seconds, None, worker=worker)
+        return self._take("lease", make, end, count, once, in_seconds(seconds), *who)
 
     def _take(
         self,
         verb: str,
+        make: Callable[[Consumer], TakeRequest],
         end: End,
         count: int,
-        request: Callable[[Consumer], TakeRequest],
-        call: KeyedCall | None,
-    ) -> TakeCall:
-        responses = SeveralResponses(self._directory.responses, self._consumer)
-        named = self.name, self.names[0]
-        given = verb, *named, self.database, end, request, responses, call
-        if self._families is not None:
-            return FamilyTake(self._families, count, *given)
-        return SeveralTake(self._queues, self._turns, *given)
+        once: IdempotencyKey | str | None,
+        *facts: Any,
+    ) -> SeveralTake:
+        """Return a take; under a key it is the call that has these facts, too."""
+        if type(count) is not int or not 1 <= count <= MAX_ITEMS:
+            raise InvalidInput(queues=self.name, count=count, allowed=f"1 to {MAX_ITEMS}")
+        if end not in ENDS:
+            raise InvalidInput(queues=self.name, end=end, allowed="min, max")
+        call = None
+        if once is not None:
+            given = *self.names, end, count, *facts, *self._group.facts
+            call = make_call(self.name, once, f"{verb} from", *given)
+        return SeveralTake(
+            self._group,
+            self._listed,
+            verb,
+            self.name,
+            self.names[0],
+            self.database,
+            end,
+            count,
+            make,
+            self._responses,
+            call,
+        )
 
     async def _await(
-        self, take: TakeCall, wait: float | None, once: IdempotencyKey | str | None
+        self, take: SeveralTake, wait: float | None, once: IdempotencyKey | str | None
     ) -> list[Item]:
         requeue = take.requeue if once is None else None
         take_once = functools.partial(take_in_thread, queue=self.name, requeue=requeue)
         return [*await take.take_in_loop(wait, take_once)]
 
-    def _check(self, count: int, end: str) -> None:
-        if type(count) is not int or not 1 <= count <= MAX_ITEMS:
-            raise InvalidInput(queues=self.name, count=count, allowed=f"1 to {MAX_ITEMS}")
-        if end not in ENDS:
-            raise InvalidInput(queues=self.name, end=end, allowed="min, max")
-
-    def _call(self, once: IdempotencyKey | str | None, verb: str, *facts: Any) -> KeyedCall | None:
-        if once is None:
-            return None
-        fair = (True,) if self._turns.fair else ()
-        kept = () if self._families is None else self._families.facts
-        return make_call(self.name, once, f"{verb} from", *self.names, *facts, *fair, *kept)
-
-    def _queues(self) -> Consumers:
-        """Return the queues; those that fit a pattern as of the last five seconds."""
+    def _listed(self) -> Listed:
+        """Return the names of the queues; those that fit a pattern as of the last five seconds."""
         kept = self._kept
         if kept.stale_at <= time.monotonic():
             stale_at = time.monotonic() + _KEPT_SECONDS
-            kept = self._kept = self._found(self._expanded(), stale_at)
+            kept = self._kept = Listed(tuple(self._expanded()), stale_at)
         return kept
 
     def _expanded(self) -> Iterable[str]:
@@ -483,26 +464,19 @@ class SeveralQueues:
         Raises:
             InvalidInput: They are more than 1,000, and not taken from by an index.
         """
-        is_limited = self._families is None
         fitting: dict[str, list[str]] = {name: [] for name in self.names if "*" in name}
         found = set(self.names) - set(fitting)
         for name, patterns in self._directory.fitting(tuple(fitting)):
             for pattern in patterns:
                 fitting[pattern].append(name)
             found.add(name)
-            if is_limited and len(found) > MAX_QUEUES:
+            if not self._by_index and len(found) > MAX_QUEUES:
                 raise InvalidInput(queues=self.name, allowed=f"at most {MAX_QUEUES} queues")
         named = (fitting.get(name, (name,)) for name in self.names)
         return dict.fromkeys(itertools.chain.from_iterable(named))
 
     def _consumer(self, name: str) -> Consumer:
         return self._directory.queue(name).parts.consumer
-
-    def _found(self, names: Iterable[str], stale_at: float) -> Consumers:
-        consumers = tuple([self._consumer(name) for name in names])
-        watches = tuple([one.group.watch for one in consumers])
-        lease_watches = tuple([one.group.lease_watch for one in consumers])
-        return Consumers(consumers, watches, lease_watches, stale_at)
 
 
 class _AllowedOnly:

@@ -1,4 +1,4 @@
-"""What is made from stored results: the tables of docs/benchmarks.md, and the plots."""
+"""What is made from stored results: tables of pages, and plots."""
 
 from __future__ import annotations
 
@@ -50,9 +50,26 @@ def page():
     return tables.PAGE.read_text(encoding="utf-8")
 
 
-def test_the_page_is_as_its_results(page):
-    """The tables of docs/benchmarks.md are those of the stored results."""
+@pytest.fixture
+def rows():
+    """The page with every row."""
+    return tables.ROWS.read_text(encoding="utf-8")
+
+
+def test_the_pages_are_as_their_results(page, rows):
+    """The tables of docs/benchmarks.md and of results/README.md are those of the stored results."""
     assert tables.rendered(page) == page
+    assert tables.rendered(rows) == rows
+
+
+def test_the_headlines_were_measured():
+    """Each is a row of the stored results of an engine, so that none is left behind by its name."""
+    measured = {
+        (line["benchmark"], line["name"], line["peer_name"])
+        for engine in tables.COLUMNS
+        for line in Results.read(engine).lines
+    }
+    assert set(tables.HEADLINES) <= measured
 
 
 def names_of(page):
@@ -65,10 +82,12 @@ def on(engine, *lines):
     return lambda name: Results(name, [*lines] if name == engine else [])
 
 
-def test_every_benchmark_has_a_place_on_the_page(page):
+def test_every_benchmark_has_a_place(page, rows):
     """Each mark for results has its end, and each benchmark is shown, once it was measured."""
     marks = names_of(page)
     assert len(marks) == page.count("<!-- end -->") > 0
+    marks = names_of(rows)
+    assert len(marks) == rows.count("<!-- end -->") > 0
     shown = [name for first, *names in marks if first not in {"losses", "plot"} for name in names]
     shown += [first for first, *_ in marks]
     assert set(BENCHMARKS) <= set(shown)
@@ -115,7 +134,8 @@ def test_a_table_has_a_column_for_each_engine_with_figures():
 
 
 @pytest.mark.parametrize(
-    "what", ["worker leases", "plot worker", "percentiles latency", "losses worker", "machine"]
+    "what",
+    ["worker leases", "plot worker", "percentiles latency", "losses worker", "machine", "machines"],
 )
 def test_what_was_not_measured_yet_is_left_out(what):
     """A place without stored results is empty, and is filled when there are some."""

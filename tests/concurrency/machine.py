@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from fdbqueue.exceptions import ItemNotFound, LeaseLost
 from fdbqueue.service import Item, Queue, SeveralQueues
-from fdbqueue.service.consume.several import Turns
+from fdbqueue.service.consume.families import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import STATES, rows, unique_keys
@@ -81,7 +81,8 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             self.queue = kind.open(database, subspace, max_attempts=MAX_ATTEMPTS)
             directory = Directory(kind, database, subspace, self.queue)
-            self.several = SeveralQueues(directory, ("before", "main"), Turns(fair=False))
+            group = SeveralGroup(database, lambda name: directory.queue(name).parts.consumer)
+            self.several = SeveralQueues(directory, ("before", "main"), group)
         self.model = Model(MAX_ATTEMPTS)
         self.tokens: list[str] = []
         self.ids: dict[str, str] = {}

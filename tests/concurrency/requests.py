@@ -34,7 +34,9 @@ def requests_of(queue: Queue) -> list[HelpRequest]:
     """Return the help requests that are stored, served or not."""
     tables = TableKeys(queue.subspace.key())
     rows = run(
-        queue.database, lambda tr: list(tr.get_range(*tables.requests)), wrote=lambda _: False
+        queue.database,
+        lambda tr: list(tr.get_range(tables.request(b""), tables.dues[0])),
+        wrote=lambda _: False,
     )
     found = [read_request(tables, bytes(row.key), bytes(row.value)) for row in rows]
     return [one for one in found if one is not None]

@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 
 from fdbqueue.service import run
-from fdbqueue.service.consume.several import first_with_items
-from fdbqueue.service.consume.visits import MemberRequest
+from fdbqueue.service.consume.consumer import first_with_items
+from fdbqueue.service.consume.visits import SeveralRequest
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -93,7 +93,7 @@ def test_an_interrupt_at_any_line(database, subspace, operation):
     """
     catalog = family_of(database, subspace)
     users, member = catalog.several(["user-*"]), catalog.queue("user-1")
-    combiner = users._families.poppers["min"].combiner
+    combiner = users._group.poppers["min"].combiner
     trace, count = raising_at(0, KeyboardInterrupt())
     member.push_many([FIFO.value("a"), FIFO.value("b")])
     sys.settrace(lambda *_: trace)
@@ -297,9 +297,9 @@ class _Day:
             return consumer.pop_request("min", most, None)
 
         requests = [
-            MemberRequest(most, request, leases=leases) for _ in range(self._dice.randrange(1, 20))
+            SeveralRequest(most, request, leases=leases) for _ in range(self._dice.randrange(1, 20))
         ]
-        served = self._users._families.take_each(self._meddled, "min", requests, None)
+        served = self._users._group.take_each(self._meddled, "min", requests, None)
         self._meddled.meddle = lambda: None
         items = [item for _, found in served.results for item in found]
         self._leased += items if leases else []

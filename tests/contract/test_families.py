@@ -22,7 +22,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import Catalog, Contended, IdempotencyKey, QueueSpec, run
 from fdbqueue.service.consume import ring, visits
-from fdbqueue.service.consume.visits import MemberRequest
+from fdbqueue.service.consume.visits import SeveralRequest
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.testing import FaultyDatabase
@@ -483,10 +483,10 @@ def test_a_push_while_a_take_removes_a_row_that_it_wrote_itself(
     def request(consumer):
         return consumer.pop_request("min", 1, None)
 
-    requests = [MemberRequest(1, request, leases=False) for _ in range(count)]
+    requests = [SeveralRequest(1, request, leases=False) for _ in range(count)]
     found = []
     with contextlib.suppress(Contended):
-        served = users._families.take_each(meddler, "min", requests, also)
+        served = users._group.take_each(meddler, "min", requests, also)
         found += [item.value for _, items in served.results for item in items]
     assert not pushes
     assert_indexed(catalog)
@@ -533,7 +533,7 @@ def test_a_lease_that_makes_no_sense_is_refused(users, options):
 def test_a_wrong_argument_fails_no_other_call(catalog, users, pool):
     """Threads that lease at the same moment get their items."""
     fill(catalog, 1)
-    combiner = users._families.poppers["min"].combiner
+    combiner = users._group.poppers["min"].combiner
     names = ["right", "", "right"]
     calls = [functools.partial(users.lease, worker=name) for name in names]
     first, wrong, last = in_line(combiner, pool, calls)
@@ -782,7 +782,7 @@ def test_an_outcome_that_stays_unknown_is_said_to_be(open_catalog, database):
 @pytest.mark.parametrize("operation", ["pop", "lease"])
 def test_a_push_to_any_member_wakes_who_waits(catalog, users, pool, operation, delay):
     """At once or in its time, also to one that is new."""
-    watch = users._families.watches(to_lease=operation == "lease")[0]
+    watch = users._group.watches(to_lease=operation == "lease")[0]
     for name in ("user-1", "user-new"):
         found = pool.submit(getattr(users, operation), wait=LONG_SECONDS)
         wait_until(watch.is_watched)
@@ -797,7 +797,7 @@ def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
     fill(catalog, 1, ["user-1"])
     catalog.queue("user-1").pause()
     found = pool.submit(users.pop, wait=LONG_SECONDS)
-    wait_until(users._families.watches(to_lease=False)[0].is_watched)
+    wait_until(users._group.watches(to_lease=False)[0].is_watched)
     catalog.queue("user-1").resume()
     assert found.result(LONG_SECONDS).value == 0
 
@@ -805,7 +805,7 @@ def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
 def test_many_waiters_get_one_each(catalog, users, pool):
     """Of as many pushes to different members."""
     waiting = [pool.submit(users.pop, wait=LONG_SECONDS) for _ in range(8)]
-    wait_until(users._families.watches(to_lease=False)[0].is_watched)
+    wait_until(users._group.watches(to_lease=False)[0].is_watched)
     for number in range(8):
         catalog.queue(f"user-{number}").push(number)
     assert sorted(one.result(LONG_SECONDS).value for one in waiting) == list(range(8))
@@ -817,7 +817,7 @@ def test_members_that_are_not_asked_for_do_not_wake(catalog, pool):
     fill(catalog, 1, ["user-2"])
     catalog.queue("user-3").push("later", delay=0.01)
     found = pool.submit(some.pop, wait=LONG_SECONDS)
-    watch = some._families.watches(to_lease=False)[0]
+    watch = some._group.watches(to_lease=False)[0]
     wait_until(watch.is_watched)
     generation = watch.generation
     assert not found.done()
@@ -926,7 +926,7 @@ def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
     catalog = open_catalog(observed)
     fill(catalog, 1, [f"user-{n}" for n in range(16)])
     users = catalog.several(["user-*"])
-    combiner = users._families.poppers["min"].combiner
+    combiner = users._group.poppers["min"].combiner
     before = observed.transactions
     with ThreadPoolExecutor(16) as pool:
         found = in_line(combiner, pool, [users.pop] * 16)
@@ -938,7 +938,7 @@ def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
 def test_a_forked_process_has_no_one_at_work(catalog, users):
     """It begins anew: no thread of its parent is in its line, and both take."""
     fill(catalog, 1, ["user-1"])
-    poppers = users._families.poppers["min"]
+    poppers = users._group.poppers["min"]
     with poppers.combiner.mutex:
         read, write = os.pipe()
         child = os.fork()
@@ -1015,7 +1015,7 @@ def test_a_waiter_is_woken_by_the_end_of_a_lease(open_catalog, database, pool):
     fill(catalog, count=2, members=MEMBERS[:1])
     first = users.lease(seconds=LONG_SECONDS)
     waiter = pool.submit(users.lease, seconds=LONG_SECONDS, wait=LONG_SECONDS)
-    wait_until(lambda: any(watch.waiting for watch in users._families.watches(to_lease=True)))
+    wait_until(lambda: any(watch.waiting for watch in users._group.watches(to_lease=True)))
     users.ack(first)
     assert waiter.result(LONG_SECONDS).value == 1
 

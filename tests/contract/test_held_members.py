@@ -70,7 +70,7 @@ def test_pops_and_leases_in_line_together_each_get_their_own(open_catalog, datab
     catalog = open_catalog(database, max_leased=1)
     held_member(catalog, count=9)
     users = catalog.several(["user-*"])
-    combiner = users._families.poppers["min"].combiner
+    combiner = users._group.poppers["min"].combiner
     gate = threading.Lock()
     with gate:
         combiner._turns[0].lock, combiner._turns[0].worker = gate, 0
@@ -136,7 +136,7 @@ def test_the_end_of_a_lease_wakes_who_waits_for_it(open_catalog, database, pool,
     users = catalog.several(["user-*"])
     assert users.lease() is None
     waiting = pool.submit(users.lease, wait=LONG_SECONDS)
-    wait_until(users._families.watches(to_lease=True)[0].is_watched)
+    wait_until(users._group.watches(to_lease=True)[0].is_watched)
     other.queue("user-1").ack(item)
     assert waiting.result(LONG_SECONDS).value == 1
     assert_indexed(catalog)
@@ -260,7 +260,7 @@ def test_who_waits_for_a_family_and_a_queue_at_their_limits_rests(
     worker = Worker(several, print, follow=True)
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
-    wait_until(lambda: all(one.is_watched() for one in several._families.watches(to_lease=True)))
+    wait_until(lambda: all(one.is_watched() for one in several._group.watches(to_lease=True)))
     worker.stop()
     thread.join(LONG_SECONDS)
     assert observed.transactions - before < 30

@@ -28,6 +28,7 @@ from fdbqueue.service import (
     run,
 )
 from fdbqueue.service.consume.allowance import Limits
+from fdbqueue.service.consume.prospect import begin_dues
 from fdbqueue.service.consume.round import Round
 from fdbqueue.service.consume.state import parse_state
 from fdbqueue.service.options import QueueOptions, parse_rate
@@ -684,10 +685,11 @@ def test_a_round_says_when_it_may_give_again(open_queue, database):
     def held(tr):
         one = Round(consumer.taker, tr, "min", [consumer.lease_request("min", 1, 60, None)])
         assert one.serve(helps=False).results[0][1] == []
-        return tuple(one.allowance.held_until(to_lease=leases) for leases in (True, False))
+        dues = begin_dues(tr, consumer.taker)()
+        return tuple(one.allowance.holds(dues, to_lease=leases) for leases in (True, False))
 
-    to_lease, to_pop = run(database, held, read_only=True)
-    assert (to_lease, to_pop) == (microseconds(leased.until), None)
+    (to_lease,), to_pop = run(database, held, read_only=True)
+    assert (to_lease.moment, to_pop) == (microseconds(leased.until), [])
 
 
 # Workers, several queues
@@ -751,7 +753,7 @@ def test_who_waits_for_a_family_at_its_limits_does_not_look_again_and_again(data
     queue.push_many(range(3))
     held = several.lease()
     looks = []
-    families = several._families
+    families = several._group
     find, families._find = (
         families._find,
         lambda *given, **named: looks.append(1) or find(*given, **named),
@@ -773,11 +775,11 @@ def test_several_at_their_limits_give_nothing(catalog, pool):
         catalog.queue(name).push_many(range(9))
     held = several.lease()
     assert len(several.lease_many(2)) == 2
-    turns = several._turns  # as after a conflict
+    poppers = several._group.poppers["min"]  # as after a conflict
     for _ in range(2):
         assert several.lease() is None
         assert not several.wait_for_items(0, to_lease=True)
-        turns.note_conflict()
+        poppers._contention.helped_until = time.monotonic() + LONG_SECONDS
     assert several.pop().queue == "leased"
     waiting = pool.submit(several.lease, wait=LONG_SECONDS)
     watch = catalog.queue("leased").parts.group.lease_watch

@@ -204,7 +204,7 @@ def test_who_waits_is_woken_when_it_is_resumed(catalog, family, pool, way):
     family.pause()
     several = catalog.several(["user-*"])
     watch = {
-        "family": several._families.watches(to_lease=False)[0],
+        "family": several._group.watches(to_lease=False)[0],
         "by name": catalog.queue("user-3").parts.group.watch,
         "in order": catalog.queue("user-3").parts.group.watch,
         "names": catalog.queue("user-3").parts.group.watch,
@@ -278,7 +278,7 @@ def test_a_worker_follows_a_pause(catalog, family, pool):
     users = catalog.several(["user-*"])
     worker = Worker(users, done.append, follow=True)
     running = pool.submit(worker.run)
-    wait_until(users._families.watches(to_lease=True)[0].is_watched)
+    wait_until(users._group.watches(to_lease=True)[0].is_watched)
     assert done == []
     family.resume()
     wait_until(lambda: len(done) == 5)

@@ -20,8 +20,8 @@ from fdbqueue.exceptions import (
     QueueNotFound,
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
+from fdbqueue.service.consume.families import SeveralPoppers
 from fdbqueue.service.consume.poppers import EndPoppers
-from fdbqueue.service.consume.several import Turns
 from fdbqueue.service.instrumentation import Observer, Operation, add, remove
 from fdbqueue.testing import FaultyDatabase
 from tests.cases import cases
@@ -320,7 +320,7 @@ def meddled(open_catalog, database):
 
 @pytest.mark.parametrize("operation", ["pop", "lease"])
 def test_a_push_to_a_queue_before_conflicts(meddled, operation):
-    """What was found is taken: the queues before it were empty when they were read."""
+    """The call begins again, and takes what was pushed before its commit."""
     meddler, catalog, rival = meddled
     fill(rival, low=["found"])
     pushed = threading.Event()
@@ -332,8 +332,8 @@ def test_a_push_to_a_queue_before_conflicts(meddled, operation):
 
     meddler.meddle = push
     several = catalog.several(["high", "low"])
-    assert getattr(several, operation)().value == "found"
     assert getattr(several, operation)().value == "late"
+    assert getattr(several, operation)().value == "found"
     assert getattr(several, operation)() is None
 
 
@@ -789,10 +789,9 @@ def test_an_interrupt_after_the_commit_requeues_what_was_taken(meddled, monkeypa
         if threading.get_ident() != popper and not pushed:
             pushed.append(rival.queue("low").push("later"))
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
+    poppers = SeveralPoppers if way == "from all" else EndPoppers
 
-    def interrupted(*arguments, do=EndPoppers.alone):
+    def interrupted(*arguments, do=poppers.alone):
         is_done = do(*arguments)
         if threading.get_ident() == popper:
             raise KeyboardInterrupt
@@ -800,13 +799,10 @@ def test_an_interrupt_after_the_commit_requeues_what_was_taken(meddled, monkeypa
 
     meddler.meddle = push_before_the_helper
     taking = catalog.queue("low") if way == "alone" else catalog.several(["high", "low"])
+    if way == "from one of them":
+        taking._group.poppers["min"]._contention.helped_until = time.monotonic() + LONG_SECONDS
     with monkeypatch.context() as patch:
-        if way == "alone":
-            patch.setattr(EndPoppers, "alone", interrupted)
-        else:
-            patch.setattr(Turns, "note_turn", interrupt)
-        if way == "from one of them":
-            patch.setattr(Turns, "begins", lambda *_: False)
+        patch.setattr(poppers, "alone", interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:
             taking.pop_many(3)
     assert caught.value.outcome_known is False

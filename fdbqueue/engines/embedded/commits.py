@@ -74,10 +74,10 @@ class Committer:
     def __init__(self, store: Store, committed: Callable[[], None]) -> None:
         self._store = store
         self._committed = committed
-        self.own = _Own()
         self._start_empty()
 
     def _start_empty(self) -> None:
+        self.own = _Own()
         #: Held to take the lead and to register to be woken, and for nothing that a leader does.
         self._mutex = RLock()
         #: The line: all that were not told yet how they ended, and some that were.
@@ -104,9 +104,11 @@ class Committer:
         """Return when the request is done, having done the work if no other thread was.
 
         A request whose thread left by an exception does not run any more, unless it was
-        running already: waited for again, it ends with 1021.
+        running already: waited for again, or by a signal handler whose thread waits for another, it
+        ends with 1021.
         """
-        if request.is_abandoned:
+        outer = self.own.request
+        if request.is_abandoned or outer is not None:  # or a signal handler asks
             self.withdraw(request, FDBError(1021))
         try:
             self.own.request = request
@@ -125,7 +127,7 @@ class Committer:
             self._wake_all()
             raise
         finally:
-            self.own.request = None
+            self.own.request = outer
             waiter, request.waiter = request.waiter, None
             if waiter is not None:
                 self._waiters.remove(waiter)
@@ -135,14 +137,15 @@ class Committer:
         """Keep every thread from committing until :meth:`resume`, by the same thread.
 
         Raises:
-            EngineUnavailable: A signal handler asks for it, whose own thread commits.
+            EngineUnavailable: A signal handler asks for it, whose own thread leads.
         """
         thread = threading.get_ident()
         while self._leader != thread:
-            if self.own.request is not None:
-                raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
             with self._mutex:
-                if self._leader is None:
+                leader, own = self._leader, self.own.request
+                if own is not None and leader is own:
+                    raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
+                if leader is None:
                     self._leader = thread
                     self._history = History()  # another file may be there afterwards
                     return

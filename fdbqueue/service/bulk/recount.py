@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.service.consume.prospect import Look
+from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.handoffs import all_handoffs
@@ -53,12 +55,13 @@ class _Reach(NamedTuple):
     is_done: bool
 
 
-def recount(database: Database, store: ItemStore) -> None:
+def recount(database: Database, taker: Taker) -> None:
     """Count everything in a queue, and correct its counts.
 
     Raises:
         FormatMismatch: The queue was written under other settings.
     """
+    store = taker.store
     run(database, store.format.check, read_only=True)
     for state in State:
         _recount_hidden(database, store, state)
@@ -71,20 +74,22 @@ def recount(database: Database, store: ItemStore) -> None:
         run(database, functools.partial(_add_up, store=store, foreign=reach.foreign))
         _remove_ghosts(database, store)
     run(database, functools.partial(_forget_attempts, store=store))
-    write_row(database, store)
+    write_row(database, taker)
 
 
-def write_row(database: Database, store: ItemStore) -> None:
+def write_row(database: Database, taker: Taker) -> None:
     """Write in the index of a queue's family from when it has something to take, if it has."""
-    member = store.tables.member
+    member = taker.store.tables.member
     if member is None:
         return
 
     def write(tr: Transaction) -> bool:
-        moment = store.next_moment(tr)
-        if moment is not None:
-            member.write(tr, moment)
-        return moment is not None
+        found = Look(tr, taker, of_index=True).settle().prospect(to_lease=False)
+        if found.moment is None:
+            return False
+        # a moment by this clock may be wrong: the next take says it
+        member.write(tr, found.moment if found.since is None else 0)
+        return True
 
     run(database, write, wrote=bool)
 

@@ -24,11 +24,12 @@
 5. When the queue is empty, or a limit keeps its items back (:mod:`allowance`, which a round asks
    before it takes), the process's poppers wait at one watch (:mod:`waiting`).
 
-A take from several queues (:mod:`several`) serves a round for each of them in one transaction, and
-waits at all their watches; its ``Turns`` decide which queue and which thread comes first. From a
-pattern in turn, of any number of queues, it goes by an index of those that have something
-(:mod:`families`, which says how): a walk over the index (:mod:`ring`), and rounds in the queues on
-it (:mod:`visits`).
+When a queue has something to take is what a *look* at it says (:mod:`prospect`): now, from a moment
+on, or once a key has changed.
+
+A take from several queues (:mod:`several`) has a combiner of its own, and its transaction serves
+rounds (:mod:`visits`) in the queues on a walk (:mod:`ring`): over a list, in order or in turn; or,
+from a pattern in turn, over an index of the members that have something (:mod:`families`).
 
 Leased items are acknowledged, given up and extended by :mod:`acks`; :mod:`leases` has the steps
 within a transaction, :mod:`dead_letters` buries and redrives. Acks, nacks and extends of several

@@ -69,6 +69,7 @@ from __future__ import annotations
 import functools
 import json
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
@@ -83,7 +84,7 @@ from fdbqueue.service.storage.families import (
     Levels,
     Prospect,
 )
-from fdbqueue.service.storage.tables import Kind, TableKeys
+from fdbqueue.service.storage.tables import Due, Kind, TableKeys
 
 #: The parts of a token that are counted.
 _TOKEN = 1_000_000
@@ -91,8 +92,6 @@ _TOKEN = 1_000_000
 _ROW = struct.Struct(">QQ")
 #: When to look again if the count says that items are leased, and none is: it is wrong.
 _SOON_US = 5_000_000
-#: How many of the next moments are looked at for the end of a lease; delays end among them.
-_NEXT_MOMENTS = 100
 
 
 class Limits(NamedTuple):
@@ -283,74 +282,39 @@ class Allowance:
 
     # When it may be more
 
-    def is_held(self, *, to_lease: bool) -> bool:
-        """Tell whether a limit keeps everything back: from all, or from those who lease.
+    def holds(self, dues: Sequence[Due], *, to_lease: bool) -> list[Prospect]:
+        """Return from when on each limit may give again that keeps back all that is ready.
 
-        The rate does not before a take has written from when on its tokens count.
+        The rate first; ``max_leased`` keeps back from those who lease alone. For the index of a
+        family the first is enough: the other is met after it. The rate keeps nothing back before a
+        take has written from when on its tokens count.
+
+        Args:
+            dues: What expires next by the clock: as many as may be looked at for the end of a
+                lease. One may end before it expires.
+            to_lease: Whether it is to be leased.
         """
-        lacks_tokens = self._left < 1 and not self._counts_again
-        return lacks_tokens or (to_lease and self.is_fully_leased)
+        found = []
+        (most, per_day), rate = self._limits.levels, self._limits.rate
+        if rate is not None and per_day is not None and self._left < 1 and not self._counts_again:
+            moment, pause = self._next_token(rate), rate.period_us // rate.items
+            found.append(Prospect(moment, moment - pause, Hold(BY_RATE, per_day)))
+        if to_lease and most is not None and self._room < 1:
+            hold = Hold(BY_LEASES, most)
+            ends = [due.moment for due in dues if due.kind is Kind.LEASE]
+            if ends or dues:  # if none is among so many, it is after these
+                found.append(Prospect(ends[0] if ends else dues[-1].moment, None, hold))
+            else:  # the count is wrong
+                found.append(Prospect(self._now + _SOON_US, self._now, hold))
+        return found
 
-    @property
-    def is_fully_leased(self) -> bool:
-        """Whether no more items may be leased."""
-        return self._room < 1
-
-    @property
-    def next_token(self) -> int:
-        """The moment at which there is a token, 0 if there is one."""
-        rate = self._limits.rate
-        if rate is None or self._left >= 1:
-            return 0
+    def _next_token(self, rate: Rate) -> int:
+        """Return when there is a token."""
         tokens, counted_at = self._row_says
         if tokens >= _TOKEN:  # there was one, which is taken here
             tokens, counted_at = self._tokens % _TOKEN, self._counted_at
         missing = (_TOKEN - tokens) * rate.period_us
         return counted_at - -missing // (rate.items * _TOKEN)
-
-    def held_until(self, *, to_lease: bool) -> int | None:
-        """Return the moment from when it may give again, None if it may now.
-
-        At ``max_leased`` that is when the next lease expires; it may end before. Reads that.
-        """
-        if not self.is_held(to_lease=to_lease):
-            return None
-        if to_lease and self.is_fully_leased:
-            return max(self.next_token, self._next_end())
-        return self.next_token
-
-    def prospect(self, first_due: int | None, *, to_lease: bool) -> Prospect:
-        """Return what the index of a family is to say of ready items, once it is settled.
-
-        One limit is enough: if both keep them back, the other one is met after it.
-
-        Args:
-            first_due: When the first lease or delay expires; None if none does.
-            to_lease: Whether they are to be leased.
-        """
-        levels, rate = self._limits.levels, self._limits.rate
-        if not self.is_held(to_lease=to_lease):
-            return Prospect(0)
-        if rate is not None and levels.rate is not None and self.is_held(to_lease=False):
-            moment, pause = self.next_token, rate.period_us // rate.items
-            return Prospect(moment, moment - pause, Hold(BY_RATE, levels.rate))
-        assert levels.leased is not None
-        hold = Hold(BY_LEASES, levels.leased)
-        if first_due is None:  # the count is wrong
-            return Prospect(self._now + _SOON_US, self._now, hold)
-        return Prospect(first_due, None, hold)
-
-    def _next_end(self) -> int:
-        """Return when the next lease expires, or an earlier moment; soon if there is none."""
-        begin, stop = self._tables.dues
-        moment = self._now + _SOON_US
-        for row in self._tr.snapshot.get_range(begin, stop, limit=_NEXT_MOMENTS):
-            due = self._tables.parse_due(row.key)
-            if due is not None:
-                moment = due.moment
-                if due.kind is Kind.LEASE:
-                    break
-        return moment
 
 
 def _counted(row: bytes, full: int, rate: Rate, now: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ bytes take several transactions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
@@ -30,6 +30,7 @@ from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds, now_us
 from fdbqueue.service.consume.leases import Ack, BesideEnds, distinct, token_of, worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
+from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.round import Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
@@ -228,22 +229,6 @@ class Consumer:
             request.note_acknowledged()
         return (items,) if items or is_replayed(request.call) else ()
 
-    def held_until(self, tr: Transaction, *, to_lease: bool) -> int | None:
-        """Return until when the queue's limits keep its ready items back, in microseconds.
-
-        Not later than now if they do not. None if it has no limits, no ready items, or is paused.
-        """
-        if self.taker.limits is None:
-            return None
-        now, tables = now_us(), self._store.tables
-        allowance = self.taker.limits.begin(tr, tables, now)
-        paused = tables.begin_paused(tr)
-        head = tr.snapshot.get_range(*self._store.keys.bounds, limit=1)
-        if paused() is not None or not any(True for _ in head):
-            return None
-        until = allowance.settle().held_until(to_lease=to_lease)
-        return now if until is None else until
-
     def _take_nothing(self, request: TakeRequest) -> list[Item]:
         """Return no items; under an idempotency key, look again and save that response."""
         call = request.call
@@ -323,6 +308,30 @@ class Consumer:
             run, unlimited(self._runner.database), function, wrote=lambda _: True
         )
         instrumentation.observed("return", self._store.queue, requeue)
+
+
+def looks_at(tr: Transaction, consumers: Sequence[Consumer]) -> Iterator[tuple[Consumer, Look]]:
+    """Yield queues, each with a look at it; those of 25 queues are begun at once."""
+    for start in range(0, len(consumers), READ_AT_ONCE):
+        part = consumers[start : start + READ_AT_ONCE]
+        yield from [(one, Look(tr, one.taker)) for one in part]
+
+
+def first_with_items(
+    tr: Transaction, consumers: Sequence[Consumer], *, to_lease: bool
+) -> Consumer | None:
+    """Return the first queue that may have items to pop, or to lease, None if none has."""
+    for one, look in looks_at(tr, consumers):
+        if look.settle().prospect(to_lease=to_lease).is_now:
+            return one
+    return None
+
+
+def held_until(tr: Transaction, consumers: Sequence[Consumer], *, to_lease: bool) -> int | None:
+    """Return the earliest :meth:`Look.held_until` of some queues, None if none has one."""
+    limited = [one for one in consumers if one.taker.limits is not None]
+    found = [look.settle().held_until(to_lease=to_lease) for _, look in looks_at(tr, limited)]
+    return min([until for until in found if until is not None], default=None)
 
 
 def _fitting_count(items: Sequence[Item]) -> int:

@@ -1,12 +1,12 @@
-"""Decide what follows when a take conflicts: one policy for queues and for families.
+"""Decide what follows when a take conflicts: one policy for one queue and for several.
 
 A take that conflicts tries again. What else it does depends on what it has met:
 
 - *The engine has reservations*: takes reserve its file before they read, for a while and for as
   long as other processes do. Then they do not conflict, and need no help.
 - *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
-- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`); from a family
-  it takes by the queue that gave something. For a while others of this process do so at once.
+- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`); from several
+  queues it takes by the one that gave something. For a while others of this process do so at once.
 - *A queue with shards*: it takes from another slot, among twice as many as up to that one, so that
   processes that conflict come to take different rows. The one that is nearest to the end comes to
   be there. Nobody asks for help.
@@ -45,7 +45,7 @@ _CALM_ROUNDS = 32
 
 
 class Contention:
-    """What the takes at one end of a queue, or of families, have met in this process.
+    """What the takes at one end of a queue, or of several, have met in this process.
 
     Args:
         database: Where they take items.

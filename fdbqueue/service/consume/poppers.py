@@ -24,8 +24,9 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.contention import CONFLICTS, Contention
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.help.asking import Asking
+from fdbqueue.service.consume.prospect import begin_prospect
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
-from fdbqueue.service.consume.waiting import ItemWatch, begin_look
+from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.rows import ENDS, End
@@ -183,14 +184,10 @@ class ProcessGroup:
             end: EndPoppers(database, taker, end) for end in ENDS
         }
         self.writes = SharedWrites(database, taker.store)
-        store, limits = taker.store, taker.limits
-        self.watch = self.lease_watch = ItemWatch(
-            database, functools.partial(begin_look, store, limits)
-        )
-        if limits is not None and limits.max_leased is not None:
-            self.lease_watch = ItemWatch(
-                database, functools.partial(begin_look, store, limits, to_lease=True)
-            )
+        look = functools.partial(begin_prospect, taker=taker)
+        self.watch = self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=False))
+        if taker.limits is not None and taker.limits.max_leased is not None:
+            self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=True))
         forget_at_fork(self)
 
     def forget(self) -> None:

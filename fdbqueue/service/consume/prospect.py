@@ -1,82 +1,161 @@
-"""When a queue has something to take: now, from a moment on, or never; and what holds it back.
+"""When a queue has something to take: now, from a moment on, or never; and what says so sooner.
 
-This decides what the rows of a member say in the index of its family. Takes correct them by it
-(:mod:`fdbqueue.service.consume.visits`), and ``queue_doctor`` compares them with it.
+There is one look (:class:`Look`), whoever asks. Who waits for items sets a watch by it
+(:mod:`fdbqueue.service.consume.waiting`); others ask whether there may be something now, or until
+when limits keep items back. ``recount`` writes by it what the index of a family says of the queue,
+and ``queue_doctor`` compares the index with it. A take from a family that found nothing in a member
+has read all but the next moments, and asks :func:`prospect_of` itself.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.round import Taker
-from fdbqueue.service.storage.families import Prospect
-from fdbqueue.service.storage.handoffs import read_request
+from fdbqueue.service.consume.state import begin_state, parse_state
+from fdbqueue.service.storage.families import BY_LEASES, NEVER, NOW, Prospect
+from fdbqueue.service.storage.tables import Due
 
-#: When a queue is looked at again from which other processes have yet to collect.
-_COLLECTED_US = 1_000_000
-#: The most help requests that are read.
-_REQUESTS = 200
-NEVER = Prospect(None)
+#: When an index says that a queue is looked at again from which other processes have yet to
+#: collect, or have asked for help.
+AGAIN_US = 1_000_000
+#: How many of the next moments are looked at for the end of a lease; delays end among them.
+_NEXT_MOMENTS = 100
+#: How many queues' reads are under way at the same time.
+READ_AT_ONCE = 25
+
+
+class Look:
+    """What one transaction reads of a queue to say when it has something to take.
+
+    The reads begin when it is made, all at once; :meth:`settle` waits for them, before anything
+    else is called. They are bounded, and the transaction depends on none of them, but for the row
+    of stored limits.
+
+    Args:
+        tr: The transaction.
+        taker: Takes the queue's items.
+        of_index: Whether to say what the rows in the index of its family are to say: there a pause
+            of the family is passed over, and clocks stand for versions.
+    """
+
+    def __init__(self, tr: Transaction, taker: Taker, *, of_index: bool = False) -> None:
+        store, tables = taker.store, taker.store.tables
+        self._store = store
+        self._tr = tr
+        self._now = now_us()
+        self._of_index = of_index
+        self._member = None if of_index else tables.member
+        # without what expires by the clock: dues has the first of it, whenever that is
+        self._rows = begin_state(store, tr, 0)
+        self._pause: Any = None if self._member is None else tr.snapshot[self._member.paused]
+        self._head = tr.snapshot.get_range(*store.keys.bounds, limit=1)
+        self._read_dues = begin_dues(tr, taker)
+        limits = taker.limits
+        self._allowance = None if limits is None else limits.begin(tr, tables, self._now)
+        self._paused_by: bytes | None = None
+        self._dues: list[Due] = []
+        self._is_ready = False
+        #: After how many microseconds to look at what other processes have yet to collect.
+        self._again_us: int | None = None
+
+    def settle(self) -> Look:
+        """Wait for what was read.
+
+        Raises:
+            FormatMismatch: The queue was written under other settings.
+        """
+        state = parse_state(self._store, self._tr, 0, self._rows, at_random=False)
+        if state.is_paused:
+            self._paused_by = self._store.tables.paused
+        elif self._member is not None and self._pause.present():
+            self._paused_by = self._member.paused
+        self._dues = self._read_dues()
+        is_expired = any(one.has_items for one in state.expired)
+        self._is_ready = is_expired or any(True for _ in self._head)
+        self._again_us = state.versions_left
+        if self._of_index:
+            self._again_us = AGAIN_US if state.awaits_others else None
+        if self._allowance is not None:
+            self._allowance.settle()
+        return self
+
+    def prospect(self, *, to_lease: bool) -> Prospect:
+        """Return when there is something to pop, or to lease, and what to watch until then."""
+        tables = self._store.tables
+        if self._paused_by is not None:
+            return NEVER._replace(watch=(self._paused_by,))
+        found = prospect_of(
+            self._allowance,
+            self._dues,
+            self._now,
+            is_ready=self._is_ready,
+            again_us=self._again_us,
+            to_lease=to_lease,
+        )
+        if found.hold is None:
+            return found._replace(watch=(tables.ready,))
+        # at the rate there is nothing to see but a pause
+        is_by_leases = found.hold.limit == BY_LEASES
+        return found._replace(watch=(tables.hidden if is_by_leases else tables.paused,))
+
+    def held_until(self, *, to_lease: bool) -> int | None:
+        """Return until when limits keep back what is ready, in microseconds.
+
+        Not later than now if they do not. None if there are no limits, or is nothing ready, or the
+        queue is paused.
+        """
+        if self._allowance is None or self._paused_by is not None or not self._is_ready:
+            return None
+        holds = self._allowance.holds(self._dues, to_lease=to_lease)
+        return max([one.moment or 0 for one in holds], default=self._now)
+
+
+def begin_prospect(tr: Transaction, taker: Taker, *, to_lease: bool) -> Callable[[], Prospect]:
+    """Begin to read when a queue has something; call the returned function for the result."""
+    look = Look(tr, taker)
+    return lambda: look.settle().prospect(to_lease=to_lease)
+
+
+def begin_dues(tr: Transaction, taker: Taker) -> Callable[[], list[Due]]:
+    """Begin to read what expires next by the clock; call the returned function for the result.
+
+    Of a queue whose leases may be limited so much that the end of one is among it.
+    """
+    tables, limits = taker.store.tables, taker.limits
+    has_leases = limits is not None and limits.levels.leased is not None
+    rows = tr.snapshot.get_range(*tables.dues, limit=_NEXT_MOMENTS if has_leases else 1)
+    return lambda: [*filter(None, [tables.parse_due(bytes(row.key)) for row in rows])]
 
 
 def prospect_of(
     allowance: Allowance | None,
-    dues: Iterable[int],
+    dues: Sequence[Due],
     now: int,
     *,
     is_ready: bool,
-    awaits_others: bool,
+    again_us: int | None,
     to_lease: bool,
 ) -> Prospect:
     """Return when a queue that is not paused has something to take.
 
     Args:
         allowance: What its limits allow; None if it has none.
-        dues: When the first of what expires by the clock does; empty for nothing.
+        dues: What expires next by the clock.
         now: The present, in microseconds.
         is_ready: Whether it has ready items.
-        awaits_others: Whether other processes have asked for help, or have yet to collect.
+        again_us: After how many microseconds to look again, because other processes have asked for
+            help or have yet to collect; None if they have not.
         to_lease: Whether it is to be leased.
     """
-    first = min(dues, default=None)
-    if is_ready:
-        return Prospect(0) if allowance is None else allowance.prospect(first, to_lease=to_lease)
-    soon = now + _COLLECTED_US
-    if awaits_others and (first is None or soon < first):
-        return Prospect(soon, now)
+    first = dues[0].moment if dues else None
+    if is_ready or (first is not None and first <= now):
+        holds = [] if allowance is None else allowance.holds(dues, to_lease=to_lease)
+        return holds[0] if holds else NOW
+    if again_us is not None and (first is None or now + again_us < first):
+        return Prospect(now + again_us, now)
     return Prospect(first)
-
-
-def prospects(tr: Transaction, taker: Taker) -> tuple[Prospect, Prospect]:
-    """Read when a queue has something to pop, and to lease, by snapshot reads.
-
-    A queue that is paused by itself has nothing, and one that is paused with its family what it
-    has once that is resumed.
-    """
-    store, now = taker.store, now_us()
-    tables = store.tables
-    paused = tr.snapshot[tables.paused]
-    head = tr.snapshot.get_range(*store.keys.bounds, limit=1)
-    asked = tr.snapshot.get_range(*tables.requests, limit=_REQUESTS)
-    first = tr.snapshot.get_range(*tables.dues, limit=1)
-    allowance = None if taker.limits is None else taker.limits.begin(tr, tables, now)
-    if paused.present():
-        return NEVER, NEVER
-    if allowance is not None:
-        allowance.settle()
-    dues = [tables.parse_due(bytes(row.key)) for row in first]
-    requests = [read_request(tables, bytes(row.key), bytes(row.value)) for row in asked]
-    find = functools.partial(
-        prospect_of,
-        allowance,
-        [due.moment for due in dues if due is not None],
-        now,
-        is_ready=any(True for _ in head),
-        # leases that were handed over end by themselves, and their row stays a while
-        awaits_others=any(not (one.is_handed and one.lease_us) for one in filter(None, requests)),
-    )
-    return find(to_lease=False), find(to_lease=True)

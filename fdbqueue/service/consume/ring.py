@@ -1,6 +1,7 @@
-"""Where a process is on its way round the members of families, and the way of one transaction.
+"""Which queues a transaction meets, one after the other: those of a list, or members of families.
 
-And the look at the indexes of the families by which it waits.
+Where a process is on its way round the members of families; and the look at the indexes of the
+families by which it waits.
 
 :mod:`fdbqueue.service.consume.families` says how a take goes.
 """
@@ -10,19 +11,17 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import math
 import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.waiting import Look
-from fdbqueue.service.storage.families import FamilyKeys, IndexRow, Member
+from fdbqueue.service.storage.families import NOW, FamilyKeys, IndexRow, Member, Prospect
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -108,6 +107,39 @@ class Ring:
         return fits(name) and not (self._aside and self._is_aside(name))
 
 
+class ListWalk:
+    """The way of one transaction over a list of queues, in its order. Strict.
+
+    The queues before the one that gives have nothing to take when the transaction commits.
+
+    Args:
+        names: Their names.
+        in_turn: Whether each request has a queue of its own as far as there are enough; else all
+            take from the first that has items.
+    """
+
+    is_strict = True
+
+    def __init__(self, names: Iterable[str], *, in_turn: bool) -> None:
+        self.in_turn = in_turn
+        self._left = deque(names)
+
+    def next(self, count: int) -> list[Hint]:
+        """Return the next queues; fewer if all were met."""
+        return [Hint(self._left.popleft(), ()) for _ in range(min(count, len(self._left)))]
+
+    def again(self, hint: Hint) -> None:
+        """Meet a queue again, as the next one."""
+        self._left.appendleft(hint.name)
+
+    def begin_pause(self, *_: object) -> None:
+        """Leave it to the round to read whether the family of a member is paused."""
+
+    def passes_over(self, *_: object) -> bool:
+        """Tell whether a queue of another format is passed over: none is."""
+        return False
+
+
 class Walk:
     """The way of one transaction over a ring, on which it meets each queue once.
 
@@ -119,6 +151,8 @@ class Walk:
         tr: The transaction. It depends on nothing that is read.
         to_lease: Whether items are to be leased.
     """
+
+    is_strict, in_turn = False, True
 
     def __init__(self, ring: Ring, tr: Transaction, *, to_lease: bool) -> None:
         self._ring = ring
@@ -160,10 +194,8 @@ class Walk:
                 self._read_page()
         return found
 
-    def begin_pause(self, member: Member | None) -> Any:
+    def begin_pause(self, member: Member) -> Any:
         """Begin to read whether the family of a member is paused, if that is not read already."""
-        if member is None:
-            return None
         read = self._pauses.get(member.paused)
         if read is None:
             read = self._pauses[member.paused] = self._tr[member.paused]
@@ -175,25 +207,11 @@ class Walk:
             self._passed = [one for one in stretches if self._pauses[one.keys.paused].present()]
         return self._passed
 
-    def set_aside(self, name: str, error: FormatMismatch) -> None:
-        """Pass over a member for a while, as :meth:`Ring.set_aside` does."""
-        self._ring.set_aside(name, error)
-
-    def guarded(
-        self, name: str, member: Member | None, look: Callable[[], bool]
-    ) -> Callable[[], bool]:
-        """Return a look that finds nothing in a member of another format, and sets it aside."""
-
-        def guarded() -> bool:
-            try:
-                return look()
-            except FormatMismatch as error:
-                if member is None:
-                    raise
-                self.set_aside(name, error)
-                return False
-
-        return guarded
+    def passes_over(self, member: Member | None, name: str, error: FormatMismatch) -> bool:
+        """Set a member aside, as :meth:`Ring.set_aside` does; tell whether it is one."""
+        if member is not None:
+            self._ring.set_aside(name, error)
+        return member is not None
 
     def again(self, hint: Hint) -> None:
         """Meet a queue again, as the next one."""
@@ -278,44 +296,51 @@ class Walking:
     """The walks of one transaction's attempts, for a ``with`` block that ends behind its commit.
 
     Args:
-        ring: The ring.
+        ring: The ring; None for walks over a list, which leave nothing.
+        names: The names of the list.
+        in_turn: As for :class:`ListWalk`.
+        to_lease: Whether items are to be leased.
     """
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(
+        self, ring: Ring | None, names: Sequence[str], *, in_turn: bool, to_lease: bool
+    ) -> None:
         self._ring = ring
+        self._names = names
+        self._in_turn = in_turn
+        self._to_lease = to_lease
         self._walk: Walk | None = None
 
-    def begin(self, tr: Transaction, *, to_lease: bool) -> Walk:
+    def begin(self, tr: Transaction) -> Walk | ListWalk:
         """Begin the walk of an attempt; the one before it has failed."""
-        self._end(is_committed=False)
-        self._walk = Walk(self._ring, tr, to_lease=to_lease)
+        if self._ring is None:
+            return ListWalk(self._names, in_turn=self._in_turn)
+        if self._walk is not None:
+            self._walk.end(is_committed=False)
+        self._walk = Walk(self._ring, tr, to_lease=self._to_lease)
         return self._walk
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        self._end(is_committed=error is None)
-
-    def _end(self, *, is_committed: bool) -> None:
         walk, self._walk = self._walk, None
         if walk is not None:
-            walk.end(is_committed=is_committed)
+            walk.end(is_committed=error is None)
 
 
 # Waiting
 
 
 def begin_index_look(
-    tr: Transaction, sources: Sequence[Source], *, to_lease: bool, watches: bool = True
-) -> Callable[[], Look]:
-    """Begin to read whether a member may have something, for the watch.
+    tr: Transaction, sources: Sequence[Source], *, to_lease: bool
+) -> Callable[[], Prospect]:
+    """Begin to read when a member may have something, by the index alone.
 
     Args:
         tr: The transaction.
         sources: The families.
         to_lease: Whether it is to be leased.
-        watches: Whether to set the watch if none has.
     """
     now = now_us()
     reads = [
@@ -331,50 +356,22 @@ def begin_index_look(
         for source in sources
     ]
 
-    def look() -> Look:
-        left = math.inf
+    def look() -> Prospect:
+        moments: list[int] = []
         keys: list[bytes] = []
         for source, ready, later, paused in reads:
             if paused.present():
                 keys.append(source.keys.paused)
                 continue
             if any(_first_fitting(tr, source, *one) is not None for one in ready):
-                return Look(None)
+                return NOW
             first = _first_fitting(tr, source, later, source.keys.wakes[0])
             if first is not None:
-                left = min(left, first.moment - now)
+                moments.append(first.moment)
             keys += source.keys.wakes
-        if left <= 0:
-            return Look(None)
-        watch = _AnyWatch([tr.watch(key) for key in keys] if watches else [])
-        return Look(watch, left / 1_000_000)
+        return Prospect(min(moments, default=None), watch=tuple(keys))
 
     return look
-
-
-class _AnyWatch:
-    """Several watches as one: it reports the first change, and cancels the others."""
-
-    def __init__(self, watches: Sequence[Any]) -> None:
-        self._watches = watches
-        self._is_over = False
-
-    def on_ready(self, callback: Callable[[Any], object]) -> None:
-        """Call a function with the watch that reports a change, or fails."""
-
-        def report(fired: Any) -> None:
-            if not self._is_over:
-                callback(fired)
-                self.cancel()
-
-        for watch in self._watches:
-            watch.on_ready(report)
-
-    def cancel(self) -> None:
-        """Cancel all of them."""
-        self._is_over = True
-        for watch in self._watches:
-            watch.cancel()
 
 
 def _first_fitting(tr: Transaction, source: Source, read: Any, stop: bytes) -> IndexRow | None:

@@ -438,7 +438,7 @@ class Round:
             result.is_helped = True
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
-        result.awaits_others = bool(state.requests or state.expired or state.awaits)
+        result.awaits_others = state.awaits_others
         says_so = self._paused_by(state)
         if says_so is not None:
             head.close(says_so)
@@ -452,7 +452,7 @@ class Round:
         batch, early_count = self._admitted(combined, own)
         # On the embedded engine only commits raise the version: while there is a handoff that may
         # expire, a round that finds nothing commits a write, so that it does expire.
-        result.wrote = result.wrote or state.awaits
+        result.wrote = result.wrote or state.versions_left is not None
         is_sound = self._serve_batch(head, batch, early_count)
         if given is not None:
             if is_sound:

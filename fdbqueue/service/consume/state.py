@@ -52,7 +52,10 @@ class QueueState(NamedTuple):
         is_paused: Whether nothing is to be taken or requeued.
         requests: The open help requests, the oldest first.
         expired: The help requests that have expired, handed over or not.
-        awaits: Whether there is a handoff that was not collected yet, and has not expired.
+        versions_left: For how many more versions, about a million a second, the first handoff holds
+            that was not collected yet; None if there is none.
+        awaits_others: Whether other processes have asked for help, or have not collected what was
+            taken for them.
         dues: The leases, delays and batches that have expired.
         more_due: Whether there may be more of these.
     """
@@ -62,7 +65,8 @@ class QueueState(NamedTuple):
     is_paused: bool
     requests: list[HelpRequest]
     expired: list[HelpRequest]
-    awaits: bool
+    versions_left: int | None
+    awaits_others: bool
     dues: list[Due]
     more_due: bool
 
@@ -121,24 +125,26 @@ def parse_state(
         dues = list(all_due(store, tr, now, expiry.MAX_EXPIRED))
     chosen = expiry.chosen(dues, at_random=at_random) if dues else dues
     more_due = is_cut or len(dues) > len(chosen)
-    is_open, expired, awaits = _by_age(tr, requests) if requests else ([], [], False)
-    return QueueState(taken, retried, paused, is_open, expired, awaits, chosen, more_due)
+    is_open, expired, left = _by_age(tr, requests) if requests else ([], [], None)
+    # leases that were handed over end by themselves, and their row stays a while
+    awaits = bool(requests) and any(one.has_items or not one.is_handed for one in requests)
+    return QueueState(taken, retried, paused, is_open, expired, left, awaits, chosen, more_due)
 
 
 def _by_age(
     tr: Transaction, requests: list[HelpRequest]
-) -> tuple[list[HelpRequest], list[HelpRequest], bool]:
-    """Return the open requests, the oldest first, the expired ones, and whether one is awaited.
+) -> tuple[list[HelpRequest], list[HelpRequest], int | None]:
+    """Return the open requests, the oldest first, the expired ones, and how long the first holds.
 
-    That is one that was handed over, and not collected yet.
+    The first that was handed over, and not collected yet.
     """
     version = tr.get_read_version().wait()
     requests.sort(key=lambda request: (request.version, request.name))
     expired = [one for one in requests if one.is_expired(version)]
     live = [one for one in requests if not one.is_expired(version)]
     is_open = [one for one in live if not one.is_handed]
-    awaits = any(one.is_handed and not one.lease_us for one in live)
-    return is_open, expired, awaits
+    left = min([one.left(version) for one in live if one.has_items], default=None)
+    return is_open, expired, left
 
 
 def all_due(
@@ -196,14 +202,15 @@ class Pausing:
         self._member = member
         self._family = family
 
-    def pause(self, reason: str, tr: Transaction | None) -> Pause:
-        """Pause it; what is paused keeps its time and gets the new reason."""
-        reason = reason_of(self._runner.queue, reason)
+    def pause(self, reason: str | None, tr: Transaction | None) -> Pause:
+        """Pause it; what is paused keeps its time, and its reason if there is no new one."""
+        given = None if reason is None else reason_of(self._runner.queue, reason)
 
         def pause(transaction: Transaction) -> Pause:
             found = parse_pause(transaction[self._key])
             since = moment(now_us()) if found is None else found.since
-            made = Pause(since, reason, self._family)
+            kept = "" if found is None else found.reason
+            made = Pause(since, kept if given is None else given, self._family)
             transaction[self._key] = _packed(made)
             # Whoever has taken a ready item, and commits after this, conflicts and looks again.
             transaction.add_write_conflict_range(*self._taken)

@@ -8,9 +8,8 @@ from __future__ import annotations
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
@@ -19,19 +18,18 @@ from fdbqueue.service.combiner import SharedOperation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.prospect import NEVER, prospect_of
-from fdbqueue.service.consume.ring import Hint, Walk
+from fdbqueue.service.consume.prospect import AGAIN_US, READ_AT_ONCE, begin_dues, prospect_of
+from fdbqueue.service.consume.ring import Hint, ListWalk, Walk
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
-from fdbqueue.service.storage.families import Prospect
+from fdbqueue.service.storage.families import NEVER, Prospect
 from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.tables import Due
 
 #: How many requests of a process that are in line together a queue serves in its turn, so that its
 #: reads are shared.
 REQUESTS_A_TURN = 8
-#: How many queues' reads are under way at the same time.
-READ_AT_ONCE = 25
 #: A transaction of its own ends after so many looks, or seconds.
 MAX_LOOKS, _MAX_SECONDS = 1_000, 1.0
 #: The size of a transaction is asked for once the values that it has taken are so long.
@@ -40,31 +38,38 @@ _MEASURED_BYTES = 100_000
 _ITEM_BYTES = 500
 
 
-class MemberRequest(SharedOperation):
-    """The request of one thread, to whichever member's turn it is.
+class SeveralRequest(SharedOperation):
+    """The request of one thread, to whichever queue gives to it.
 
     Attributes:
         count: The most items.
         leases: Whether it leases them.
         make: Makes the request to a queue.
+        names: The names of a list of queues; empty for families by their index.
         requeue: Requeues what it was given.
-        source: What gave it.
+        source: The queue that gave it; empty for none.
     """
 
-    __slots__ = ("count", "leases", "make", "requeue", "source")
+    __slots__ = ("count", "leases", "make", "names", "requeue", "source")
 
     def __init__(
-        self, count: int, make: Callable[[Consumer], TakeRequest], *, leases: bool
+        self,
+        count: int,
+        make: Callable[[Consumer], TakeRequest],
+        *,
+        leases: bool,
+        names: tuple[str, ...] = (),
     ) -> None:
         self.count = count
         self.leases = leases
         self.make = make
+        self.names = names
         self.requeue: Requeue | None = None
-        self.source: Consumer | None = None
+        self.source = ""
 
 
-#: A request; and its items, its error, or the queue to take them from.
-Result = tuple[MemberRequest, "list[Item] | Exception | Consumer"]
+#: A request; and its items, its error, or the name of the queue to take them from.
+Result = tuple[SeveralRequest, "list[Item] | Exception | str"]
 
 
 @dataclass
@@ -79,18 +84,20 @@ class Served:
     """
 
     results: list[Result] = field(default_factory=list)
-    gave: dict[MemberRequest, Consumer] = field(default_factory=dict)
+    gave: dict[SeveralRequest, str] = field(default_factory=dict)
     wrote: bool = False
     expired: list[tuple[str, expiry.ExpiredCounts]] = field(default_factory=list)
 
 
-class _Look(NamedTuple):
-    """A look at one queue: who asks, by which request, in which round."""
+@dataclass
+class _Look:
+    """A look at one queue: who asks, by which request, in which round; whether there is more."""
 
     hint: Hint
     consumer: Consumer
-    asked: dict[TakeRequest, MemberRequest]
+    asked: dict[TakeRequest, SeveralRequest]
     round: Round
+    is_unfinished: bool = False
 
 
 class Visit:
@@ -109,7 +116,7 @@ class Visit:
         self,
         open_queue: Callable[[str], Consumer],
         tr: Transaction,
-        walk: Walk,
+        walk: Walk | ListWalk,
         end: End,
         *,
         owns: bool,
@@ -120,10 +127,11 @@ class Visit:
         self._walk = walk
         self._end: End = end
         self._owns = owns
-        self._corrects = corrects
+        self._corrects = corrects and not walk.is_strict
         # At the min end a round as seen depends on what it takes and what is before; who found
         # nothing depends on the row that it corrects.
-        self._order = Order.AS_SEEN if owns and end == "min" else Order.STRICT
+        as_seen = owns and end == "min" and not walk.is_strict
+        self._order = Order.AS_SEEN if as_seen else Order.STRICT
         self._until = time.monotonic() + _MAX_SECONDS
         self._looks = 0
         self._taken_bytes = self._sent_bytes = 0
@@ -136,20 +144,18 @@ class Visit:
         self.is_cut = False
         self.served = Served()
 
-    def begin_with(self, also: Callable[[Transaction], None] | None) -> None:
-        """Write something else first, if anything."""
-        if also is None:
-            return
+    def begin_with(self, also: Callable[[Transaction], None]) -> None:
+        """Write something else first."""
         also(self._tr)
         self.served.wrote = True
         self._sent_bytes = self._tr.get_approximate_size().wait()
 
-    def serve(self, requests: Sequence[MemberRequest]) -> Served:
+    def serve(self, requests: Sequence[SeveralRequest]) -> Served:
         """Take items for the requests, as far as there are any; correct what gave nothing."""
         waiting = deque(requests)
         wanted = -(-len(waiting) // REQUESTS_A_TURN)
         while waiting and not self.is_cut:
-            hints = self._walk.next(min(wanted, READ_AT_ONCE))
+            hints = self._walk.next(self._ahead(wanted, len(waiting)))
             if not hints:
                 hints = self._generous[:READ_AT_ONCE]
                 del self._generous[:READ_AT_ONCE]
@@ -162,80 +168,95 @@ class Visit:
                 wanted = min(len(waiting), -(-len(waiting) * len(hints) // served))
             else:
                 wanted = max(len(waiting), 2 * len(hints))
-        if not (self.is_cut or self._gives_more):
+        if waiting and not (self.is_cut or self._gives_more):
             self.served.results += [(one, []) for one in waiting]
         if self._corrects:
             self._correct()
         return self.served
 
-    def _look_at(self, hints: Sequence[Hint], waiting: deque[MemberRequest]) -> None:
-        """Serve rounds in some queues, and deal the requests to them.
+    def _ahead(self, wanted: int, waiting: int) -> int:
+        """Return in how many queues to begin rounds, of which some may be for nothing."""
+        if not self._walk.is_strict:
+            return min(wanted, READ_AT_ONCE)
+        return READ_AT_ONCE if self._walk.in_turn else max(1, READ_AT_ONCE // waiting)
+
+    def _look_at(self, hints: Sequence[Hint], waiting: deque[SeveralRequest]) -> None:
+        """Serve rounds in some queues, and deal the requests to them; in order all to each.
 
         If there are more queues than requests, the rest are asked only if the others had nothing.
+        A strict walk begins again at the first queue that is not asked as it was meant.
         """
         dealt = [*waiting]
         waiting.clear()
         looks = []
         for place, hint in enumerate(hints):
             consumer = self._open(hint.name)
-            own = dealt[place :: len(hints)] or [dealt[place % len(dealt)]]
-            asked = {one.make(consumer): one for one in own}
-            pause = self._walk.begin_pause(consumer.taker.store.tables.member)
-            begun = Round(
-                consumer.taker, self._tr, self._end, [*asked], self._order, family_pause=pause
-            )
+            own = dealt
+            if self._walk.in_turn:
+                own = dealt[place :: len(hints)] or [dealt[place % len(dealt)]]
+            taker, asked = consumer.taker, {}
+            for one in own:
+                asked[one.make(consumer)] = one
+            member = taker.store.tables.member
+            pause = None if member is None else self._walk.begin_pause(member)
+            begun = Round(taker, self._tr, self._end, [*asked], self._order, family_pause=pause)
             looks.append(_Look(hint, consumer, asked, begun))
-        left: dict[MemberRequest, None] = dict.fromkeys(dealt)
-        unasked = []
+        left: dict[SeveralRequest, None] = dict.fromkeys(dealt)
+        is_strict = self._walk.is_strict
+        again: list[Hint] = []
+        is_meant = all if is_strict else any
         for look in looks:
-            if self.is_cut or not any(one in left for one in look.asked.values()):
-                unasked.append(look.hint)
+            is_over = self.is_cut or (is_strict and again)
+            if is_over or not is_meant([one in left for one in look.asked.values()]):
+                again.append(look.hint)
                 continue
-            rest = self._serve(look)
-            for one in look.asked.values():
-                if one not in rest:
-                    left.pop(one, None)
-        for hint in reversed(unasked):
+            for one in self._serve(look):
+                left.pop(one, None)
+            if look.is_unfinished:
+                again.append(look.hint)
+        for hint in reversed(again):
             self._walk.again(hint)
         waiting.extendleft(reversed(left))
 
-    def _serve(self, look: _Look) -> list[MemberRequest]:
-        """Serve the round of one queue; return the requests that go on to the next."""
+    def _serve(self, look: _Look) -> list[SeveralRequest]:
+        """Serve the round of one queue; return the requests that are served with it."""
         self._looks += 1
-        served = self.served
+        served, consumer = self.served, look.consumer
         try:
             result = look.round.serve(helps=self._owns, sent_bytes=self._sent_bytes)
         except FormatMismatch as error:
-            if look.consumer.taker.store.tables.member is not None:
-                self._walk.set_aside(look.hint.name, error)
+            if self._walk.passes_over(consumer.taker.store.tables.member, consumer.name, error):
                 self._check_bounds(has_expired=False)
-                return [*look.asked.values()]
+                return []
             served.results += [(one, copy.copy(error)) for one in look.asked.values()]
-            return []
+            return [*look.asked.values()]
         served.wrote = served.wrote or result.wrote
         if result.expired is not None:
-            served.expired.append((look.consumer.name, result.expired))
+            served.expired.append((consumer.name, result.expired))
         found = dict(result.results)
-        rest: list[MemberRequest] = []
+        done: list[SeveralRequest] = []
         gave = False
         for request, one in look.asked.items():
             items = found.get(request)
+            if not items:
+                continue
+            done.append(one)
             if isinstance(items, Exception):
                 served.results.append((one, items))
-            elif items:
-                gave = True
-                self._taken_bytes += sum([item.size_bytes + _ITEM_BYTES for item in items])
-                one.requeue, one.source = request.requeue, look.consumer
-                served.gave[one] = look.consumer
-                served.results.append((one, items))
-            else:
-                rest.append(one)
-        self._note(look, result, gave=gave, is_short=bool(rest))
+                continue
+            gave = True
+            self._taken_bytes += sum([item.size_bytes + _ITEM_BYTES for item in items])
+            one.requeue, one.source = request.requeue, look.hint.name
+            served.gave[one] = look.hint.name
+            served.results.append((one, items))
         if len(found) < len(look.asked):  # there is more, for which it had no room
             self.is_cut = self._owns
-            self._walk.again(look.hint)
+            look.is_unfinished = True
+        elif not (done or result.is_with_family):  # to resume a family writes no rows: they stay
+            self._empty.append((look, result))
+        self._note(look, result, gave=gave, is_short=len(done) < len(look.asked))
         self._check_bounds(has_expired=result.expired is not None)
-        return rest
+        return done
 
     def _note(self, look: _Look, result: RoundResult, *, gave: bool, is_short: bool) -> None:
         """Note what becomes of the queue's rows, and whether it may have more."""
@@ -246,48 +267,38 @@ class Visit:
         member = look.consumer.taker.store.tables.member
         if gave and look.hint.passing and member is not None:
             member.promote(self._tr, look.hint.passing)
-        if result.is_with_family:  # its rows stay: to resume a family writes none
-            return
-        if len(result.results) == len(look.asked) and not any(has for _, has in result.results):
-            self._empty.append((look, result))
 
     def _check_bounds(self, *, has_expired: bool) -> None:
         if has_expired or self._taken_bytes > _MEASURED_BYTES:
             self._sent_bytes = self._tr.get_approximate_size().wait()
         if self._owns and not self.is_cut:
-            self.is_cut = (
-                self._sent_bytes > BATCH_BYTES
-                or self._looks >= MAX_LOOKS
-                or time.monotonic() > self._until
-            )
+            is_long = self._looks >= MAX_LOOKS or time.monotonic() > self._until
+            self.is_cut = self._sent_bytes > BATCH_BYTES or (is_long and not self._walk.is_strict)
 
     def _correct(self) -> None:
         """Correct the rows of the members that gave nothing."""
         reads = []
         for look, result in self._empty:
-            tables = look.consumer.taker.store.tables
-            if tables.member is not None:
-                first = self._tr.snapshot.get_range(*tables.dues, limit=1)
-                reads.append((look, result, tables.member, first))
-        now = now_us()
-        for look, result, member, first in reads:
-            prospect = _prospect(look, result, first, now)
-            if prospect.moment is None or prospect.moment > now:
+            taker = look.consumer.taker
+            if taker.store.tables.member is not None:
+                reads.append((look, result, begin_dues(self._tr, taker)))
+        for look, result, dues in reads:
+            prospect = _prospect(look, result, dues())
+            member = look.consumer.taker.store.tables.member
+            if member is not None and not prospect.is_now:
                 member.correct(self._tr, prospect, look.hint.passing)
                 self.served.wrote = True
 
 
-def _prospect(look: _Look, result: RoundResult, first: Iterable[Any], now: int) -> Prospect:
+def _prospect(look: _Look, result: RoundResult, dues: Sequence[Due]) -> Prospect:
     """Return when a member that gave nothing has something."""
     if result.is_paused:
         return NEVER
-    parse = look.consumer.taker.store.tables.parse_due
-    dues = [parse(bytes(row.key)) for row in first]
     return prospect_of(
         look.round.allowance,
-        [due.moment for due in dues if due is not None],
-        now,
+        dues,
+        now_us(),
         is_ready=look.round.leaves_items,
-        awaits_others=result.awaits_others,
+        again_us=AGAIN_US if result.awaits_others else None,
         to_lease=any(one.leases for one in look.asked.values()),
     )

@@ -51,10 +51,8 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.locks import RLock
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.limits import MAX_SECONDS
-from fdbqueue.service.storage.handoffs import read_request
-from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.families import Prospect
 from fdbqueue.service.threads import in_thread
 from fdbqueue.service.transactions import run
 
@@ -68,8 +66,6 @@ _RETRY_SECONDS = 0.5
 _PACED_SECONDS = 0.05
 #: How many waiters one wakes whose call ends, so that many items soon wake many.
 _WOKEN_AT_ONCE = 2
-#: The most help requests that are read to find out when a handoff expires.
-_REQUESTS = 200
 #: How often ``waits_while`` of a waiting thread is called.
 _CHECK_SECONDS = 1.0
 #: The most watches that are set in one transaction.
@@ -78,27 +74,8 @@ _ARMED_AT_ONCE = 25
 _GENERATION = operator.attrgetter("generation")
 
 
-class Look(NamedTuple):
-    """What a look at a queue has found, for :meth:`ItemWatch.arm`.
-
-    Attributes:
-        watch: What reports a change; None if there is an item.
-        seconds: After how many to look again, because something expires or a limit gives again.
-        is_paced: Whether it is a limit that does.
-    """
-
-    watch: Any
-    seconds: float = math.inf
-    is_paced: bool = False
-
-    @property
-    def is_now(self) -> bool:
-        """Whether there is an item."""
-        return self.watch is None
-
-
 #: Begins to look for an item in a transaction: see :class:`ItemWatch`.
-BeginLook = Callable[[Transaction], Callable[[], Look]]
+BeginLook = Callable[[Transaction], Callable[[], Prospect]]
 
 
 class ItemWatch:
@@ -106,8 +83,8 @@ class ItemWatch:
 
     Args:
         database: Anything with ``create_transaction()``.
-        begin_look: Begins to read, in a transaction, whether there is an item; what it returns is
-            called for the result.
+        begin_look: Begins to read, in a transaction, when there is an item
+            (:mod:`fdbqueue.service.consume.prospect`); what it returns is called for the result.
 
     Attributes:
         database, begin_look: As given.
@@ -202,12 +179,12 @@ class ItemWatch:
         return True
 
     def arm(self, watch: Any, seconds: float, *, is_paced: bool = False) -> None:
-        """Set the watch that ``begin_look`` returned; wake a waiter if that is None.
+        """Set a watch; wake a waiter if there may be an item now.
 
         Args:
-            watch: The watch, or None.
-            seconds: After how many seconds to look again.
-            is_paced: Whether a limit gives again then.
+            watch: What reports a change; None if there may be an item now.
+            seconds: After how many to look again, because something expires or a limit gives again.
+            is_paced: Whether it is a limit that does.
         """
         look_at = time.monotonic() + max(seconds, 0.0)
         with self._mutex:
@@ -250,50 +227,6 @@ class ItemWatch:
             if wake in self._wakes:  # else the one before has woken it
                 del self._wakes[wake]
                 wake()
-
-
-def begin_look(
-    store: ItemStore, limits: Limits | None, tr: Transaction, *, to_lease: bool = False
-) -> Callable[[], Look]:
-    """Begin to read whether a queue has an item, for its :class:`ItemWatch`.
-
-    Args:
-        store: The queue's items.
-        limits: What may keep them back; None if nothing does.
-        tr: The transaction.
-        to_lease: Whether the waiters want to lease items.
-    """
-    tables = store.tables
-    paused = tables.begin_paused(tr)
-    head = tr.snapshot.get_range(*store.keys.bounds, limit=1)
-    first = tr.snapshot.get_range(*tables.dues, limit=1)
-    requests = tr.snapshot.get_range(*tables.requests, limit=_REQUESTS)
-    allowance = None if limits is None else limits.begin(tr, tables, now_us())
-
-    def end_look() -> Look:
-        says_so = paused()
-        if says_so is not None:
-            return Look(tr.watch(says_so))
-        if any(True for _ in head):
-            if allowance is None:
-                return Look(None)
-            until = allowance.settle().held_until(to_lease=to_lease)
-            if until is None:
-                return Look(None)
-            counts = to_lease and allowance.is_fully_leased  # else there is nothing to see
-            key = tables.hidden if counts else tables.paused
-            return Look(tr.watch(key), (until - now_us()) / 1_000_000, is_paced=True)
-        entries = [tables.parse_due(row.key) for row in first]
-        now = now_us()
-        left = [entry.moment - now for entry in entries if entry is not None]
-        found = [read_request(tables, row.key, row.value) for row in requests]
-        if any(found):
-            version = tr.get_read_version().wait()
-            handed = [one for one in found if one is not None and one.is_handed]
-            left += [one.left(version) for one in handed if not one.lease_us]
-        return Look(tr.watch(tables.ready), min(left, default=math.inf) / 1_000_000)
-
-    return end_look
 
 
 class ItemWait:
@@ -549,22 +482,64 @@ def arm(watches: Sequence[ItemWatch], database: Database | None) -> None:
     for start in range(0, len(watches), _ARMED_AT_ONCE):
         part = watches[start : start + _ARMED_AT_ONCE]
         claimed = [watch for watch in part if watch.claim()]
-        found: dict[ItemWatch, Look] = {}
+        found: dict[ItemWatch, _Armed] = {}
         try:
             if claimed:
                 look = functools.partial(_look, watches=claimed)
                 found = run(database or claimed[0].database, look, read_only=True)
         finally:
             for watch in claimed:
-                look_found = found.get(watch, Look(None, 0.0))
-                watch.arm(look_found.watch, look_found.seconds, is_paced=look_found.is_paced)
+                one = found.get(watch, _Armed(None, 0.0))
+                watch.arm(one.watch, one.seconds, is_paced=one.is_paced)
         if any(one.watch is None for one in found.values()):
             return
 
 
-def _look(tr: Transaction, watches: Sequence[ItemWatch]) -> dict[ItemWatch, Look]:
+class _Armed(NamedTuple):
+    """What a look has found, for :meth:`ItemWatch.arm`."""
+
+    watch: Any
+    seconds: float
+    is_paced: bool = False
+
+
+def _look(tr: Transaction, watches: Sequence[ItemWatch]) -> dict[ItemWatch, _Armed]:
     looks = [(watch, watch.begin_look(tr)) for watch in watches]
-    return {watch: look() for watch, look in looks}
+    return {watch: _armed(tr, look()) for watch, look in looks}
+
+
+def _armed(tr: Transaction, found: Prospect) -> _Armed:
+    if found.is_now:
+        return _Armed(None, 0.0)
+    seconds = math.inf if found.moment is None else (found.moment - now_us()) / 1_000_000
+    watches = [tr.watch(key) for key in found.watch]
+    watch = watches[0] if len(watches) == 1 else _AnyWatch(watches)
+    return _Armed(watch, seconds, found.hold is not None)
+
+
+class _AnyWatch:
+    """Several watches as one: it reports the first change, and cancels the others."""
+
+    def __init__(self, watches: Sequence[Any]) -> None:
+        self._watches = watches
+        self._is_over = False
+
+    def on_ready(self, callback: Callable[[Any], object]) -> None:
+        """Call a function with the watch that reports a change, or fails."""
+
+        def report(fired: Any) -> None:
+            if not self._is_over:
+                callback(fired)
+                self.cancel()
+
+        for watch in self._watches:
+            watch.on_ready(report)
+
+    def cancel(self) -> None:
+        """Cancel all of them."""
+        self._is_over = True
+        for watch in self._watches:
+            watch.cancel()
 
 
 def _wake_others(watches: Sequence[ItemWatch]) -> None:

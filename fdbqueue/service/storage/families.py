@@ -68,7 +68,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
-from fdbqueue.service.clock import TRUSTED_US
+from fdbqueue.service.clock import TRUSTED_US, now_us
 from fdbqueue.service.options import Rate
 from fdbqueue.service.storage.ranges import KeyRange
 
@@ -117,18 +117,28 @@ class Hold(NamedTuple):
 
 
 class Prospect(NamedTuple):
-    """When a queue has something to take, as its rows are to say.
+    """When a queue, or a family, has something to take.
 
     Attributes:
         moment: From when on, in microseconds; 0 for now, None for never.
         since: When a moment that depends on the present clock was worked out at the latest; None
             for a moment that is stored elsewhere.
         hold: What keeps ready items back until then; None for nothing.
+        watch: The keys of which one changes if there is something sooner; empty for none.
     """
 
     moment: int | None
     since: int | None = None
     hold: Hold | None = None
+    watch: tuple[bytes, ...] = ()
+
+    @property
+    def is_now(self) -> bool:
+        """Whether there may be something now."""
+        return self.moment is not None and self.moment <= now_us()
+
+
+NOW, NEVER = Prospect(0), Prospect(None)
 
 
 class IndexRow(NamedTuple):

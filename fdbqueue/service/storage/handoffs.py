@@ -80,6 +80,11 @@ class HelpRequest(NamedTuple):
     refused: bool = False
     worker: bytes = b""
 
+    @property
+    def has_items(self) -> bool:
+        """Whether there is a handoff for it, which holds items that are not leased."""
+        return self.is_handed and not self.lease_us
+
     def left(self, version: int) -> int:
         """Return for how many more versions it is valid at a read version."""
         return self.version + self.timeout_us - version

@@ -437,23 +437,6 @@ class ItemStore:
         reads = [begin_rows(tr.snapshot, *self.keys.bounds, 1, end) for end in ENDS]
         return [self.position(self.keys.place_of(row.key)) for rows in reads for row in rows]
 
-    def next_moment(self, tr: Transaction) -> int | None:
-        """Return from when there may be something to take, in microseconds, by snapshot reads.
-
-        0 for now: also if other processes have asked for help. None for never, and while the queue
-        is paused.
-        """
-        paused = tr.snapshot[self.tables.paused]
-        head = tr.snapshot.get_range(*self.keys.bounds, limit=1)
-        asked = tr.snapshot.get_range(*self.tables.requests, limit=1)
-        first = tr.snapshot.get_range(*self.tables.dues, limit=1)
-        if paused.present():
-            return None
-        if any(True for rows in (head, asked) for _ in rows):
-            return 0
-        dues = [self.tables.parse_due(bytes(row.key)) for row in first]
-        return next((due.moment for due in dues if due is not None), None)
-
     def position(self, place: bytes) -> Position | None:
         """Return the parts of a place, None when it is not an item's."""
         try:

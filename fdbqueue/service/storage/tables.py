@@ -43,12 +43,10 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Callable
 from typing import NamedTuple
 
 import fdb.tuple
 
-from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import MAX_KEY_BYTES
@@ -136,7 +134,6 @@ class TableKeys:
         # The ranges of whole tables.
         self.bounds: Bounds = (tables, tables + b"\xff")
         self.formats: Bounds = (self.format, tables + b"\x02\x03")
-        self.requests: Bounds = (self._requests, self._due)
         self.dues: Bounds = (self._due, self._due + b"\xff")
         self.levels: Bounds = (self._levels, self._minutes)
         self.ages: Bounds = (self._ages, self._attempts)
@@ -152,22 +149,6 @@ class TableKeys:
         self.progresses: Bounds = (self._progress, tables + b"\x22")
 
     # The queue's state, read by poppers
-
-    def begin_paused(self, tr: Transaction) -> Callable[[], bytes | None]:
-        """Begin to read whether nothing is to be taken; call the returned function for the key.
-
-        That is the key that says so, the queue's own or that of its family, or None.
-        """
-        own, member = tr.snapshot[self.paused], self.member
-        of_family = None if member is None else tr.snapshot[member.paused]
-
-        def paused() -> bytes | None:
-            if own.present():
-                return self.paused
-            is_paused = of_family is not None and of_family.present()
-            return member.paused if is_paused and member is not None else None
-
-        return paused
 
     def present(self, moment: int) -> Bounds:
         """Return the range from the count of ready items to what expires by a moment."""

@@ -28,12 +28,11 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.families import Families
-from fdbqueue.service.consume.ring import Source
+from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
+from fdbqueue.service.consume.families import SeveralGroup
+from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.several import first_with_items
-from fdbqueue.service.consume.visits import MemberRequest
+from fdbqueue.service.consume.visits import SeveralRequest
 from fdbqueue.service.consume.waiting import ItemWait, Notice, deadline_after
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item, moment
@@ -70,11 +69,10 @@ class Beside:
         def source(family: Family) -> Source:
             return Source(family.keys, lambda name: allows(name) and family.has(name))
 
-        self._families = Families(
+        self._families = SeveralGroup(
             directory.database,
             lambda name: directory.queue(name).parts.consumer,
-            (),
-            [source(family) for family in families],
+            Ring((), [source(family) for family in families]),
         )
         self._notice = Notice(self._families.watches(to_lease=True))
         watches = (
@@ -135,7 +133,7 @@ class Beside:
         began = time.perf_counter()
         most = min(_FROM_EACH, max(1, count // _MEMBERS))
         requests = [
-            MemberRequest(most, request, leases=True) for _ in range(min(_MEMBERS, count // most))
+            SeveralRequest(most, request, leases=True) for _ in range(min(_MEMBERS, count // most))
         ]
         with self._one_at_a_time:
             served = self._families.take_each(self._directory.database, "min", requests, also)
@@ -191,13 +189,14 @@ class Beside:
         if isinstance(main, SeveralQueues):
             found = main.look_in(wait, to_lease=True)
             wait.watches = (*wait.watches, *families.watches(to_lease=True))
-            return found or families.has_items(to_lease=True)
+            has_items = functools.partial(families.has_items, to_lease=True)
+            return found or run(main.database, has_items, read_only=True)
         consumers = (main.parts.consumer,)
 
         def look(tr: Transaction) -> bool:
             if first_with_items(tr, consumers, to_lease=True) is not None:
                 return True
-            return families.has_items_in(tr, to_lease=True)
+            return families.has_items(tr, to_lease=True)
 
         return run(main.database, look, read_only=True)
 
@@ -207,15 +206,13 @@ class Beside:
         That is over if there may be an item of the families: a lease is to look for it.
         """
 
-        def read(tr: Transaction) -> list[int]:
-            if self._families.has_items_in(tr, to_lease=True):
-                return [0]
-            held = [one.held_until(tr, to_lease=True) for one in self._families.later(tr)]
-            return [until for until in held if until is not None]
+        def read(tr: Transaction) -> int | None:
+            if self._families.has_items(tr, to_lease=True):
+                return 0
+            return held_until(tr, self._families.later(tr), to_lease=True)
 
-        moments = run(self._directory.database, read, read_only=True)
-        if 0 in moments:
+        found = run(self._directory.database, read, read_only=True)
+        if found == 0:
             self._notice.expect()
-        until = self._main.held_until(to_lease=True)
-        both = [*([] if until is None else [until]), *([moment(min(moments))] if moments else [])]
-        return min(both, default=None)
+        both = [self._main.held_until(to_lease=True), None if found is None else moment(found)]
+        return min([until for until in both if until is not None], default=None)

@@ -20,7 +20,7 @@ from fdbqueue.service.bulk.recount import write_row
 from fdbqueue.service.bulk.reshape import count_strays
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.prospect import prospects
+from fdbqueue.service.consume.prospect import Look
 from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
 from fdbqueue.service.items import Item, Priority, Undecodable
 from fdbqueue.service.queues import Queue
@@ -193,17 +193,19 @@ class Examiner:
             return None
 
         def look(tr: Transaction) -> bool:
-            found, now = prospects(tr, self._taker), now_us()
+            found, now = Look(tr, self._taker, of_index=True).settle(), now_us()
             return all(
-                member.is_noted(tr.snapshot, one, now, to_lease=to_lease)
-                for one, to_lease in zip(found, (False, True), strict=True)
+                member.is_noted(
+                    tr.snapshot, found.prospect(to_lease=to_lease), now, to_lease=to_lease
+                )
+                for to_lease in (False, True)
             )
 
         return run(self._database, look, read_only=True)
 
     def write_index(self) -> None:
         """Let takes from the queue's family find it."""
-        write_row(self._database, self._store)
+        write_row(self._database, self._taker)
 
     def _fingerprint(self, tr: Transaction) -> tuple[bytes, bytes]:
         """Return the stored counts, which change with every item that enters, leaves or moves."""
