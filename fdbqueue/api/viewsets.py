@@ -36,6 +36,7 @@ from fdbqueue.service import (
     counts_of,
     pauses_of,
 )
+from fdbqueue.viewer import Viewer
 
 #: The checked fields of a body or a query, by their names.
 Asked = dict[str, Any]
@@ -88,15 +89,9 @@ class QueueViewSet(ViewSetMixin, Answers):
     def list(self, asked: Asked) -> Any:
         """List the queues that the user may view, one page at a time; a page may be short."""
         position = pagination.queue_position(asked.get("cursor"))
-        may_view = access.viewer(self.request.user)
+        viewer = Viewer.of(self.request.user)
         catalog = self._begin()
-        names, following = access.visible(
-            catalog,
-            may_view,
-            after=position,
-            limit=asked["limit"],
-            is_late=deadlines.is_half_over,
-        )
+        names, following = viewer.names(catalog, after=position, limit=asked["limit"])
         is_all = not position and following is None
         if is_all and not names and not access.may_in_general(self.request.user, VIEW):
             raise access.Refused(access.refusal(VIEW, "any queue"))
@@ -177,8 +172,8 @@ class QueueViewSet(ViewSetMixin, Answers):
             made, headers = outputs.item(queue, item, kind), {"Location": address}
             return Response(made, status=status.HTTP_201_CREATED, headers=headers)
         # Another user may have pushed it: only a user who may view the queue sees what it is.
-        may_view = access.may(self.request.user, VIEW, name)
-        return outputs.item(queue, item, kind if may_view else outputs.ExistingOutput)
+        sees = Viewer.of(self.request.user).sees(name)
+        return outputs.item(queue, item, kind if sees else outputs.ExistingOutput)
 
     @Action(
         "POST",

@@ -1,1 +1,1 @@
-"""Template tags of the pages."""
+"""The template tags of the pages."""

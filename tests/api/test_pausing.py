@@ -57,10 +57,12 @@ def test_a_queue_is_paused_and_resumed(operator, mail):
 
 
 def test_again(operator, mail):
-    """A paused queue keeps its time and gets the new reason; one that is resumed says so."""
+    """A paused queue keeps its time, and its reason until there is another; so it is resumed."""
     first = operator.post(f"{MAIL}pause/", {"reason": "deploying"}).json()["paused"]
     again = operator.post(f"{MAIL}pause/", {}).json()["paused"]
-    assert again == {"since": first["since"], "reason": "", "family": None}
+    assert again == {"since": first["since"], "reason": "deploying", "family": None}
+    other = operator.post(f"{MAIL}pause/", {"reason": ""}).json()["paused"]
+    assert other == {"since": first["since"], "reason": "", "family": None}
     assert mail.paused() is not None
     assert operator.post(f"{MAIL}resume/", {}).json() == {"resumed": True}
     assert operator.post(f"{MAIL}resume/", {}).json() == {"resumed": False}

@@ -314,7 +314,7 @@ def test_reads_are_bounded_and_what_is_left_out_is_said(viewer, queue, watched, 
 
 def test_queues_that_were_not_looked_at_are_said(viewer, queue, monkeypatch):
     """A link leads to those after these; together all are shown."""
-    monkeypatch.setattr(across, "LOOKED_AT", 2)
+    monkeypatch.setattr("fdbqueue.viewer.LOOKED_AT", 2)
     for name in ("mail", "tickets", "user-1"):
         item = queue(name).push(1)
         queue(name).lease(seconds=60)

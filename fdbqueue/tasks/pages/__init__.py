@@ -119,7 +119,8 @@ def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:
         ),
         Setting(
             gettext_lazy("Attempts"),
-            _most(options.max_attempts),
+            _("at most %(count)s, unless a task says otherwise")
+            % {"count": grouped(options.max_attempts)},
             meaning=gettext_lazy("A task whose attempts all fail is a failed one."),
         ),
         Setting(
@@ -144,10 +145,6 @@ def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:
             meaning=gettext_lazy("Where in the database all of it is stored."),
         ),
     ]
-
-
-def _most(attempts: int) -> str:
-    return _("at most %(count)s, unless a task says otherwise") % {"count": grouped(attempts)}
 
 
 def _kept(seconds: float | None) -> str | Promise:

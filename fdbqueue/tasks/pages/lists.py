@@ -12,21 +12,25 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from django import forms
 from django.http import QueryDict
+from django.utils.formats import localize
 from django.utils.functional import Promise
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items
+from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items, markup
 from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
 from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.forms import ItemsForm, search_field
 from fdbqueue.pages.item_columns import address_of, in_one_line
 from fdbqueue.pages.search import contains, died_of, worker_contains
-from fdbqueue.pages.values import Preview, preview
+from fdbqueue.pages.values import Preview, preview, previewed
 from fdbqueue.service import Item, Queue, Scan
 from fdbqueue.tasks.columns import (
     DONE,
@@ -171,32 +175,6 @@ def _done(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> Task
 # Columns
 
 
-class ShownFunction(NamedTuple):
-    """A function: its name, its dotted path, and the address of the task's page.
-
-    Of an item that is not a task, ``path`` is empty.
-    """
-
-    name: str
-    path: str
-    address: str
-
-
-class ShownError(NamedTuple):
-    """Why a task has failed: the exception, its message, and the traceback, folded.
-
-    ``number`` is that of the task on its page, because each traceback needs a name of its own. The
-    name is empty if all tasks of the list have it, and this one has a message.
-    """
-
-    number: int
-    name: str
-    path: str
-    message: str
-    traceback: str
-    element_id: str
-
-
 def arguments(call: TaskCall) -> Preview:
     """Return the beginning of a call's arguments; the rest of them costs nothing."""
     text = ""
@@ -209,21 +187,36 @@ def arguments(call: TaskCall) -> Preview:
     return Preview(*clip(text), decodable=True)
 
 
-def _function(row: ItemRow) -> ShownFunction:
+def _function(row: ItemRow) -> SafeString:
+    """Return the name of a function as a link to the task's page; its path shows on hovering."""
     notes: TaskNotes = row.notes
     if not notes.path:
-        return ShownFunction(str(_("Not a task")), "", address_of(row))
+        return _linked_function(_("Not a task"), "", address_of(row))
     address = row.addresses.task(row.queue.name, notes.id) if notes.id else address_of(row)
-    return ShownFunction(short_name(notes.path), shown_path(notes.path), address)
+    return _linked_function(short_name(notes.path), shown_path(notes.path), address)
 
 
-def _arguments(row: ItemRow) -> Preview | None:
+def _linked_function(name: str | Promise, path: str, address: str) -> SafeString:
+    shown = markup.text(name)
+    if not address:
+        return shown
+    if not path:
+        return format_html('<a href="{}">{}</a>', address, shown)
+    return format_html('<a href="{}" title="{}">{}</a>', address, path, shown)
+
+
+def _arguments(row: ItemRow) -> SafeString:
     """Return the arguments of a task, and the value of an item that is not one."""
     notes: TaskNotes = row.notes
     if not notes.path:
-        return preview(row.item.value, row.queue.codec)
-    known = notes.known
-    return None if known is None else arguments(known.call)
+        return _clipped(preview(row.item.value, row.queue.codec))
+    return _clipped(None if notes.known is None else arguments(notes.known.call))
+
+
+def _clipped(value: Preview | None) -> SafeString:
+    if value is None:
+        return markup.quiet(gettext("Too long to show here"))
+    return previewed(value) if value.text else SafeString(markup.DASH)
 
 
 def _of_known(read: Callable[[Known], Any]) -> Callable[[ItemRow], Any]:
@@ -238,24 +231,39 @@ def _attempts(row: ItemRow) -> str | None:
     return attempts_text(len(notes.known.attempts.workers), notes.most_attempts)
 
 
-def _returned(row: ItemRow) -> Preview | None:
+def _returned(row: ItemRow) -> SafeString:
     known = row.notes.known
-    return None if known is None else preview(known.value, row.queue.codec)
+    return _clipped(None if known is None else preview(known.value, row.queue.codec))
 
 
-def _error(row: ItemRow) -> ShownError:
+def _error(row: ItemRow) -> SafeString:
+    """Return why a task has failed: the exception, its message, and the traceback, folded.
+
+    The exception is left out if all tasks of the list have it, and this one has a message.
+    """
     first, _line, rest = (row.item.reason or "").strip().partition("\n")
     notes: TaskNotes = row.notes
     errors = notes.known.attempts.errors if notes.known and notes.has_record else ()
     message = rest.strip()
     name = short_name(first) if " " not in first else shown_path(first)
-    return ShownError(
-        row.position,
-        name if row.group is None or row.group.number or not message else "",
-        shown_path(first),
-        visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"),
-        visible(errors[-1].traceback).rstrip() if errors else "",
+    words: list[str] = []
+    if name and (row.group is None or row.group.number or not message):
+        words.append(format_html('<strong title="{}">{}</strong>', shown_path(first), name))
+    if message:
+        is_long = len(message) > _MAX_MESSAGE
+        words.append(visible(f"{message[:_MAX_MESSAGE]}…" if is_long else message))
+    shown = format_html("<bdi>{}</bdi>", format_html_join(": ", "{}", [(one,) for one in words]))
+    trace = visible(errors[-1].traceback).rstrip() if errors else ""
+    if not trace:
+        return shown
+    return format_html(
+        '<details id="{}" class="fdbqueue-folded"><summary title="{}">{}</summary>{}</details>',
         f"traceback-{row.item.id}",
+        gettext("Show the traceback"),
+        shown,
+        markup.traceback(
+            trace, gettext("Traceback of task %(number)s") % {"number": localize(row.position)}
+        ),
     )
 
 
@@ -263,17 +271,14 @@ def _value_css(_value: Any) -> str:
     return "fdbqueue-value"
 
 
-_FUNCTION = Kind(template="tasks/function.html")
-_CLIPPED = Kind(template="tasks/clipped.html")
 _FIGURE = Kind(is_number=True)
 
 _COLUMNS = (
-    ItemColumn(name="function", heading=_("Function"), value=_function, kind=_FUNCTION),
+    ItemColumn(name="function", heading=_("Function"), value=_function),
     ItemColumn(
         name="error",
         heading=_("Last error"),
         value=_error,
-        kind=Kind(template="tasks/error.html"),
         css=lambda _value: "fdbqueue-error",
         is_shown=in_state("dead"),
     ),
@@ -281,7 +286,6 @@ _COLUMNS = (
         name="arguments",
         heading=_("Arguments"),
         value=_arguments,
-        kind=_CLIPPED,
         css=_value_css,
     ),
     ItemColumn(
@@ -294,7 +298,6 @@ _COLUMNS = (
         name="returned",
         heading=_("Returned"),
         value=_returned,
-        kind=_CLIPPED,
         css=_value_css,
         is_shown=in_state(DONE),
     ),
@@ -356,18 +359,18 @@ _COLUMNS = (
 COLUMNS = tuple(map(in_one_line, _COLUMNS))
 
 
-def _item_function(row: ItemRow) -> ShownFunction:
+def _item_function(row: ItemRow) -> SafeString:
     call = unpacked(row.item.value)
     if call is None:
-        return ShownFunction(str(_("Not a task")), "", "")
+        return _linked_function(_("Not a task"), "", "")
     is_linked = RESULT_ID.fullmatch(call.id)
     address = row.addresses.task(row.queue.name, call.id) if is_linked else ""
-    return ShownFunction(shown_path(call.task), shown_path(call.task), address)
+    return _linked_function(shown_path(call.task), shown_path(call.task), address)
 
 
 #: The facts on the page of a task's item.
 FACTS = (
-    ItemColumn(name="task", heading=_("Task"), value=_item_function, kind=_FUNCTION),
+    ItemColumn(name="task", heading=_("Task"), value=_item_function),
     *items.FACTS,
 )
 
@@ -394,10 +397,6 @@ _FILTERS = {
 }
 
 
-def _path(label: Any) -> forms.CharField:
-    return search_field(label, max_length=_MAX_PATH)
-
-
 class TaskItemsForm(ItemsForm):
     """Which tasks of a queue to show.
 
@@ -411,8 +410,8 @@ class TaskItemsForm(ItemsForm):
     reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
     group = None  # type: ignore[assignment]
 
-    function = _path(_("Function"))
-    exception = _path(_("Exception"))
+    function = search_field(_("Function"), max_length=_MAX_PATH)
+    exception = search_field(_("Exception"), max_length=_MAX_PATH)
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)

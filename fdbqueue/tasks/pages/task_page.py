@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -35,6 +34,7 @@ from fdbqueue.tasks.columns import (
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
 from fdbqueue.tasks.outlines import outline_of
 from fdbqueue.tasks.records import Place
+from fdbqueue.viewer import Viewer
 
 #: How deep an outline is indented at most.
 _MOST_DEPTH = 6
@@ -83,7 +83,7 @@ def read_task(
     queue: Queue,
     task_id: str,
     addresses: Addresses,
-    may_view: Callable[[str], bool],
+    viewer: Viewer,
 ) -> dict[str, Any] | None:
     """Read a task of a queue, and return what its page shows.
 
@@ -96,7 +96,7 @@ def read_task(
     if found is None:
         return None
     stored = found.record["queue"]
-    if stored not in (queue.name, queue.home) or not may_view(stored):
+    if stored not in (queue.name, queue.home) or not viewer.sees(stored):
         return None
     task = replace(TaskRow.of(backend, queue, task_id, found), addresses=addresses)
     call = task.known.call
@@ -107,7 +107,7 @@ def read_task(
         "has_arguments": bool(call.args or call.kwargs),
         "arguments": _shown(task.arguments, task),
         "returned": _shown(task.known.value, task) if task.is_successful else None,
-        "outline": [] if call.place is None else _outline(task, call.place, may_view),
+        "outline": [] if call.place is None else _outline(task, call.place, viewer),
         "noted": _shown(task.known.metadata, task) if task.known.metadata else None,
         "answer": _answer(task),
         "can_change": task.item is not None,
@@ -142,10 +142,10 @@ def _kind(task: TaskRow) -> str:
     return "busy" if task.is_running else ""
 
 
-def _outline(task: TaskRow, place: Place, may_view: Callable[[str], bool]) -> list[dict[str, Any]]:
+def _outline(task: TaskRow, place: Place, viewer: Viewer) -> list[dict[str, Any]]:
     """Return the lines of the group or the chain that a task is in, each with its address."""
     found = []
-    for line in outline_of(task.queue.database, task.backend, place, may_view):
+    for line in outline_of(task.queue.database, task.backend, place, viewer):
         is_elsewhere = line.is_enqueued and not line.is_here
         address = task.addresses.task(line.queue, line.task) if is_elsewhere else ""
         found.append({"line": line, "address": address, "depth": min(line.depth, _MOST_DEPTH)})

@@ -19,7 +19,7 @@ from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, s
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.group_results import GroupResult, group_result_by
 from fdbqueue.tasks.management import given
-from fdbqueue.tasks.outlines import Line, outline_of
+from fdbqueue.tasks.outlines import OutlineLine, outline_of
 from fdbqueue.tasks.records import Place, aware
 
 
@@ -133,7 +133,7 @@ def _limits(task: TaskRow) -> dict[str, Any] | None:
     }
 
 
-def _outline_lines(outline: Sequence[Line]) -> Iterator[str]:
+def _outline_lines(outline: Sequence[OutlineLine]) -> Iterator[str]:
     """Yield the group or the chain that a task is in, safe for a terminal."""
     if outline:
         yield ""
