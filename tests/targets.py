@@ -55,17 +55,12 @@ NIGHTLY = {
     "one storm, one killed process and one fork of each kind; the simulation": (
         "tests/concurrency/test_families.py::test_a_storm_of_signals",
         "tests/concurrency/test_families.py::test_an_interrupt_under_a_key",
-        "tests/concurrency/test_families.py::test_threads_that_are_held_up",
         "tests/concurrency/test_killed.py::test_the_death_of_poppers_stops_nobody",
         "tests/concurrency/test_killed.py::test_the_unique_keys_of_the_dead",
-        "tests/concurrency/test_limits_hold.py",
         "tests/concurrency/test_preempted.py::test_threads_of_several_clients",
-        "tests/concurrency/test_preempted.py::test_threads_that_only_pop",
         "tests/concurrency/test_preempted.py::test_threads_that_push_under_few_keys",
         "tests/concurrency/test_several.py::test_a_storm_of_signals",
-        "tests/concurrency/test_several.py::test_threads_that_are_held_up",
         "tests/concurrency/test_signals.py::test_pushes_in_a_storm_of_signals",
-        "tests/faults/test_once.py::test_calls_of_unknown_outcome_are_made_again",
     ),
     "a command that is killed once": (
         "tests/commands/test_drain_file.py::test_killed_again_while_it_resumes",
