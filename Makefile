@@ -23,7 +23,7 @@ RESULTS = benchmarks/results/$(ENGINE).ndjson
 MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
 
-.PHONY: help install run test nightly soak durations simulate fuzz coverage schema messages pictures \
+.PHONY: help install run test nightly soak durations simulate fuzz coverage schema options messages pictures \
 	lint weight bench figures plots matrix package docs clean
 
 # The pinned packages need it; what pip chooses for a project runs on 3.10 as well.
@@ -103,6 +103,9 @@ coverage: install ## Run the tests, or ARGS, and say what of fdbqueue/ they do n
 schema: install ## Write the OpenAPI schema anew.
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
+options: install ## Write what --help says into docs/commands.md and docs/tasks-operations.md.
+	$(BIN)/python -m tests.docs.options
+
 messages: install ## Gather and compile what is to be translated into LOCALE; needs gettext.
 	mkdir -p fdbqueue/locale
 	cd fdbqueue && DJANGO_SETTINGS_MODULE=project.settings PYTHONPATH=.. ../$(BIN)/python -m django \
@@ -130,7 +133,7 @@ figures: install ## Measure all on ENGINE anew for docs/benchmarks.md; nothing e
 	rm -f $(RESULTS).new $(IN_MEMORY).new
 	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS).new $(ARGS)
 	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS).new $(ARGS) \
-		growth-million commands-million
+		growth-million
 	mv $(RESULTS).new $(RESULTS)
 	if [ $(ENGINE) = embedded ] && [ -d $(MEMORY) ]; then \
 		$(BIN)/python -m benchmarks --save $(IN_MEMORY).new $(ARGS) --folder $(MEMORY) \

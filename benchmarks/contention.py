@@ -1,4 +1,4 @@
-"""Many poppers of one queue: ours beside the recipe and FoundationDB's own layer.
+"""Many clients of one queue: ours beside the recipe and FoundationDB's own layer.
 
 Each round fills a queue for ours and one for the peer, and all poppers of both are checked: no
 item may be taken twice or be gone.
@@ -20,6 +20,8 @@ ROUNDS = 3
 SIXTY_FOUR = 4, 16
 #: Processes of one thread each.
 PROCESSES = 4, 16
+#: Those of which single pushes and pops are timed.
+TIMED = ((1, 1), (4, 2), (4, 4), (4, 16))
 
 RECIPE = Load(method="recipe")
 PRIORITY_RECIPE = Load(method="recipe", kind="priority")
@@ -129,6 +131,38 @@ def leases(plan: Plan) -> Iterator[Line]:
     yield from measured(plan, *SIXTY_FOUR, cases)
 
 
+def several(plan: Plan) -> Iterator[Line]:
+    """Pops from ten empty queues and a full one; and by sixteen from an empty one and a full."""
+    alone = tuple(
+        Case(
+            f"pop_from, {empty} empty",
+            Load(method="pop_from", empty=empty),
+            POP,
+            "pop of one queue",
+            NO_BAR,
+        )
+        for empty in (0, 1, 10)
+    )
+    yield from measured(plan, 1, 1, alone)
+    yield from measured(plan, 4, 4, alone[1:2])
+
+
+def latency(plan: Plan) -> Iterator[Line]:
+    """Push and pop at 1, 8, 16 and 64 clients: their rates, and the percentiles of single ones."""
+    cases = tuple(
+        Case(
+            f"FIFO {verb}",
+            Load(pushes=verb == "push"),
+            Load(method="recipe", pushes=verb == "push"),
+            "recipe",
+            NO_BAR,
+        )
+        for verb in ("push", "pop")
+    )
+    for processes, threads in TIMED:
+        yield from measured(plan, processes, threads, cases, at=processes * threads)
+
+
 def measured(
     plan: Plan,
     processes: int,
@@ -165,4 +199,6 @@ BENCHMARKS = (
     Benchmark("contention", contention),
     Benchmark("shapes", shapes),
     Benchmark("leases", leases),
+    Benchmark("several", several),
+    Benchmark("latency", latency),
 )

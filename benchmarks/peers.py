@@ -21,11 +21,8 @@ _NOT_COMMITTED = 1020
 _FILLED_AT_ONCE = 2_000
 
 
-def transact(database: Any, function: Callable[[Any], T], *, pauses: bool = True) -> T:
-    """Run a function in a transaction and commit, again after each retryable error.
-
-    Without ``pauses`` it is run again at once after a conflict.
-    """
+def transact(database: Any, function: Callable[[Any], T]) -> T:
+    """Run a function in a transaction and commit, again after each retryable error."""
     tr = database.create_transaction()
     while True:
         try:
@@ -35,15 +32,7 @@ def transact(database: Any, function: Callable[[Any], T], *, pauses: bool = True
         except Exception as error:
             if (code := _code(error)) is None:
                 raise
-            if code == _NOT_COMMITTED and not pauses:
-                tr.reset()
-            else:
-                tr.on_error(code).wait()
-
-
-def transact_at_once(database: Any, function: Callable[[Any], T]) -> T:
-    """Run a function as :func:`transact` does, without pauses after conflicts."""
-    return transact(database, function, pauses=False)
+            tr.on_error(code).wait()
 
 
 def _code(error: Exception) -> int | None:
@@ -106,18 +95,6 @@ class PriorityRecipe(FifoRecipe):
 
     def _key(self, index: int, priority: int) -> bytes:
         return self.items.pack((priority, index, os.urandom(20)))
-
-
-class EagerFifoRecipe(FifoRecipe):
-    """The recipe "Queues", without the growing pauses after conflicts."""
-
-    transact = staticmethod(transact_at_once)
-
-
-class EagerPriorityRecipe(PriorityRecipe):
-    """The recipe "Priority Queues", without the growing pauses after conflicts."""
-
-    transact = staticmethod(transact_at_once)
 
 
 class HighContentionLayer(FifoRecipe):

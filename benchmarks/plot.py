@@ -66,7 +66,7 @@ def file_name(name: str, engine: str) -> str:
 
 def described(name: str) -> str:
     """Return a plot in words, for those who do not see it."""
-    return f"{PLOTS[name].title}. The table below it has the figures."
+    return f"{PLOTS[name].title}."
 
 
 def drawn(name: str, results: Results) -> str:
@@ -185,7 +185,7 @@ PLOTS = {
         "Bars: pushes and takes a second, ours beside those of other libraries on SQLite",
     ),
     "contention": Plot(
-        ("contention", "backoff"),
+        ("contention",),
         _bars,
         "Bars: pops a second of 64 poppers, ours beside the recipe and the layer",
     ),

@@ -14,8 +14,6 @@ from fdb.subspace_impl import Subspace
 from huey.storage import SqliteStorage
 
 from benchmarks.peers import (
-    EagerFifoRecipe,
-    EagerPriorityRecipe,
     FifoRecipe,
     HighContentionLayer,
     PriorityRecipe,
@@ -35,7 +33,6 @@ SQLITE_TIMEOUT_SECONDS = 60
 
 PEERS: dict[str, dict[str, type[FifoRecipe]]] = {
     "recipe": {"fifo": FifoRecipe, "priority": PriorityRecipe},
-    "eager recipe": {"fifo": EagerFifoRecipe, "priority": EagerPriorityRecipe},
     "layer": {"fifo": HighContentionLayer},
 }
 
@@ -54,7 +51,7 @@ class Client(NamedTuple):
 class Load:
     """Whose queue is worked on, and how.
 
-    ``method`` is ``"recipe"``, ``"eager recipe"``, ``"layer"``, ``"huey"``, or one of ours:
+    ``method`` is ``"recipe"``, ``"layer"``, ``"huey"``, or one of ours:
     ``"pop"``, ``"wait"``, ``"lease"``, ``"lease+ack"``, ``"lease_many(ack=)"``, which acknowledges
     an item in the transaction that leases the next, ``"worker"``; ``"unique"``, pushes under keys
     of their own; ``"pop_from"``, a pop from ``empty`` queues that hold nothing and this one; or

@@ -1,7 +1,8 @@
-"""Write the tables of docs/benchmarks.md from the stored results: ``python -m benchmarks.tables``.
+"""Write what pages have of the stored results: ``python -m benchmarks.tables``.
 
-What stands between ``<!-- results: WHAT -->`` and ``<!-- end -->`` is replaced. A table has a
-column for each engine on which any of its benchmarks was measured; where none was, there is
+What stands between ``<!-- results: WHAT -->`` and ``<!-- end -->`` is replaced, in
+docs/benchmarks.md, which has the headlines, and in results/README.md, which has every row. A table
+has a column for each engine on which any of its benchmarks was measured; if none was, there is
 nothing.
 """
 
@@ -16,9 +17,40 @@ from benchmarks import plot
 from benchmarks.machine import PACKAGES
 from benchmarks.measure import OURS
 from benchmarks.plan import ENGINES
-from benchmarks.results import Record, Results, Run
+from benchmarks.results import FOLDER, Record, Results, Run
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+#: The page with every row.
+ROWS = FOLDER / "README.md"
+#: The rows that stand for many: a benchmark, what was measured, and beside what.
+HEADLINES = (
+    ("recipe", "FIFO push, alone", "recipe"),
+    ("recipe", "FIFO pop, alone", "recipe"),
+    ("sqlite", "FIFO push, 1 thread", "raw SQLite"),
+    ("libraries", "FIFO push, 1 thread", "huey"),
+    ("libraries", "FIFO pop, 1 thread", "huey"),
+    ("libraries", "FIFO pop, 8 threads", "huey"),
+    ("libraries", "FIFO lease and ack, 1 thread", "persist-queue, acked"),
+    ("push-contention", "FIFO push, 4 x 16", "recipe"),
+    ("contention", "FIFO pop, 4 x 16", "recipe"),
+    ("contention", "priority pop, 4 x 16", "recipe"),
+    ("shapes", "FIFO pop, 1 x 16", "recipe"),
+    ("shapes", "FIFO pop, 16 x 1", "recipe"),
+    ("shards", "fifo pop, 16 shards, 16 x 1", "the strict queue"),
+    ("families-many", "pop_from, 10,000 members, 4 x 16", "pops of one queue"),
+    ("worker", "FIFO Worker, 16 x 1", "recipe's pop"),
+    ("growth", "pop, 100,000 items", "1,000 items"),
+    ("http", "HTTP push", "bare DRF view"),
+    ("tasks", "task enqueued, 1 thread", "django-tasks-db"),
+    ("tasks", "task enqueued, 1 thread", "django-tasks-db, PostgreSQL"),
+    ("tasks", "tasks done, 1 worker", "django-tasks-db"),
+    ("tasks", "tasks done, 1 worker", "django-tasks-db, PostgreSQL"),
+    ("tasks", "tasks done, 4 workers", "1 worker of ours"),
+    ("tasks", "enqueue to start, idle worker, p50", "django-tasks-db, every 1 s"),
+    ("groups", "group of 1,000 and what follows it", "1,000 tasks"),
+    ("key-limits", "tasks with limits of 100 keys, 4 workers of 4 threads", "tasks without limits"),
+    ("outbox", "row of the outbox inserted and moved", "a task enqueued"),
+)
 #: The engines' names in the stored results, and on the page.
 COLUMNS = {"embedded": "on a disk", "memory": "in memory", "cluster": "on a cluster"}
 _PLACE = re.compile(r"(<!-- results: (?P<what>[\w -]+?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
@@ -103,6 +135,23 @@ def _number(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:,.1f}"
 
 
+def _headlines(_: list[str], stored: Stored) -> str:
+    """Return the ratios of some rows on each engine; those that are lost are bold."""
+    rows = []
+    for benchmark, name, peer in HEADLINES:
+        lines = [
+            next((one for one in of.of(benchmark) if _titles(one) == (name, peer)), None)
+            for of in stored
+        ]
+        ratios = [f"{line['ratio']:.2f}" if line else "" for line in lines]
+        marked = [
+            f"**{ratio}**" if line and is_lost(line) else ratio
+            for ratio, line in zip(ratios, lines, strict=True)
+        ]
+        rows.append((name, peer, *marked))
+    return _markdown(("", "beside", *COLUMNS.values()), rows)
+
+
 def _percentiles(names: list[str], stored: Stored) -> str:
     """Return how long single operations took, ours and the peer's, on each engine."""
     columns = _with_any(names, stored)
@@ -143,6 +192,26 @@ def is_lost(line: Record) -> bool:
     if line["is_met"] is not None:
         return not line["is_met"]
     return line["ratio"] < _LOSS and not _OURSELVES.fullmatch(line["peer_name"])
+
+
+def _machines(_: list[str], stored: Stored) -> str:
+    """Return in short when and on what all was measured, and how much of that is not final."""
+    runs = [run for results in stored for run in results.runs]
+    if not runs:
+        return ""
+    dates = sorted({run.machine["measured"] for run in runs})
+    latest = max(runs, key=lambda run: run.machine["measured"]).machine
+    versions = {run.machine["foundationdb"] for run in runs if "foundationdb" in run.machine}
+    quick = sum(not run.is_whole for run in runs)
+    busy = sum(run.machine["load"] > _BUSY for run in runs)
+    packages = ", ".join(f"{name} {latest[name]}" for name in PACKAGES)
+    return (
+        f"Measured from {dates[0]} to {dates[-1]} in {len(runs)} runs: {latest['system']},"
+        f" {latest['cores']} cores; Python {latest['python']}, SQLite {latest['sqlite']},"
+        f" FoundationDB {', '.join(sorted(versions))}, {packages}. Of these runs {quick} are"
+        f" **quick**, which says less, and during {busy} others were at work on the machine:"
+        " those figures are **not final**."
+    )
 
 
 def _machine(_: list[str], stored: Stored) -> str:
@@ -198,6 +267,8 @@ def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 _SPECIAL: dict[str, Callable[[list[str], Stored], str]] = {
     "machine": _machine,
+    "machines": _machines,
+    "headlines": _headlines,
     "percentiles": _percentiles,
     "losses": _losses,
     "plot": _pictures,
@@ -205,12 +276,14 @@ _SPECIAL: dict[str, Callable[[list[str], Stored], str]] = {
 
 
 def main() -> None:
-    """Write the page anew; with ``--check``, fail where that would change it."""
-    text = PAGE.read_text(encoding="utf-8")
-    new = rendered(text)
-    if "--check" in sys.argv:
-        sys.exit(0 if new == text else f"{PAGE.name} is not as its results: make plots")
-    PAGE.write_text(new, encoding="utf-8")
+    """Write the pages anew; with ``--check``, fail if that would change one."""
+    for page in (PAGE, ROWS):
+        text = page.read_text(encoding="utf-8")
+        new = rendered(text)
+        if "--check" not in sys.argv:
+            page.write_text(new, encoding="utf-8")
+        elif new != text:
+            sys.exit(f"{page.name} is not as its results: make plots")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ decides alone. Some queues are parts of another queue, their *home*, as those of
 who may view the home may view them, too.
 
 Whether a user may see something of a queue, an item, a task or only a number, is answered by
-:func:`may`, asked about the queue that it is stored under; there is no second answer.
+:func:`may`, asked about the queue that it is stored under; there is no second answer. What of many
+queues a user may see finds a :class:`~fdbqueue.viewer.Viewer`, which asks here.
 
 Monitors read the metrics and the health of the queues. A monitor has the token of the setting, or
 is a user who may view all queues. What it reads of a project with very many queues is bounded.
@@ -16,10 +17,9 @@ is a user who may view all queues. What it reads of a project with very many que
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from django.apps import apps
@@ -31,7 +31,7 @@ from django.utils.crypto import constant_time_compare
 
 from fdbqueue import conf, models
 from fdbqueue.exceptions import DeadlineExceeded, QueueNotFound
-from fdbqueue.service import Catalog, Family, SeveralQueues, run
+from fdbqueue.service import Catalog, SeveralQueues, run
 
 VIEW = "fdbqueue.view_queue"
 PUSH = "fdbqueue.push_queue"
@@ -105,11 +105,8 @@ def may_in_general(user: Any, permission: str) -> bool:
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    if not _is_active(user) or conf.api().authorizer is not None:
-        return False
-    if permission in _ITEMS and conf.catalog().has_owned:
-        return False
-    return _has(user, permission)
+    is_of_items = permission in _ITEMS
+    return _has_all_but_owned(user, permission) and not (is_of_items and conf.catalog().has_owned)
 
 
 def may_some(user: Any, permission: str) -> bool:
@@ -132,95 +129,6 @@ def refusal(permission: str, queues: str) -> str:
     if permission in _ITEMS and conf.catalog().has_owned:
         text += " No user has it for a queue of tasks."
     return text
-
-
-def visible(
-    catalog: Catalog,
-    may_view: Callable[[str], bool],
-    *,
-    after: str = "",
-    limit: int,
-    is_late: Callable[[], bool] = lambda: False,
-) -> tuple[list[str], str | None]:
-    """Return the next names that a user may see, and the name to continue after if there are more.
-
-    Names that the user may not see are skipped, however many there are. If that takes too long,
-    fewer names than asked for are returned, even none, and the name to continue after may be one
-    that was skipped: do not show it.
-
-    Args:
-        catalog: The queues.
-        may_view: Tells whether the user may see a name.
-        after: Only names that sort after this one.
-        limit: Return at most this many names.
-        is_late: Asked after each name; True ends the search.
-    """
-    names: list[str] = []
-    for name in catalog.each_name(after=after):
-        if may_view(name):
-            names.append(name)
-        if len(names) > limit:
-            return names[:limit], names[limit - 1]
-        if is_late():
-            return names, name
-    return names, None
-
-
-def with_something(
-    catalog: Catalog,
-    families: Iterable[Family],
-    may_view: Callable[[str], bool],
-    *,
-    after: str = "",
-    limit: int,
-    is_late: Callable[[], bool],
-) -> list[str]:
-    """Return members that have something, now or later, and that a user may see.
-
-    By the indexes of their families, in their order: a hundred members cost one read, and each
-    name about two. So of very many queues a user finds their own in time.
-
-    Args:
-        catalog: The queues.
-        families: The families to look at.
-        may_view: Tells whether the user may see a name.
-        after: Only names that sort after this one.
-        limit: Return at most this many names.
-        is_late: Asked before each name; True ends the search.
-    """
-
-    def allows(name: str) -> bool:
-        return name > after and may_view(name)
-
-    def read(tr: Any) -> list[str]:
-        found: list[str] = []
-        for family in families:
-            left = limit - len(found)
-            found += family.with_something(tr, left, allows, with_later=True, is_late=is_late)
-        return found
-
-    return run(catalog.database, read, read_only=True)
-
-
-def sees_some(
-    catalog: Catalog, may_view: Callable[[str], bool], is_late: Callable[[], bool]
-) -> bool:
-    """Tell whether there is a queue that a user may see; yes if the time for a page runs out first.
-
-    The page then shows no queue, and says that time ran out.
-    """
-    if any(map(may_view, catalog.names_of_their_own())):
-        return True
-    if with_something(catalog, catalog.families(), may_view, limit=1, is_late=is_late):
-        return True
-    return any(is_late() or may_view(name) for name in catalog.each_name())
-
-
-def viewer(user: Any) -> Callable[[str], bool]:
-    """Return a function that tells whether a user may see the queue with a name."""
-    if may_in_general(user, VIEW):
-        return lambda _: True
-    return functools.partial(may, user, VIEW)
 
 
 def takeable(

@@ -10,7 +10,7 @@ from django.urls import URLPattern, reverse_lazy
 
 from fdbqueue import models
 from fdbqueue.pages.sites import AdminSite, admin_url_name, may_view_in_admin
-from fdbqueue.views import PageView, page_patterns, read_only
+from fdbqueue.views import PageView, of_site, page_patterns
 
 
 @admin.register(models.QueueName)
@@ -47,7 +47,7 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
     def _page(self, view: type[PageView]) -> Any:
         decide = type(self).has_view_permission
         site = AdminSite(self, has_own_rules=decide is not QueueAdmin.has_view_permission)
-        page = read_only(self.admin_site.admin_view(view.as_view(site=site)), site)
+        page = of_site(view, self.admin_site.admin_view, site)
         page.login_url = reverse_lazy(  # type: ignore[attr-defined]  # for LoginRequiredMiddleware
             "admin:login", current_app=self.admin_site.name
         )

@@ -12,14 +12,13 @@ from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST
 
 from fdbqueue.pages.sites import PlainSite
-from fdbqueue.views import PageView, page_patterns, read_only
+from fdbqueue.views import PageView, of_site, page_patterns
 
 app_name = "fdbqueue"
 
 
 def _page(view: type[PageView]) -> Callable[..., HttpResponseBase]:
-    site = PlainSite()
-    return read_only(view.as_view(site=site), site)
+    return of_site(view, lambda one: one, PlainSite())
 
 
 @require_POST

@@ -7,22 +7,23 @@ import logging
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
+from urllib.parse import urlencode
 
 from django.apps import apps
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, re_path
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.generic import View
 
 from fdbqueue import access, deadlines
 from fdbqueue.columns.text import clip, grouped
 from fdbqueue.exceptions import ConfigurationError, InvalidInput, ItemNotFound, QueueNotFound
-from fdbqueue.pages import across, family_page, item_page, queue_list, queue_page
+from fdbqueue.pages import across, actions, family_page, item_page, queue_page, queues_page
 from fdbqueue.pages.forms import (
     LIVE_HEADER,
     FindAnyForm,
@@ -36,11 +37,33 @@ from fdbqueue.pages.problems import Problem, bad_address, method_refused, proble
 from fdbqueue.pages.readings import Reading, more_pages, reading_of
 from fdbqueue.pages.sites import PlainSite
 from fdbqueue.pages.values import Preview
-from fdbqueue.service import Catalog, Queue, long_values_unparsed
+from fdbqueue.service import Catalog, Family, Queue, long_values_unparsed
+from fdbqueue.viewer import Viewer
 
 logger = logging.getLogger("fdbqueue.pages")
 
 _METHODS = ("GET", "HEAD")
+
+
+def of_site(
+    view: type[PageView], wrap: Callable[..., Any], site: PlainSite
+) -> Callable[..., HttpResponseBase]:
+    """Return a page of a site: one that only reads, or the page of an action if these are on.
+
+    Args:
+        view: The page.
+        wrap: Returns what the site has around its views, from the view.
+        site: The site.
+    """
+    page = read_only(wrap(view.as_view(site=site)), site)
+    if not issubclass(view, ActionView):
+        return page
+    acting = csrf_protect(wrap(view.as_view(site=site)))
+
+    def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return (acting if actions.are_on() else page)(request, *args, **kwargs)
+
+    return csrf_exempt(update_wrapper(chosen, page))  # acting checks it
 
 
 def read_only(
@@ -183,30 +206,29 @@ class PageView(View):
         """Return the catalog, to be read within the timeout."""
         return deadlines.begin(self.timeout_seconds, reads_only=True)
 
-    def may_view_once(self) -> Callable[[str | None], bool]:
-        """Return a function that asks the site about each name once: names are looked at twice."""
-        return functools.cache(functools.partial(self.site.may_view, self.request))
+    def viewer(self) -> Viewer:
+        """Return who views the page; the site is asked about each name once."""
+        sees = functools.cache(functools.partial(self.site.may_view, self.request))
+        return Viewer(sees, self.catalog)
 
-    def may_view_some(self) -> Callable[[str], bool]:
-        """Return a function that tells whether the user may see a queue's name.
+    def viewer_of_some(self) -> Viewer:
+        """Return who views a page of all queues.
 
         Raises:
             PermissionDenied: The user may see none, of whatever queues there are.
         """
-        may_view = self.may_view_once()
-        if may_view(None):
-            return may_view
-        if not self.site.may_view_some(self.request) or not access.sees_some(
-            self.catalog(), may_view, deadlines.is_half_over
+        viewer = self.viewer()
+        if not self.site.may_view(self.request, None) and not (
+            self.site.may_view_some(self.request) and viewer.sees_some()
         ):
             raise PermissionDenied
-        return may_view
+        return viewer
 
     def task_of(self, reading: Reading, queue: Queue, task_id: str) -> dict[str, Any] | None:
         """Return what the page of a task of a queue shows, None if the user sees no such task."""
         if reading.task is None:
             return None
-        return reading.task(queue, task_id, self.addresses, self.may_view_once())
+        return reading.task(queue, task_id, self.addresses, self.viewer())
 
     def about_all(self, view: str) -> dict[str, Any]:
         """Return what the pages of all queues show: the way to the others, and to an id."""
@@ -222,66 +244,64 @@ class PageView(View):
         }
 
 
-class QueueListView(PageView):
-    """The list of the queues that the user may view."""
+class ListView(PageView):
+    """A page of rows: of all queues that the user may view, or of some of them."""
 
-    template = "queues.html"
-
-    def get(self, request: HttpRequest) -> TemplateResponse:
-        """Show the queues that the parameters ask for, or point out bad parameters."""
-        may_view = self.may_view_some()
-        form = queue_list.QueuesForm(request.GET)
-        shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form)}
-        shown |= self.about_all("queues")
-        if not form.is_valid():
-            return self.page(_("Queues"), status=400, **shown)
-        catalog = self.catalog()
-        names, families = queue_list.names_and_families(catalog, may_view)
-        if deadlines.is_half_over():  # to find the names took long
-            catalog = self.catalog()
-        found = queue_list.listed(catalog, form, may_view, names, families)
-        shown |= queue_list.context(form, found, self.addresses)
-        shown["troubled_pages"] = [
-            (page.name, page.title, text, self.addresses.more(page.name))
-            for page in more_pages()
-            if (text := page.trouble(may_view))
-        ]
-        return self.page(_("Queues"), **shown)
-
-
-class AcrossView(PageView):
-    """A page of the items in one state of all queues that the user may view."""
-
-    view: str
-    state: str
+    view = ""  # names the page among those of all queues
     title: str | Promise
-    form: type[across.AcrossForm]
-    context: Callable[..., dict[str, Any]]
+    form: type[PageForm]
 
-    def get(self, request: HttpRequest) -> TemplateResponse:
+    def get(self, request: HttpRequest, **_parts: str) -> TemplateResponse:
         """Show what the parameters ask for, or point out bad parameters."""
-        may_view = self.may_view_some()
+        viewer = self.viewer_of_some()
         form = self.form(request.GET)
         shown = {"form": form, "live": refresh_of(request, form), **self.about_all(self.view)}
         if not form.is_valid():
             return self.page(self.title, status=400, **shown)
-        names, following = across.looked_at(self.catalog, may_view, form.cleaned_data["after"])
-        found = across.read(self.catalog(), names, following, self.state)
-        return self.page(self.title, **shown, **type(self).context(form, found, self.addresses))
+        return self.page(self.title, **shown, **self.rows(form, viewer))
+
+    def rows(self, form: Any, viewer: Viewer) -> dict[str, Any]:
+        """Return what the template shows for a valid form."""
+        raise NotImplementedError
 
 
-class WorkersView(AcrossView):
+class QueueListView(ListView):
+    """The list of the queues that the user may view."""
+
+    view, title, template = "queues", _("Queues"), "queues.html"
+    form = queues_page.QueuesForm
+
+    def rows(self, form: queues_page.QueuesForm, viewer: Viewer) -> dict[str, Any]:
+        """Return a page of the list, and what needs attention on the pages of apps."""
+        found = queues_page.listed(form, viewer)
+        troubled = [
+            (page.name, page.title, text, self.addresses.more(page.name))
+            for page in more_pages()
+            if (text := page.trouble(viewer))
+        ]
+        return {**queues_page.context(form, found, self.addresses), "troubled_pages": troubled}
+
+
+class WorkersView(ListView):
     """The workers, and the leases of all queues."""
 
-    view, state, title, template = "workers", "leased", _("Workers"), "workers.html"
-    form, context = across.WorkersForm, staticmethod(across.workers)
+    view, title, template = "workers", _("Workers"), "workers.html"
+    form = across.WorkersForm
+
+    def rows(self, form: across.WorkersForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the leases, and who holds them."""
+        return across.workers(form, viewer, self.addresses)
 
 
-class FailuresView(AcrossView):
+class FailuresView(ListView):
     """The dead letters of all queues, by reason."""
 
-    view, state, title, template = "failures", "dead", _("Failures"), "dead_letters.html"
-    form, context = across.FailuresForm, staticmethod(across.failures)
+    view, title, template = "failures", _("Failures"), "dead_letters.html"
+    form = across.FailuresForm
+
+    def rows(self, form: across.FailuresForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the reasons."""
+        return across.failures(form, viewer, self.addresses)
 
 
 class FindAnyView(PageView):
@@ -291,13 +311,13 @@ class FindAnyView(PageView):
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         """Redirect to its page, or say where it was looked for."""
-        may_view = self.may_view_some()
+        viewer = self.viewer_of_some()
         about = self.about_all("")
         form = FindAnyForm(request.GET)
         if not form.is_valid():
             return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
         sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
-        found = across.find(self.catalog, sought, after, may_view, self.addresses)
+        found = across.find(viewer, sought, after, self.addresses)
         if len(found.places) == 1 and found.following is None and not after:
             return HttpResponseRedirect(found.places[0][1])
         following = form.address(id=sought, after=found.following) if found.following else None
@@ -314,35 +334,41 @@ class FindAnyView(PageView):
         )
 
 
-class FamilyView(PageView):
+class FamilyView(ListView):
     """The page of a family: those of its members that the user may view."""
 
     template = "family.html"
+    form = family_page.FamilyForm
 
-    def get(self, request: HttpRequest, pattern: str) -> TemplateResponse:
-        """Show the members that have something, or those whose names begin with a text."""
-        may_view = self.may_view_once()
-        catalog = self.catalog()
-        families = {family.name: family for family in catalog.families()}
-        family = families.get(pattern)
-        if not may_view(pattern) and (
-            family is None
-            or not self.site.may_view_some(request)
-            or not queue_list.sees_member(catalog, family, may_view)
+    def viewer_of_some(self) -> Viewer:
+        """Return who views the page, and find the family.
+
+        Raises:
+            PermissionDenied: The user may see no member, whether there is such a family or not.
+            QueueNotFound: There is no such family.
+        """
+        viewer, pattern = self.viewer(), self.kwargs["pattern"]
+        catalog = viewer.begin()
+        family = {one.name: one for one in catalog.families()}.get(pattern)
+        if not viewer.sees(pattern) and not (
+            family is not None
+            and self.site.may_view_some(self.request)
+            and viewer.sees_member(catalog, family)
         ):
-            raise PermissionDenied  # whether there is such a family or not
+            raise PermissionDenied
         if family is None:
             raise QueueNotFound(name=pattern)
-        form = family_page.FamilyForm(request.GET)
-        shown: dict[str, Any] = {"form": form, "live": refresh_of(request, form), "family": family}
-        shown |= self.about_all("")
-        if not form.is_valid():
-            return self.page(pattern, status=400, **shown)
-        if deadlines.is_half_over():  # to find a member that the user may view took long
-            catalog = self.catalog()
-        found = family_page.listed(catalog, family, form, may_view)
-        shown |= family_page.context(form, found, self.addresses)
-        return self.page(pattern, **shown)
+        self.title, self._family = pattern, family
+        return viewer
+
+    def about_all(self, view: str) -> dict[str, Any]:
+        """Return what the pages of all queues show, and the family."""
+        return {**super().about_all(view), "family": self._family}
+
+    def rows(self, form: family_page.FamilyForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the members that have something, or those whose names begin with a text."""
+        found = family_page.listed(form, viewer, self._family)
+        return family_page.context(form, found, self.addresses)
 
 
 class QueueView(PageView):
@@ -454,6 +480,83 @@ class TaskView(PageView):
         return self.page(template=reading.task_template, live=live, is_one=True, **about, **shown)
 
 
+class ActionView(PageView):
+    """The page of an action: GET asks, POST does it. There is none if the actions are off."""
+
+    http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
+    template = "action.html"
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer as for any other address below a queue if there is no such action here."""
+        if actions.are_on() and kwargs["action"] in actions.ACTIONS:
+            return super().dispatch(request, *args, **kwargs)
+        rest = f"do/{kwargs['action']}/"
+        return NoPageView.as_view(site=self.site)(request, name=kwargs["name"], rest=rest)
+
+    def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
+        """Ask: say what is done to what, and what it means."""
+        self._check(name, action)
+        form = actions.fresh_form(request.GET)
+        return self._asked(name, action, form)
+
+    def post(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
+        """Do it, and lead back to the queue; or to the rest, if there is more to do."""
+        self._check(name, action)
+        form = actions.ActionForm(request.POST)
+        if not form.is_valid():
+            return self._asked(name, action, form)
+        try:
+            outcome = actions.perform(request, name, action, form)
+        except ValidationError as error:
+            form.add_error(None, error)
+            return self._asked(name, action, form)
+        except (ItemNotFound, InvalidInput):
+            return self._gone(name)
+        text = actions.told(actions.ACTIONS[action], outcome)
+        back = self._address_of(name)
+        if outcome.has_more:
+            chosen = {key: form.cleaned_data[key] for key in ("reason",) if form.cleaned_data[key]}
+            back = f"{self.addresses.action(name, action)}?{urlencode(chosen)}"
+        if actions.tell(request, text):
+            return HttpResponseRedirect(back)
+        return self.page(text, "done.html", text=text, back=back, **self._about(name))
+
+    def _check(self, name: str, action: str) -> None:
+        """Raise if the user may not do the action, or there is no such queue."""
+        if not actions.may_act(self.request.user, action, name):
+            raise PermissionDenied
+        self._of(name)
+
+    def _of(self, name: str) -> Queue | Family:
+        catalog = self.catalog()
+        return catalog.family(name) if "*" in name else catalog.queue(name)
+
+    def _address_of(self, name: str) -> str:
+        return self.addresses.family(name) if "*" in name else self.addresses.queue(name)
+
+    def _about(self, name: str) -> dict[str, Any]:
+        of = self._of(name)
+        return {"family": of} if isinstance(of, Family) else self.about(of, reading_of(of))
+
+    def _gone(self, name: str) -> HttpResponseBase:
+        message = _("This item is not in the queue. It may have been popped or acknowledged.")
+        missing = Problem(status=404, title=_("Item not found"), message=message)
+        return self.problem(missing, **self._about(name))
+
+    def _asked(self, name: str, action: str, form: actions.ActionForm) -> HttpResponseBase:
+        of, about = self._of(name), self._about(name)
+        if not form.is_valid():
+            errors = tuple(str(one) for found in form.errors.values() for one in found)
+            return self.problem(bad_address(errors), **about)
+        try:
+            asked = actions.question(of, action, form)
+        except (ItemNotFound, InvalidInput):
+            return self._gone(name)
+        title = _("%(action)s: %(queue)s") % {"action": asked["action"].verb, "queue": name}
+        back = self._address_of(name)
+        return self.page(title, form=form, back=back, is_one=True, **asked, **about)
+
+
 class NoPageView(PageView):
     """Says that there is nothing at an address below that of a queue."""
 
@@ -491,5 +594,6 @@ def page_patterns(
         path("<str:name>/items/", page(FindView), name=url_name("find")),
         path("<str:name>/items/<str:item_id>/", page(ItemView), name=url_name("item")),
         path("<str:name>/tasks/<str:task_id>/", page(TaskView), name=url_name("task")),
+        path("<str:name>/do/<str:action>/", page(ActionView), name=url_name("action")),
         path("<str:name>/<path:rest>/", page(NoPageView)),
     ]

@@ -61,7 +61,7 @@ class Link(NamedTuple):
     address: str
 
 
-class Page(BrowsableAPIRenderer):
+class BrowsablePage(BrowsableAPIRenderer):
     """Render a response of the API as a page; what the project's class does otherwise stays."""
 
     template = "fdbqueue/api.html"
@@ -144,12 +144,12 @@ def renderers() -> list[BaseRenderer]:
 
 def is_page(response: Any) -> bool:
     """Tell whether a response is a page for people."""
-    return isinstance(getattr(response, "accepted_renderer", None), Page)
+    return isinstance(getattr(response, "accepted_renderer", None), BrowsablePage)
 
 
 @functools.cache
-def _framed(project: type[BrowsableAPIRenderer]) -> type[Page]:
-    return type("Page", (Page, project), {})
+def _framed(project: type[BrowsableAPIRenderer]) -> type[BrowsablePage]:
+    return type("BrowsablePage", (BrowsablePage, project), {})
 
 
 def _action(view: Any) -> str | None:

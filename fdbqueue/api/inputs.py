@@ -101,7 +101,8 @@ class PauseBody(Input):
 
     reason = _reason(
         required=False,
-        help_text="The reason that is shown with the queue; a paused queue gets the new one.",
+        help_text="The reason that is shown with the queue; without one a paused queue keeps "
+        "its own.",
     )
 
 

@@ -69,7 +69,7 @@ def _header(name: str, description: str, *statuses: int, kind: Any = OpenApiType
 
 _REPLAYED = _header(
     "Idempotent-Replayed",
-    "Present only if the response is that of an earlier request with the same key.",
+    "Present only if an earlier request with the same key had this response.",
     *(200, 201),
     kind={"type": "string", "enum": ["true"]},
 )

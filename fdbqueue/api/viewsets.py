@@ -33,9 +33,8 @@ from fdbqueue.service import (
     Item,
     Queue,
     SeveralQueues,
-    counts_of,
-    pauses_of,
 )
+from fdbqueue.viewer import Viewer
 
 #: The checked fields of a body or a query, by their names.
 Asked = dict[str, Any]
@@ -88,24 +87,16 @@ class QueueViewSet(ViewSetMixin, Answers):
     def list(self, asked: Asked) -> Any:
         """List the queues that the user may view, one page at a time; a page may be short."""
         position = pagination.queue_position(asked.get("cursor"))
-        may_view = access.viewer(self.request.user)
+        viewer = Viewer.of(self.request.user)
         catalog = self._begin()
-        names, following = access.visible(
-            catalog,
-            may_view,
-            after=position,
-            limit=asked["limit"],
-            is_late=deadlines.is_half_over,
-        )
+        names, following = viewer.names(catalog, after=position, limit=asked["limit"])
         is_all = not position and following is None
         if is_all and not names and not access.may_in_general(self.request.user, VIEW):
             raise access.Refused(access.refusal(VIEW, "any queue"))
         queues = [catalog.queue(name) for name in names]
 
-        def read(tr: Any) -> Sequence[Any]:
-            return outputs.queue_rows(queues, counts_of(tr, queues), pauses_of(tr, queues))
-
-        rows = service.run(catalog.database, read, read_only=True)
+        show = functools.partial(outputs.queue_rows, queues=queues)
+        rows = service.run(catalog.database, show, read_only=True)
         return {"queues": rows, "cursor": pagination.queue_cursor(following)}
 
     @Action("GET", "Show a queue", VIEW, answer=outputs.QueueDetailOutput)
@@ -177,8 +168,8 @@ class QueueViewSet(ViewSetMixin, Answers):
             made, headers = outputs.item(queue, item, kind), {"Location": address}
             return Response(made, status=status.HTTP_201_CREATED, headers=headers)
         # Another user may have pushed it: only a user who may view the queue sees what it is.
-        may_view = access.may(self.request.user, VIEW, name)
-        return outputs.item(queue, item, kind if may_view else outputs.ExistingOutput)
+        sees = Viewer.of(self.request.user).sees(name)
+        return outputs.item(queue, item, kind if sees else outputs.ExistingOutput)
 
     @Action(
         "POST",

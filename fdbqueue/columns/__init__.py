@@ -21,8 +21,9 @@ list of queues and ``queue_list``, the page of an item and ``queue_show`` say th
     a schedule     ``all_queues.py``
     =============  =====================================  ===================================
 
-``text.py`` has the words: ages, durations, sizes, and what is safe to show. This room knows neither
-the pages nor the commands. What only a page shows, such as links and sparklines, is there.
+``text.py`` has the words: ages, durations, sizes, and what is safe to show; ``markup.py`` writes
+them as markup. This room knows neither the pages nor the commands. What only a page shows, such as
+links and sparklines, is there.
 
 To add a column, add it to its module, and to the tuples there that say where it is shown. To change
 how an age is said, change ``text.py``.
@@ -35,12 +36,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from django.template.loader import render_to_string
 from django.utils.functional import Promise
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue.columns import markup
+from fdbqueue.columns.markup import DASH
 from fdbqueue.columns.text import (
     EXPIRED,
     Moment,
@@ -72,8 +74,7 @@ STATES = (
 )
 #: A text of more characters may be cut off by its column.
 _MAY_BE_CUT = 20
-#: What is shown of nothing, on a page and at a terminal.
-DASH = "\N{EN DASH}"
+#: What a terminal shows of nothing; a page shows a dash.
 NOTHING = "-"
 
 
@@ -94,8 +95,9 @@ def link(element_id: str, address: str, text: str, whole: str = "") -> SafeStrin
     """
     whole = whole or (text if len(text) > _MAY_BE_CUT else "")
     if not whole:
-        return format_html('<a id="{}" href="{}">{}</a>', element_id, address, text)
-    return format_html('<a id="{}" href="{}" title="{}">{}</a>', element_id, address, whole, text)
+        return markup.filled('<a id="{}" href="{}">{}</a>', element_id, address, text)
+    shown = '<a id="{}" href="{}" title="{}">{}</a>'
+    return markup.filled(shown, element_id, address, whole, text)
 
 
 def nothing(why: str | Promise) -> SafeString:
@@ -109,14 +111,18 @@ def _same(value: Any) -> Any:
     return value
 
 
+_DASH = SafeString(DASH)
+_ARROWS = {"ascending": "▲", "descending": "▼"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """How values of one kind are written; None is a dash everywhere, and null in JSON.
 
     Attributes:
-        written: Returns a value as the pages write it; None if that is the value itself.
-        template: The part of ``templates/fdbqueue/`` that shows what is written; plain text if
-            empty.
+        written: Returns a value as the pages write it, as text or as markup; None if that is the
+            value itself.
+        nothing: What the pages show of None.
         cell: Returns the text of a value in a table at a terminal.
         line: Returns it where there is room for more; None for that of a cell. It may have several
             lines.
@@ -125,7 +131,7 @@ class Kind:
     """
 
     written: Callable[[Any], Any] | None = None
-    template: str = ""
+    nothing: SafeString = _DASH
     cell: Callable[[Any], str] = str
     line: Callable[[Any], str] | None = None
     record: Callable[[Any], Any] = _same
@@ -149,9 +155,14 @@ def _until(moment: Any) -> str:
 #: A word of ours, or what is written already.
 WORD = Kind()
 #: A text that anyone may have made.
-TEXT = Kind(written=bounded, template="text.html", cell=clipped, line=lines_printable)
+TEXT = Kind(
+    written=lambda value: markup.text(bounded(value)),
+    nothing=markup.text(DASH),
+    cell=clipped,
+    line=lines_printable,
+)
 #: A text for programs: an id, a key.
-CODE = Kind(template="code.html", cell=printable)
+CODE = Kind(written=markup.code, cell=printable)
 #: How many there are.
 COUNT = Kind(written=grouped, cell="{:,}".format, is_number=True)
 #: A number that stays exact, such as a priority.
@@ -160,22 +171,28 @@ NUMBER = Kind(written=number, cell=number, is_number=True)
 MEAN = Kind(written=mean, cell="{:,.1f}".format, is_number=True)
 #: A moment, of which only its age is shown.
 AGE = Kind(
-    written=Moment.short, template="age.html", cell=cell_age, record=timestamp, is_number=True
+    written=lambda at: markup.age(Moment.short(at)),
+    nothing=markup.quiet(DASH),
+    cell=cell_age,
+    record=timestamp,
+    is_number=True,
 )
 #: A moment that is over.
 PAST = Kind(
-    written=Moment.ago, template="moment.html", cell=cell_age, line=_since, record=timestamp
+    written=lambda at: markup.moment(Moment.ago(at)), cell=cell_age, line=_since, record=timestamp
 )
 #: The moment at which something ends.
 FUTURE = Kind(
-    written=Moment.ahead, template="moment.html", cell=cell_ahead, line=_until, record=timestamp
+    written=lambda at: markup.moment(Moment.ahead(at)),
+    cell=cell_ahead,
+    line=_until,
+    record=timestamp,
 )
 #: A number of seconds.
 DURATION = Kind(written=lasting, cell=lasting)
 #: A number of bytes.
 SIZE = Kind(
-    written=size,
-    template="size.html",
+    written=lambda count: markup.size(size(count)),
     cell="{:,}".format,
     line=lambda count: counted(count, "byte"),
     is_number=True,
@@ -265,14 +282,21 @@ class Column(Generic[Row]):
         classes = {"fdbqueue-number": self.kind.is_number, "fdbqueue-minor": self.is_minor}
         return " ".join(name for name, applies in classes.items() if applies)
 
+    def header(self, address: str = "", order: str = "") -> SafeString:
+        """Return the markup of the header of a table's column.
+
+        Args:
+            address: What sorts the table by the column; empty if nothing does.
+            order: ``"ascending"`` or ``"descending"`` if the table is sorted by it.
+        """
+        return _header(self.name, str(self.heading), self.header_css, address, order)
+
     def shown(self, value: Any) -> SafeString:
         """Return the markup of a value."""
-        kind = self.kind
-        if value is not None and kind.written is not None:
-            value = kind.written(value)
-        if kind.template:
-            return render_to_string(f"fdbqueue/{kind.template}", {"value": value})
-        return conditional_escape(DASH if value is None else value)
+        if value is None:
+            return self.kind.nothing
+        written = self.kind.written
+        return markup.escaped(value if written is None else written(value))
 
     def tile(self, value: Any, label: str | Promise | None = None) -> Tile:
         """Return the tile of a value, under the heading if there is no other label."""
@@ -300,6 +324,11 @@ def line_texts(columns: Iterable[Column[Row]], row: Row) -> list[tuple[str, str]
         return [(column.capitals, column.line_text(row)) for column in columns]
 
 
+def headers(columns: Iterable[Column[Any]]) -> SafeString:
+    """Return the markup of the headers of columns."""
+    return SafeString("".join([column.header() for column in columns]))
+
+
 def cells(
     columns: Sequence[Column[Row]], row: Row, labels: Sequence[str | None] | None = None
 ) -> SafeString:
@@ -318,6 +347,18 @@ def cells(
         for n, (column, label) in enumerate(zip(columns, shown, strict=True))
     ]
     return SafeString("".join(found))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _header(name: str, heading: str, css: str, address: str, order: str) -> SafeString:
+    shown = conditional_escape(heading)
+    if address:
+        arrow = f'<span aria-hidden="true"> {_ARROWS[order]}</span>' if order else ""
+        link = '<a id="sort-{}" href="{}">{}{}</a>'
+        shown = format_html(link, name, address, shown, SafeString(arrow))
+    of_class = format_html(' class="{}"', css) if css else ""
+    sort = format_html(' aria-sort="{}"', order) if order else ""
+    return format_html('<th scope="col" role="columnheader"{}{}>{}</th>', of_class, sort, shown)
 
 
 @functools.lru_cache

@@ -22,7 +22,7 @@ _NEVER = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
 
 
 @dataclass(slots=True)
-class WorkerRow:
+class WorkerLeases:
     """A worker, and the leases that it was seen to hold; ``name`` is None if it gave none."""
 
     name: str | None
@@ -74,12 +74,12 @@ def died_at(row: ItemRow) -> datetime.datetime:
     return row.item.died_at or _NEVER
 
 
-def by_worker(rows: Iterable[ItemRow]) -> list[WorkerRow]:
+def by_worker(rows: Iterable[ItemRow]) -> list[WorkerLeases]:
     """Return the workers of leased items, those with the most leases first."""
-    found: dict[str | None, WorkerRow] = {}
+    found: dict[str | None, WorkerLeases] = {}
     for row in rows:
         name = row.item.worker or None
-        found.setdefault(name, WorkerRow(name)).add(row.item)
+        found.setdefault(name, WorkerLeases(name)).add(row.item)
     return sorted(found.values(), key=lambda one: (-one.leases, one.name or ""))
 
 
@@ -93,7 +93,7 @@ def by_reason(rows: Iterable[ItemRow]) -> list[ReasonRow]:
 
 
 #: The workers above the leases.
-WORKERS: tuple[Column[WorkerRow], ...] = (
+WORKERS: tuple[Column[WorkerLeases], ...] = (
     Column(name="worker", heading=_("Worker"), value=attrgetter("name"), kind=TEXT),
     Column(name="leases", heading=_("Leases"), value=attrgetter("leases"), kind=COUNT),
     Column(name="queues", heading=_("Queues"), value=lambda row: len(row.queues), kind=COUNT),

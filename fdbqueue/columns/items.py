@@ -15,12 +15,14 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import (
     CODE,
     COUNT,
-    DASH,
     FUTURE,
     NOTHING,
     NUMBER,
@@ -32,6 +34,7 @@ from fdbqueue.columns import (
     Column,
     Kind,
     lines_printable,
+    markup,
 )
 from fdbqueue.columns.text import (
     Moment,
@@ -100,10 +103,6 @@ def read_row(queue: Queue, item_id: str, tr: Any) -> ItemRow:
     return ItemRow(item, queue, queue.overview.key_of(item), queue.overview.unique_while(tr, item))
 
 
-def _always(_queue: Queue, _state: str) -> bool:
-    return True
-
-
 def in_state(*states: str) -> Callable[[Queue, str], bool]:
     """Return what tells whether a list is one of these."""
     return lambda _queue, of_items: of_items in states
@@ -118,7 +117,7 @@ class ItemColumn(Column[ItemRow]):
         is_place: Whether it tells where an item is stored, which few readers ask.
     """
 
-    is_shown: Callable[[Queue, str], bool] = _always
+    is_shown: Callable[[Queue, str], bool] = lambda _queue, _state: True
     is_place: bool = False
 
 
@@ -135,41 +134,41 @@ def reason_text(reason: str | None) -> str:
 # Failed attempts
 
 
-@dataclass(frozen=True, slots=True)
-class ShownFailure:
-    """A failed attempt, as text."""
-
-    attempt: str
-    moment: Moment
-    worker: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShownFailures:
-    """The failed attempts of an item, the latest first; they fold if they have an id.
-
-    ``worker`` is who held the last lease; empty if it gave no name.
-    """
-
-    failures: list[ShownFailure]
-    worker: str
-    element_id: str = ""
-
-
-def shown_failures(failures: Sequence[Failure], element_id: str = "") -> ShownFailures:
-    """Return failed attempts as pages show them."""
-    found = [
-        ShownFailure(
-            number(one.attempt),
-            Moment.ago(one.at),
-            DASH if one.worker is None else bounded(one.worker),
-            reason_text(one.reason),
+def failed_attempts(failures: Sequence[Failure], element_id: str = "") -> SafeString:
+    """Return failed attempts as pages list them, the latest first; they fold if they have an id."""
+    if not failures:
+        return SafeString(markup.DASH)
+    listed = format_html_join(
+        "",
+        "<li>{} {}<div>{} {}</div><div>{} {}</div></li>",
+        [
+            (
+                gettext("Attempt %(attempt)s") % {"attempt": number(one.attempt)},
+                markup.moment(Moment.ago(one.at)),
+                gettext("Worker:"),
+                markup.text(markup.DASH if one.worker is None else bounded(one.worker)),
+                gettext("Reason:"),
+                markup.text(reason_text(one.reason)),
+            )
+            for one in reversed(failures)
+        ],
+    )
+    shown = format_html('<ol class="fdbqueue-failures">{}</ol>', listed)
+    if not element_id:
+        return shown
+    count = len(failures)
+    summary = ngettext("%(number)s failure", "%(number)s failures", count) % {"number": count}
+    last = failures[-1].worker
+    who = SafeString("")
+    if last:
+        who = format_html(
+            ' <span class="fdbqueue-quiet fdbqueue-minor">{} {}</span>',
+            gettext("last worker:"),
+            markup.text(bounded(last)),
         )
-        for one in reversed(failures)
-    ]
-    has_worker = bool(failures and failures[-1].worker)
-    return ShownFailures(found, found[0].worker if has_worker else "", element_id)
+    return format_html(
+        '<details id="{}"><summary>{}{}</summary>{}</details>', element_id, summary, who, shown
+    )
 
 
 def _failure_line(failure: Failure) -> str:
@@ -256,8 +255,8 @@ REASON = ItemColumn(
     heading=_("Reason"),
     value=attrgetter("item.reason"),
     kind=Kind(
-        written=reason_text,
-        template="lines.html",
+        written=lambda reason: markup.lines(reason_text(reason)),
+        nothing=markup.lines(markup.DASH),
         cell=lambda reason: clipped(reason, _CELL_REASON_CHARACTERS),
         line=lines_printable,
     ),
@@ -269,8 +268,7 @@ FAILURES = ItemColumn(
     heading=_("Last failures"),
     value=attrgetter("item.failures"),
     kind=Kind(
-        written=shown_failures,
-        template="failures.html",
+        written=failed_attempts,
         line=lambda failures: "\n".join(map(_failure_line, reversed(failures))) or NOTHING,
         record=lambda failures: list(map(_failure_record, failures)),
     ),
@@ -319,7 +317,7 @@ FACTS = (
     PRIORITY,
     PUSHED,
     ATTEMPTS,
-    replace(ITEM_SIZE, kind=replace(SIZE, written=_exact_size, template="")),
+    replace(ITEM_SIZE, kind=replace(SIZE, written=_exact_size)),
     ItemColumn(
         name="unique",
         heading=_("Unique key"),
@@ -331,14 +329,18 @@ FACTS = (
         name="key",
         heading=_("Key"),
         value=attrgetter("key"),
-        kind=replace(CODE, written=key_text, cell=lambda key: printable(key_text(key))),
+        kind=replace(
+            CODE,
+            written=lambda key: markup.code(key_text(key)),
+            cell=lambda key: printable(key_text(key)),
+        ),
         is_place=True,
     ),
     ItemColumn(
         name="key_escaped",
         heading=_("Key for fdbcli"),
         value=attrgetter("key"),
-        kind=replace(CODE, written=key_escaped, cell=key_escaped),
+        kind=replace(CODE, written=lambda key: markup.code(key_escaped(key)), cell=key_escaped),
         is_place=True,
     ),
 )

@@ -139,7 +139,7 @@ def visible(text: str) -> str:
     r"""Return the text with what is not printable as JSON escapes (``\u202e``)."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in _KEPT else _escape(c) for c in text)
+    return "".join(c if c.isprintable() or c in _KEPT else json.dumps(c)[1:-1] for c in text)
 
 
 def bounded(text: str) -> str:
@@ -314,7 +314,3 @@ def key_escaped(key: bytes) -> str:
     r"""Return a key as fdbcli reads it: bytes that it cannot read as they are become ``\xff``."""
     plain = (chr(b) if 32 < b < 127 and b not in _FDBCLI_SIGNS else f"\\x{b:02x}" for b in key)
     return "".join(plain)
-
-
-def _escape(character: str) -> str:
-    return json.dumps(character)[1:-1]

@@ -31,7 +31,8 @@ How to add a command
       not an error.
     - ``tests/commands/test_NAME.py``. The tests of exit codes, unknown queues and ``--help`` find
       the command by themselves.
-    - ``docs/commands.md``: a row in its first table, and a section. A test asks for both.
+    - ``docs/commands.md``: a section with ``<!-- help: queue_NAME -->`` and ``<!-- end -->``, which
+      ``make options`` fills. A test asks for it.
 
 Modules
     base: the class of all commands. arguments: the arguments that several of them have.

@@ -123,7 +123,7 @@ def add_no_input(parser: argparse.ArgumentParser) -> None:
         "--noinput",
         action="store_false",
         dest="interactive",
-        help="Do not ask for confirmation; required where there is no terminal",
+        help="Do not ask for confirmation; required if there is no terminal",
     )
 
 

@@ -145,10 +145,10 @@ class Console:
         return self._stdout.isatty()
 
     @property
-    def look(self) -> formats.Look:
+    def look(self) -> formats.TableLook:
         """How tables are printed: they fit the terminal, with colours if these are wanted."""
         width = shutil.get_terminal_size().columns if self.is_terminal else None
-        return formats.Look(width, lambda text, name: getattr(self._style, name)(text))
+        return formats.TableLook(width, lambda text, name: getattr(self._style, name)(text))
 
     def draw(self, lines: Sequence[str]) -> None:
         """Draw lines over those drawn before, as many as the window of the terminal has.

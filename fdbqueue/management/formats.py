@@ -105,7 +105,7 @@ class Painted(str):
         return painted
 
 
-class Look(NamedTuple):
+class TableLook(NamedTuple):
     """How a table is printed.
 
     Attributes:
@@ -127,7 +127,7 @@ class Table:
         look: How it is printed.
     """
 
-    def __init__(self, columns: Sequence[TextColumn], look: Look) -> None:
+    def __init__(self, columns: Sequence[TextColumn], look: TableLook) -> None:
         self._columns = columns
         self._look = look
         self._natural = [len(column.heading) for column in columns]
@@ -282,7 +282,7 @@ _STYLES = {"bad": "ERROR", "warning": "WARNING"}
 
 
 def table_of(
-    described: Sequence[columns.Column[columns.Row]], look: Look
+    described: Sequence[columns.Column[columns.Row]], look: TableLook
 ) -> Callable[[Iterable[columns.Row]], list[str]]:
     """Return a function from rows to the lines of a table, as :meth:`Table.lines` has them.
 

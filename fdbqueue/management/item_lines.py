@@ -1,7 +1,7 @@
 """Items as lines: of JSON, which ``queue_push --items`` reads back, of a table, and of a file.
 
 The one format of the lines of ``queue_drain``, ``queue_pop --json``, ``queue_peek --json`` and
-``queue_show --json``, as ``docs/commands.md`` describes it:
+``queue_show --json``, as ``docs/how-to/push-a-file.md`` describes it:
 
 - Every line has :data:`FIELDS`, in this order.
 - A line about an item in any state has behind them what ``DETAILS`` of
@@ -39,7 +39,7 @@ from fdbqueue.columns.items import DETAILS, TABLE, ItemColumn, ItemRow, shown
 from fdbqueue.columns.text import clipped, printable, timestamp
 from fdbqueue.exceptions import FdbQueueError, InvalidInput
 from fdbqueue.management import formats
-from fdbqueue.management.formats import Look
+from fdbqueue.management.formats import TableLook
 from fdbqueue.service import (
     ITEM_STATES,
     MAX_ITEMS,
@@ -67,7 +67,12 @@ _DECODER = strict_json()
 
 
 def formatter(
-    queue: Queue, look: Look, *, as_json: bool, whole_values: bool = False, state: str = "ready"
+    queue: Queue,
+    look: TableLook,
+    *,
+    as_json: bool,
+    whole_values: bool = False,
+    state: str = "ready",
 ) -> Callable[[list[Item]], list[str]]:
     """Return a function from items to lines.
 

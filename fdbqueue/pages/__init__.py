@@ -6,16 +6,21 @@ How a request goes
     and checks the query parameters with a form (``forms.py``). Then the module of the page reads
     all it needs in one transaction, and its ``context()`` returns what the template shows:
 
-    =================  ==============  ==================================  ===============
-    page               module          what it says is in                  template
-    =================  ==============  ==================================  ===============
-    list of queues     ``queue_list``  ``fdbqueue.columns.queues``         ``queues.html``
-    all queues         ``across``      ``fdbqueue.columns.across``         ``across.html``
-    a family           ``family_page`` ``fdbqueue.columns.families``       ``family.html``
-    a queue            ``queue_page``  ``fdbqueue.columns.queues``         ``queue.html``
-    its items          ``item_list``   ``fdbqueue.columns.items``          ``items.html``
-    an item            ``item_page``   ``fdbqueue.columns.items``          ``item.html``
-    =================  ==============  ==================================  ===============
+    =================  ===============  ==================================  ==================
+    page               module           what it says is in                  template
+    =================  ===============  ==================================  ==================
+    list of queues     ``queues_page``  ``fdbqueue.columns.queues``         ``queues.html``
+    all queues         ``across``       ``fdbqueue.columns.across``         ``workers.html`` ...
+    a family           ``family_page``  ``fdbqueue.columns.families``       ``family.html``
+    a queue            ``queue_page``   ``fdbqueue.columns.queues``         ``queue.html``
+    its items          ``item_list``    ``fdbqueue.columns.items``          ``items.html``
+    an item            ``item_page``    ``fdbqueue.columns.items``          ``item.html``
+    =================  ===============  ==================================  ==================
+
+    The first three, and those of an app, are pages of rows (``listing.py``): a ``ListView`` asks
+    who views the page, a ``ListForm`` has the filters, the orders and the page, and
+    ``listing.html`` shows the tiles, the table and the ways to other pages. What of many queues
+    and members a user may see, a :class:`~fdbqueue.viewer.Viewer` finds, in bounded time.
 
     What the items of a queue are to readers says its reading (``readings.py``), which an app may
     have for some queues: other columns, tabs and filters, and a page for each task. That of tasks
@@ -27,7 +32,8 @@ How a request goes
 
 What values look like
     ``fdbqueue.columns.text`` writes texts, numbers, sizes, times, durations and keys so that they
-    are safe to show; ``values.py`` shows the value of an item, and says how much of it: as a
+    are safe to show, and ``fdbqueue.columns.markup`` writes them as markup, for columns and for
+    templates; ``values.py`` shows the value of an item, and says how much of it: as a
     preview, as text, as a tree that folds, or as a dump. ``search.py`` tells which items a search
     finds, and highlights what it has found. ``charts.py`` computes the coordinates of the charts.
 
@@ -36,7 +42,7 @@ Where to add something
         One entry in ``fdbqueue.columns``, whose page says where; the commands show it, too. A
         column of the list needs the ``reads`` of what it shows, into a field of ``QueueRow``. The
         templates stay as they are; the tuple ``COLUMNS`` of ``tests/pages/test_queues.py`` gets
-        the column, too. What only a page can show, as a link or a chart, is in ``queue_list.py``
+        the column, too. What only a page can show, as a link or a chart, is in ``queues_page.py``
         and ``item_columns.py``. Columns of lists of tasks are in ``fdbqueue/tasks/pages/``.
     How much of a value, or how, a page shows
         ``values.py``, which has the limits at its top.
@@ -44,6 +50,9 @@ Where to add something
         Options are there by themselves; anything else is one entry in ``queue_page.settings``.
     A parameter
         One field of a form, in ``shown`` or in ``hidden``.
+    A page of rows
+        A ``ListForm``, a subclass of ``ListView`` with its ``rows()``, and a template that extends
+        ``listing.html``. ``WorkersView`` shows how.
     A chart
         One function of ``charts.py``, and its place in ``queue_page._charts``.
 """

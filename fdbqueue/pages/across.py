@@ -8,7 +8,7 @@ those of what was read. Only queues that the user may view are counted, read or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -18,35 +18,45 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue import access, deadlines
-from fdbqueue.columns import Column, Kind, Tile, cells, link
+from fdbqueue import deadlines
+from fdbqueue.columns import WORD, link, markup
 from fdbqueue.columns.across import (
     LEASES,
     REASONS,
     WORKERS,
     ReasonRow,
-    WorkerRow,
+    WorkerLeases,
     by_reason,
     by_worker,
 )
 from fdbqueue.columns.items import ItemRow, reason_text
 from fdbqueue.columns.text import folded, grouped, visible
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
-from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
+from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.item_columns import in_one_line
+from fdbqueue.pages.listing import (
+    Left,
+    ListForm,
+    OrderField,
+    RowOrder,
+    further,
+    paged,
+    table,
+    tile,
+    with_links,
+)
 from fdbqueue.pages.readings import Reading, find_task, reading_of
 from fdbqueue.pages.search import reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Item, Queue, run, scan_by_moment
+from fdbqueue.service import Item, Queue, run, scan_by_moment
+from fdbqueue.viewer import Viewer
 
-#: A page looks at this many queues, in the order of their names,
-LOOKED_AT = 1_000
-#: reads items of this many of those that have any, those with the most first,
+#: Of the queues that it looks at, a page reads items of this many that have any, those with the
+#: most first,
 MOST_QUEUES = 200
 #: and this many items of these together, or about as many as have this many bytes.
 MOST_ITEMS = 1_000
 MOST_BYTES = 25_000_000
-ROWS_PER_PAGE = 50
 #: A reason names this many queues, and a page this many workers.
 MOST_NAMED = 5
 MOST_WORKERS = 10
@@ -81,37 +91,6 @@ class Across:
         return len(self.rows) >= self.total
 
 
-def looked_at(
-    begin: Callable[[], Catalog], may_view: Callable[[str], bool], after: str
-) -> tuple[list[str], str | None]:
-    """Return the next names that a user may see, and where to go on if there may be more.
-
-    If the user may see few of very many names, the time for a page may run out before these are
-    found. Then the names that the indexes of families have are added. ``begin`` begins a time
-    limit, and returns the catalog: these have one of their own, and so has what follows.
-    """
-    names, cursor = access.visible(
-        begin(), may_view, after=after, limit=LOOKED_AT, is_late=deadlines.is_half_over
-    )
-    if cursor is None:
-        return names, None
-    following = names[-1] if names else ""  # the cursor itself may be a name to hide
-    if rest := LOOKED_AT - len(names):
-        catalog = begin()
-        families, after = catalog.families(), following or after
-        names += sorted(
-            access.with_something(
-                catalog,
-                families,
-                may_view,
-                after=after,
-                limit=rest,
-                is_late=deadlines.is_half_over,
-            )
-        )
-    return names, following
-
-
 def shares(counts: Sequence[int], most: int) -> list[int]:
     """Return how many items to read of each queue, so that few are left out of small ones.
 
@@ -126,8 +105,10 @@ def shares(counts: Sequence[int], most: int) -> list[int]:
     return found
 
 
-def read(catalog: Catalog, names: list[str], following: str | None, state: str) -> Across:
-    """Read items of queues in a state, in one transaction."""
+def _read(viewer: Viewer, after: str, state: str) -> Across:
+    """Read items in a state, of the next queues that a user may see, in one transaction."""
+    names, following = viewer.queues(after)
+    catalog = viewer.begin()
     queues = [catalog.queue(name) for name in names]
 
     def read_all(tr: Any) -> Across:
@@ -171,43 +152,40 @@ def _items(queue: Queue, state: str, share: int, tr: Any) -> list[Item]:
 # The parameters
 
 
-class AcrossForm(PageForm):
-    """What of all queues to show; subclasses have their filters and orders."""
-
-    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
-    page = forms.IntegerField(min_value=1, max_value=MOST_ITEMS, widget=forms.HiddenInput)
-
-    hidden = ("refresh", "after")
-
-
-def order_field(choices: list[tuple[str, Any]]) -> forms.ChoiceField:
-    """Return the field of the order of a page's rows."""
-    return forms.ChoiceField(label=_("Order"), choices=choices, error_messages=CHOICE_ERRORS)
-
-
-class WorkersForm(AcrossForm):
+class WorkersForm(ListForm):
     """Which leases to show."""
 
     worker = search_field(_("Worker contains"), max_length=200, strip=False)
     name = forms.CharField(required=False, strip=False, max_length=200, widget=forms.HiddenInput)
-    sort = order_field(
-        [
-            ("until", _("Lease ends first")),
-            ("leased", _("Leased for longest")),
-            ("worker", _("Worker")),
-            ("queue", _("Queue")),
-        ]
+    sort = OrderField(
+        RowOrder(
+            "until", _("Lease ends first"), lambda row: (row.item.until is None, row.item.until)
+        ),
+        RowOrder(
+            "leased",
+            _("Leased for longest"),
+            lambda row: (row.item.leased_at is None, row.item.leased_at),
+        ),
+        RowOrder(
+            "worker",
+            _("Worker"),
+            lambda row: (not row.item.worker, row.item.worker or "", row.queue.name),
+        ),
+        RowOrder("queue", _("Queue"), lambda row: row.queue.name),
     )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "until", "page": "1"}
     shown = ("worker", "sort")
 
 
-class FailuresForm(AcrossForm):
+class FailuresForm(ListForm):
     """Which reasons of dead letters to show."""
 
     reason = search_field(_("Reason contains"), max_length=200, strip=False)
-    sort = order_field([("latest", _("Last died first")), ("most", _("Most dead letters"))])
+    sort = OrderField(
+        RowOrder("latest", _("Last died first"), lambda _row: 0),  # as they are
+        RowOrder("most", _("Most dead letters"), lambda row: -len(row.rows)),
+    )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "latest", "page": "1"}
     shown = ("reason", "sort")
@@ -273,78 +251,26 @@ class _Linked:
         return format_html("{}, {}", shown, _("and %(number)s more") % {"number": grouped(others)})
 
 
-def with_links(columns: Iterable[Column[Any]], links: dict[str, Callable[[Any], Any]]) -> Any:
-    """Return columns, some of them with other values, by their names: links."""
-    return tuple(
-        replace(one, value=links[one.name], kind=Kind(is_number=one.kind.is_number))
-        if one.name in links
-        else one
-        for one in columns
-    )
-
-
 # What the templates show
 
 
-class Left(NamedTuple):
-    """How much of what there is was read, each a number as text; ``is_all`` tells of the items."""
-
-    read: str
-    total: str
-    queues: str
-    is_all: bool
-
-
-def tile(name: str, label: Any, count: int, address: str, kind: str = "") -> Tile:
-    """Return the tile of a count, which leads to what it counts."""
-    return Tile(name, label, SafeString(grouped(count)), kind, address)
-
-
-def paged(form: AcrossForm, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
-    """Return what the template shows of a page of rows, and the ways to the next ones."""
-    columns = tuple(map(in_one_line, columns))
-    page = form.cleaned_data["page"]
-    begin = (page - 1) * ROWS_PER_PAGE
-    shown = rows[begin : begin + ROWS_PER_PAGE]
-    labels = [str(column.heading) for column in columns]  # translated once
-    after = form.cleaned_data["after"] or None
-    more = begin + len(shown) < len(rows)
-    keep = {"name": form.cleaned_data["name"] or None} if "name" in form.cleaned_data else {}
-    return {
-        "columns": columns,
-        "rows": [cells(columns, row, labels) for row in shown],
-        "first": grouped(begin + 1),
-        "last": grouped(begin + len(shown)),
-        "found": grouped(len(rows)),
-        "from_start": form.address(after=None) if after else None,
-        "previous_page": form.address(page=page - 1, **keep) if page > 1 else None,
-        "next_page": form.address(page=page + 1, **keep) if more else None,
-    }
-
-
-def _context(form: AcrossForm, found: Across, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
+def _context(
+    form: ListForm, found: Across, columns: Any, rows: Sequence[Any], **kept: Any
+) -> dict[str, Any]:
     """Return what both templates show: a page of rows, and how much was read."""
     placed = [replace(row, position=position) for position, row in enumerate(rows, start=1)]
     return {
-        **paged(form, columns, placed),
+        **paged(form, columns, placed, **kept),
         "left": Left(
             grouped(len(found.rows)), grouped(found.total), grouped(found.queues), found.is_all
         ),
-        "following": form.address(after=found.following) if found.following else None,
-        "is_late": found.following == "",
+        **further(form, found.following),
     }
 
 
-_EARLIEST_FIRST: dict[str, Callable[[ItemRow], Any]] = {
-    "until": lambda row: (row.item.until is None, row.item.until),
-    "leased": lambda row: (row.item.leased_at is None, row.item.leased_at),
-    "worker": lambda row: (not row.item.worker, row.item.worker or "", row.queue.name),
-    "queue": lambda row: row.queue.name,
-}
-
-
-def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str, Any]:
-    """Return what the page of workers shows."""
+def workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
+    """Read the leases of all queues, and return what the page of workers shows."""
+    found = _read(viewer, form.cleaned_data["after"], "leased")
     wanted, name = form.cleaned_data["worker"], form.cleaned_data["name"]
     rows = found.rows
     if wanted:
@@ -356,17 +282,17 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
     columns = with_links(
         LEASES, {"item": lambda row: linked.item(row, "lease"), "queue": linked.leased}
     )
-    rows = sorted(rows, key=_EARLIEST_FIRST[form.cleaned_data["sort"]])
+    rows = form.in_order(rows)
     groups = by_worker(rows)
     numbers = {one.name: number for number, one in enumerate(groups, start=1)}
 
-    def of_worker(row: WorkerRow) -> SafeString:
+    def of_worker(row: WorkerLeases) -> SafeString:
         if not row.name:
             return format_html('<span class="fdbqueue-quiet">{}</span>', _("no name given"))
         address = form.address(name=row.name, worker=None)
         return link(f"worker-{numbers[row.name]}", address, visible(row.name))
 
-    def leases_of(row: WorkerRow) -> SafeString | str:
+    def leases_of(row: WorkerLeases) -> SafeString | str:
         number = grouped(row.leases)
         if not row.name:
             return number
@@ -374,13 +300,9 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
         return link(f"leases-{numbers[row.name]}", address, number)
 
     of_workers = with_links(WORKERS, {"worker": of_worker, "leases": leases_of})
-    of_workers = tuple(map(in_one_line, of_workers))
-    labels = [str(column.heading) for column in of_workers]
-    shown = _context(form, found, columns, rows)
     return {
-        **shown,
-        "worker_columns": of_workers,
-        "workers": [cells(of_workers, one, labels) for one in groups[:MOST_WORKERS]],
+        **_context(form, found, columns, rows, name=name or None),
+        "workers": table(tuple(map(in_one_line, of_workers)), groups[:MOST_WORKERS]),
         "more_workers": grouped(len(groups) - MOST_WORKERS) if groups[MOST_WORKERS:] else "",
         "tiles": [
             tile("leases", _("Leases"), found.total, form.address(worker=None)),
@@ -392,15 +314,14 @@ def workers(form: WorkersForm, found: Across, addresses: Addresses) -> dict[str,
     }
 
 
-def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[str, Any]:
-    """Return what the page of failures shows."""
+def failures(form: FailuresForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
+    """Read the dead letters of all queues, and return what the page of failures shows."""
+    found = _read(viewer, form.cleaned_data["after"], "dead")
     wanted, rows = form.cleaned_data["reason"], found.rows
     if wanted:
         has_text = reason_contains(wanted)
         rows = [row for row in rows if has_text(row.item)]
-    groups = by_reason(rows)
-    if form.cleaned_data["sort"] == "most":
-        groups.sort(key=lambda one: -len(one.rows))
+    groups = form.in_order(by_reason(rows))
     linked = _Linked(addresses)
     columns = with_links(
         REASONS,
@@ -412,13 +333,12 @@ def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[st
     )
     reason = replace(
         columns[0],
-        value=lambda one: folded(reason_text(one.reason), f"reason-{one.position}"),
-        kind=Kind(template="reason.html"),
+        value=lambda one: markup.reason(folded(reason_text(one.reason), f"reason-{one.position}")),
+        kind=WORD,
         css=lambda _value: "fdbqueue-reason",
     )
-    shown = _context(form, found, (reason, *columns[1:]), groups)
     return {
-        **shown,
+        **_context(form, found, (reason, *columns[1:]), groups),
         "tiles": [
             tile("dead", _("Dead letters"), found.total, f"{addresses.queues()}?sort=-dead"),
             tile("reasons", _("Reasons"), len(groups), form.address(reason=None)),
@@ -435,7 +355,7 @@ def failures(form: FailuresForm, found: Across, addresses: Addresses) -> dict[st
 # Finding an id
 
 
-class Found(NamedTuple):
+class FoundId(NamedTuple):
     """Where an id was found: the queues and addresses; and the name to look after, or None."""
 
     places: list[tuple[str, str]]
@@ -443,25 +363,18 @@ class Found(NamedTuple):
     following: str | None
 
 
-def find(
-    begin: Callable[[], Catalog],
-    sought: str,
-    after: str,
-    may_view: Callable[[str], bool],
-    addresses: Addresses,
-) -> Found:
+def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> FoundId:
     """Look for a task or an item by its id, in the queues that a user may view.
 
     A task's id tells its queue, and that of a group or a chain leads to its first task, whose page
     shows all of it. For an item's, the key that it would have in each queue is read, and those of
-    its states, in one transaction: the ids of most queues do not fit others. ``begin`` begins a
-    time limit, and returns the catalog.
+    its states, in one transaction: the ids of most queues do not fit others.
     """
-    task = find_task(begin(), sought)
-    if task is not None and may_view(task.queue):
-        return Found([(task.queue, addresses.task(*task))], 1, None)
-    names, following = looked_at(begin, may_view, after)
-    catalog = begin()
+    task = find_task(viewer.begin(), sought)
+    if task is not None and viewer.sees(task.queue):
+        return FoundId([(task.queue, addresses.task(*task))], 1, None)
+    names, following = viewer.queues(after)
+    catalog = viewer.begin()
 
     def read_all(tr: Any) -> tuple[list[tuple[str, str]], int]:
         places: list[tuple[str, str]] = []
@@ -478,4 +391,4 @@ def find(
     places, looked = run(catalog.database, read_all, read_only=True)
     if looked < len(names):
         following = names[looked - 1] if looked else after
-    return Found(places, looked, following)
+    return FoundId(places, looked, following)

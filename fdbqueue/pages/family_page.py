@@ -7,37 +7,36 @@ million members. It shows, counts and names only those that the user may view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import cells
 from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, Members
 from fdbqueue.columns.queues import RATE_MINUTES, QueueRow, fill, reads_of
 from fdbqueue.columns.text import grouped
-from fdbqueue.pages.forms import PageForm, search_field
-from fdbqueue.pages.queue_list import COLUMNS, Header, address_in, attention, some_members
+from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.listing import ListForm, table, ways
 from fdbqueue.pages.queue_page import shown_pause
+from fdbqueue.pages.queues_page import COLUMNS, address_in, attention
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Family, Pause, run
+from fdbqueue.service import Family, Pause, run
+from fdbqueue.viewer import Viewer
 
 #: So many members are read at once.
 MEMBERS_PER_PAGE = 100
 
 
-class FamilyForm(PageForm):
+class FamilyForm(ListForm):
     """Which members of a family to show."""
 
     start = search_field(_("Name begins with"), max_length=100)
-    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
-    page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
 
     defaults: Mapping[str, str] = {"refresh": "5", "page": "1"}
     shown = ("start",)
+    hidden = ("refresh",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,9 @@ class FamilyMembers:
     pause: Pause | None
 
 
-def listed(
-    catalog: Catalog, family: Family, form: FamilyForm, may_view: Callable[[str], bool]
-) -> FamilyMembers:
+def listed(form: FamilyForm, viewer: Viewer, family: Family) -> FamilyMembers:
     """Read one page of members."""
+    catalog = viewer.begin()
     start, first = form.cleaned_data["start"], 0
     chosen: list[str] | None = None
     following = None
@@ -70,9 +68,7 @@ def listed(
         if not (start.startswith(family.start) or family.start.startswith(start)):
             start = family.start + start  # as it is short for: 17 in user-*
         after = form.cleaned_data["after"]
-        chosen, following = some_members(
-            family, may_view, MEMBERS_PER_PAGE, start=start, after=after
-        )
+        chosen, following = viewer.members(family, MEMBERS_PER_PAGE, start=start, after=after)
     else:
         first = (form.cleaned_data["page"] - 1) * MEMBERS_PER_PAGE
 
@@ -80,7 +76,7 @@ def listed(
         names, members, pause = chosen, None, family.begin_paused(tr)
         if names is None:
             is_late = deadlines.is_half_over
-            found = family.with_something(tr, MOST_MEMBERS + 1, may_view, is_late=is_late)
+            found = family.with_something(tr, MOST_MEMBERS + 1, viewer.sees, is_late=is_late)
             members = Members.of(found, is_late=is_late())
             names = found[:MOST_MEMBERS][first : first + MEMBERS_PER_PAGE]
         rows = [QueueRow(catalog.queue(name)) for name in names]
@@ -97,17 +93,14 @@ def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dic
     """Return what the template shows of a page of members."""
     for row in found.rows:
         row.address = addresses.queue(row.queue.name)
-    labels = [str(column.heading) for column in COLUMNS]  # translated once
-    page, last = form.cleaned_data["page"], found.first + len(found.rows) - 1
-    members = found.members
-    previous_page = next_page = None
-    if members is None:
-        if found.following is not None:
-            next_page = form.address(after=found.following)
-    else:
-        previous_page = form.address(page=page - 1) if page > 1 else None
-        next_page = form.address(page=page + 1) if last < members.number else None
+    members, following = found.members, found.following
+    count = 0 if members is None else members.number
+    shown = {**table(COLUMNS, found.rows), **ways(form, found.first, len(found.rows), count)}
+    if members is None:  # by name: there is no page before
+        next_page = None if following is None else form.address(after=following)
+        shown |= {"previous_page": None, "next_page": next_page}
     return {
+        **shown,
         "pause": found.pause and shown_pause(found.pause, found.pause.family or ""),
         "tiles": [] if members is None else [MEMBERS.tile(members)],
         "attention": attention(found.rows, lambda row, tab: address_in(addresses, row, tab)),
@@ -115,15 +108,8 @@ def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dic
         "is_examined": False,
         "trouble_first": form.address(),
         "is_trouble_first": True,
-        "headers": [Header(column, "", "") for column in COLUMNS],
-        "rows": [cells(COLUMNS, row, labels) for row in found.rows],
-        "first": grouped(found.first),
-        "last": grouped(last),
         "found": None if members is None else members.as_text(grouped),
         "counted": grouped(members.number) if members is not None and not members.is_all else "",
         "is_late": members is not None and not members.is_all and members.number < MOST_MEMBERS,
         "rate_minutes": RATE_MINUTES,
-        "previous_page": previous_page,
-        "next_page": next_page,
-        "from_start": form.address() if form.cleaned_data["after"] else None,
     }

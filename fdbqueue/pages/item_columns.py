@@ -5,13 +5,16 @@ What is said of an item is in :mod:`fdbqueue.columns.items`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import FUTURE, PAST, TEXT, Column, Kind, link
+from fdbqueue.columns import AGE, FUTURE, PAST, TEXT, WORD, Column, Kind, link, markup
 from fdbqueue.columns.items import (
     FAILURES,
     LISTED,
@@ -19,21 +22,12 @@ from fdbqueue.columns.items import (
     ItemColumn,
     ItemRow,
     ReasonGroup,
-    ShownFailures,
+    failed_attempts,
     reason_text,
-    shown_failures,
 )
-from fdbqueue.columns.text import FoldedText, Moment, folded
+from fdbqueue.columns.text import Moment, bounded, folded
 from fdbqueue.pages.search import FIRST_HIT
-from fdbqueue.pages.values import Preview, preview
-
-
-@dataclass(frozen=True, slots=True)
-class ShownValue:
-    """The beginning of a value, or what is around a hit in it, and where all of it is."""
-
-    preview: Preview
-    address: str
+from fdbqueue.pages.values import preview, previewed
 
 
 def address_of(row: ItemRow) -> str:
@@ -42,35 +36,55 @@ def address_of(row: ItemRow) -> str:
     return f"{page}?{urlencode({'q': row.wanted})}#{FIRST_HIT}" if row.wanted else page
 
 
-def _value(row: ItemRow) -> ShownValue:
-    value, codec = row.item.value, row.queue.codec
-    found = preview(value, codec, row.wanted, row.shared)
-    has_more = found.clipped or found.begins_later or not found.decodable
-    return ShownValue(found, address_of(row) if has_more else "")
+def _value(row: ItemRow) -> SafeString:
+    """Return the beginning of a value, or what is around a hit in it, and a link to all of it."""
+    found = preview(row.item.value, row.queue.codec, row.wanted, row.shared)
+    more = SafeString("")
+    if not found.decodable:
+        shown = ' <a class="fdbqueue-more" href="{}">{}</a>'
+        more = format_html(shown, address_of(row), gettext("Show the bytes"))
+    elif found.clipped or found.begins_later:
+        shown = ' <a class="fdbqueue-more" href="{}" title="{}">{}</a>'
+        whole = gettext("Show the whole value")
+        more = format_html(shown, address_of(row), whole, gettext("Show all"))
+    return format_html('<div class="fdbqueue-oneline">{}{}</div>', previewed(found), more)
 
 
-class ShownReason(NamedTuple):
-    """The reason of a dead letter: the number of its group, if it has one, and the rest of it."""
-
-    group: ReasonGroup | None
-    rest: FoldedText | None
-
-
-def _reason(row: ItemRow) -> ShownReason | None:
-    """Return the reason of a dead letter, without the beginning that stands above the list."""
+def _reason(row: ItemRow) -> SafeString | None:
+    """Return the reason of a dead letter: of what stands above the list, only the number."""
     rest = text = reason_text(row.item.reason)
     if row.group is not None:
         first, _line, more = text.strip().partition("\n")
         rest = more.strip() if first.rstrip() == row.group.text else text
     group = row.group if row.group is not None and row.group.number else None
-    shown = folded(rest, f"reason-{row.item.id}") if rest or row.group is None else None
-    return None if shown is None and group is None else ShownReason(group, shown)
+    shown = SafeString("")
+    if rest or row.group is None:
+        shown = markup.reason(folded(rest, f"reason-{row.item.id}"))
+    elif group is None:
+        return None
+    return shown if group is None else format_html("{} {}", _number(group), shown)
+
+
+def _number(group: ReasonGroup) -> SafeString:
+    """Return the number of a reason above the list, which says the reason on hovering."""
+    words = {"number": group.number, "reason": group.text}
+    label = gettext("%(number)s: %(reason)s") % words
+    if group.address:
+        shown = '<a href="{}" title="{}" aria-label="{}">{}</a>'
+        return format_html(shown, group.address, group.text, label, group.number)
+    return format_html(
+        '<span title="{}"><span aria-hidden="true">{}</span>'
+        '<span class="visually-hidden">{}</span></span>',
+        group.text,
+        group.number,
+        label,
+    )
 
 
 _IN_ONE_LINE = (
-    (PAST, replace(PAST, written=Moment.since, template="age.html")),
-    (FUTURE, replace(FUTURE, written=Moment.until, template="age.html")),
-    (TEXT, replace(TEXT, template="cut.html")),
+    (PAST, replace(AGE, written=lambda at: markup.age(Moment.since(at)), is_number=False)),
+    (FUTURE, replace(AGE, written=lambda at: markup.age(Moment.until(at)), is_number=False)),
+    (TEXT, replace(TEXT, written=lambda value: markup.cut(bounded(value)))),
 )
 
 
@@ -86,18 +100,17 @@ def in_one_line(column: AnyColumn) -> AnyColumn:
     return replace(column, kind=kinds[0]) if kinds else column
 
 
-def _folded_failures(row: ItemRow) -> ShownFailures:
-    return shown_failures(row.item.failures, f"failures-{row.item.id}")
-
-
 #: Columns that have another look in the table than among the facts of an item.
 _IN_TABLE: dict[str, dict[str, Any]] = {
     REASON.name: {
         "value": _reason,
-        "kind": Kind(template="reason_cell.html"),
+        "kind": WORD,
         "css": lambda _value: "fdbqueue-reason",
     },
-    FAILURES.name: {"value": _folded_failures, "kind": Kind(template="failures.html")},
+    FAILURES.name: {
+        "value": lambda row: failed_attempts(row.item.failures, f"failures-{row.item.id}"),
+        "kind": WORD,
+    },
 }
 
 #: The table of items on the page of a queue.
@@ -113,7 +126,6 @@ COLUMNS: tuple[ItemColumn, ...] = (
         name="value",
         heading=_("Value"),
         value=_value,
-        kind=Kind(template="value_cell.html"),
         css=lambda _value: "fdbqueue-value",
     ),
 )

@@ -19,11 +19,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from fdbqueue import deadlines
-from fdbqueue.columns import cells
 from fdbqueue.columns.items import REASON, ItemRow, ReasonGroup, shown
 from fdbqueue.columns.queues import QueueRow
 from fdbqueue.columns.text import grouped, visible
 from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
+from fdbqueue.pages.listing import table
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import preview, shared_members
@@ -85,7 +85,7 @@ class ItemList:
         return self.start + self.looked_at - 1
 
 
-class Progress(NamedTuple):
+class SearchProgress(NamedTuple):
     """How far a search has come.
 
     Attributes:
@@ -152,7 +152,6 @@ def context(
             for one in columns
             if one.name != REASON.name or any(one.value(row) is not None for row in rows)
         ]
-    labels = [str(column.heading) for column in columns]
     total = _total(of, form, found)
     return {
         "shared": preview(members, queue.codec) if members else None,
@@ -160,8 +159,7 @@ def context(
         "first": grouped(found.start),
         "last": grouped(found.last),
         "total": "" if found.is_searched else total,
-        "columns": columns,
-        "rows": [cells(columns, row, labels) for row in rows],
+        **table(columns, rows),
         "items": found,
         "searched": found.is_searched,
         "progress": _progress(len(rows), found, total),
@@ -175,7 +173,7 @@ def _shared_group(items: Sequence[Item]) -> ReasonGroup | None:
     return ReasonGroup(visible(shared)) if shared else None
 
 
-def _progress(hits: int, found: ItemList, total: str) -> Progress:
+def _progress(hits: int, found: ItemList, total: str) -> SearchProgress:
     """Return how far a search has come, in words.
 
     Args:
@@ -191,7 +189,7 @@ def _progress(hits: int, found: ItemList, total: str) -> Progress:
         text = _("%(looked_at)s, from %(first)s to %(last)s") % place
     if total and (found.following or found.start > 1):
         text = _("%(looked_at)s of %(total)s") % {"looked_at": text, "total": total}
-    return Progress(
+    return SearchProgress(
         ngettext("%(count)s hit", "%(count)s hits", hits) % {"count": grouped(hits)},
         text,
         found.following,
@@ -247,7 +245,7 @@ class _Search:
             "is_late": deadlines.is_half_over,
             "after": position,
         }
-        matches = self._matches or _always
+        matches = self._matches or (lambda _item: True)
         if self.is_selective:
             bounds["most_bytes"] = LOOKED_AT_BYTES
         if self._scan is not None:
@@ -256,10 +254,6 @@ class _Search:
         end = self._form.cleaned_data["end"]
         end = _OTHER_END[end] if is_backward else end
         return scan(self._queue, matches, end=end, **bounds, **self._form.bounds())
-
-
-def _always(_item: Item) -> bool:
-    return True
 
 
 def _forward(form: ItemsForm, search: _Search, found: Scan, after: str | None) -> ItemList:

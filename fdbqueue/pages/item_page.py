@@ -28,7 +28,7 @@ from fdbqueue.service import Item, LongText, Queue, Undecodable, run
 MOST_REFRESHED_BYTES = 1_000_000
 
 
-class Choice(NamedTuple):
+class WayToShow(NamedTuple):
     """A way to show the value, and the address that shows it so."""
 
     label: str | Promise
@@ -91,7 +91,17 @@ def facts_of(
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
         "command": _command(queue, item),
+        "item_id": item.id,
+        "acts": _acts(item, reading),
     }
+
+
+def _acts(item: Item, reading: Reading) -> str:
+    """Return the names of the actions on an item; one that is a task is requeued alone."""
+    more = "" if reading.task is not None else "remove"
+    return {"dead": f"redrive {more}", "ready": f"bury {more}" if more else ""}.get(
+        item.state, more
+    )
 
 
 def _command(queue: Queue, item: Item) -> str:
@@ -101,7 +111,7 @@ def _command(queue: Queue, item: Item) -> str:
     return f"python manage.py queue_redrive {shlex.quote(queue.name)} --id={shlex.quote(item.id)}"
 
 
-def _choices(queue: Queue, item: Item, form: ItemForm) -> list[Choice]:
+def _choices(queue: Queue, item: Item, form: ItemForm) -> list[WayToShow]:
     """Return the ways to show a value; those that would show the same are left out."""
     is_text = not isinstance(item.value, bytes | Undecodable)
     first = _("As a tree") if _is_json(queue, item) else _("As text")
@@ -111,7 +121,7 @@ def _choices(queue: Queue, item: Item, form: ItemForm) -> list[Choice]:
     labels["bytes"] = _("Raw bytes, as stored")
     chosen = form.cleaned_data["show"]
     return [
-        Choice(label, form.address(show=name) + "#value-heading", name == chosen)
+        WayToShow(label, form.address(show=name) + "#value-heading", name == chosen)
         for name, label in labels.items()
     ]
 

@@ -91,11 +91,13 @@ class Blockade(NamedTuple):
         ends: The ends, in words.
         examine: The command that looks for all such items.
         bury: The command that makes those at the ends dead letters.
+        item_id: The id of the first of them.
     """
 
     ends: str | Promise
     examine: str
     bury: str
+    item_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +336,7 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
         _ENDS[tuple(sorted(ends.undecodable, reverse=True))],
         f"python manage.py queue_doctor {queue.name}",
         f"python manage.py queue_bury {queue.name} {ids} --reason=undecodable",
+        ends.undecodable_ids[0],
     )
 
 

@@ -34,6 +34,7 @@ from fdbqueue.pages.item_columns import COLUMNS
 from fdbqueue.pages.search import contains, died_of, reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, Item, Queue, Scan
+from fdbqueue.viewer import Viewer
 
 
 class Setting(NamedTuple):
@@ -60,15 +61,14 @@ class MorePage(NamedTuple):
         title: What it is called.
         view: A subclass of :class:`fdbqueue.views.PageView`.
         is_used: Tells whether to lead to it.
-        trouble: Given what tells whether a queue may be viewed, says what there needs attention;
-            empty for nothing.
+        trouble: Says to a viewer what there needs attention; empty for nothing.
     """
 
     name: str
     title: str | Promise
     view: type[Any]
     is_used: Callable[[], bool] = lambda: True
-    trouble: Callable[[Callable[[str], bool]], str] = lambda _: ""
+    trouble: Callable[[Viewer], str] = lambda _: ""
 
 
 def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
@@ -112,9 +112,9 @@ class Reading:
             is not known. None if there are no such tabs.
         begin_notes: Begins to read in a transaction what columns show of an item besides the
             item; what it returns returns that. None if columns show nothing else.
-        task: Reads what the page of one task shows: called with the queue, the id, the addresses,
-            and what tells whether the reader may view a queue, it returns the template's context;
-            None if there is no such task, or the reader may not see it. None if items are no tasks.
+        task: Reads what the page of one task shows: called with the queue, the id, the addresses
+            and the viewer, it returns the template's context; None if there is no such task, or
+            the viewer may not see it. None if items are no tasks.
         task_template: The template of that page.
         task_named: Returns the id of the task that an item is, and what to call it; None if it is
             none that has a page.
@@ -132,9 +132,7 @@ class Reading:
     scans: Mapping[str, Callable[..., Scan]] = field(default_factory=dict)
     count: Callable[[str, Queue, Any], Callable[[], str]] | None = None
     begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None
-    task: Callable[[Queue, str, Addresses, Callable[[str], bool]], dict[str, Any] | None] | None = (
-        None
-    )
+    task: Callable[[Queue, str, Addresses, Viewer], dict[str, Any] | None] | None = None
     task_template: str = ""
     task_named: Callable[[Item], tuple[str, str] | None] = lambda _item: None
 

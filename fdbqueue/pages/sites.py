@@ -9,6 +9,7 @@ from typing import Any
 
 import django
 from django.conf import settings
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
@@ -73,6 +74,10 @@ class Addresses:
         """Return the address of the page of a task in a queue."""
         return self._of("task", name, task_id)
 
+    def action(self, name: str, action: str) -> str:
+        """Return the address of the page of an action on a queue, or on a family."""
+        return self._of("action", name, action)
+
     def log_out(self) -> str:
         """Return the address where users of the plain pages log out."""
         return reverse("fdbqueue:log-out", current_app=self._current_app)
@@ -121,7 +126,15 @@ class PlainSite:
             return {}
         own = self.addresses(request).log_out() if hasattr(request, "session") else ""
         logout = logout_address() or own
-        return {"user_name": visible(str(user)[:_MAX_USER_NAME]), "logout": logout}
+        told = messages.get_messages(request) if _has_actions() else ()
+        name = visible(str(user)[:_MAX_USER_NAME])
+        return {"user_name": name, "logout": logout, "told": told}
+
+
+def _has_actions() -> bool:
+    with contextlib.suppress(ConfigurationError):
+        return conf.pages().actions
+    return False
 
 
 class AdminSite(PlainSite):

@@ -94,6 +94,28 @@ class Shown:
     cut: str = ""
 
 
+def previewed(value: Preview) -> SafeString:
+    """Return the markup of a preview."""
+    problem = shortened = hit = SafeString("")
+    if not value.decodable:
+        shown = '<strong class="fdbqueue-problem">{}</strong> '
+        problem = format_html(shown, _("Cannot be decoded"))
+    if value.hit:
+        hit = format_html("<mark>{}</mark>{}", value.hit, value.rest)
+    if value.clipped or value.begins_later:
+        shown = '<span class="visually-hidden"> {}</span>'
+        shortened = format_html(shown, _("(shortened)"))
+    return format_html(
+        '{}<bdi dir="ltr"><code>{}{}{}{}</code></bdi>{}',
+        problem,
+        "…" if value.begins_later else "",
+        value.text,
+        hit,
+        "…" if value.clipped else "",
+        shortened,
+    )
+
+
 def preview(value: Any, codec: Codec, wanted: str = "", shared: Collection[str] = ()) -> Preview:
     """Return the beginning of a value, or what is around the first hit of a search in it.
 

@@ -62,7 +62,7 @@ from fdbqueue.service.consume.expiry import LEASE_EXPIRED
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
-from fdbqueue.service.idempotency import MAX_KEPT_SECONDS, IdempotencyKey
+from fdbqueue.service.idempotency import MAX_KEPT_SECONDS, IdempotencyKey, make_call
 from fdbqueue.service.instrumentation import Observer, Operation
 from fdbqueue.service.items import (
     NOT_GIVEN,
@@ -171,6 +171,7 @@ __all__ = [
     "error_code",
     "group_named",
     "long_values_unparsed",
+    "make_call",
     "microseconds",
     "mismatches_of",
     "moment",

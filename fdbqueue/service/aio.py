@@ -408,7 +408,7 @@ class AsyncVerbs:
 
     # Pause
 
-    async def apause(self, *, reason: str = "") -> Pause:
+    async def apause(self, *, reason: str | None = None) -> Pause:
         """Let pops and leases find nothing, as :meth:`pause` does."""
         return await in_thread(self.pause, reason=reason)
 

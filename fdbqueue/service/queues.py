@@ -595,7 +595,7 @@ class Queue(AsyncVerbs):
 
     # Pause
 
-    def pause(self, *, reason: str = "", tr: Transaction | None = None) -> Pause:
+    def pause(self, *, reason: str | None = None, tr: Transaction | None = None) -> Pause:
         """Let pops and leases find nothing, until the queue is resumed; pushes go on.
 
         Strict: what is taken was taken before; items that a process had taken for another by then,
@@ -605,8 +605,8 @@ class Queue(AsyncVerbs):
         items leaves the queue paused.
 
         Args:
-            reason: Why, clipped at 1,000 characters. A queue that is paused already gets the new
-                reason, and keeps its time.
+            reason: Why, clipped at 1,000 characters. A queue that is paused already keeps its time
+                and, unless a new one is given, its reason.
         """
         return self.parts.pausing.pause(reason, tr)
 

@@ -11,7 +11,6 @@ tasks, or if it is not known which these are, all queues of the backend.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -24,8 +23,9 @@ from fdbqueue.service import run
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.group_results import GroupPart, GroupResult, read_group, read_parts
-from fdbqueue.tasks.records import Place
+from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.trees import TreeKeys
+from fdbqueue.viewer import EVERYTHING, Viewer
 
 #: The most lines, and the most parts of one branch.
 _MOST_LINES, _MOST_PARTS = 200, 20
@@ -37,7 +37,7 @@ _STATES = {
 }
 
 
-class Line(NamedTuple):
+class OutlineLine(NamedTuple):
     """A line of an outline.
 
     Attributes:
@@ -68,24 +68,24 @@ class Line(NamedTuple):
 def outline_of(
     database: Database,
     backend: Any,
-    place: Place,
-    may_view: Callable[[str], bool] = lambda _: True,
-) -> list[Line]:
+    place: TreePlace,
+    viewer: Viewer = EVERYTHING,
+) -> list[OutlineLine]:
     """Read the outline of what a task is a part of; empty if that is not kept any more.
 
     Args:
         database: Where it is read, with the time limits of its transactions.
         backend: The backend.
         place: Where the reader is.
-        may_view: Tells whether the reader may view a queue.
+        viewer: The reader.
     """
 
-    def read(tr: Transaction) -> list[Line]:
-        outline = _Outline(tr, backend, place, may_view)
+    def read(tr: Transaction) -> list[OutlineLine]:
+        outline = _Outline(tr, backend, place, viewer)
         outline.add(0, 0, is_next=False)
         return outline.lines
 
-    lines: list[Line] = run(database, read, read_only=True)
+    lines: list[OutlineLine] = run(database, read, read_only=True)
     return lines
 
 
@@ -96,18 +96,16 @@ class _Outline:
         tr: The transaction.
         backend: The backend.
         place: Where the reader is.
-        may_view: Tells whether the reader may view a queue.
+        viewer: The reader.
     """
 
-    def __init__(
-        self, tr: Transaction, backend: Any, place: Place, may_view: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, tr: Transaction, backend: Any, place: TreePlace, viewer: Viewer) -> None:
         self._tr = tr
         self._backend = backend
         self._here = place
-        self._may_view = may_view
-        self._sees_all = all(map(may_view, self._queues()))
-        self.lines: list[Line] = []
+        self._viewer = viewer
+        self._sees_all = viewer.sees_each(self._queues())
+        self.lines: list[OutlineLine] = []
 
     def _queues(self) -> list[str]:
         """Return the queues that all tasks are of, or may be of."""
@@ -122,7 +120,7 @@ class _Outline:
         if found is None:
             return
         text = _text(found) if self._sees_all else _what(found)
-        line = Line(
+        line = OutlineLine(
             depth, _("then: %(part)s") % {"part": text} if is_next else text, branch=found.id
         )
         if self._sees_all:
@@ -135,7 +133,7 @@ class _Outline:
             self._add_part(part, branch, depth + 1, is_next=False)
         if len(shown) < found.count:
             more = grouped(found.count - len(shown))
-            self.lines.append(Line(depth + 1, _("… and %(count)s more") % {"count": more}))
+            self.lines.append(OutlineLine(depth + 1, _("… and %(count)s more") % {"count": more}))
         if found.follows is not None:
             self._add_part(found.follows, branch, depth, is_next=True)
 
@@ -156,9 +154,9 @@ class _Outline:
             if len(self.lines) < _MOST_LINES:
                 self.add(number, depth, is_next=is_next)
             return
-        sees = self._may_view(part.queue)
+        sees = self._viewer.sees(part.queue)
         text = shown_path(part.task) if sees else _("a task of another queue")
-        line = Line(depth, _("then: %(part)s") % {"part": text} if is_next else text)
+        line = OutlineLine(depth, _("then: %(part)s") % {"part": text} if is_next else text)
         if sees:
             line = line._replace(
                 state=_STATES[part.status] if part.status else "",

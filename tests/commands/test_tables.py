@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdbqueue.management.formats import Look, Painted, Table, TextColumn, shortened, width_of
+from fdbqueue.management.formats import Painted, Table, TableLook, TextColumn, shortened, width_of
 
 COLUMNS = (
     TextColumn("NAME", "name"),
@@ -17,7 +17,7 @@ LONG = "tenant-in-the-far-north-of-the-country"
 
 
 def table(width=None, columns=COLUMNS, **look):
-    return Table(columns, Look(width, **look))
+    return Table(columns, TableLook(width, **look))
 
 
 def test_columns_grow():

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from fdbqueue.service import FifoQueue, Push
+from fdbqueue.service import Push
 from tests.concurrency.census import assert_counted, assert_one_each, unique_keys
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -21,8 +21,8 @@ CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "ints", "fifo-shards"}
 
 def work(kind, queues, turns, seed, *, threads=THREADS, rate=0.004):
     """Let threads push, pop, lease, acknowledge and give up, held up at random lines."""
-    taken: list[str] = []
-    pushed: list[str] = []
+    taken = []
+    pushed = []
 
     def push(queue, thread, turn):
         text = f"{thread}.{turn}"
@@ -91,8 +91,8 @@ def keyed(kind, thread, turn, number):
 
 def work_unique(kind, queues, seed, *, rate=0.004):
     """Let threads push under few keys, pop, lease, acknowledge and give up."""
-    taken: list[str] = []
-    pushed: list[str] = []
+    taken = []
+    pushed = []
 
     def push(queue, thread, turn):
         pushes = [keyed(kind, thread, turn, number) for number in range(1 + turn % 2)]
@@ -139,28 +139,6 @@ def test_threads_that_push_under_few_keys(database, subspace, kind, clients):
     """Of each key one item is pending at most, and no key is lost or stays taken."""
     queues = [kind.open(another(database), subspace) for _ in range(clients)]
     work_unique(kind, queues, seed=clients)
-
-
-def pop_all(queues, items, *, seed, rate, threads=8):
-    """Let threads pop until nothing is left, held up at random lines; each item comes once."""
-    queues[0].push_many(range(items))
-
-    def pop(thread):
-        found, queue = [], queues[thread % len(queues)]
-        while item := queue.pop():
-            found.append(item.value)
-        return found
-
-    with preempted(seed, rate):
-        found = together(threads, pop, deadline_seconds=120 + items // 10)
-    assert sorted(n for each in found for n in each) == list(range(items))
-    assert not any(assert_counted(queues[0]).values())
-
-
-@pytest.mark.parametrize("rate", [0.01, 0.1])
-def test_threads_that_only_pop(database, subspace, rate):
-    """No thread takes a step for another that the other takes too."""
-    pop_all([FifoQueue(database, subspace)], 400, seed=3, rate=rate)
 
 
 def test_a_helper_that_ends_and_is_started_again(database, subspace, monkeypatch):

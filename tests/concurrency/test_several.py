@@ -10,11 +10,10 @@ from collections import Counter
 
 import pytest
 
-from fdbqueue.service import Catalog
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another, together
+from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
-from tests.concurrency.preemption import preempted, raising_at
+from tests.concurrency.preemption import raising_at
 from tests.concurrency.test_killed import read_and_kill
 from tests.concurrency.worker import STORMED, several_queues
 from tests.engines.children import wait_until
@@ -26,7 +25,7 @@ LAST_LINES = 120
 FIFO = KINDS[0]
 
 
-def fill(catalog: Catalog, count: int) -> list[str]:
+def fill(catalog, count):
     """Push numbered values to two of the queues, and return their texts."""
     texts = [str(number) for number in range(count)]
     for name, own in (("high", texts[::2]), ("low", texts[1::2])):
@@ -34,43 +33,10 @@ def fill(catalog: Catalog, count: int) -> list[str]:
     return texts
 
 
-def left(catalog: Catalog) -> list[str]:
+def left(catalog):
     """Return the texts of the ready items, after checking that the counts are right."""
     found = [assert_counted(catalog.queue(name))["ready"] for name in NAMES]
     return [FIFO.text(item.value) for items in found for item in items]
-
-
-@pytest.mark.parametrize("fair", [False, True])
-@pytest.mark.parametrize("clients", [1, 3])
-def test_threads_that_are_held_up(database, subspace, clients, fair):
-    """Whatever line they are held up at, beside poppers of one queue and pushes to all."""
-    catalogs = [several_queues(another(database), subspace) for _ in range(clients)]
-    pushed = fill(catalogs[0], 60)
-    taken = []
-
-    def toil(thread):
-        catalog = catalogs[thread % clients]
-        several = catalog.several(NAMES, fair=fair)
-        for turn in range(12):
-            text = f"{thread}.{turn}"
-            catalog.queue(NAMES[(thread + turn) % 3]).push(FIFO.value(text))
-            pushed.append(text)
-            items = several.pop_many(1 + turn % 2, end=("min", "max")[turn % 2])
-            taken.extend(FIFO.text(item.value) for item in items)
-            item = catalog.queue("low").pop()
-            taken.extend([] if item is None else [FIFO.text(item.value)])
-            leased = several.lease(seconds=600)
-            if leased is not None and (thread + turn) % 3:
-                several.ack(leased)
-                taken.append(FIFO.text(leased.value))
-            elif leased is not None:
-                several.nack(leased)
-
-    with preempted(5, 0.004):
-        together(9, toil)
-    found = Counter(taken + left(catalogs[0]))
-    assert [text for text, count in found.items() if count > 1] == []
-    assert sorted(found) == sorted(pushed)
 
 
 @pytest.mark.parametrize("operation", ["pop", "lease"])

@@ -6,13 +6,11 @@ that is killed every line is whole.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
 import random
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +22,6 @@ from fdbqueue.engines import foundationdb
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import Catalog, Item, Push, Queue, QueueSpec, SeveralQueues
 from tests.concurrency.clients import together
-from tests.concurrency.history import Recorder
 from tests.concurrency.kinds import KINDS, Kind
 from tests.concurrency.storm import Storm, rage, rage_pushes
 
@@ -57,9 +54,7 @@ def main(database: Any) -> None:
         "toil_unique": toil_unique,
         "pop": pop,
         "pop_several": pop_several,
-        "work_limited": work_limited,
         "pop_family": pop_family,
-        "record": record,
         "storm": storm,
         "storm_pushes": storm_pushes,
         "storm_several": storm_several,
@@ -102,46 +97,6 @@ def pop(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
     together(threads, work)
 
 
-def work_limited(
-    kind: Kind, database: Any, subspace: Subspace, threads: int, limits: dict[str, Any]
-) -> None:
-    """Take one by one in several threads and in all ways, and say when each was taken.
-
-    Until a thread has found the queue empty of ready and leased items.
-    """
-    queue = kind.open(database, subspace, handoff_timeout_seconds=AWAY_SECONDS, **limits)
-    say("ready")
-    sys.stdin.readline()
-
-    def take(turn: int, ending: list[Item]) -> list[Item]:
-        end: Any = ("min", "max")[turn % 2]
-        if turn % 5 == 3:
-            return queue.pop_many(1, end=end, wait=0.2)
-        if turn % 5 == 4:
-            return queue.lease_many(2, end=end, seconds=AWAY_SECONDS, once=os.urandom(8).hex())
-        return queue.lease_many(1, end=end, seconds=AWAY_SECONDS, wait=0.2, ack=ending)
-
-    def work(number: int) -> None:
-        held: list[Item] = []
-        for turn in itertools.count(number):
-            acks = held[:1] if turn % 5 == 0 else []
-            for item in held[len(acks) :]:
-                with contextlib.suppress(LeaseLost):
-                    queue.ack(item)
-            began = time.monotonic()
-            held = []
-            with contextlib.suppress(LeaseLost):
-                held = take(turn, acks)
-            ended = time.monotonic()
-            for item in held:
-                say({"took": kind.text(item.value), "begun": began, "at": ended})
-            held = [item for item in held if item.lease]
-            if not held and not any((queue.counts().ready, queue.counts().leased)):
-                return
-
-    together(threads, work)
-
-
 def several_queues(database: Any, subspace: Subspace) -> Catalog:
     """Return a catalog of the queues that pop_several takes from."""
     specs = [
@@ -179,29 +134,6 @@ def _pop_all(kind: Kind, several: SeveralQueues, threads: int) -> None:
             item = several.pop()
 
     together(threads, work)
-
-
-def record(
-    kind: Kind,
-    database: Any,
-    subspace: Subspace,
-    name: str,
-    threads: int,
-    rounds: int,
-    calls: int,
-    names: list[str],
-) -> None:
-    """Make recorded calls, in rounds of their own subspaces that all begin at once."""
-    for number in range(rounds):
-        queue = kind.open(database, subspace[number])
-
-        def work(thread: int, queue: Queue = queue, number: int = number) -> list[Any]:
-            dice = random.Random(f"{number} {name} {thread}")
-            return [*Recorder(kind, queue, f"{name}{thread}", dice, names).work(calls)]
-
-        say("ready")
-        sys.stdin.readline()
-        say(list(itertools.chain.from_iterable(together(threads, work))))
 
 
 def storm(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:

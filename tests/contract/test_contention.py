@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import statistics
 import threading
-from collections import Counter
 
 import pytest
 
@@ -70,44 +69,6 @@ def is_rising(numbers):
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
-@pytest.mark.parametrize("end", ["min", "max"])
-def test_poppers_take_each_item_once_and_in_order(kind, crowd, end):
-    """Each popper's items come in the queue's order; none is told of an empty queue too early."""
-    queues = crowd(kind)
-    fill(kind, queues[0])
-
-    def pop(thread):
-        queue = queues[thread % CLIENTS]
-        return [queue.pop_many(1, end=end) for _ in range(ITEMS // THREADS)]
-
-    found = together(THREADS, pop)
-    assert all(items for each in found for items in each)
-    numbers = [[number(kind, item) for (item,) in each] for each in found]
-    assert sorted(n for each in numbers for n in each) == list(range(ITEMS))
-    assert all(is_rising(each if end == "min" else each[::-1]) for each in numbers)
-    assert not any(assert_counted(queues[0]).values())
-    assert queues[0].pop() is None
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_poppers_at_both_ends_meet_in_the_middle(kind, crowd):
-    """Each end is in order, and no item comes from both."""
-    queues = crowd(kind)
-    fill(kind, queues[0])
-
-    def pop(thread):
-        queue, found = queues[thread // 2 % CLIENTS], []
-        while items := queue.pop_many(1, end=["min", "max"][thread % 2]):
-            found += [number(kind, item) for item in items]
-        return found
-
-    found = together(THREADS, pop)
-    assert sorted(n for each in found for n in each) == list(range(ITEMS))
-    assert all(is_rising(each[:: 1 - 2 * (n % 2)]) for n, each in enumerate(found))
-    assert not any(assert_counted(queues[0]).values())
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
 def test_pops_leases_and_pops_of_many_mix(kind, crowd):
     """Whatever is taken together comes in order, and nothing comes twice."""
     queues = crowd(kind)
@@ -133,50 +94,6 @@ def test_pops_leases_and_pops_of_many_mix(kind, crowd):
 
     found = together(THREADS, take)
     assert sorted(n for each in found for n in each) == list(range(ITEMS))
-    assert not any(assert_counted(queues[0]).values())
-
-
-@pytest.mark.parametrize("kind", KINDS[::2], ids=str)
-def test_who_is_told_that_the_queue_is_empty_is_told_the_truth(kind, crowd):
-    """Threads that push one before each pop always find one."""
-    queues = crowd(kind)
-
-    def work(thread):
-        queue, found = queues[thread % CLIENTS], []
-        for turn in range(15):
-            text = f"{thread}.{turn}"
-            queue.push(kind.value(text), kind.priorities[turn % len(kind.priorities)])
-            (item,) = queue.pop_many(1, end=["min", "max"][turn % 2])
-            found.append(kind.text(item.value))
-        return found
-
-    found = together(THREADS, work)
-    expected = [f"{thread}.{turn}" for thread in range(THREADS) for turn in range(15)]
-    assert sorted(text for each in found for text in each) == sorted(expected)
-    assert not any(assert_counted(queues[0]).values())
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_what_is_given_up_meanwhile_comes_again(kind, crowd):
-    """Each item is acknowledged once in the end, with the attempts it took."""
-    queues = crowd(kind)
-    fill(kind, queues[0], 60)
-    left = threading.Semaphore(60)
-
-    def work(thread):
-        queue, found = queues[thread % CLIENTS], []
-        while left.acquire(blocking=False):
-            item = queue.lease(seconds=600, wait=60)
-            if item.attempts < number(kind, item) % 3:
-                queue.nack(item)
-                left.release()
-            else:
-                queue.ack(item)
-                found.append((number(kind, item), item.attempts))
-        return found
-
-    found = together(THREADS, work)
-    assert sorted(each for one in found for each in one) == [(n, n % 3) for n in range(60)]
     assert not any(assert_counted(queues[0]).values())
 
 
@@ -346,72 +263,6 @@ def test_who_meets_another_again_and_again_is_helped(
     assert numbers(kind, rival.pop_many(40, end=end)) == order[len(taken) + 3 :]
 
 
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_whom_nobody_helps_helps_itself(kind, meddled, rival, queue, everything):
-    """It waits for a moment only, and takes for the others who asked as well."""
-    taken = []
-
-    def pop_before():
-        if REQUESTS not in tables(everything):
-            taken.extend(numbers(kind, [rival.pop()]))
-
-    meddled.meddle = pop_before
-    assert numbers(kind, [queue.pop()]) == [len(taken)]
-    assert len(taken) >= 2
-    assert not tables(everything) & {REQUESTS, HANDOFFS}
-    assert numbers(kind, rival.pop_many(2)) == [len(taken) + 1, len(taken) + 2]
-    assert_counted(rival)
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_who_collects_too_late_tries_again(kind, meddled, rival, queue, everything, let_expire):
-    """What had been taken for it went back, and to somebody else; it gets the next."""
-    taken = []
-    is_late = False
-
-    def pop_before():
-        nonlocal is_late
-        if is_late:
-            return
-        taken.extend(numbers(kind, [rival.pop()]))
-        if HANDOFFS in tables(everything):
-            let_expire(rival)
-            is_late = True
-            taken.extend(numbers(kind, [rival.pop()]))
-
-    meddled.meddle = pop_before
-    found = numbers(kind, [queue.pop()])
-    assert is_late
-    assert taken + found == list(range(len(taken) + 1))
-    assert not tables(everything) & {REQUESTS, HANDOFFS}
-    assert numbers(kind, rival.pop_many(40)) == list(range(len(taken) + 1, 40))
-    assert not any(assert_counted(rival).values())
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_whose_own_request_expires_tries_again(kind, meddled, rival, queue, everything, let_expire):
-    """Whoever else has gone meanwhile: it does not wait for an answer that cannot come."""
-    taken = []
-    is_late = False
-
-    def pop_before():
-        nonlocal is_late
-        if is_late:
-            return
-        if REQUESTS not in tables(everything):
-            taken.extend(numbers(kind, [rival.pop()]))
-        else:
-            let_expire(rival)
-            is_late = True
-
-    meddled.meddle = pop_before
-    rival.lease_many(1, seconds=600)
-    found = numbers(kind, [queue.pop()])
-    assert not tables(everything) & {REQUESTS, HANDOFFS}
-    assert found == [len(taken) + 1]
-    assert_counted(rival)
-
-
 @pytest.mark.parametrize("kind", [k for k in STRICT if "bytes" not in k.name], ids=str)
 def test_who_is_handed_a_corrupt_item_is_told(
     kind, meddled, rival, queue, database, subspace, everything
@@ -541,6 +392,16 @@ def test_what_was_handed_over_comes_back_in_time(kind, ten, ask_and_die):
     assert not any(assert_counted(ten).values())
 
 
+def test_what_comes_back_is_before_what_was_pushed_since(kind, ten, ask_and_die, let_expire):
+    """The place of a push is behind what was taken off the queue and is to come back."""
+    ask_and_die(ten, lowest=20)
+    assert numbers(kind, [ten.pop()]) == [0]
+    assert ten.peek() is None
+    ten.push(kind.value("77"), kind.priorities[-1])
+    let_expire(ten)
+    assert numbers(kind, ten.pop_many(20)) == [*range(1, 10), 77]
+
+
 def test_help_is_given_to_the_oldest_first(kind, ten):
     """What there is goes to those who have waited longest."""
     requests = [ask(ten, "min", 4) for _ in range(3)]
@@ -616,29 +477,6 @@ def test_a_request_for_more_than_there_is_takes_all(kind, ten, ask_and_die, let_
     assert not any(assert_counted(ten).values())
 
 
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_dead_poppers_that_stand_in_line_stop_nobody(kind, crowd, ask_and_die, let_expire):
-    """A popper in this process is served although dead ones stand in line before it."""
-    queues = crowd(kind, handoff_timeout_seconds=0.5)
-    fill(kind, queues[0])
-    for _ in range(3):
-        ask_and_die(queues[0], lowest=4)
-
-    def pop(thread):
-        queue = queues[thread % CLIENTS]
-        return [number(kind, queue.pop()) for _ in range(10)]
-
-    found = [n for each in together(THREADS, pop) for n in each]
-    assert len(found) == len(set(found)) == 120
-    let_expire(queues[0])
-    rest = []
-    while item := queues[1].pop():
-        rest.append(number(kind, item))
-    assert sorted(found + rest) == list(range(ITEMS))
-    assert is_rising(rest)
-    assert not any(assert_counted(queues[0]).values())
-
-
 def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, let_expire):
     """What cannot be read as a request is passed by."""
     tables = TableKeys(subspace.key())
@@ -684,30 +522,6 @@ def test_a_pop_from_shards_takes_one_near_the_end(kind, database, subspace, end)
     assert len(set(at)) > 3
     assert queue.pop() is None
     assert not any(assert_counted(queue).values())
-
-
-@pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
-def test_poppers_of_shards_take_each_item_once(kind, crowd):
-    """From both ends, one by one and many at once, popped and leased."""
-    queues = crowd(kind)
-    fill(kind, queues[0])
-
-    def take(thread):
-        queue, found = queues[thread % CLIENTS], []
-        end = ["min", "max"][thread // 2 % 2]
-        while True:
-            if thread % 2:
-                items = queue.pop_many(1 + thread % 5, end=end)
-            else:
-                items = queue.lease_many(1 + thread % 3, end=end)
-                queue.ack_many(items)
-            if not items:
-                return found
-            found += numbers(kind, items)
-
-    found = Counter(n for each in together(THREADS, take) for n in each)
-    assert found == Counter(range(ITEMS))
-    assert not any(assert_counted(queues[0]).values())
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)

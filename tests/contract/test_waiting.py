@@ -22,7 +22,6 @@ from tests.engines.children import wait_until
 pytestmark = pytest.mark.usefixtures("only_woken")
 
 LONG_SECONDS = 60
-WAITERS = 16
 
 
 def clipped(value):
@@ -221,60 +220,6 @@ def test_a_foreign_push_is_noticed_in_time(database, observed, subspace, waiting
     PythonQueue(database, subspace).enqueue(b"theirs")
     assert found.result(LONG_SECONDS).value == b"theirs"
     assert len(observed.reads) - reads <= 6
-
-
-def test_each_item_goes_to_one_who_waits(database, subspace, pool):
-    """With fewer items than waiters, the others wait on until more come."""
-    queues = [FifoQueue(each, subspace) for each in (database, another(database))]
-    took = [threading.Semaphore(0), []]
-
-    def wait(number):
-        queue = queues[number % 2]
-        operation = [queue.pop, queue.pop_max, queue.lease][number % 3]
-        item = operation(wait=LONG_SECONDS)
-        took[1].append(item.value)
-        took[0].release()
-
-    waiters = [pool.submit(wait, number) for number in range(WAITERS)]
-    for number in range(10):
-        queues[number % 2].push(number)
-    for _ in range(10):
-        assert took[0].acquire(timeout=LONG_SECONDS)
-    assert sorted(took[1]) == list(range(10))
-    assert sum(waiter.done() for waiter in waiters) <= 10
-    queues[0].push_many(range(10, WAITERS))
-    for waiter in waiters:
-        waiter.result(LONG_SECONDS)
-    assert sorted(took[1]) == list(range(WAITERS))
-    assert queues[0].size() == 0
-
-
-def test_who_was_too_late_waits_on(fifo, observed, subspace, waiting):
-    """Woken for an item that somebody else took, it is woken again by the next."""
-    found = waiting("pop")
-    transaction = fifo.database.create_transaction()
-    fifo.push("taken at once", tr=transaction)
-    fifo.pop(tr=transaction)
-    transaction.commit().wait()
-    assert not found.done()
-    fifo.push("for who waits")
-    assert found.result(LONG_SECONDS).value == "for who waits"
-
-
-def test_producers_and_consumers_keep_pace(database, subspace):
-    """Consumers that always wait get all that producers push, each item once."""
-    queues = [PriorityQueue(each, subspace) for each in (database, another(database))]
-
-    def work(number):
-        queue = queues[number % 2]
-        if number < 4:
-            for turn in range(40):
-                queue.push([number, turn], turn % 3)
-            return []
-        return [queue.pop(wait=LONG_SECONDS).value for _ in range(40)]
-
-    found = [tuple(value) for values in together(8, work) for value in values]
-    assert sorted(found) == [(number, turn) for number in range(4) for turn in range(40)]
 
 
 def test_a_watch_is_released_when_the_wait_ends(observed, subspace):

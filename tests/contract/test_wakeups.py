@@ -7,7 +7,6 @@ that was lost.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import random
 import threading
@@ -100,47 +99,11 @@ def test_who_is_woken_and_does_not_take_wakes_another(database, subspace, pool, 
         assert first.result(LONG_SECONDS) == []
 
 
-def test_no_item_waits_while_threads_sleep(database, subspace, pool):
-    """Whatever waiters do at the wrong moment: give up, run out of time, or fail."""
-    queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
-    dice = random.Random(11)
-    got: list[int] = []
-    done = threading.Event()
-
-    def wants(chance):
-        if done.is_set():
-            return False
-        roll = random.random()
-        if roll < chance / 2:
-            raise ZeroDivisionError
-        return roll > chance
-
-    def wait(number):
-        wants_so = functools.partial(wants, 0.2 if number % 3 else 0.0)
-        seconds = LONG_SECONDS if number % 4 else 0.01
-        while not done.is_set():
-            with contextlib.suppress(ZeroDivisionError):
-                items = queue.pop_many(1, wait=seconds, waits_while=wants_so)
-                got.extend(item.value for item in items)
-
-    waiters = [pool.submit(wait, number) for number in range(WAITERS)]
-    pushed = 0
-    for _ in range(100):
-        few = dice.randrange(1, 6)
-        pusher.push_many(range(pushed, pushed + few))
-        pushed += few
-        wait_until(lambda pushed=pushed: len(got) == pushed)  # with nothing behind them
-    done.set()
-    for waiter in waiters:
-        waiter.result(LONG_SECONDS)
-    assert sorted(got) == list(range(pushed))
-
-
 def test_no_item_waits_while_tasks_sleep(database, subspace, in_loop):
     """Tasks are cancelled at any moment, also just after they were woken."""
     queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
     dice = random.Random(5)
-    got: list[int] = []
+    got = []
 
     async def pop():
         while True:

@@ -204,7 +204,7 @@ def test_a_wrong_key_is_answered_with_the_one_most_like_it(setting, part, wrong,
 def test_a_wrong_key_that_is_like_none_is_answered_with_all(setting, key):
     """Nothing is guessed."""
     (found,) = conf.problems({**setting, key: 1})
-    assert found.hint == "The keys are API, ENGINE, OPTIONS, PREFIX, QUEUES."
+    assert found.hint == "The keys are API, ENGINE, OPTIONS, PAGES, PREFIX, QUEUES."
 
 
 _WITHOUT_SQLITE = """

@@ -14,15 +14,15 @@ from fdbqueue import conf, exceptions
 from fdbqueue.api import errors as api_errors
 from fdbqueue.engines import client_library, embedded, foundationdb
 from fdbqueue.management import exit_codes
-from fdbqueue.service import options
+from fdbqueue.service import options as queue_options
 from fdbqueue.service.options import Choice, Range
 from fdbqueue.tasks import options as task_options
 from fdbqueue.tasks.options import FdbQueueTask
+from tests.docs import options
 from tests.docs.blocks import ROOT, Page
 from tests.docs.tables import code, table
 
-SETTINGS, ERRORS, TASKS = Page("docs/settings.md"), Page("docs/errors.md"), Page("docs/tasks.md")
-OPERATIONS = Page("docs/tasks-operations.md")
+SETTINGS, ERRORS = Page("docs/settings.md"), Page("docs/errors.md")
 PERMISSIONS = {f"fdbqueue.{verb}_queue" for verb in ("view", "push", "pop", "lease", "manage")}
 
 
@@ -46,15 +46,17 @@ def test_the_settings_keys_are_all_there():
 def test_the_options_of_queues_are_all_there():
     """Each has a row with its default, its choices and its range."""
     rows = {code(row["option"]): row for row in table(SETTINGS, "option", "type")}
-    assert rows.keys() == {"kind", "subspace", *options.ALLOWED}
-    defaults = {field.name: field.default for field in dataclasses.fields(options.QueueOptions)}
-    assert defaults.keys() == options.ALLOWED.keys()
-    for option, allowed in options.ALLOWED.items():
+    assert rows.keys() == {"kind", "subspace", *queue_options.ALLOWED}
+    defaults = {
+        field.name: field.default for field in dataclasses.fields(queue_options.QueueOptions)
+    }
+    assert defaults.keys() == queue_options.ALLOWED.keys()
+    for option, allowed in queue_options.ALLOWED.items():
         row = rows[option]
         assert value_of(row["default"]) == defaults[option], option
         if isinstance(allowed, Choice):
             assert tuple(re.findall(r'"(\w+)"', row["type"])) == allowed.texts
-        elif isinstance(allowed, options.RateText):
+        elif isinstance(allowed, queue_options.RateText):
             (example,) = re.findall(r'"([^"]+)"', row["type"])
             assert example in allowed
             assert "`None`" in row["type"]
@@ -112,16 +114,16 @@ def test_the_checks_are_all_there():
 
 
 def test_the_checks_of_tasks_are_all_there():
-    """Each id that the backend can report has a row."""
+    """Each id that the backend, the outbox and the schedules can report has a row."""
     rows = {code(row["check of tasks"]) for row in table(SETTINGS, "check of tasks")}
-    rows |= {code(row["check"]) for row in table(OPERATIONS, "check", "what is wrong")}
     sources = "".join(path.read_text() for path in (ROOT / "fdbqueue" / "tasks").rglob("*.py"))
-    assert rows == set(re.findall(r'"(fdbqueue\.tasks\.[EW]\d{3})"', sources))
+    reported = set(re.findall(r'"(?:fdbqueue\.tasks\.)?([EW]\d{3})"', sources))
+    assert rows == {f"fdbqueue.tasks.{number}" for number in reported}
 
 
 def test_the_options_of_tasks_are_all_there():
     """Those of the backend have rows with their ranges and defaults, those of a task rows."""
-    rows = {code(row["key of `OPTIONS`"]): row for row in table(TASKS, "key of `OPTIONS`")}
+    rows = {code(row["key of `OPTIONS`"]): row for row in table(SETTINGS, "key of `OPTIONS`")}
     defaults = dataclasses.asdict(task_options.TaskOptions())
     assert rows.keys() == defaults.keys()
     for name, numbers in ranges(task_options.RULES).items():
@@ -133,7 +135,7 @@ def test_the_options_of_tasks_are_all_there():
     assert rows["retention"]["default"] == f"{days[0]}, and {days[1]}"
     names = {field.name for field in dataclasses.fields(FdbQueueTask)}
     names -= {field.name for field in dataclasses.fields(FdbQueueTask.__base__)}
-    assert {code(row["option"]) for row in table(TASKS, "option", "what")} == names
+    assert {code(row["option"]) for row in table(SETTINGS, "option", "what")} == names
 
 
 def test_the_errors_are_all_there():
@@ -185,14 +187,16 @@ def test_the_exit_codes_are_all_there():
 
 
 def test_the_commands_are_all_there():
-    """Each has a row in the first table, and a section that it leads to; or is a former name."""
-    page = Page("docs/commands.md")
-    shown = {code(row["command"]).split()[0] for row in table(page, "command")}
-    shown |= {code(row["former"]).split()[0] for row in table(page, "former", "write")}
-    package = ROOT / "fdbqueue"
-    queues = (package / "management" / "commands").glob("queue_*.py")
-    tasks = (package / "tasks").rglob("commands/tasks_*.py")
-    assert shown == {path.stem for path in [*queues, *tasks]}
+    """Each has a section, or is a former name."""
+    shown = {found["name"] for page in options.PAGES for found in options.PLACE.finditer(page.text)}
+    former = table(Page("docs/commands.md"), "former", "write")
+    assert shown | {code(row["former"]).split()[0] for row in former} == options.commands().keys()
+
+
+@pytest.mark.parametrize("page", options.PAGES, ids=lambda page: page.path)
+def test_the_arguments_of_commands_are_as_help_says(page):
+    """The page has what the commands say now; ``python -m tests.docs.options`` writes it."""
+    assert options.rendered(page.text) == page.text
 
 
 def test_the_addresses_are_all_there():
@@ -211,3 +215,14 @@ def test_the_addresses_are_all_there():
         assert code(rows[name]["permission"]) in PERMISSIONS
         named = set(re.findall(r"\b4\d\d\b", rows[name]["errors of its own"]))
         assert named <= operation["responses"].keys(), name
+
+
+def test_the_figures_of_the_readme_are_those_of_their_sources():
+    """The packages are as many as are pinned, and the time of the tests is as CONTRIBUTING says."""
+    readme, contributing = Page("README.md").text, Page("CONTRIBUTING.md").text
+    pinned = (ROOT / "requirements.txt").read_text(encoding="utf-8").count("==")
+    assert f"installs {pinned} packages" in readme
+    minutes = [
+        re.findall(r"make test .*?(some \w+ minutes)", text) for text in (readme, contributing)
+    ]
+    assert minutes[0] == minutes[1] != []

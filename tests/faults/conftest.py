@@ -11,8 +11,6 @@ from tests.concurrency.conftest import clock
 from tests.conftest import Engine
 from tests.faults.faulty import Faulty
 
-pytest.register_assert_rewrite("tests.faults.workload")
-
 __all__ = ["clock", "faulty"]
 
 

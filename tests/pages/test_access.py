@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from fdbqueue import access
-from fdbqueue.pages.queue_list import LOOKED_AT
+from fdbqueue.viewer import LOOKED_AT
 from tests.cases import cases
 from tests.pages import rules
 from tests.pages.addresses import LIST, of, text
@@ -139,7 +139,8 @@ def test_a_project_overrides_a_template(viewer, queue, settings, tmp_path):
     """A template of the project's own extends the page and changes one block."""
     folder = tmp_path / "templates" / "fdbqueue"
     folder.mkdir(parents=True)
-    (folder / "preview.html").write_text("<b>hidden here</b>")
+    changed = '{% extends "fdbqueue/items.html" %}{% block table %}<b>hidden here</b>{% endblock %}'
+    (folder / "items.html").write_text(changed)
     settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path / "templates"]}]
     queue("mail").push("a secret")
     assert "<b>hidden here</b>" in text(viewer.get(of("mail")))

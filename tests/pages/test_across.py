@@ -53,7 +53,7 @@ def test_the_leases_of_all_queues_are_listed(viewer, queue):
     response = viewer.get(WORKERS)
     assert [row[1:3] for row in leases(response)] == [["quakes", "bob"], ["mail", "ada"]]
     since, until = leases(response)[1][3:5]
-    assert re.fullmatch(r"\d+ s ago", since)
+    assert re.fullmatch(r"\d+ \w+ ago", since)
     assert "in " in until
     assert f'href="{of("mail", item)}"' in text(response)
     assert f'href="{of("mail")}?state=leased"' in text(response)
@@ -314,7 +314,7 @@ def test_reads_are_bounded_and_what_is_left_out_is_said(viewer, queue, watched, 
 
 def test_queues_that_were_not_looked_at_are_said(viewer, queue, monkeypatch):
     """A link leads to those after these; together all are shown."""
-    monkeypatch.setattr(across, "LOOKED_AT", 2)
+    monkeypatch.setattr("fdbqueue.viewer.LOOKED_AT", 2)
     for name in ("mail", "tickets", "user-1"):
         item = queue(name).push(1)
         queue(name).lease(seconds=60)

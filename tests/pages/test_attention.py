@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.columns import queues
 from fdbqueue.columns.queues import QueueRow
-from fdbqueue.pages import queue_list
+from fdbqueue.pages import queues_page
 from fdbqueue.service import Counts, Ends, FifoQueue, Minute, Pause, run
 from fdbqueue.testing import time_ahead
 from tests.pages.addresses import LIST, following, items, of, text
@@ -92,7 +92,7 @@ def test_a_line_names_a_few_queues(viewer, queue):
     for number in range(9):
         queue(f"user-{number}").pause()
     response = viewer.get(LIST)
-    assert len(strip(response)["paused"]) == queue_list.NAMED
+    assert len(strip(response)["paused"]) == queues_page.NAMED
     assert 'id="paused-others" href="?sort=-trouble">4 more</a>' in text(response)
 
 
@@ -112,7 +112,7 @@ def test_trouble_comes_first_by_choice(viewer, queue):
 
 def test_of_many_queues_the_strip_says_which_it_looked_at(viewer, queue, monkeypatch):
     """Those of the page; sorted by trouble, all of them."""
-    monkeypatch.setattr(queue_list, "QUEUES_PER_PAGE", 3)
+    monkeypatch.setattr(queues_page, "QUEUES_PER_PAGE", 3)
     queue("tickets").pause()
     by_name = viewer.get(LIST)
     assert strip(by_name) == {}
@@ -129,7 +129,7 @@ def test_the_totals_are_those_of_all_queues(viewer, queue, monkeypatch):
     queue("mail").push_many(range(1_200))
     queue("tickets").push("later", 1, delay=600)
     assert tiles(viewer.get(LIST))["total"] == "1,201"
-    monkeypatch.setattr(queue_list, "QUEUES_PER_PAGE", 2)
+    monkeypatch.setattr(queues_page, "QUEUES_PER_PAGE", 2)
     found = tiles(viewer.get(LIST + "?page=3"))
     assert found == {
         "queues": "5",
@@ -214,8 +214,8 @@ def test_the_worst_concern_counts_most():
         minutes=minutes([1] * 5),
         oldest=NOW - datetime.timedelta(days=2),
     )
-    assert queue_list.trouble(blocked) > queue_list.trouble(others) > 0
-    assert queue_list.trouble(row()) is None
+    assert queues_page.trouble(blocked) > queues_page.trouble(others) > 0
+    assert queues_page.trouble(row()) is None
 
 
 @pytest.mark.parametrize("end", ["min", "max"])

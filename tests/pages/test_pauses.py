@@ -56,7 +56,7 @@ def test_the_page_says_since_when_and_why(viewer, queue):
     assert f'datetime="{pause.since.isoformat(timespec="seconds")[:10]}' in found
     assert ": <bdi>deploying 2.4</bdi>" in found
     assert '<code id="fdbqueue-resume">python manage.py queue_resume mail</code>' in found
-    queue("mail").pause()
+    queue("mail").pause(reason="")
     assert "</strong></p>" in banner(text(viewer.get(of("mail"))))
 
 

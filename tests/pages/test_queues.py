@@ -11,7 +11,7 @@ import pytest
 from benchmarks.calls import counted
 from fdbqueue import columns
 from fdbqueue.columns.queues import QueueRow, rates
-from fdbqueue.pages import queue_list
+from fdbqueue.pages import queues_page
 from fdbqueue.service import Counts, Minute
 from tests.cases import cases
 from tests.pages.addresses import LIST, following, of, text
@@ -126,7 +126,7 @@ def test_the_list_is_filtered_by_name(viewer):
 
 def test_many_queues_are_listed_on_several_pages(viewer, queue, monkeypatch):
     """No queue is left out, none is shown twice, and the order is that of all."""
-    monkeypatch.setattr(queue_list, "QUEUES_PER_PAGE", 10)
+    monkeypatch.setattr(queues_page, "QUEUES_PER_PAGE", 10)
     for number in range(20):
         queue(f"user-{number:02}").push_many(range(number + 1))
     pages = [names(page) for page in walk(viewer, "?sort=-ready")]
@@ -138,7 +138,7 @@ def test_many_queues_are_listed_on_several_pages(viewer, queue, monkeypatch):
 
 def test_the_list_says_when_it_did_not_look_at_all_queues(viewer, queue, monkeypatch):
     """So many are looked at and sorted; a link goes on behind them."""
-    monkeypatch.setattr(queue_list, "LOOKED_AT", 3)
+    monkeypatch.setattr(queues_page, "LOOKED_AT", 3)
     response = viewer.get(LIST)
     assert names(response) == ["mail", "pairs", "quakes"]
     (address,) = re.findall(r'id="further" href="([^"]+)"', text(response))
@@ -189,7 +189,7 @@ def test_the_list_asks_for_all_queues_together(viewer, queue, watched, sort, mon
     the pause of its family, too. A queue without items may have no format yet, which is looked for
     again.
     """
-    monkeypatch.setattr(queue_list, "MEMBERS_LISTED", 30)
+    monkeypatch.setattr(queues_page, "MEMBERS_LISTED", 30)
     for number in range(30):
         queue(f"user-{number:02}").push_many(range(40))
     viewer.get(LIST)  # has seen the formats of those that have items
@@ -205,7 +205,7 @@ def test_a_row_of_the_list_costs_few_calls(queue):
     """A count of calls is the same on every machine: a change that adds to each cell shows."""
     minutes = [Minute(datetime.datetime.now(datetime.timezone.utc), 1, 1)] * 60
     row = QueueRow(queue("mail"), "/mail/", Counts(1, 0, 0, 2), minutes[0].at, minutes)
-    shown = queue_list.COLUMNS
+    shown = queues_page.COLUMNS
     columns.cells(shown, row)  # fills the caches
     count, markup = counted(lambda: columns.cells(shown, row))
     assert markup.count("<td") == len(shown) - 1

@@ -288,6 +288,8 @@ class Client:
         undo()
         if len(items) > op["count"]:
             simulated.running.fail(f"{op} returned {len(items)} items")
+        if not items:
+            self.world.check_empty(names, now)
         self._note_taken(items, op, now)
         if leases:
             self.held += items

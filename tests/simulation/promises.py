@@ -23,6 +23,7 @@ class Promises:
         name: Its name.
         verbs: What clients do.
         is_changed: Whether a process has other options for it.
+        has_keys: Whether its items have unique keys.
         slack_us: By how much commits may come later than what decided them; None if clocks differ.
     """
 
@@ -35,9 +36,11 @@ class Promises:
         verbs: set[str],
         *,
         is_changed: bool,
+        has_keys: bool,
         slack_us: float | None,
     ) -> None:
-        self._cluster, self._name, self._slack_us = cluster, name, slack_us
+        self._cluster, self.name, self._slack_us = cluster, name, slack_us
+        self._has_keys = has_keys
         self._queue = queue = catalog.queue(name)
         self._examiner = program["service.tools.upkeep"].Examiner(queue)
         self._tables, self._bounds = queue.parts.store.tables, queue.parts.store.keys.bounds
@@ -47,7 +50,7 @@ class Promises:
         options = queue.options
         self._is_strict = options.shards is None and not verbs & _BY_ID
         self._only_takes = not verbs & {*_BY_ID, "clear"}
-        self._is_indexed = not (is_changed or options.max_leased or options.rate)
+        self._is_free = not (is_changed or options.max_leased or options.rate)
         self.most_leased = None if is_changed else options.max_leased
         leased = program["service.storage.tables"].State.LEASED
         self._leases = self._tables.state_bounds(leased)
@@ -55,6 +58,9 @@ class Promises:
         is_paced = rate is not None and not (is_changed or verbs & _UNPAID or slack_us is None)
         self._rate = rate.items / rate.period_us if is_paced else 0.0
         self._burst, self._level, self._since = options.burst, 0.0, 0
+        self._is_open = self._is_free and not verbs & {"pause", "pause_family"}
+        #: When each of its ready items became that, and those that were.
+        self._ready_since: dict[bytes, int] = {}
         #: When each row of the index was written last.
         self._noted: dict[bytes, int] = {}
 
@@ -64,28 +70,36 @@ class Promises:
         """Check a commit: what was stored before and after it, and which keys it has written."""
         (begin, end), (first, stop) = self._bounds, self._leases
         taken = [key for key in changes if begin <= key < end and key not in after.values]
+        for key, value in changes.items():
+            if begin <= key < end and (value is None or key not in after.values):
+                self._ready_since[key] = now_us
         if taken and self._rate and not self._cluster.is_sound:
             self._check_rate(len(taken), now_us)
         paused = [self._tables.paused, *([self._member.paused] if self._member else [])]
         if taken and self._only_takes and any(key in before.values for key in paused):
-            raise Found(f"{self._name} is paused, and {taken[0]!r} was taken")
+            raise Found(f"{self.name} is paused, and {taken[0]!r} was taken")
         if taken and self._is_strict:
             self._check_order(taken, after, request)
         if self.most_leased is not None and any(first <= key < stop for key in changes):
             was, number = [_count(one.between(first, stop)) for one in (before, after)]
             if number > max(was, self.most_leased):
-                raise Found(f"{self._name} has {number} leases, of {self.most_leased}")
+                raise Found(f"{self.name} has {number} leases, of {self.most_leased}")
         if self._member is not None:
             self._check_rows(after, changes, request)
-            if self._is_indexed:
+            if self._is_free:
                 self._check_index(after)
+
+    def was_filled(self, since_us: int) -> bool:
+        """Tell whether it has had an item, which takes may take, from a moment until now."""
+        ready = self._cluster.state.between(*self._bounds) if self._is_open else ()
+        return any(self._ready_since[key] < since_us for key in ready)
 
     def _check_rate(self, taken: int, now_us: int) -> None:
         """Check that no more is taken than the rate allows, if messages take their time."""
         level = max(0.0, self._level - self._rate * (now_us - self._since)) + taken
         self._level, self._since = level, now_us
         if level > self._burst + self._rate * (self._slack_us or 0) + 0.01:
-            raise Found(f"{taken} of {self._name} were taken, after {level - taken:.2f}")
+            raise Found(f"{taken} of {self.name} were taken, after {level - taken:.2f}")
 
     def _check_order(self, taken: list[bytes], after: State, request: Any) -> None:
         """Check that what was taken was first, or last when the transaction read."""
@@ -95,20 +109,20 @@ class Promises:
         last = max((key for key in others if key not in taken), default=b"")
         wrong = [key for key in taken if left and key > left[0] and key < last]
         if wrong:
-            raise Found(f"{self._name}: {wrong[0]!r} was taken before {left[0]!r}")
+            raise Found(f"{self.name}: {wrong[0]!r} was taken before {left[0]!r}")
 
     def _check_rows(self, after: State, changes: dict[bytes, Any], request: Any) -> None:
         """Check that no row of the index is removed that was written after the removal had read."""
         begin, end = self._keys.bounds
         for key in changes:
-            if begin <= key < end and key.endswith(self._name.encode()):
+            if begin <= key < end and key.endswith(self.name.encode()):
                 if key in after.values:
                     self._noted[key] = after.version
                 elif (
                     self._noted.get(key, 0) > request.read_version
                     and self._member.ready not in after.values
                 ):
-                    raise Found(f"a row of {self._name} was removed that is newer than the take")
+                    raise Found(f"a row of {self.name} was removed that is newer than the take")
 
     def _check_index(self, after: State) -> None:
         """Check that its family finds it, from when it has something."""
@@ -120,12 +134,12 @@ class Promises:
         if moment is not None:
             later = after.between(*self._keys.later(None, moment))
             rows = self._keys.rows([KeyValue(key, b"") for key in later])
-            if not any(row.name == self._name for row in rows):
-                raise Found(f"{self._name} has something that its family does not find")
+            if not any(row.name == self.name for row in rows):
+                raise Found(f"{self.name} has something that its family does not find")
 
     def check_counts(self) -> None:
         """Check that the counts and levels equal a scan, and that nothing lies elsewhere."""
-        name, queue, census = self._name, self._queue, self._examiner.census(math.inf)
+        name, queue, census = self.name, self._queue, self._examiner.census(math.inf)
         if census.counts != queue.counts() or not census.is_exact:
             raise Found(f"{name}: counted {census.counts}, stored {queue.counts()}")
         levels = {} if queue.kind == "fifo" else dict(queue.by_priority())
@@ -133,13 +147,12 @@ class Promises:
             raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
         if self._examiner.strays():
             raise Found(f"{name} has strays")
-        store, state = queue.parts.store, self._cluster.state
-        places = [store.keys.place_of(key) for key in state.between(*self._bounds)]
-        for position in map(store.position, places):
-            if position is None or position.tag[:1] != self._until_done:
+        for item in queue.iterate() if self._has_keys else ():
+            tag = queue.parts.store.position(queue.parts.store.keys.place_named(item.id)).tag
+            if item.attempts and tag[:1] != self._until_done:
                 continue  # those that have their key until they are taken return without it
-            if self._tables.unique(position.tag) not in state.values:
-                raise Found(f"{name}: an item that is not done has lost its unique key")
+            if tag and self._tables.unique(tag) not in self._cluster.state.values:
+                raise Found(f"{name}: {item.value} has lost its unique key")
 
 
 def _count(keys: list[bytes]) -> int:

@@ -21,8 +21,9 @@ _PACES = ("10/s", "2/s", "30/m")
 def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
-    # A crowd is many threads of one process at a family, or of several processes at one queue.
-    crowd = dice.choice(("family", "queue", *[""] * 6))
+    # A crowd is many threads of one process at a family, or of several processes at one queue, or
+    # threads that push to one queue under few unique keys.
+    crowd = dice.choice(("family", "queue", "keys", *[""] * 8))
     has_tasks = not crowd and dice.random() < 0.2
     has_family = crowd == "family" or not (crowd or has_tasks or dice.random() < 0.3)
     members = 4 if crowd else dice.choice((1, 2, 4))
@@ -215,6 +216,10 @@ class _Draw:
             self._verbs = ["push"] * 5 + [take] * 4 + [f"family_{take}"] * 9 + ["think"] * 2
             self._values |= {"think": [0.001, 0.01], "end": ["min"], "count": [1]}
             self._rates |= {"wait": 0, "once": 0, "unique": 0}
+        elif crowd == "keys":
+            others = ("nack", "ack", "bury", "redrive", "remove", "think", "push_batch", "requeue")
+            self._verbs = ["push"] * 5 + [take] * 4 + dice.sample(others, 4)
+            self._rates |= {"unique": 0.7, "once": 0}
         elif crowd:
             ends = ["lease_ack", "ack_many", "nack"] if take == "lease" else ["look"]
             self._verbs = ["push_many"] * 4 + [take] * 10 + dice.choices(ends, k=3)

@@ -175,6 +175,8 @@ class World:
 
     def _promises_of(self, name: str) -> Promises:
         pattern = PATTERN if name.startswith("m-") else name
+        strikes = [op.get("strike", {}) for client in self.clients for op in client.ops]
+        sleeps = max((one.get("sleeps", 0) for one in strikes), default=0)
         return Promises(
             self.cluster,
             self._doctor,
@@ -183,7 +185,8 @@ class World:
             self.verbs,
             is_changed="settings" in self.verbs
             or any(pattern in one.options for one in self.processes),
-            slack_us=None if self._is_skewed else self.longest_us,
+            has_keys=any("unique" in op for client in self.clients for op in client.ops),
+            slack_us=None if self._is_skewed else self.longest_us + int(sleeps * 1e6),
         )
 
     def _catalog(self, options: dict[str, Any]) -> Any:
@@ -225,6 +228,12 @@ class World:
         most = self._catalog({}).queue(item.queue).options.max_attempts
         if most is not None and item.attempts >= most and "move" not in self.verbs:
             self.schedule.fail(f"{item.value} has {item.attempts} attempts and is not dead")
+
+    def check_empty(self, names: Any, began_us: int) -> None:
+        """Check that a call which has found nothing could find that."""
+        for promises in self._promises:
+            if promises.name in self._expanded(names) and promises.was_filled(began_us):
+                self.schedule.fail(f"{names} were found empty, and {promises.name} was not")
 
     def disturb(self, seconds: float) -> None:
         """Note that a thread is struck, and sleeps for so many seconds."""

@@ -6,17 +6,13 @@ import os
 
 import pytest
 
-from fdbqueue.service import FifoQueue
 from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS, STRICT
-from tests.concurrency.linearizable import broken_rules, linearization
 from tests.concurrency.machine import explore
 from tests.concurrency.test_forks import VERBS, check_forks
 from tests.concurrency.test_killed import SHARDED, check_killed
-from tests.concurrency.test_linearizable import CALLS, IN_COMMIT_ORDER, SINGLE, record
-from tests.concurrency.test_preempted import pop_all, work
+from tests.concurrency.test_preempted import work
 from tests.concurrency.test_signals import check_storm
-from tests.faults.workload import work_and_check
 
 #: How many operations each kind of test does in all.
 OPERATIONS = int(os.environ.get("FDBQUEUE_SOAK_OPERATIONS", "200000"))
@@ -27,47 +23,6 @@ _STEPS = 40
 def opened(engine, count):
     """Return so many clients of the data."""
     return [engine.database, *(another(engine.database) for _ in range(count - 1))]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_exactly_once(engine, faulty, subspace, kind):
-    """16 threads of 4 clients lose nothing and repeat nothing, whatever commits do."""
-    databases = [faulty(seed=n, rate=0.1, database=db) for n, db in enumerate(opened(engine, 4))]
-    work_and_check(
-        kind,
-        databases,
-        subspace,
-        threads=16,
-        operations=OPERATIONS // len(KINDS) // 16,
-        seed=3,
-        deadline_seconds=_HOURS,
-    )
-
-
-@pytest.mark.parametrize("kind", STRICT, ids=str)
-def test_short_histories(engine, subspace, kind):
-    """Every one of many histories of 6 clients has an order that explains it."""
-    names = IN_COMMIT_ORDER if kind.options.get("order") == "commit" else CALLS
-    databases = opened(engine, 3)
-    for seed in range(OPERATIONS // len(STRICT) // 48):
-        calls = record(kind, databases, subspace[seed], clients=6, calls=8, seed=seed, names=names)
-        assert linearization(calls), "\n".join([f"seed {seed}", *map(str, calls)])
-
-
-@pytest.mark.parametrize("kind", STRICT, ids=str)
-def test_long_histories(engine, subspace, kind):
-    """32 clients never pass an item over, take one twice, or find nothing where one is."""
-    calls = record(
-        kind,
-        opened(engine, 4),
-        subspace,
-        clients=32,
-        calls=OPERATIONS // len(STRICT) // 32,
-        seed=4,
-        names=SINGLE,
-        deadline_seconds=_HOURS,
-    )
-    assert broken_rules(calls) == []
 
 
 @pytest.mark.parametrize("kind", STRICT + SHARDED, ids=str)
@@ -105,13 +60,6 @@ def test_preempted(engine, subspace, kind, clients):
     queues = [kind.open(database, subspace) for database in opened(engine, clients)]
     turns = 1 + OPERATIONS // len(KINDS) // 100
     work(kind, queues, turns, seed=6, rate=0.003)
-
-
-@pytest.mark.parametrize("clients", [1, 3])
-def test_preempted_pops(engine, subspace, clients):
-    """Threads that only pop, held up at every tenth line, get each item once."""
-    queues = [FifoQueue(database, subspace) for database in opened(engine, clients)]
-    pop_all(queues, OPERATIONS // 100, seed=7, rate=0.1)
 
 
 @pytest.mark.parametrize("kind", STRICT, ids=str)

@@ -52,9 +52,9 @@ from fdbqueue.management.findings import (
     check_settings,
 )
 from fdbqueue.management.formats import (
-    Look,
     Painted,
     Table,
+    TableLook,
     TextColumn,
     item_count,
     json_line,
@@ -497,7 +497,7 @@ def _command(queue: Queue, option: str) -> str:
     return f"queue_doctor {shlex.quote(queue.name)} {option}"
 
 
-def _table_lines(found: Iterable[Finding], look: Look) -> list[str]:
+def _table_lines(found: Iterable[Finding], look: TableLook) -> list[str]:
     """Return the lines of a table: errors, warnings, what was repaired, and what is well.
 
     A check that finds the same of several queues that are well has one row for these.

@@ -17,9 +17,9 @@ class Command(QueueCommand):
     help = (
         "Pause queues: pops and leases find nothing in them, and those that wait go on waiting, "
         "until queue_resume. Pushes go on, and workers can end the leases that they hold. A queue "
-        "that is paused already keeps its time, and gets the new reason. Queues are paused one "
-        "after the other. A pattern of the setting pauses all queues that fit it, at once, also "
-        "those that are created later."
+        "that is paused already keeps its time and, without a new one, its reason. Queues are "
+        "paused one after the other. A pattern of the setting pauses all queues that fit it, at "
+        "once, also those that are created later."
     )
     examples = """\
 examples:
@@ -31,7 +31,7 @@ examples:
     def add_arguments(self, parser: CommandParser) -> None:
         arguments.add_queues(parser, required=True)
         why = "Why, for those who look at the queue; at most 1,000 characters are kept"
-        arguments.add_reason(parser, why, default="")
+        arguments.add_reason(parser, why, default=None)
         arguments.add_json(parser, each_line=True)
 
     def handle(self, *args: Any, **options: Any) -> None:

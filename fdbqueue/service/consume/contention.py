@@ -14,7 +14,7 @@ A take that conflicts tries again. What else it does depends on what it has met:
 
 What is noted here only decides what is tried, by the monotonic clock and at random. So whatever
 ends a thread leaves nothing behind, and a forked process starts again. The numbers are below, with
-what was measured of them on a cluster (``docs/benchmarks.md``).
+what was measured of them on a cluster.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from fdbqueue.engines.protocols import Database
 
 #: After this many conflicts in a row a take asks for help, or takes what it has seen. So 4 x 16
 #: poppers take 12.9 times as many items as by the recipe, and of 16 x 1 the process that does least
-#: has 0.78 of the mean (``contention``).
+#: has 0.78 of the mean.
 CONFLICTS = 2
 #: For how long a process that had to ask for help asks again without trying first, and one that
 #: has met others reserves the file. Of the order of a hundred commits; no other was measured.
 _REMEMBERED_SECONDS = 0.25
 #: The longest pause after the first conflict that has one: it doubles with each, up to the second.
 #: Without any the recipe's 4 x 16 poppers take 0.30 times as many items as with those that
-#: ``on_error`` makes (``backoff``).
+#: ``on_error`` makes.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
 #: The slots of a queue with shards; for rounds of many items the skipped rows are fewer than this.
-#: With 16 shards 4 x 16 poppers meet less than 0.1 conflicts a pop, 16 x 1 about 0.1 (``shards``).
+#: With 16 shards 4 x 16 poppers meet less than 0.1 conflicts a pop, 16 x 1 about 0.1.
 _SLOTS, _SKIPPED_ITEMS = 32, 128
 #: After so many rounds without a conflict, on average, a process tries the slot nearer to the end.
 #: Chosen with the slots; no other was measured.

@@ -202,14 +202,15 @@ class Pausing:
         self._member = member
         self._family = family
 
-    def pause(self, reason: str, tr: Transaction | None) -> Pause:
-        """Pause it; what is paused keeps its time and gets the new reason."""
-        reason = reason_of(self._runner.queue, reason)
+    def pause(self, reason: str | None, tr: Transaction | None) -> Pause:
+        """Pause it; what is paused keeps its time, and its reason if there is no new one."""
+        given = None if reason is None else reason_of(self._runner.queue, reason)
 
         def pause(transaction: Transaction) -> Pause:
             found = parse_pause(transaction[self._key])
             since = moment(now_us()) if found is None else found.since
-            made = Pause(since, reason, self._family)
+            kept = "" if found is None else found.reason
+            made = Pause(since, kept if given is None else given, self._family)
             transaction[self._key] = _packed(made)
             # Whoever has taken a ready item, and commits after this, conflicts and looks again.
             transaction.add_write_conflict_range(*self._taken)

@@ -65,7 +65,7 @@ class Family:
 
     # Pause
 
-    def pause(self, *, reason: str = "", tr: Transaction | None = None) -> Pause:
+    def pause(self, *, reason: str | None = None, tr: Transaction | None = None) -> Pause:
         """Let pops and leases find nothing in any member, until the family is resumed.
 
         One key is written, whatever the number of members, those that are created later included.
@@ -73,8 +73,8 @@ class Family:
         member that is paused by itself stays so when the family is resumed.
 
         Args:
-            reason: Why, clipped at 1,000 characters. A family that is paused already gets the new
-                reason, and keeps its time.
+            reason: Why, clipped at 1,000 characters. A family that is paused already keeps its
+                time and, unless a new one is given, its reason.
             tr: The transaction to take part in; None for one of its own.
         """
         return self._pausing.pause(reason, tr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -15,6 +14,7 @@ from fdbqueue.service import moment
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.rows import Outbox
+from fdbqueue.viewer import EVERYTHING, Viewer
 
 #: So many queues are named in one query.
 _NAMES_AT_ONCE = 500
@@ -58,60 +58,50 @@ COLUMNS: tuple[Column[OutboxTask], ...] = (
 )
 
 
-def _all_are_shown(_name: str) -> bool:
-    return True
-
-
-def sums(outbox: Outbox, is_shown: Callable[[str], bool] = _all_are_shown) -> OutboxSums:
-    """Count the rows of the queues that are shown, by their names."""
-    waiting, oldest = count(outbox.waiting, is_shown)
-    aside, _oldest = count(outbox.set_aside, is_shown)
+def sums(outbox: Outbox, viewer: Viewer = EVERYTHING) -> OutboxSums:
+    """Count the rows of the queues that a viewer may see."""
+    waiting, oldest = count(outbox.waiting, viewer)
+    aside, _oldest = count(outbox.set_aside, viewer)
     return OutboxSums(waiting, aside, oldest)
 
 
-def count(
-    rows: QuerySet[OutboxTask], is_shown: Callable[[str], bool]
-) -> tuple[int, datetime.datetime | None]:
-    """Count those of some rows whose queues are shown; return when the first was enqueued, too."""
+def count(rows: QuerySet[OutboxTask], viewer: Viewer) -> tuple[int, datetime.datetime | None]:
+    """Count those of some rows that a viewer may see; return when the first was enqueued, too."""
     of_queues = rows.order_by("queue").values("queue")
     of_queues = of_queues.annotate(count=Count("id"), oldest=Min("enqueued_us"))
     total, oldest = 0, None
     for one in of_queues.iterator():
-        if is_shown(one["queue"]):
+        if viewer.sees(one["queue"]):
             total += one["count"]
             oldest = one["oldest"] if oldest is None else min(oldest, one["oldest"])
     return total, None if oldest is None else moment(oldest)
 
 
-def first_rows(
-    outbox: Outbox, most: int, is_shown: Callable[[str], bool] = _all_are_shown
-) -> list[OutboxTask]:
+def first_rows(outbox: Outbox, most: int, viewer: Viewer = EVERYTHING) -> list[OutboxTask]:
     """Return the first rows, without what they push: those that were set aside, then the others.
 
     Args:
         outbox: The outbox.
         most: The most of each.
-        is_shown: Tells whether rows of a queue are shown, by its name.
+        viewer: Who may see the rows of which queues.
     """
-    return [*first(outbox.set_aside, most, is_shown), *first(outbox.waiting, most, is_shown)]
+    return [*first(outbox.set_aside, most, viewer), *first(outbox.waiting, most, viewer)]
 
 
-def first(
-    rows: QuerySet[OutboxTask], most: int, is_shown: Callable[[str], bool] = _all_are_shown
-) -> list[OutboxTask]:
-    """Return the first of some rows whose queues are shown, without what they push.
+def first(rows: QuerySet[OutboxTask], most: int, viewer: Viewer = EVERYTHING) -> list[OutboxTask]:
+    """Return the first of some rows that a viewer may see, without what they push.
 
-    Rows that are not shown take no place: if one is among the first, it is asked which queues are
-    shown, and then only rows of these are read.
+    Rows that the viewer may not see take no place: if one is among the first, the queues that are
+    to be seen are found out, and then only rows of these are read.
     """
     rows = rows.defer("call")
     found = [*rows[:most]]
-    if all(is_shown(row.queue) for row in found):
+    if viewer.sees_each(row.queue for row in found):
         return found
-    names = [*filter(is_shown, rows.order_by().values_list("queue", flat=True).distinct())]
+    names = [*filter(viewer.sees, rows.order_by().values_list("queue", flat=True).distinct())]
     found = []
     for begin in range(0, len(names), _NAMES_AT_ONCE):
         more = rows.filter(queue__in=names[begin : begin + _NAMES_AT_ONCE])[:most]
-        found += [row for row in more if is_shown(row.queue)]  # of some databases "a" is "A"
+        found += [row for row in more if viewer.sees(row.queue)]  # of some databases "a" is "A"
         found = sorted(found, key=attrgetter("pk"))[:most]
     return found

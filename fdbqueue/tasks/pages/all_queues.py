@@ -19,8 +19,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.apps import apps
-from django.http import HttpRequest
-from django.template.response import TemplateResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
@@ -40,30 +38,40 @@ from fdbqueue.columns import (
 )
 from fdbqueue.columns.text import grouped, lasting
 from fdbqueue.exceptions import QueueNotFound
-from fdbqueue.pages.across import (
-    MOST_NAMED,
-    AcrossForm,
+from fdbqueue.pages.across import MOST_NAMED
+from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.listing import (
     Left,
-    looked_at,
-    order_field,
+    ListForm,
+    OrderField,
+    RowOrder,
+    further,
     paged,
     tile,
     with_links,
 )
-from fdbqueue.pages.forms import refresh_of, search_field
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, now_us, run
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.checks import OUTBOX_APP
-from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
+from fdbqueue.tasks.columns import moment, shown_path, words_of
 from fdbqueue.tasks.compat import Task, TaskResultStatus, backends
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
 from fdbqueue.tasks.key_limits import names_begin
 from fdbqueue.tasks.records import Records
-from fdbqueue.tasks.results import Found, imported, known_of
-from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
-from fdbqueue.views import PageView
+from fdbqueue.tasks.results import imported
+from fdbqueue.tasks.schedules import (
+    Every,
+    Schedule,
+    ScheduleState,
+    key_of,
+    schedules_of,
+    state_in,
+)
+from fdbqueue.tasks.states import DONE, TaskState
+from fdbqueue.viewer import Viewer
+from fdbqueue.views import ListView
 
 #: So many counters of each length of slots are read for the page of functions, and so many
 #: schedules.
@@ -77,29 +85,44 @@ _MAX_PATH = 200
 _TOOK = replace(DURATION, is_number=True)
 
 
-class FunctionsForm(AcrossForm):
+class FunctionsForm(ListForm):
     """Which functions to show."""
 
     function = search_field(_("Function contains"), max_length=_MAX_PATH)
-    sort = order_field(
-        [
-            ("failures", _("Most failures in the last hour")),
-            ("runs", _("Most runs in the last hour")),
-            ("slowest", _("Slowest in the last hour")),
-            ("time", _("Most time in the last day")),
-            ("function", _("Function")),
-        ]
+    sort = OrderField(
+        RowOrder(
+            "failures",
+            _("Most failures in the last hour"),
+            lambda row: (-row.hour.failures, row.path),
+        ),
+        RowOrder("runs", _("Most runs in the last hour"), lambda row: (-row.hour.runs, row.path)),
+        RowOrder(
+            "slowest",
+            _("Slowest in the last hour"),
+            lambda row: (-(row.hour.percentile or 0.0), row.path),
+        ),
+        RowOrder(
+            "time",
+            _("Most time in the last day"),
+            lambda row: (-row.day.runs * (row.day.mean or 0.0), row.path),
+        ),
+        RowOrder("function", _("Function"), attrgetter("path")),
     )
 
     defaults: Mapping[str, str] = {"refresh": "30", "sort": "failures", "page": "1"}
     shown = ("function", "sort")
 
 
-class SchedulesForm(AcrossForm):
+class SchedulesForm(ListForm):
     """Which schedules to show."""
 
     schedule = search_field(_("Schedule or function contains"), max_length=_MAX_PATH)
-    sort = order_field([("next", _("Next first")), ("name", _("Schedule"))])
+    sort = OrderField(
+        RowOrder(
+            "next", _("Next first"), lambda row: (row.next is None, row.next, row.schedule.name)
+        ),
+        RowOrder("name", _("Schedule"), lambda row: (row.schedule.name, row.backend.alias)),
+    )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "next", "page": "1"}
     shown = ("schedule", "sort")
@@ -110,10 +133,6 @@ class SchedulesForm(AcrossForm):
 
 def _failures_alarm(count: int | None) -> str:
     return "bad" if count else ""
-
-
-def _path_of(row: FunctionRow) -> Any:
-    return breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
 
 
 def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow], ...]:
@@ -146,47 +165,33 @@ def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow]
 
 #: The figures of a function.
 FUNCTIONS: tuple[Column[FunctionRow], ...] = (
-    Column(name="function", heading=_("Function"), value=_path_of, kind=WORD),
+    Column(
+        name="function",
+        heading=_("Function"),
+        value=lambda row: (
+            breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
+        ),
+        kind=WORD,
+    ),
     *_columns_of("hour", (_("Runs, hour"), _("Failed, hour"), _("Mean, hour"), _("95 %, hour"))),
     *_columns_of("day", (_("Runs, day"), _("Failed, day"), _("Mean, day"), _("95 %, day"))),
 )
 
-_LARGEST_FIRST: dict[str, Callable[[FunctionRow], float]] = {
-    "failures": lambda row: row.hour.failures,
-    "runs": lambda row: row.hour.runs,
-    "slowest": lambda row: row.hour.percentile or 0.0,
-    "time": lambda row: row.day.runs * (row.day.mean or 0.0),
-    "function": lambda _row: 0,
-}
 
-
-class FunctionsView(PageView):
+class FunctionsView(ListView):
     """How the functions of tasks ran, in all queues of tasks that the user may view."""
 
-    template = "tasks/functions.html"
+    view, title, template = "functions", _("Functions"), "tasks/functions.html"
+    form = FunctionsForm
 
-    def get(self, request: HttpRequest) -> TemplateResponse:
-        """Show what the parameters ask for, or point out bad parameters."""
-        may_view = self.may_view_some()
-        form = FunctionsForm(request.GET)
-        shown = {"form": form, "live": refresh_of(request, form), **self.about_all("functions")}
-        if not form.is_valid():
-            return self.page(_("Functions"), status=400, **shown)
-        of_tasks = is_of_tasks()
-        names, following = looked_at(
-            self.catalog,
-            lambda name: of_tasks(name) and may_view(name),
-            form.cleaned_data["after"],
-        )
-        catalog = self.catalog()
+    def rows(self, form: FunctionsForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the functions and their figures."""
+        names, following = viewer.among(is_of_tasks()).queues(form.cleaned_data["after"])
+        catalog = viewer.begin()
         homes = dict.fromkeys(map(catalog.home, names))  # limited tasks count for their queue
-        found = read_functions(catalog, [*filter(may_view, homes)])
-        failed = Failed(self.catalog())
-        return self.page(
-            _("Functions"),
-            **shown,
-            **functions(form, found, names, following, self.addresses, failed),
-        )
+        found = read_functions(catalog, [*filter(viewer.sees, homes)])
+        failed = Failed(viewer.begin())
+        return functions(form, found, names, following, self.addresses, failed)
 
 
 def is_of_tasks() -> Callable[[str], bool]:
@@ -278,9 +283,7 @@ def functions(
 ) -> dict[str, Any]:
     """Return what the page of functions shows."""
     wanted = form.cleaned_data["function"].casefold()
-    rows = [row for row in found.rows if wanted in row.path.casefold()]
-    largest = _LARGEST_FIRST[form.cleaned_data["sort"]]
-    rows.sort(key=lambda row: (-largest(row), row.path))
+    rows = form.in_order(row for row in found.rows if wanted in row.path.casefold())
     queues = Column[FunctionRow](
         name="queues",
         heading=_("Ended in"),
@@ -294,8 +297,7 @@ def functions(
         "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
         "left_out": found.left_out[:MOST_NAMED],
         "more_left_out": grouped(more) if (more := len(found.left_out) - MOST_NAMED) > 0 else "",
-        "following": form.address(after=following) if following else None,
-        "is_late": following == "",
+        **further(form, following),
         "hour_since": found.hour_since,
         "day_since": found.day_since,
         "tiles": [
@@ -394,7 +396,7 @@ class ScheduleRow:
         state: What the workers know of it.
         next: When it is due next; None for never.
         queue: The name of its queue; None if that is not known here.
-        found: What is stored of its latest task; None for nothing.
+        task: Its latest task; None if nothing is known of it.
     """
 
     backend: FdbQueueBackend
@@ -402,7 +404,7 @@ class ScheduleRow:
     state: ScheduleState
     next: datetime.datetime | None
     queue: str | None
-    found: Found | None
+    task: TaskState | None
 
     @property
     def latest(self) -> datetime.datetime | None:
@@ -431,58 +433,46 @@ SCHEDULES: tuple[Column[ScheduleRow], ...] = (
 )
 
 
-class SchedulesView(PageView):
+class SchedulesView(ListView):
     """What the schedules of all backends enqueue, in queues that the user may view."""
 
-    template = "tasks/schedules.html"
+    view, title, template = "schedules", _("Schedules"), "tasks/schedules.html"
+    form = SchedulesForm
 
-    def get(self, request: HttpRequest) -> TemplateResponse:
-        """Show what the parameters ask for, or point out bad parameters."""
-        may_view = self.may_view_some()
-        form = SchedulesForm(request.GET)
-        shown = {"form": form, "live": refresh_of(request, form), **self.about_all("schedules")}
-        if not form.is_valid():
-            return self.page(_("Schedules"), status=400, **shown)
-        rows, is_all = read_schedules(self.catalog(), may_view)
-        return self.page(
-            _("Schedules"),
-            **shown,
-            **schedules(form, rows, may_view, self.addresses, is_all=is_all),
-        )
+    def rows(self, form: SchedulesForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the schedules, and what is stored of each."""
+        found, is_all = read_schedules(viewer)
+        return schedules(form, found, viewer, self.addresses, is_all=is_all)
 
 
-def read_schedules(catalog: Any, may_view: Callable[[str], bool]) -> tuple[list[ScheduleRow], bool]:
+def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
     """Read the schedules that a user may see, in one transaction; tell whether these are all."""
     every = []
     for backend in backends():
         for schedule in schedules_of(backend):
             queue = _queue_of(backend, schedule)
-            if queue is None or may_view(queue):
+            if queue is None or viewer.sees(queue):
                 every.append((backend, schedule, queue))
 
     def read(tr: Any) -> tuple[list[ScheduleRow], bool]:
         rows: list[ScheduleRow] = []
         for begin in range(0, len(every), MOST_SCHEDULES):
             some = every[begin : begin + MOST_SCHEDULES]
-            begun = [tr.snapshot[_state_key(backend, one)] for backend, one, _queue in some]
+            begun = [tr.snapshot[key_of(backend, one)] for backend, one, _queue in some]
             for (backend, schedule, queue), state_row in zip(some, begun, strict=True):
                 if deadlines.is_half_over():
                     return rows, False
                 row = _schedule_row(tr, backend, schedule, queue, state_in(state_row))
                 queues = backend.names() if row.queue is None else [row.queue]
-                if queue is None and not all(map(may_view, queues)):
+                if queue is None and not viewer.sees_each(queues):
                     continue
                 if len(rows) == MOST_SCHEDULES:
                     return rows, False
                 rows.append(row)
         return rows, True
 
-    found: tuple[list[ScheduleRow], bool] = run(catalog.database, read, read_only=True)
+    found: tuple[list[ScheduleRow], bool] = run(viewer.begin().database, read, read_only=True)
     return found
-
-
-def _state_key(backend: FdbQueueBackend, schedule: Schedule) -> bytes:
-    return backend.records.state_key("schedule", backend.alias, schedule.name)
 
 
 def _schedule_row(
@@ -492,7 +482,7 @@ def _schedule_row(
     due = schedule.times.following(now_us())
     found = backend.found(state.last, tr) if state.last else None
     if queue is None and found is not None:
-        queue = backend.catalog.home(str(found.record["queue"]))
+        queue = backend.catalog.home(found.queue)
     return ScheduleRow(backend, schedule, state, moment(due), queue, found)
 
 
@@ -508,30 +498,25 @@ def _queue_of(backend: FdbQueueBackend, schedule: Schedule) -> str | None:
 def schedules(
     form: SchedulesForm,
     found: Iterable[ScheduleRow],
-    may_view: Callable[[str], bool],
+    viewer: Viewer,
     addresses: Addresses,
     *,
     is_all: bool,
 ) -> dict[str, Any]:
     """Return what the page of schedules shows."""
     wanted = form.cleaned_data["schedule"].casefold()
-    rows = [
+    rows = form.in_order(
         row
         for row in found
         if wanted in row.schedule.name.casefold() or wanted in row.schedule.task.casefold()
-    ]
-    if form.cleaned_data["sort"] == "next":
-        rows.sort(key=lambda row: (row.next is None, row.next, row.schedule.name))
-    else:
-        rows.sort(key=lambda row: (row.schedule.name, row.backend.alias))
+    )
 
     def latest_task(row: ScheduleRow) -> SafeString | None:
-        queue = "" if row.found is None else str(row.found.record["queue"])
-        if row.found is None or not may_view(queue):
+        task = row.task
+        if task is None or not viewer.sees(task.queue):
             return None
-        known = known_of(row.state.last, row.found, row.backend.settings.lease_seconds)
-        words = state_of(known, row.found.item, row.found.record)
-        return format_html('<a href="{}">{}</a>', addresses.task(queue, row.state.last), words)
+        address = addresses.task(task.queue, task.id)
+        return format_html('<a href="{}">{}</a>', address, words_of(task))
 
     def queue_of(row: ScheduleRow) -> SafeString | None:
         if row.queue is None:

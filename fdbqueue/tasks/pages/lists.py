@@ -2,7 +2,8 @@
 
 A list reads one key more for a task than its item (:func:`begin_notes`). Tasks that have succeeded
 or were aborted have no item any more: their lists are made from the index of ended tasks, the
-latest first.
+latest first. What stands for one there is an :class:`Item` whose state is the tab, and whose value
+is the :class:`EndedTask`.
 """
 
 from __future__ import annotations
@@ -10,70 +11,53 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from django import forms
 from django.http import QueryDict
+from django.utils.formats import localize
 from django.utils.functional import Promise
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items
+from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items, markup
 from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
 from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.forms import ItemsForm, search_field
 from fdbqueue.pages.item_columns import address_of, in_one_line
 from fdbqueue.pages.search import contains, died_of, worker_contains
-from fdbqueue.pages.values import Preview, preview
+from fdbqueue.pages.values import Preview, preview, previewed
 from fdbqueue.service import Item, Queue, Scan
 from fdbqueue.tasks.columns import (
-    DONE,
     RESULT_ID,
-    attempts_text,
+    TaskRow,
     last_duration,
     moment,
-    most_attempts,
     short_name,
     shown_path,
-    state_of,
 )
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.records import MAX_ID, EndedTask, Records, TaskCall, unpacked
-from fdbqueue.tasks.results import Found, Known, known_of
-
-#: The tab of the tasks that were aborted. Their items are gone, as those of the tasks that are
-#: done: what stands for one in a list is an :class:`Item` in this state, and its value is its
-#: :class:`EndedTask`.
-ABORTED = "aborted"
+from fdbqueue.tasks.records import (
+    MAX_ID,
+    NO_ATTEMPTS,
+    EndedTask,
+    Records,
+    TaskCall,
+    is_pending,
+    unpacked,
+)
+from fdbqueue.tasks.states import ABORTED, DONE, TaskState, state_of
 
 _MAX_MESSAGE = 200
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 # What is read of a task
-
-
-@dataclass(frozen=True, slots=True)
-class TaskNotes:
-    """What a list says of a task.
-
-    Attributes:
-        id: The id of its result; empty if that is not one that has a page.
-        path: The dotted path of its function; empty if the item is not a task.
-        state: What state it is in, in words.
-        known: What is known of it; None if its record is too long for a list.
-        has_record: Whether its record was read, or nothing is in it yet.
-        most_attempts: How many attempts it may have; None if this process does not know.
-    """
-
-    id: str = ""
-    path: str = ""
-    state: str | Promise = ""
-    known: Known | None = None
-    has_record: bool = False
-    most_attempts: int | None = None
 
 
 def matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
@@ -92,21 +76,23 @@ def matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
     return lambda item: all(test(item) for test in tests)
 
 
-def begin_notes(backend: Any, queue: Queue, item: Item, tr: Any) -> Callable[[], TaskNotes]:  # noqa: ARG001  # as readings have it
-    """Begin to read what a list says of a task; what is returned returns it.
+def begin_notes(backend: Any, queue: Queue, item: Item, tr: Any) -> Callable[[], TaskRow | None]:
+    """Begin to read what a list says of a task; what is returned returns it, None for no task.
 
-    One key is read of a task that has been tried, or is done, and none of others.
+    One key is read of a task that has been tried, or is done, and none of others. A record that is
+    too long for a list is left out.
     """
     if isinstance(item.value, EndedTask):
         read = _begin_record(backend, item.value.id, tr)
-        return lambda: _done(backend, item.value, read())
+        return lambda: TaskRow(_ended(backend, item.value, read()), queue, backend)
     call = unpacked(item.value)
     if call is None:
-        return TaskNotes
+        return lambda: None
     read = dict
     if item.attempts or item.state in {"leased", "dead"}:
         read = _begin_record(backend, call.id, tr)
-    return lambda: _noted(backend, call, item, read())
+    seconds = backend.settings.lease_seconds
+    return lambda: TaskRow(state_of(call.id, read() or {}, item, seconds), queue, backend)
 
 
 def path_of(item: Item) -> str:
@@ -143,58 +129,14 @@ def _begin_record(backend: Any, result_id: str, tr: Any) -> Callable[[], dict[st
     return read
 
 
-def _linked(result_id: str) -> str:
-    return result_id if RESULT_ID.fullmatch(result_id) else ""
-
-
-def _noted(backend: Any, call: TaskCall, item: Item, record: dict[str, Any] | None) -> TaskNotes:
-    known = known_of(call.id, Found(record or {}, item), backend.settings.lease_seconds)
-    return TaskNotes(
-        _linked(call.id),
-        call.task,
-        state_of(known, item, record or {}),
-        known,
-        record is not None,
-        most_attempts(backend, call.task),
-    )
-
-
-def _done(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> TaskNotes:
-    is_final = record is not None and "item" not in record
-    known = known_of(ended.id, Found(record or {}, None), 0) if is_final else None
-    is_success = ended.status == TaskResultStatus.SUCCESSFUL.value
-    state = _("Successful") if is_success else _("Aborted")
-    most = most_attempts(backend, ended.task)
-    return TaskNotes(_linked(ended.id), ended.task, state, known, is_final, most)
+def _ended(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> TaskState:
+    if record is not None and not is_pending(record):
+        return state_of(ended.id, record, None, backend.settings.lease_seconds)
+    call = TaskCall(ended.id, ended.task, [], {}, backend.alias)
+    return TaskState(ended.id, call, TaskResultStatus(ended.status), NO_ATTEMPTS)
 
 
 # Columns
-
-
-class ShownFunction(NamedTuple):
-    """A function: its name, its dotted path, and the address of the task's page.
-
-    Of an item that is not a task, ``path`` is empty.
-    """
-
-    name: str
-    path: str
-    address: str
-
-
-class ShownError(NamedTuple):
-    """Why a task has failed: the exception, its message, and the traceback, folded.
-
-    ``number`` is that of the task on its page, because each traceback needs a name of its own. The
-    name is empty if all tasks of the list have it, and this one has a message.
-    """
-
-    number: int
-    name: str
-    path: str
-    message: str
-    traceback: str
-    element_id: str
 
 
 def arguments(call: TaskCall) -> Preview:
@@ -209,53 +151,82 @@ def arguments(call: TaskCall) -> Preview:
     return Preview(*clip(text), decodable=True)
 
 
-def _function(row: ItemRow) -> ShownFunction:
-    notes: TaskNotes = row.notes
-    if not notes.path:
-        return ShownFunction(str(_("Not a task")), "", address_of(row))
-    address = row.addresses.task(row.queue.name, notes.id) if notes.id else address_of(row)
-    return ShownFunction(short_name(notes.path), shown_path(notes.path), address)
+def _function(row: ItemRow) -> SafeString:
+    """Return the name of a function as a link to the task's page; its path shows on hovering."""
+    if row.notes is None:
+        return _linked_function(_("Not a task"), "", address_of(row))
+    task: TaskState = row.notes.task
+    is_linked, path = RESULT_ID.fullmatch(task.id), task.call.task
+    address = row.addresses.task(row.queue.name, task.id) if is_linked else address_of(row)
+    return _linked_function(short_name(path), shown_path(path), address)
 
 
-def _arguments(row: ItemRow) -> Preview | None:
+def _linked_function(name: str | Promise, path: str, address: str) -> SafeString:
+    shown = markup.text(name)
+    if not address:
+        return shown
+    if not path:
+        return format_html('<a href="{}">{}</a>', address, shown)
+    return format_html('<a href="{}" title="{}">{}</a>', address, path, shown)
+
+
+def _arguments(row: ItemRow) -> SafeString:
     """Return the arguments of a task, and the value of an item that is not one."""
-    notes: TaskNotes = row.notes
-    if not notes.path:
-        return preview(row.item.value, row.queue.codec)
-    known = notes.known
-    return None if known is None else arguments(known.call)
+    if row.notes is None:
+        return _clipped(preview(row.item.value, row.queue.codec))
+    task: TaskState = row.notes.task
+    return _clipped(arguments(task.call) if task.is_known else None)
 
 
-def _of_known(read: Callable[[Known], Any]) -> Callable[[ItemRow], Any]:
-    """Return what reads a value from what is known of a task; None if its record is too long."""
-    return lambda row: None if row.notes.known is None else read(row.notes.known)
+def _clipped(value: Preview | None) -> SafeString:
+    if value is None:
+        return markup.quiet(gettext("Too long to show here"))
+    return previewed(value) if value.text else SafeString(markup.DASH)
 
 
-def _attempts(row: ItemRow) -> str | None:
-    notes: TaskNotes = row.notes
-    if notes.known is None:
-        return None
-    return attempts_text(len(notes.known.attempts.workers), notes.most_attempts)
+def _of_known(read: Callable[[TaskRow], Any]) -> Callable[[ItemRow], Any]:
+    """Return what reads a value of a task; None if its record is too long, or it is no task."""
+
+    def value(row: ItemRow) -> Any:
+        is_known = row.notes is not None and row.notes.task.is_known
+        return read(row.notes) if is_known else None
+
+    return value
 
 
-def _returned(row: ItemRow) -> Preview | None:
-    known = row.notes.known
-    return None if known is None else preview(known.value, row.queue.codec)
+def _returned(row: ItemRow) -> SafeString:
+    task: TaskState = row.notes.task
+    return _clipped(preview(task.value, row.queue.codec) if task.is_known else None)
 
 
-def _error(row: ItemRow) -> ShownError:
+def _error(row: ItemRow) -> SafeString:
+    """Return why a task has failed: the exception, its message, and the traceback, folded.
+
+    The exception is left out if all tasks of the list have it, and this one has a message.
+    """
     first, _line, rest = (row.item.reason or "").strip().partition("\n")
-    notes: TaskNotes = row.notes
-    errors = notes.known.attempts.errors if notes.known and notes.has_record else ()
+    task = None if row.notes is None else row.notes.task
+    errors = task.attempts.errors if task is not None and task.record else ()
     message = rest.strip()
     name = short_name(first) if " " not in first else shown_path(first)
-    return ShownError(
-        row.position,
-        name if row.group is None or row.group.number or not message else "",
-        shown_path(first),
-        visible(message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"),
-        visible(errors[-1].traceback).rstrip() if errors else "",
+    words: list[str] = []
+    if name and (row.group is None or row.group.number or not message):
+        words.append(format_html('<strong title="{}">{}</strong>', shown_path(first), name))
+    if message:
+        is_long = len(message) > _MAX_MESSAGE
+        words.append(visible(f"{message[:_MAX_MESSAGE]}…" if is_long else message))
+    shown = format_html("<bdi>{}</bdi>", format_html_join(": ", "{}", [(one,) for one in words]))
+    trace = visible(errors[-1].traceback).rstrip() if errors else ""
+    if not trace:
+        return shown
+    return format_html(
+        '<details id="{}" class="fdbqueue-folded"><summary title="{}">{}</summary>{}</details>',
         f"traceback-{row.item.id}",
+        gettext("Show the traceback"),
+        shown,
+        markup.traceback(
+            trace, gettext("Traceback of task %(number)s") % {"number": localize(row.position)}
+        ),
     )
 
 
@@ -263,17 +234,14 @@ def _value_css(_value: Any) -> str:
     return "fdbqueue-value"
 
 
-_FUNCTION = Kind(template="tasks/function.html")
-_CLIPPED = Kind(template="tasks/clipped.html")
 _FIGURE = Kind(is_number=True)
 
 _COLUMNS = (
-    ItemColumn(name="function", heading=_("Function"), value=_function, kind=_FUNCTION),
+    ItemColumn(name="function", heading=_("Function"), value=_function),
     ItemColumn(
         name="error",
         heading=_("Last error"),
         value=_error,
-        kind=Kind(template="tasks/error.html"),
         css=lambda _value: "fdbqueue-error",
         is_shown=in_state("dead"),
     ),
@@ -281,43 +249,46 @@ _COLUMNS = (
         name="arguments",
         heading=_("Arguments"),
         value=_arguments,
-        kind=_CLIPPED,
         css=_value_css,
     ),
     ItemColumn(
         name="state",
         heading=_("State"),
-        value=lambda row: row.notes.state or None,
+        value=lambda row: row.notes and row.notes.words,
         is_shown=in_state("ready", "leased", "delayed"),  # elsewhere it is what the tab is called
     ),
     ItemColumn(
         name="returned",
         heading=_("Returned"),
         value=_returned,
-        kind=_CLIPPED,
         css=_value_css,
         is_shown=in_state(DONE),
     ),
     ItemColumn(
         name="priority",
         heading=_("Priority"),
-        value=_of_known(attrgetter("call.priority")),
+        value=_of_known(attrgetter("task.call.priority")),
         kind=NUMBER,
         is_minor=True,
         is_shown=in_state("ready", "delayed"),
     ),
-    ItemColumn(name="attempts", heading=_("Attempts"), value=_attempts, kind=_FIGURE),
+    ItemColumn(
+        name="attempts",
+        heading=_("Attempts"),
+        value=_of_known(attrgetter("attempts")),
+        kind=_FIGURE,
+    ),
     ItemColumn(
         name="worker",
         heading=_("Worker"),
-        value=_of_known(lambda known: next(reversed(known.attempts.workers), None)),
+        value=_of_known(lambda row: next(reversed(row.task.attempts.workers), None)),
         kind=TEXT,
         is_shown=in_state("leased"),
     ),
     ItemColumn(
         name="since",
         heading=_("Running since"),
-        value=_of_known(lambda known: moment(known.attempts.latest)),
+        value=_of_known(lambda row: moment(row.task.attempts.latest)),
         kind=PAST,
         is_shown=in_state("leased"),
     ),
@@ -332,7 +303,7 @@ _COLUMNS = (
     ItemColumn(
         name="duration",
         heading=_("Duration"),
-        value=_of_known(last_duration),
+        value=_of_known(lambda row: last_duration(row.task)),
         kind=replace(DURATION, is_number=True),
         is_shown=in_state(DONE),
     ),
@@ -356,18 +327,18 @@ _COLUMNS = (
 COLUMNS = tuple(map(in_one_line, _COLUMNS))
 
 
-def _item_function(row: ItemRow) -> ShownFunction:
+def _item_function(row: ItemRow) -> SafeString:
     call = unpacked(row.item.value)
     if call is None:
-        return ShownFunction(str(_("Not a task")), "", "")
+        return _linked_function(_("Not a task"), "", "")
     is_linked = RESULT_ID.fullmatch(call.id)
     address = row.addresses.task(row.queue.name, call.id) if is_linked else ""
-    return ShownFunction(shown_path(call.task), shown_path(call.task), address)
+    return _linked_function(shown_path(call.task), shown_path(call.task), address)
 
 
 #: The facts on the page of a task's item.
 FACTS = (
-    ItemColumn(name="task", heading=_("Task"), value=_item_function, kind=_FUNCTION),
+    ItemColumn(name="task", heading=_("Task"), value=_item_function),
     *items.FACTS,
 )
 
@@ -394,10 +365,6 @@ _FILTERS = {
 }
 
 
-def _path(label: Any) -> forms.CharField:
-    return search_field(label, max_length=_MAX_PATH)
-
-
 class TaskItemsForm(ItemsForm):
     """Which tasks of a queue to show.
 
@@ -411,8 +378,8 @@ class TaskItemsForm(ItemsForm):
     reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
     group = None  # type: ignore[assignment]
 
-    function = _path(_("Function"))
-    exception = _path(_("Exception"))
+    function = search_field(_("Function"), max_length=_MAX_PATH)
+    exception = search_field(_("Exception"), max_length=_MAX_PATH)
 
     def __init__(self, parameters: QueryDict) -> None:
         super().__init__(parameters)

@@ -7,20 +7,26 @@ are counted, read or shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import DatabaseError
-from django.http import HttpRequest
-from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Tile, link
 from fdbqueue.columns.text import grouped, lasting, seconds_since
-from fdbqueue.pages.across import AcrossForm, Left, order_field, paged, tile, with_links
-from fdbqueue.pages.forms import refresh_of, search_field
+from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.listing import (
+    Left,
+    ListForm,
+    OrderField,
+    RowOrder,
+    paged,
+    tile,
+    with_links,
+)
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.tasks.compat import backends
 from fdbqueue.tasks.outbox.columns import (
@@ -34,36 +40,36 @@ from fdbqueue.tasks.outbox.columns import (
 )
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.rows import Outbox
-from fdbqueue.views import PageView
+from fdbqueue.viewer import Viewer
+from fdbqueue.views import ListView
 
 _MOST_ROWS = 200
 #: A row that waits for longer is worth attention: workers look every two seconds.
 _LATE_SECONDS = 60.0
 
 
-class OutboxForm(AcrossForm):
+class OutboxForm(ListForm):
     """Which rows to show."""
 
     function = search_field(_("Function or reason contains"), max_length=200)
-    sort = order_field([("state", _("Set aside first")), ("oldest", _("Oldest first"))])
+    sort = OrderField(
+        RowOrder("state", _("Set aside first"), lambda _row: 0),  # as they are
+        RowOrder("oldest", _("Oldest first"), enqueued),
+    )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "state", "page": "1"}
     shown = ("function", "sort")
 
 
-class OutboxView(PageView):
+class OutboxView(ListView):
     """The tasks in the outboxes, of queues that the user may view."""
 
-    template = "tasks/outbox.html"
+    view, title, template = "outbox", _("Outbox"), "tasks/outbox.html"
+    form = OutboxForm
 
-    def get(self, request: HttpRequest) -> TemplateResponse:
-        """Show what the parameters ask for, or point out bad parameters."""
-        may_view = self.may_view_some()
-        form = OutboxForm(request.GET)
-        shown = {"form": form, "live": refresh_of(request, form), **self.about_all("outbox")}
-        if not form.is_valid():
-            return self.page(_("Outbox"), status=400, **shown)
-        return self.page(_("Outbox"), **shown, **_context(form, may_view, self.addresses))
+    def rows(self, form: OutboxForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the first rows of all outboxes."""
+        return _context(form, viewer, self.addresses)
 
 
 def _outboxes() -> list[Outbox]:
@@ -71,7 +77,7 @@ def _outboxes() -> list[Outbox]:
     return [one.outbox() for one in backends() if one.settings.outbox is not None]
 
 
-def trouble(may_view: Callable[[str], bool]) -> str:
+def trouble(viewer: Viewer) -> str:
     """Say what needs attention: rows that were set aside, or wait for more than a minute.
 
     Of each outbox those that were set aside are counted, and the first is read that waits.
@@ -79,8 +85,8 @@ def trouble(may_view: Callable[[str], bool]) -> str:
     aside, waits, unread = 0, 0.0, 0
     for outbox in _outboxes():
         try:
-            aside += count(outbox.set_aside, may_view)[0]
-            for row in first(outbox.waiting, 1, may_view):
+            aside += count(outbox.set_aside, viewer)[0]
+            for row in first(outbox.waiting, 1, viewer):
                 waits = max(waits, seconds_since(enqueued(row)))
         except DatabaseError:
             unread += 1
@@ -94,23 +100,21 @@ def trouble(may_view: Callable[[str], bool]) -> str:
     return ", ".join(found)
 
 
-def _context(
-    form: OutboxForm, may_view: Callable[[str], bool], addresses: Addresses
-) -> dict[str, Any]:
+def _context(form: OutboxForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
     rows: list[OutboxTask] = []
     found: list[OutboxSums] = []
     unread = []
     for outbox in _outboxes():
         try:
-            found.append(sums(outbox, may_view))
-            rows += first_rows(outbox, _MOST_ROWS, may_view)
+            found.append(sums(outbox, viewer))
+            rows += first_rows(outbox, _MOST_ROWS, viewer)
         except DatabaseError:
             unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)
     wanted = form.cleaned_data["function"].casefold()
-    shown = [one for one in rows if wanted in f"{one.function}\n{one.problem}".casefold()]
-    if form.cleaned_data["sort"] == "oldest":
-        shown.sort(key=enqueued)
+    shown = form.in_order(
+        one for one in rows if wanted in f"{one.function}\n{one.problem}".casefold()
+    )
 
     def queue_of(row: OutboxTask) -> SafeString:
         name = row.queue

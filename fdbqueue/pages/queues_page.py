@@ -23,8 +23,8 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue import access, deadlines
-from fdbqueue.columns import COUNT, Column, Kind, Tile, cells, link
+from fdbqueue import deadlines
+from fdbqueue.columns import COUNT, Column, Kind, Tile, link, markup
 from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import (
     BLOCKED,
@@ -47,19 +47,20 @@ from fdbqueue.columns.queues import (
     reads_of,
 )
 from fdbqueue.columns.text import age, clip, grouped
-from fdbqueue.pages.charts import Sparkline, rate_sparkline, sparkline
-from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm, search_field
+from fdbqueue.pages.charts import Sparkline, drawn, rate_sparkline, sparkline
+from fdbqueue.pages.forms import CHOICE_ERRORS, search_field
+from fdbqueue.pages.listing import ListForm, table, ways
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
+from fdbqueue.service import Depth, Family, Minute, Pause, depths, run
+from fdbqueue.viewer import LOOKED_AT, Viewer
 
-#: The list looks at this many queues, in the order of their names, and sorts those.
-LOOKED_AT = 1_000
 QUEUES_PER_PAGE = 100
 #: A family of more members than these, that the user may view, is one row; one of parts always is.
 #: If it has no more, the list says what in them needs attention.
 MEMBERS_LISTED = 20
 #: It names this many queues for each concern at most.
 NAMED = 5
+_PUSHES, _POPS = attrgetter("pushes"), attrgetter("pops")
 
 
 # What a row shows
@@ -116,7 +117,7 @@ def _linked(column: QueueColumn) -> QueueColumn:
 def _depths(row: QueueRow) -> list[Depth] | None:
     """Return how a queue's depth went, None if it was empty for the whole hour."""
     found = depths(row.counts, row.minutes)
-    return found if any(depth.items for depth in found) else None
+    return found if any(map(attrgetter("items"), found)) else None
 
 
 def trouble(row: QueueRow) -> int | None:
@@ -138,7 +139,7 @@ COLUMNS = (
         name="depth",
         heading=_("Depth, last hour"),
         value=_depths,
-        kind=Kind(written=sparkline, template="sparkline.html"),
+        kind=Kind(written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)),
         css=lambda _value: "fdbqueue-depth",
         is_sortable=False,
         reads=(begin_counts, begin_history),
@@ -177,7 +178,7 @@ _ORDERS = (
 )
 
 
-class QueuesForm(PageForm):
+class QueuesForm(ListForm):
     """Which queues to list, and in which order."""
 
     q = search_field(_("Name contains"), max_length=100)
@@ -186,8 +187,6 @@ class QueuesForm(PageForm):
         choices=[(sign + column, column) for column in SORTABLE for sign in ("", "-")],
         error_messages=CHOICE_ERRORS,
     )
-    after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
-    page = forms.IntegerField(min_value=1, max_value=1_000, widget=forms.HiddenInput)
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
     shown = ("q", "sort")
@@ -246,51 +245,18 @@ class QueueList:
     families: list[FamilyRow]
 
 
-def some_members(
-    family: Family, may_view: Callable[[str], bool], most: int, *, start: str = "", after: str = ""
-) -> tuple[list[str], str | None]:
-    """Return the next members that a user may view, and where to go on if there are more.
-
-    That is the name to continue after. No more names are looked at than the list looks at, but for
-    those that the user may not view; of these as many as half of the time allows.
-    """
-    found: list[str] = []
-    last, looked_at = after, 0
-    for name in family.names(start, after=after):
-        if deadlines.is_half_over():
-            return found, last
-        if not may_view(name):
-            continue
-        is_member = family.has(name)
-        if looked_at == LOOKED_AT or (is_member and len(found) == most):
-            return found, last
-        if is_member:
-            found.append(name)
-        last, looked_at = name, looked_at + 1
-    return found, None
-
-
-def sees_member(catalog: Catalog, family: Family, may_view: Callable[[str], bool]) -> bool:
-    """Tell whether a user may view a member; one with nothing in it is looked for by its name."""
-    return bool(
-        access.with_something(catalog, [family], may_view, limit=1, is_late=deadlines.is_half_over)
-        or some_members(family, may_view, 1)[0]
-    )
-
-
-def names_and_families(
-    catalog: Catalog, may_view: Callable[[str], bool]
-) -> tuple[list[str], list[Family]]:
+def _names_and_families(viewer: Viewer) -> tuple[list[str], list[Family]]:
     """Return the names of the queues to list, sorted, and the families that are one row."""
-    names = set(filter(may_view, catalog.names_of_their_own()))
+    catalog = viewer.begin()
+    names = set(filter(viewer.sees, catalog.names_of_their_own()))
     families = []
     for family in catalog.families():
-        members, following = some_members(family, may_view, MEMBERS_LISTED)
+        members, following = viewer.members(family, MEMBERS_LISTED)
         if following is None:
             names.update(members)
             if family.has_parts and members:
                 families.append(family)
-        elif members or sees_member(catalog, family, may_view):
+        elif members or viewer.sees_member(catalog, family):
             families.append(family)
     return sorted(names), families
 
@@ -300,20 +266,16 @@ def _is_wanted(family: Family, wanted: str) -> bool:
     return wanted in family.name.casefold() or wanted.startswith(family.start.casefold())
 
 
-def listed(
-    catalog: Catalog,
-    form: QueuesForm,
-    may_view: Callable[[str], bool],
-    listed_names: Sequence[str],
-    families: Sequence[Family],
-) -> QueueList:
-    """Read one page of the list of some names and families, all in one transaction.
+def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
+    """Read one page of the list, all in one transaction once the names are found.
 
     What the order depends on is read of all queues, then their counts and the rest of those
     shown: a few round trips to a cluster, whatever the number of queues and items.
     """
+    every, families = _names_and_families(viewer)
+    catalog = viewer.begin()
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
-    names = [name for name in listed_names if name > after]
+    names = [name for name in every if name > after]
     following = names[LOOKED_AT - 1] if len(names) > LOOKED_AT else None
     found = [
         QueueRow(catalog.queue(name)) for name in names[:LOOKED_AT] if wanted in name.casefold()
@@ -328,7 +290,7 @@ def listed(
 
     def read(tr: Any) -> list[QueueRow]:
         family_rows[:] = [
-            family_row(one, tr, may_view, is_late=deadlines.is_half_over)[0]
+            family_row(one, tr, viewer.sees, is_late=deadlines.is_half_over)[0]
             for one in families
             if is_first and _is_wanted(one, wanted)
         ]
@@ -348,14 +310,6 @@ def listed(
 
 
 # What the template shows
-
-
-class Header(NamedTuple):
-    """The header of a column: the address that sorts by it, and the order it is in now."""
-
-    column: QueueColumn
-    address: str
-    order: str
 
 
 class Mention(NamedTuple):
@@ -411,8 +365,7 @@ def attention(
 
 def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[str, Any]:
     """Return what the template shows of a page of the list."""
-    page, after = form.cleaned_data["page"], form.cleaned_data["after"] or None
-    last, count = found.first + len(found.rows) - 1, len(found.found)
+    after, count = form.cleaned_data["after"] or None, len(found.found)
     for row in found.rows:
         row.address = addresses.queue(row.queue.name)
     examined = [*found.examined, *found.parts]
@@ -420,11 +373,11 @@ def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[st
         begun = form.cleaned_data["q"]
         query = urlencode({"start": begun}) if begun.startswith(one.queue.start) and begun else ""
         one.address = addresses.family(one.queue.name) + (f"?{query}" if query else "")
-    labels = [str(column.heading) for column in COLUMNS]  # translated once
-    family_labels = [str(column.heading) for column in FAMILY_COLUMNS]
     return {
-        "family_columns": FAMILY_COLUMNS,
-        "families": [cells(FAMILY_COLUMNS, one, family_labels) for one in found.families],
+        **table(COLUMNS, found.rows),
+        **ways(form, found.first, len(found.rows), count, after=after),
+        "headers": SafeString("".join([_header(form, column) for column in COLUMNS])),
+        "families": table(FAMILY_COLUMNS, found.families),
         "members_listed": grouped(MEMBERS_LISTED),
         "tiles": _totals(found, form),
         "sparklines": _sparklines(found),
@@ -437,17 +390,9 @@ def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[st
         "is_examined": len(found.examined) == count,
         "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
         "is_trouble_first": form.column == TROUBLE.name,
-        "headers": [_header(form, column) for column in COLUMNS],
-        "rows": [cells(COLUMNS, row, labels) for row in found.rows],
-        "found": grouped(count),
-        "first": grouped(found.first),
-        "last": grouped(last),
         "looked_at": grouped(LOOKED_AT),
         "rate_minutes": RATE_MINUTES,
-        "previous_page": form.address(page=page - 1, after=after) if page > 1 else None,
-        "next_page": form.address(page=page + 1, after=after) if last < count else None,
         "further": None if found.following is None else form.address(after=found.following),
-        "from_start": form.address() if after else None,
     }
 
 
@@ -477,23 +422,23 @@ def _sparklines(found: QueueList) -> list[Sparkline]:
     """Return the rates of all queues together, if those of all were read and there were any."""
     if len(found.rows) != len(found.found):
         return []
-    together = zip(*(row.minutes for row in found.rows), strict=False)
-    minutes = [
-        Minute(some[0].at, sum(one.pushes for one in some), sum(one.pops for one in some))
-        for some in together
+    together = [
+        Minute(some[0].at, sum(map(_PUSHES, some)), sum(map(_POPS, some)))
+        for some in zip(*[row.minutes for row in found.rows], strict=False)
     ]
-    has_any = any(minute.pushes or minute.pops for minute in minutes)
-    return [rate_sparkline(minutes, "hour")] if has_any else []
+    has_any = any(map(_PUSHES, together)) or any(map(_POPS, together))
+    return [rate_sparkline(together, "hour")] if has_any else []
 
 
 def _sum(column: QueueColumn, rows: list[QueueRow], label: str | Promise | None = None) -> Tile:
     return column.tile(sum(map(column.value, rows)), label)
 
 
-def _header(form: QueuesForm, column: QueueColumn) -> Header:
+def _header(form: QueuesForm, column: QueueColumn) -> SafeString:
+    """Return the header of a column, which sorts by it."""
     if not column.is_sortable:
-        return Header(column, "", "")
+        return column.header()
     order = ""
     if form.column == column.name:
         order = "descending" if form.is_descending else "ascending"
-    return Header(column, form.sorted_by(column.name), order)
+    return column.header(form.sorted_by(column.name), order)

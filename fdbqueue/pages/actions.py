@@ -1,0 +1,328 @@
+"""Actions on the pages: pause, resume, redrive, remove, bury; off unless the setting has them on.
+
+An action is one of the REST API: its permission, the check of what it is given, and what it does
+are declared there (:mod:`fdbqueue.api.viewsets`). Here is what a reader is asked and told.
+
+How it goes. A button is a link to the page of the action, which only reads: it says how many items
+there are and what becomes of them, and has a form with an id of its own. The form is sent by POST
+with Django's token. The permission is asked again. Then the id is noted in the database: who sends
+the same form twice, by a double click or the back button, changes nothing the second time. Then the
+action does its work, ten thousand items at most, or as many as there is time for; the log has a
+line, and the reader is led back to the queue with a message. If there is more to do, the page of
+the action comes again, with a new id. A process that dies after the id is noted leaves the action
+undone, or done in part: the page of the queue shows what is so.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
+
+from fdbqueue import access, conf, deadlines
+from fdbqueue.columns.text import clip, grouped, visible
+from fdbqueue.exceptions import ConfigurationError, ItemNotFound
+from fdbqueue.pages.sites import Addresses
+from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, make_call, run
+
+logger = logging.getLogger("fdbqueue.pages")
+
+#: How many items one request handles at most.
+MOST_AT_ONCE = 10_000
+#: After so long no further call is made.
+_SECONDS = 5.0
+_MAX_REASON = 1_000
+_MAX_ID = 14_000
+_ONCE_BYTES = 16
+#: How many reasons of dead letters are read to tell how many there are of one.
+_MOST_REASONS = 1_000
+
+
+class ActionForm(forms.Form):
+    """What an action is asked to do, and the id of the form; any other field is ignored."""
+
+    id = forms.CharField(required=False, max_length=_MAX_ID, widget=forms.HiddenInput)
+    reason = forms.CharField(label=_("Reason"), required=False, strip=False, max_length=_MAX_REASON)
+    once = forms.RegexField(rf"^[0-9a-f]{{{2 * _ONCE_BYTES}}}$", widget=forms.HiddenInput)
+
+
+@dataclass(frozen=True)
+class PageAction:
+    """What the pages say of an action.
+
+    Attributes:
+        declared: The name of the action in the REST API.
+        verb: What the button says.
+        means: What becomes of the items, or of the queue.
+        told: The message after it, with ``number``.
+        body: The body of the action, from the form's ``id`` and ``reason``.
+        counted: The key of the number of items in the API's answer; empty if there is none.
+        asks_reason: Whether the reader gives the reason; otherwise it chooses dead letters.
+        of_state: The state whose items it handles; None for an action on the queue.
+    """
+
+    declared: str
+    verb: str | Promise
+    means: str | Promise
+    told: Any
+    body: Callable[[str, str], Mapping[str, Any]] = lambda _id, _reason: {}
+    counted: str = ""
+    asks_reason: bool = False
+    of_state: str | None = None
+
+
+def _chosen(item_id: str, reason: str) -> dict[str, Any]:
+    chosen = {"ids": [item_id]} if item_id else {}
+    return {**chosen, **({"reason": reason} if reason else {}), "limit": _limit()}
+
+
+def _limit() -> int:
+    """Return how many items one call of the API's action handles."""
+    return min(MOST_AT_ONCE, conf.api().max_limit)
+
+
+#: The actions, by the last part of their address.
+ACTIONS: dict[str, PageAction] = {
+    "pause": PageAction(
+        "pause",
+        _("Pause"),
+        _("Pops and leases find nothing until it is resumed. Pushes go on."),
+        _("The queue is paused."),
+        lambda _id, reason: {"reason": reason} if reason else {},
+        asks_reason=True,
+    ),
+    "resume": PageAction(
+        "resume",
+        _("Resume"),
+        _("Pops and leases take items again."),
+        _("The queue is resumed."),
+    ),
+    "redrive": PageAction(
+        "redrive",
+        _("Requeue"),
+        _("They become ready again, as if they had never been tried."),
+        ngettext_lazy("%(number)s item was requeued.", "%(number)s items were requeued.", "count"),
+        _chosen,
+        "redriven",
+        of_state="dead",
+    ),
+    "purge": PageAction(
+        "purge",
+        _("Remove"),
+        _("They are removed for good; nothing brings them back."),
+        ngettext_lazy("%(number)s item was removed.", "%(number)s items were removed.", "count"),
+        lambda _id, reason: {
+            "state": "dead",
+            "limit": _limit(),
+            **({"reason": reason} if reason else {}),
+        },
+        "purged",
+        of_state="dead",
+    ),
+    "remove": PageAction(
+        "remove",
+        _("Remove"),
+        _("It is removed for good, whatever its state; nothing brings it back."),
+        _("The item was removed."),
+    ),
+    "bury": PageAction(
+        "bury",
+        _("Make it a dead letter"),
+        _("It is kept with its bytes, is not popped any more, and can be requeued later."),
+        _("The item is a dead letter now."),
+        lambda item_id, reason: {"id": item_id, **({"reason": reason} if reason else {})},
+        asks_reason=True,
+    ),
+}
+#: The actions that are for one item, and so need its id.
+OF_ONE_ITEM = frozenset({"remove", "bury"})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an action.
+
+    Attributes:
+        number: How many items were handled; None if it is no action on items.
+        has_more: Whether there is more to do.
+        is_repeated: Whether the same form was sent before, and nothing was done.
+    """
+
+    number: int | None
+    has_more: bool = False
+    is_repeated: bool = False
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A button: what it says, and the page of its action."""
+
+    name: str
+    verb: str | Promise
+    address: str
+
+
+def are_on() -> bool:
+    """Tell whether the setting has the actions on."""
+    try:
+        return conf.pages().actions
+    except ConfigurationError:  # the page says what is wrong
+        return False
+
+
+def may_act(user: Any, name: str, queue_name: str) -> bool:
+    """Tell whether a user may do an action to a queue, or to a family; the API's permission."""
+    permission = _declared(ACTIONS[name]).permission
+    if "*" in queue_name:
+        return access.may_in_general(user, permission)
+    return access.may(user, permission, queue_name)
+
+
+def offers(
+    user: Any, addresses: Addresses, queue_name: str, *names: str, **chosen: str
+) -> list[Offer]:
+    """Return the buttons of the actions that a user may do; none if actions are off.
+
+    Args:
+        user: The user of the request.
+        addresses: Those of the site.
+        queue_name: The name of a queue, or of a family.
+        names: The names of the actions.
+        chosen: The ``id`` of the item, or the ``reason`` of the dead letters.
+    """
+    if not are_on():
+        return []
+    query = f"?{urlencode(chosen)}" if chosen else ""
+    return [
+        Offer(name, ACTIONS[name].verb, addresses.action(queue_name, name) + query)
+        for name in names
+        if may_act(user, name, queue_name)
+    ]
+
+
+def fresh_form(parameters: Mapping[str, str]) -> ActionForm:
+    """Return the form of an action that was not asked for yet, with an id of its own."""
+    chosen = {name: parameters.get(name, "") for name in ("id", "reason")}
+    return ActionForm({**chosen, "once": secrets.token_hex(_ONCE_BYTES)})
+
+
+def question(queue: Queue | Family, name: str, form: ActionForm) -> dict[str, Any]:
+    """Return what the page of an action asks: what it is done to, how many, and what it means.
+
+    Raises:
+        ItemNotFound: The item that was chosen is not there, or is in another state.
+        InvalidInput: It is not the id of an item of this queue.
+    """
+    action = ACTIONS[name]
+    item_id, reason = form.cleaned_data["id"], form.cleaned_data["reason"]
+    number = None
+    if isinstance(queue, Family):
+        item_id = ""
+    elif item_id or name in OF_ONE_ITEM:
+        state = queue.get(item_id).state
+        if action.of_state not in {None, state}:
+            raise ItemNotFound(queue=queue.name, id=item_id)
+        number = 1
+    elif action.of_state is not None:
+        number = run(queue.database, functools.partial(_dead, queue, reason), read_only=True)
+    return {
+        "action": action,
+        "chosen_id": clip(visible(item_id))[0],
+        "chosen_reason": "" if action.asks_reason else visible(reason),
+        "number": None if number is None else grouped(number),
+        "is_nothing": number == 0,
+    }
+
+
+def _dead(queue: Queue, reason: str, tr: Any) -> int:
+    """Return how many dead letters there are, or of a reason."""
+    if not reason:
+        return int(queue.counts(tr=tr).dead)
+    found = queue.dead_by_reason(limit=_MOST_REASONS, tr=tr)
+    return next((one.count for one in found if one.reason == reason), 0)
+
+
+def perform(request: HttpRequest, queue_name: str, name: str, form: ActionForm) -> Outcome:
+    """Do an action as the REST API does it, unless the same form was sent before.
+
+    Raises:
+        FdbQueueError: As the API's action.
+        ValidationError: The API refuses what is given.
+    """
+    from rest_framework.exceptions import APIException
+
+    from fdbqueue.api import requests
+    from fdbqueue.api.viewsets import QueueViewSet
+
+    action, asked = ACTIONS[name], form.cleaned_data
+    declared = _declared(action)
+    body = action.body(asked["id"], asked["reason"])
+    place = {"name": queue_name, **({"id": asked["id"]} if "id" in declared.places else {})}
+    try:
+        checked = requests.checked(declared.body, body) if declared.body is not None else {}
+    except APIException as error:
+        raise forms.ValidationError(str(error)) from error
+    if not _noted(deadlines.begin(conf.api().timeout_seconds), request.user, asked["once"]):
+        return Outcome(None, is_repeated=True)
+    until, number, has_more = time.monotonic() + _SECONDS, 0, True
+    act = functools.partial(getattr(QueueViewSet, action.declared).__wrapped__, QueueViewSet())
+    while has_more and number < MOST_AT_ONCE and time.monotonic() < until:
+        found = act({**checked}, **place)
+        number += found.get(action.counted, 1)
+        has_more = bool(found.get("more"))
+    facts = {"user": str(request.user.pk), "action": name, "queue": queue_name, "items": number}
+    logger.info("a user has done an action on a page", extra=facts)
+    return Outcome(number if action.counted else None, has_more)
+
+
+def _declared(action: PageAction) -> Any:
+    """Return what is declared of an action in the API."""
+    from fdbqueue.api.actions import declaration
+    from fdbqueue.api.viewsets import QueueViewSet
+
+    return declaration(QueueViewSet, action.declared)
+
+
+def _noted(catalog: Catalog, user: Any, once: str) -> bool:
+    """Note the id of a form; tell whether it is new."""
+    call = make_call("actions", IdempotencyKey(f"page {access.identity(user)} {once}"))
+
+    def note(tr: Any) -> bool:
+        responses = catalog.responses
+        if responses.recall(list(responses.begin_recall(tr, call)), call) is not None:
+            return False
+        responses.save(tr, call, b"")
+        return True
+
+    return run(catalog.database, note)
+
+
+def told(action: PageAction, outcome: Outcome) -> str:
+    """Return the message after an action."""
+    if outcome.is_repeated:
+        return str(_("This was done before, so nothing was done now."))
+    if outcome.number is None:
+        return str(action.told)
+    said = action.told % {"count": outcome.number, "number": grouped(outcome.number)}
+    more = _("There are more: continue if you wish.")
+    return f"{said} {more}" if outcome.has_more else str(said)
+
+
+def tell(request: HttpRequest, text: str) -> bool:
+    """Keep a message for the next page; return False if the project has no messages."""
+    if not hasattr(request, "_messages"):
+        return False
+    messages.success(request, text)
+    return True

@@ -1,0 +1,84 @@
+"""The documentation is short, and the pages that are read first have short sentences."""
+
+from __future__ import annotations
+
+import re
+
+from tests.cases import cases
+from tests.docs.blocks import Page, pages
+
+#: Words of a page, code and tables included; of a page that is not named, ``MOST_WORDS``.
+MOST_WORDS = 3_000
+LIMITS = {
+    "README.md": 700,
+    "docs/quickstart.md": 800,
+    "docs/tasks.md": 2_000,
+    "docs/benchmarks.md": 2_500,
+}
+#: Words of a decision: a page.
+MOST_WORDS_OF_A_DECISION = 800
+#: Words of ``docs/`` and the README together, without the decisions.
+MOST_WORDS_IN_ALL = 45_500
+#: Words of one sentence, on the pages that most readers begin with.
+MOST_WORDS_OF_A_SENTENCE = 30
+PLAIN = ("README.md", "docs/quickstart.md", "docs/guarantees.md", "docs/tasks.md")
+DECISIONS = "docs/decisions/"
+DOCUMENTATION = [
+    page
+    for page in pages()
+    if page.path == "README.md"
+    or (page.path.startswith("docs/") and not page.path.startswith(DECISIONS))
+]
+
+
+def words(text):
+    """Return how many words a text has: what stands between spaces and has a letter or a digit.
+
+    The signs of tables are no words, nor is a comment, which no reader sees.
+    """
+    shown = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    return sum(1 for one in shown.split() if re.search(r"\w", one))
+
+
+def sentences(page):
+    """Yield the sentences of a page: of paragraphs, list items, headings and cells, not of code."""
+    for token in page.tokens:
+        if token.type == "inline":
+            text = "".join(
+                " " if child.type == "softbreak" else child.content
+                for child in token.children or []
+            )
+            yield from re.split(r"(?<=[.!?])\s+", text)
+
+
+@cases("page", DOCUMENTATION)
+def test_a_page_is_short(page):
+    """No page has more words than its limit: what is said twice, or is for few, goes elsewhere."""
+    assert words(page.text) <= LIMITS.get(page.path, MOST_WORDS)
+
+
+@cases("page", [page for page in pages() if page.path.startswith(DECISIONS)])
+def test_a_decision_is_a_page(page):
+    """It has the reasons, and no more."""
+    assert words(page.text) <= MOST_WORDS_OF_A_DECISION
+
+
+def test_the_documentation_is_short():
+    """All pages together have few enough words to be read."""
+    assert sum(words(page.text) for page in DOCUMENTATION) <= MOST_WORDS_IN_ALL
+
+
+@cases("path", PLAIN)
+def test_sentences_are_short(path):
+    """A sentence of a page that is read first says one thing."""
+    long = [one for one in sentences(Page(path)) if words(one) > MOST_WORDS_OF_A_SENTENCE]
+    assert long == []
+
+
+def test_sentences_are_found(tmp_path, monkeypatch):
+    """A full stop ends one, in a cell too; a link counts by its text, and a block not at all."""
+    monkeypatch.setattr("tests.docs.blocks.ROOT", tmp_path)
+    text = "# Head\nOne `two`. [Three\nfour](x.md)!\n\n| a | b |\n|---|---|\n| c. d | e |\n"
+    (tmp_path / "page.md").write_text(f"{text}\n```python\nfive\n```\n")
+    found = list(sentences(Page("page.md")))
+    assert found == ["Head", "One two.", "Three four!", "a", "b", "c.", "d", "e"]
