@@ -146,10 +146,10 @@ def test_a_ready_task(viewer):
     assert 'id="table-priorities"' not in shown
 
 
-@pytest.mark.parametrize(("seconds", "ago"), [(5, r"\d s ago"), (3_600, "59 min ago")])
+@pytest.mark.parametrize(("seconds", "ago"), [(63, r"\d+ s ago"), (3_600, "59 min ago")])
 def test_a_task_runs_since_its_lease_began(viewer, queue, backend, seconds, ago):
     """However long the lease is, and what the backend says of the length of leases."""
-    ahead = 2 - seconds
+    ahead = 60 - seconds
     before = timezone.now()
     with time_ahead(ahead):
         task = letters.send.enqueue("ada")
