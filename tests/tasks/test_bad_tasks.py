@@ -17,34 +17,17 @@ from fdbqueue.tasks import abort, compat, enqueue_in
 from fdbqueue.tasks.compat import (
     InvalidTask,
     InvalidTaskBackend,
-    TaskResultStatus,
-    task_backends,
 )
 from fdbqueue.tasks.housekeeping import Housekeeping
-from fdbqueue.tasks.worker import TaskWorker
 from tests import forked
 from tests.engines.children import wait_until
 from tests.tasks import bad_jobs, jobs
+from tests.tasks.stored import FAILED, SUCCESSFUL, stored
+from tests.tasks.stored import work_in_thread as work
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
-FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
 UNKNOWN = "fdbqueue.tasks.exceptions.TaskUnknown"
-
-
-def work(**options):
-    """Run what is ready, in a thread that may hang; return the worker."""
-    worker = TaskWorker(task_backends["default"], ["default"], **{"follow": False, **options})
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive()
-    return worker
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 @pytest.fixture

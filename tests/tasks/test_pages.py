@@ -138,7 +138,7 @@ def test_a_ready_task(viewer):
     assert earlier["Arguments"] == '"ada", urgent=true, copies=[1, null]'
     assert earlier["State"] == "Ready"
     assert earlier["Attempts"] == "0 of 5"
-    assert "s ago" in earlier["Enqueued"]
+    assert " ago" in earlier["Enqueued"]
     shown = text(response)
     assert 'title="tests.tasks.letters.send"' in shown
     assert "Tasks 1 to 2" in shown
@@ -146,17 +146,17 @@ def test_a_ready_task(viewer):
     assert 'id="table-priorities"' not in shown
 
 
-@pytest.mark.parametrize(("seconds", "ago"), [(63, r"\d+ s ago"), (3_600, "59 min ago")])
+@pytest.mark.parametrize(("seconds", "ago"), [(1_200, "10 min ago"), (3_600, "50 min ago")])
 def test_a_task_runs_since_its_lease_began(viewer, queue, backend, seconds, ago):
     """However long the lease is, and what the backend says of the length of leases."""
-    ahead = 60 - seconds
+    ahead = 600 - seconds
     before = timezone.now()
     with time_ahead(ahead):
         task = letters.send.enqueue("ada")
         queue.lease(worker="anna", seconds=seconds)
     after = timezone.now()
     (row,) = table(viewer.get(PAGE + "?state=leased"))
-    assert re.fullmatch(ago, row["Running since"])
+    assert row["Running since"] == ago
     task.refresh()
     assert task.status is TaskResultStatus.RUNNING
     since = task.last_attempted_at - datetime.timedelta(seconds=ahead)
@@ -169,7 +169,7 @@ def test_a_running_task(viewer, queue, backend):
     queue.lease(worker="host:<1>", seconds=60)
     (row,) = table(viewer.get(PAGE + "?state=leased"))
     assert (row["State"], row["Worker"], row["Attempts"]) == ("Running", "host:<1>", "1 of 5")
-    assert "s ago" in row["Running since"]
+    assert " ago" in row["Running since"]
     abort(task.id)
     (row,) = table(viewer.get(PAGE + "?state=leased"))
     assert row["State"] == "Running, abort requested"
@@ -265,7 +265,7 @@ def test_tasks_that_were_aborted(viewer, work):
     rows = table(response)
     assert [row["Arguments"] for row in rows] == ["2", "1", "0"]
     assert (rows[0]["Function"], rows[0]["Attempts"]) == ("send", "0 of 5")
-    assert "s ago" in rows[0]["Ended"]
+    assert " ago" in rows[0]["Ended"]
     assert table(aborted_page(viewer, "&function=long")) == []
 
 

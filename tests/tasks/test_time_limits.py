@@ -18,7 +18,6 @@ from django.core.management import call_command
 
 from fdbqueue.service import Item
 from fdbqueue.tasks import TaskTimeout, abort, time_limits
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.ends import Attempt
 from fdbqueue.tasks.strikes import Strike, set_exception
 from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch, shared_memory
@@ -27,33 +26,14 @@ from tests.concurrency.conftest import clock
 from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
 from tests.tasks import jobs, timed_jobs
+from tests.tasks.stored import FAILED, RUNNING, SUCCESSFUL, stored
+from tests.tasks.stored import work_in_thread as work
 
 __all__ = ["clock"]
 
 DEADLINE_SECONDS = 60
-FAILED, READY, RUNNING, SUCCESSFUL = (
-    TaskResultStatus.FAILED,
-    TaskResultStatus.READY,
-    TaskResultStatus.RUNNING,
-    TaskResultStatus.SUCCESSFUL,
-)
 TIMEOUT = "fdbqueue.tasks.exceptions.TaskTimeout"
 SHORT = {"timeout": 0.3, "grace_seconds": 0.2}
-
-
-def work(**options):
-    """Run what is ready, in a thread that may hang; return the worker."""
-    worker = TaskWorker(task_backends["default"], ["default"], **{"follow": False, **options})
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive()
-    return worker
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 # In the worker's process
@@ -141,8 +121,13 @@ def test_a_cancellation_of_its_own(configure):
 @pytest.mark.parametrize("job", [timed_jobs.swallow, timed_jobs.swallow_cancellation])
 def test_a_task_that_ignores_its_end(configure, job, caplog):
     """The worker says so, goes on with the rest, and keeps the lease; its end counts at last."""
-    backend = configure(**SHORT, lease_seconds=1)
+    backend = configure(**SHORT, lease_seconds=3)
     held = job.enqueue()
+
+    def leased_until():
+        (item,) = backend.queue("default").page(state="leased").items
+        return item.until
+
     worker = TaskWorker(backend, ["default"], threads=2)
     thread = threading.Thread(target=worker.run)
     with caplog.at_level(logging.WARNING, "fdbqueue.tasks.time_limits"):
@@ -151,7 +136,8 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
             wait_until(lambda: caplog.records)
             after = timed_jobs.quick.enqueue(1)
             wait_until(lambda: stored(after).status is SUCCESSFUL)
-            time.sleep(1.5)  # longer than a lease, for what must not happen
+            until = leased_until()
+            wait_until(lambda: leased_until() > until)
             assert (stored(held).status, stored(held).attempts) == (RUNNING, 1)
         finally:
             jobs.gate.set()
