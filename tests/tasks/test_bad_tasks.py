@@ -13,7 +13,7 @@ from django.test import override_settings
 
 from fdbqueue import conf
 from fdbqueue.service import run
-from fdbqueue.tasks import abort, compat, enqueue_in
+from fdbqueue.tasks import abort, abort_group, compat, enqueue_in, group_result
 from fdbqueue.tasks.compat import (
     InvalidTask,
     InvalidTaskBackend,
@@ -257,6 +257,9 @@ def test_tasks_of_other_backends_are_refused(configure):
             run(conf.database(), lambda tr: enqueue_in(tr, jobs.note, 1))
         with pytest.raises(InvalidTaskBackend, match="to abort a task it must be one of fdbqueue"):
             abort("0" * 32)
+        for function in (group_result, abort_group):
+            with pytest.raises(InvalidTaskBackend, match="it must be one of fdbqueue"):
+                function("0" * 32)
         with pytest.raises(InvalidTaskBackend):
             abort("0" * 32, backend="nobody's")
     assert jobs.done == []

@@ -11,7 +11,7 @@ from fdbqueue.service import run
 from fdbqueue.tasks import abort_group, call, chain, group, group_result, upkeep
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.housekeeping import Pruned, remove_lost
-from fdbqueue.tasks.records import Place
+from fdbqueue.tasks.records import TreePlace
 from tests.faults.conftest import clock
 from tests.tasks import group_jobs, jobs
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL
@@ -118,7 +118,7 @@ def test_an_end_is_not_a_loss(backend, work):
     work(limit=1)
 
     def fail(tr, tree):
-        places = [Place(tree, 0, at, 2) for at in range(2)]
+        places = [TreePlace(tree, 0, at, 2) for at in range(2)]
         return upkeep.fail_lost(tr, backend, backend.catalog, places)
 
     database = backend.catalog.database

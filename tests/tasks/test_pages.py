@@ -27,8 +27,8 @@ from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.functions import FunctionCounters
 from fdbqueue.tasks.pages import all_queues
 from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
-from fdbqueue.tasks.results import Known
 from fdbqueue.tasks.schedules import Periodic
+from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
 from tests.cases import cases
@@ -613,7 +613,7 @@ def failed_with(end):
     traceback = f'Traceback (most recent call last):\n  File "a: b", line 1\n{end}\n'
     error = AttemptFailure("builtins.ValueError", traceback)
     attempts = Attempts(("w",), (error,), 1, 1)
-    return Known(unknown_call("id"), TaskResultStatus.FAILED, attempts, 1, 2)
+    return TaskState("id", unknown_call("id"), TaskResultStatus.FAILED, attempts, 1, 2)
 
 
 def test_the_page_of_a_task_that_waits_for_another_attempt(viewer, work):
@@ -882,16 +882,21 @@ def test_an_id_of_a_task_leads_to_it_from_the_list(viewer, work, settings, monke
     assert QUEUE not in text(response)
 
 
-def test_an_id_of_a_group_leads_to_its_first_task(viewer, work, settings, monkeypatch):
-    """Also where groups are nested. Who may not view the queue is told that there is no such id."""
+def test_an_id_of_a_group_leads_to_its_first_task(viewer, work, backend, settings, monkeypatch):
+    """Also if groups are nested; if tasks were lost, to the first that is stored.
+
+    Who may not view the queue is told that there is no such id.
+    """
     inner = chain(call(letters.send, "eve"), call(letters.send, "bob"))
     result = group([inner, call(letters.send, "ada")]).enqueue()
     within = result.parts()[0].id
-    first_id = group_result(within).parts()[0].id
+    first_id, second_id = [part.id for part in group_result(within).parts()]
     work()
     for sought in (result.id, within):
         response = viewer.get(ACROSS + "find/", {"id": sought})
         assert (response.status_code, response.url) == (302, f"{of(QUEUE)}tasks/{first_id}/")
+    run(backend.catalog.database, lambda tr: backend.records.remove(tr, first_id))
+    assert viewer.get(ACROSS + "find/", {"id": result.id}).url.endswith(f"/{second_id}/")
     for wrong in (f"{result.id}.7", f"{result.id}.", f"{result.id}.1.1", f"{'A' * 32}.1", ".1"):
         assert viewer.get(ACROSS + "find/", {"id": wrong}).status_code == 404, wrong
     monkeypatch.setattr(rules, "SEEN", {"mail"})

@@ -20,7 +20,7 @@ from fdbqueue.service import Item
 from fdbqueue.tasks import TaskTimeout, abort, time_limits
 from fdbqueue.tasks.ends import Attempt
 from fdbqueue.tasks.strikes import Strike, set_exception
-from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch, shared_memory
+from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, TimeLimits, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
 from tests.concurrency.preemption import preempted
@@ -296,7 +296,7 @@ def attempt():
 def watches():
     """Both ends of the memory."""
     descriptor = shared_memory()
-    return Watch(os.dup(descriptor)), Watch(descriptor)
+    return ParentWatch(os.dup(descriptor)), ParentWatch(descriptor)
 
 
 def test_what_the_parent_sees(configure, watches):
@@ -329,7 +329,7 @@ def test_only_what_was_over_is_taken_over(watches):
     for seconds in (10, 20, 30):
         limits._begin(Limit(attempt(), seconds))
     found = parents.taken_over(time.monotonic() + 25)
-    assert found == [Overdue("q", "1.a", 0, seconds) for seconds in (10, 20)]
+    assert found == [OverdueAttempt("q", "1.a", 0, seconds) for seconds in (10, 20)]
     assert parents.taken_over(math.inf) == []
     limits.close()
 
@@ -341,7 +341,7 @@ def test_a_name_that_is_too_long_for_a_row(watches):
     long = Attempt(None, Item(None, None, "1", lease="x" * 2_000, queue="q"), math.inf)
     for one in (long, attempt()):
         limits._begin(Limit(one, 10))
-    assert parents.taken_over(math.inf) == [Overdue("q", "1.a", 0, 10)]
+    assert parents.taken_over(math.inf) == [OverdueAttempt("q", "1.a", 0, 10)]
     limits.close()
 
 
