@@ -151,8 +151,9 @@ examples:
         queues, families = self._named(names, view)
         rows = [row for row, _ in self._rows(queues, view)]
         yield from formats.table_of(view.columns, self.console.look)(rows)
-        sums = formats.table_of(view.family_columns, self.console.look)(families)
-        yield from ["", *sums] if rows and sums else sums
+        if summed := list(families):
+            sums = formats.table_of(view.family_columns, self.console.look)(summed)
+            yield from ["", *sums] if rows else sums
         for part in view.parts:
             cells = [
                 (row.queue.name, *part.cells(one)) for row in rows for one in part.read(row.queue)
