@@ -305,12 +305,12 @@ def test_a_commit_that_times_out_as_the_lead_is_passed_on_to_it(database):
     committer._committed, committer.withdraw = hold, withdraw_later
     leader, *_ = wait_in_thread(b"leading")
     assert held.wait(_DEADLINE_SECONDS)
-    waiting, commit, request = wait_in_thread(b"waiting")
-    wait_until(lambda: request.waiter is not None)
     leaving, timed_out, _ = wait_in_thread(b"leaving", timeout=50)
     assert empty.wait(_DEADLINE_SECONDS)
+    waiting, commit, request = wait_in_thread(b"waiting")
+    wait_until(lambda: request.waiter is not None)
     gate.set()
-    leader.join(_DEADLINE_SECONDS)  # having passed the lead on to the youngest in line
+    leader.join(_DEADLINE_SECONDS)  # having passed the lead on to the first in line
     passed_on.set()
     for thread in (leaving, waiting):
         thread.join(_DEADLINE_SECONDS)

@@ -88,7 +88,7 @@ class FreeWorld(World):
         self.schedule = simulated.running = _Clock()  # type: ignore[assignment]  # as one
         self.note, self.ledger = self.schedule.note, Ledger()
         self.cluster = type("Engine", (), {"faults": Faults(), "commits": 0})()
-        self.slept_us, self.longest_us, self._catalogs = 0, 10_000_000, {}
+        self.slept_us, self.longest_us, self._catalogs, self._promises = 0, 10_000_000, {}, []
         ops = [op for client in self.plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
         self.verbs, self._is_skewed = {op["do"] for op in ops}, False
