@@ -10,14 +10,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from fdbqueue.tasks.management import processes
 from fdbqueue.tasks.management.processes import Parent
+from fdbqueue.tasks.time_limits import shared_memory
 from fdbqueue.testing import time_ahead
 from tests import forked
 from tests.cases import cases
@@ -292,6 +296,32 @@ def test_a_process_that_cannot_be_started(tmp_path):
     assert line.startswith("Worker process 1 cannot be started: ")
     assert line.endswith("; it is tried again in 0.1 s.")
     assert len(os.listdir("/proc/self/fd")) - files == kept
+
+
+@pytest.mark.parametrize("said", [b"!", b""])
+def test_a_child_counts_what_its_parent_and_signals_say_once(monkeypatch, said):
+    """One of each is one request; when the parent has ended, that is one, too."""
+    readable, pipe = os.pipe()
+    monkeypatch.setenv(processes.CHILD, f"1:{readable}:{shared_memory()}:0.0")
+    received = []
+    with processes.ParentPipe().heard(SimpleNamespace(receive=received.append)):
+        if said:
+            os.write(pipe, said)
+            signal.raise_signal(signal.SIGTERM)
+        os.close(pipe)
+        wait_until(lambda: not any("_listen" in one.name for one in threading.enumerate()))
+    assert received == [signal.SIGTERM]
+
+
+def test_a_child_that_was_killed_for_a_time_limit(tmp_path):
+    """Another starts at once, and learns when that was."""
+    child = processes._Child(1)
+    child.start(["sleep", "600"])
+    child.kill()
+    assert child.ended(child.process.wait(), 60.0) == 0.0
+    child.start(["sh", "-c", f"echo ${processes.CHILD} > {tmp_path}/told"])
+    assert child.ended(child.process.wait(), 60.0) == 0.0
+    assert float((tmp_path / "told").read_text().rpartition(":")[2]) > 0
 
 
 def test_processes_of_a_batch(start, backend):
