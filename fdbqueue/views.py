@@ -488,31 +488,34 @@ class ActionView(PageView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer as for any other address below a queue if there is no such action here."""
-        if actions.are_on() and kwargs["action"] in actions.ACTIONS:
+        found = actions.action_named(kwargs["action"]) if actions.are_on() else None
+        if found is not None:
+            self.action = found
             return super().dispatch(request, *args, **kwargs)
         rest = f"do/{kwargs['action']}/"
         return NoPageView.as_view(site=self.site)(request, name=kwargs["name"], rest=rest)
 
     def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Ask: say what is done to what, and what it means."""
-        self._check(name, action)
+        self._check(name)
         form = actions.fresh_form(request.GET)
         return self._asked(name, action, form)
 
     def post(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Do it, and lead back to the queue; or to the rest, if there is more to do."""
-        self._check(name, action)
+        self._check(name)
         form = actions.ActionForm(request.POST)
         if not form.is_valid():
             return self._asked(name, action, form)
         try:
-            outcome = actions.perform(request, name, action, form)
+            self._check_task(name, form)
+            outcome = actions.perform(request, name, action, self.action, form)
         except ValidationError as error:
             form.add_error(None, error)
             return self._asked(name, action, form)
         except (ItemNotFound, InvalidInput):
             return self._gone(name)
-        text = actions.told(actions.ACTIONS[action], outcome)
+        text = actions.told(self.action, outcome)
         back = self._address_of(name)
         if outcome.has_more:
             chosen = {key: form.cleaned_data[key] for key in ("reason",) if form.cleaned_data[key]}
@@ -521,11 +524,20 @@ class ActionView(PageView):
             return HttpResponseRedirect(back)
         return self.page(text, "done.html", text=text, back=back, **self._about(name))
 
-    def _check(self, name: str, action: str) -> None:
+    def _check(self, name: str) -> None:
         """Raise if the user may not do the action, or there is no such queue."""
-        if not actions.may_act(self.request.user, action, name):
+        if not actions.may_act(self.request.user, self.action, name):
             raise PermissionDenied
         self._of(name)
+
+    def _check_task(self, name: str, form: actions.ActionForm) -> None:
+        """Raise if the action is one on a task, and the queue has no such task."""
+        of = self._of(name)
+        if self.action.of_task and (
+            isinstance(of, Family)
+            or self.task_of(reading_of(of), of, form.cleaned_data["id"]) is None
+        ):
+            raise ItemNotFound(queue=name, id=form.cleaned_data["id"])
 
     def _of(self, name: str) -> Queue | Family:
         catalog = self.catalog()
@@ -549,7 +561,8 @@ class ActionView(PageView):
             errors = tuple(str(one) for found in form.errors.values() for one in found)
             return self.problem(bad_address(errors), **about)
         try:
-            asked = actions.question(of, action, form)
+            self._check_task(name, form)
+            asked = actions.question(of, action, self.action, form)
         except (ItemNotFound, InvalidInput):
             return self._gone(name)
         title = _("%(action)s: %(queue)s") % {"action": asked["action"].verb, "queue": name}
