@@ -34,6 +34,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+import fdb.tuple
+from fdb.subspace_impl import Subspace
+
 import fdbqueue
 from benchmarks.catalog import Benchmark
 from benchmarks.measure import Line, line_of
@@ -42,6 +45,7 @@ from benchmarks.queues import SMALL, Load, Ours
 from benchmarks.task_processes import Backend, Process
 from benchmarks.task_workers import our_backend
 from fdbqueue.engines.embedded.files import STAMP_GRANULARITY_NS
+from fdbqueue.service import Catalog, QueueSpec
 
 #: Run before any is counted: they fill caches, and write what is written once a queue.
 _WARM_UP = 20
@@ -92,7 +96,10 @@ CASES = (
     Case("lease", "FIFO", "files", 19, 28),
     Case("ack", "FIFO", "files", 13, 17),
     Case("nack", "FIFO", "files", 16, 20),
-    Case("pop_from", "FIFO", "files", 18, 24),
+    Case("pop_from", "FIFO", "files", 21, 24),
+    Case("pop_from", "family", "calls", 240, 268),
+    Case("pop_from", "family", "frames", 17, 19),
+    Case("pop_from", "family", "files", 21, 23),
     Case("enqueue", "task", "calls", 280, 297),
     Case("run", "task", "calls", 450, 708),
     Case("enqueue", "task", "frames", 12, 12),
@@ -110,11 +117,12 @@ def calls(plan: Plan) -> Iterator[Line]:
         operation = case.verb, case.kind
         if operation not in measured:
             with plan.subspace(database := plan.open()) as subspace:
-                load = Load(
-                    kind=case.kind.lower(),
-                    method="pop_from" if case.verb == "pop_from" else "pop",
-                )
-                ours = Ours(database, subspace, load)
+                ours: Ours | _Family
+                if case.kind == "family":
+                    ours = _Family(database, subspace)
+                else:
+                    method = "pop_from" if case.verb == "pop_from" else "pop"
+                    ours = Ours(database, subspace, Load(kind=case.kind.lower(), method=method))
                 measured[operation] = median_of(ours, *operation, turns)
         yield line_of(
             f"{case.kind} {case.verb}, {case.figure}",
@@ -123,6 +131,18 @@ def calls(plan: Plan) -> Iterator[Line]:
             unit=case.figure,
             bar="at most 1",
         )
+
+
+class _Family:
+    """Ten members of a family, all with items, and one of them to push to."""
+
+    def __init__(self, database: Any, subspace: Subspace) -> None:
+        specs = [QueueSpec("user-*", "fifo")]
+        catalog = Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
+        for number in range(10):
+            catalog.queue(f"user-{number}").push_many([SMALL] * _TURNS)
+        self.queue: Any = catalog.queue("user-0")
+        self.several = catalog.several(["user-*"])
 
 
 @dataclasses.dataclass
@@ -140,10 +160,10 @@ class Count:
     files: float = 0
 
 
-def median_of(ours: Ours, verb: str, kind: str, turns: int) -> Count:
+def median_of(ours: Ours | _Family, verb: str, kind: str, turns: int) -> Count:
     """Return the medians of what is counted of an operation."""
     queue = ours.queue
-    priority = () if kind == "FIFO" else (_PRIORITY,)
+    priority = (_PRIORITY,) if kind == "priority" else ()
     push = functools.partial(queue.push, {"number": 1, **SMALL}, *priority)
     counts = []
     for turn in range(_WARM_UP + turns):

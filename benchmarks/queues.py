@@ -210,14 +210,14 @@ class Ours:
 
     def count_conflicts(self) -> list[int]:
         """Return a list that has an entry more after each round at the min end that conflicts."""
-        poppers = self.queue.parts.group.poppers["min"]
-        decide, found = poppers._count, []  # noqa: SLF001  # what every conflict calls
+        contention = self.queue.parts.group.poppers["min"]._contention  # noqa: SLF001
+        decide, found = contention.met, []
 
-        def count(conflicts: int, wanted: int, *, others_take: bool) -> int:
+        def met(conflicts: int, **facts: Any) -> int | None:
             found.append(conflicts)
-            return int(decide(conflicts, wanted, others_take=others_take))
+            return decide(conflicts, **facts)
 
-        poppers._count = count  # noqa: SLF001  # as above
+        contention.met = met  # what every conflict calls
         return found
 
     def numbers(self) -> list[int]:

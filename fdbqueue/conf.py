@@ -63,7 +63,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
-class Kind:
+class OfClass:
     """The classes whose objects an option may be, and how that is said."""
 
     classes: tuple[type, ...]
@@ -79,7 +79,7 @@ class Kind:
 
 
 #: Allows each value: what is wrong with it is looked for apart.
-ANYTHING = Kind((object,), "anything")
+ANYTHING = OfClass((object,), "anything")
 
 
 class Rule(NamedTuple):
@@ -89,7 +89,7 @@ class Rule(NamedTuple):
     id: str
 
 
-class Problem(NamedTuple):
+class SettingProblem(NamedTuple):
     """Something wrong, under the permanent id of its system check, and what to do about it."""
 
     id: str
@@ -105,7 +105,7 @@ def wrong_in(
     unknown_id: str,
     called: str = "key",
     listed: str = "The keys are",
-) -> Iterator[tuple[Any, Problem]]:
+) -> Iterator[tuple[Any, SettingProblem]]:
     """Yield the keys that are wrong, each with what is wrong: first those that no rule has.
 
     Args:
@@ -118,21 +118,16 @@ def wrong_in(
     """
     for key in sorted(given.keys() - rules.keys(), key=str):
         hint = f"{did_you_mean(key, rules)}{listed} {', '.join(sorted(rules))}."
-        yield key, Problem(unknown_id, f"{what} has an unknown {called}, {key!r}.", hint)
+        yield key, SettingProblem(unknown_id, f"{what} has an unknown {called}, {key!r}.", hint)
     for key, (allowed, number) in rules.items():
         if key in given and given[key] not in allowed:
             message = f"{what} has the {key} {given[key]!r}."
-            yield key, Problem(number, message, f"It must be {allowed}.")
+            yield key, SettingProblem(number, message, f"It must be {allowed}.")
 
 
 #: The keys of the setting, and those of API; what others are besides is looked for apart.
 _RULES = {
-    "API": Rule(ANYTHING, ""),
-    "ENGINE": Rule(ANYTHING, ""),
-    "OPTIONS": Rule(ANYTHING, ""),
-    "PAGES": Rule(ANYTHING, ""),
-    "PREFIX": Rule(ANYTHING, ""),
-    "QUEUES": Rule(ANYTHING, ""),
+    key: Rule(ANYTHING, "") for key in ("API", "ENGINE", "OPTIONS", "PAGES", "PREFIX", "QUEUES")
 }
 _API_RULES = {
     "AUTHORIZER": Rule(ANYTHING, ""),
@@ -142,7 +137,7 @@ _API_RULES = {
     "MAX_WAIT_SECONDS": Rule(Range((int, float), 0, 3_600), "fdbqueue.E015"),
     "TIMEOUT_SECONDS": Rule(Range((int, float), 0.1, 3_600), "fdbqueue.E015"),
 }
-_PAGES_RULES = {"actions": Rule(Kind((bool,), "True or False"), "fdbqueue.E018")}
+_PAGES_RULES = {"actions": Rule(OfClass((bool,), "True or False"), "fdbqueue.E018")}
 #: What returns the queues that other apps add, by the name of the setting it reads.
 _added: dict[str, Callable[[], Iterable[QueueSpec]]] = {}
 #: What the setting says of a queue besides its options.
@@ -424,7 +419,7 @@ def innermost(database: Database) -> Any:
 setting_changed.connect(_forget)
 
 
-def problems(setting: Any = None) -> Iterator[Problem]:
+def problems(setting: Any = None) -> Iterator[SettingProblem]:
     """Yield what is wrong with the setting, without connecting to anything.
 
     Args:
@@ -432,7 +427,9 @@ def problems(setting: Any = None) -> Iterator[Problem]:
     """
     setting = _as_given() if setting is None else setting
     if not isinstance(setting, Mapping):
-        yield Problem("fdbqueue.E001", f"{SETTING} is not a dictionary.", "See docs/settings.md.")
+        yield SettingProblem(
+            "fdbqueue.E001", f"{SETTING} is not a dictionary.", "See docs/settings.md."
+        )
         return
     for _key, problem in wrong_in(SETTING, setting, _RULES, unknown_id="fdbqueue.E002"):
         yield problem
@@ -444,27 +441,27 @@ def problems(setting: Any = None) -> Iterator[Problem]:
             found.extend(_queue_problems(name, options))
     else:
         hint = "Map names to options."
-        found.append(Problem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
+        found.append(SettingProblem("fdbqueue.E005", "QUEUES is not a dictionary.", hint))
     yield from found or _overlaps(setting, queues)
     yield from _api_problems(setting.get("API", {}))
     pages_options = setting.get("PAGES", {})
     if not isinstance(pages_options, Mapping):
-        yield Problem("fdbqueue.E018", "PAGES is not a dictionary.", "See docs/settings.md.")
+        yield SettingProblem("fdbqueue.E018", "PAGES is not a dictionary.", "See docs/settings.md.")
         return
     for _key, problem in wrong_in("PAGES", pages_options, _PAGES_RULES, unknown_id="fdbqueue.E018"):
         yield problem
 
 
-def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
+def _engine_problems(setting: Mapping[str, Any]) -> Iterator[SettingProblem]:
     path, options = setting.get("ENGINE", EMBEDDED), setting.get("OPTIONS", {})
     try:
         engine = importlib.import_module(path)
     except Exception as error:  # noqa: BLE001  # a project's own module may raise anything
         message = f"ENGINE {path!r} cannot be imported: {message_of(error)}"
-        yield Problem("fdbqueue.E003", message, _import_hint(path, error))
+        yield SettingProblem("fdbqueue.E003", message, _import_hint(path, error))
         return
     if not callable(getattr(engine, "open", None)):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E003",
             f"ENGINE {path!r} has no function open().",
             f"Use {' or '.join(map(repr, ENGINES))}.",
@@ -476,7 +473,7 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[Problem]:
         known = [ENGINES[path]] if path in ENGINES else ENGINES.values()
         hint = ", ".join(f"{engine} takes {example}" for engine, example in known)
         message = f"The engine refuses OPTIONS: {message_of(error)}"
-        yield Problem("fdbqueue.E004", message, f"{_meant_options(engine, options)}{hint}.")
+        yield SettingProblem("fdbqueue.E004", message, f"{_meant_options(engine, options)}{hint}.")
 
 
 def _import_hint(path: Any, error: Exception) -> str:
@@ -497,18 +494,18 @@ def _meant_options(engine: Any, options: Any) -> str:
     return "".join(did_you_mean(key, names) for key in sorted(wrong, key=str))
 
 
-def _prefix_problems(prefix: Any) -> Iterator[Problem]:
+def _prefix_problems(prefix: Any) -> Iterator[SettingProblem]:
     if not _is_tuple(prefix):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E006",
             f"PREFIX {prefix!r} is not a tuple that FoundationDB can encode.",
             "Use a tuple of strings, for instance ('fdbqueue',).",
         )
 
 
-def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
+def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:
     if not isinstance(name, str) or not (NAME.fullmatch(name) or PATTERN.fullmatch(name)):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E007",
             f"{name!r} is not the name of a queue.",
             "A name is 1 to 100 letters, digits, '_', '-' and '.', the first a letter or "
@@ -516,7 +513,7 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
         )
     kind = options.get("kind") if isinstance(options, Mapping) else None
     if not isinstance(kind, str) or kind not in KINDS:
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E008",
             f"Queue {name!r} has no valid kind.",
             f"Give it {' or '.join(str({'kind': each}) for each in KINDS)}.",
@@ -535,10 +532,10 @@ def _queue_problems(name: Any, options: Any) -> Iterator[Problem]:
     yield from wrong.values()
     for option, fits in misfits({key: options[key] for key in options if key not in wrong}):
         message = f"Queue {name!r} has the {option} {options[option]!r}."
-        yield Problem("fdbqueue.E013", message, f"There may be {fits}.")
+        yield SettingProblem("fdbqueue.E013", message, f"There may be {fits}.")
     subspace = options.get("subspace")
     if subspace is not None and (not _is_tuple(subspace) or not subspace or "*" in str(name)):
-        yield Problem(
+        yield SettingProblem(
             "fdbqueue.E011",
             f"Queue {name!r} cannot be in the subspace {subspace!r}.",
             "Use a tuple that is not empty, and no pattern as the name.",
@@ -550,7 +547,7 @@ def _rule(option: str) -> Rule:
     return Rule(allowed, "fdbqueue.E010" if isinstance(allowed, Choice) else "fdbqueue.E013")
 
 
-def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[Problem]:
+def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator[SettingProblem]:
     prefix = tuple(setting.get("PREFIX", _PREFIX))
     places = [
         (fdb.tuple.pack((*prefix, "queue")), "the queues under PREFIX"),
@@ -563,16 +560,16 @@ def _overlaps(setting: Mapping[str, Any], queues: Mapping[str, Any]) -> Iterator
     places.sort()
     for (first, one), (second, other) in itertools.pairwise(places):
         if second.startswith(first):
-            yield Problem(
+            yield SettingProblem(
                 "fdbqueue.E012",
                 f"The subspaces of {one} and {other} overlap.",
                 "Give each queue a subspace of its own, none the beginning of another.",
             )
 
 
-def _api_problems(options: Any) -> Iterator[Problem]:
+def _api_problems(options: Any) -> Iterator[SettingProblem]:
     if not isinstance(options, Mapping):
-        yield Problem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
+        yield SettingProblem("fdbqueue.E014", "API is not a dictionary.", "See docs/settings.md.")
         return
     for _key, problem in wrong_in("API", options, _API_RULES, unknown_id="fdbqueue.E014"):
         yield problem
@@ -588,7 +585,7 @@ def _api_problems(options: Any) -> Iterator[Problem]:
             return
         reason = "cannot be called."
     hint = "Name a function of a user, a permission and a queue's name."
-    yield Problem("fdbqueue.E016", f"AUTHORIZER {path!r} {reason}", hint)
+    yield SettingProblem("fdbqueue.E016", f"AUTHORIZER {path!r} {reason}", hint)
 
 
 def _is_tuple(value: Any) -> bool:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import close_old_connections, connections
+from django.db import connections
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +25,11 @@ def left_in_order() -> Iterator[None]:
     whose transaction it leaves open after it. One that was open before is the caller's own, as that
     of a test case is, and stays.
     """
-    close_old_connections()
-    before = {one.alias for one in connections.all(initialized_only=True) if one.in_atomic_block}
+    before = set()
+    for connection in connections.all(initialized_only=True):
+        connection.close_if_unusable_or_obsolete()
+        if connection.in_atomic_block:
+            before.add(connection.alias)
     try:
         yield
     finally:
@@ -35,7 +38,8 @@ def left_in_order() -> Iterator[None]:
                 facts = {"database": connection.alias}
                 logger.warning("a transaction was left open, and is rolled back", extra=facts)
                 _drop(connection)
-        close_old_connections()
+            else:
+                connection.close_if_unusable_or_obsolete()
 
 
 def drop_all() -> None:

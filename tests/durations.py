@@ -1,7 +1,7 @@
 """A plugin that writes ``durations.json``: how long each test takes, in seconds.
 
 ``make durations`` runs all tests with it, on a machine at rest. The table has the mean of a test's
-parameters if that is a tenth of a second or more: the rest are alike, and would change each time.
+parameters if that is half a second or more: the rest are alike, and would change each time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from tests.targets import DURATIONS, name_of
 
-LEAST_SECONDS = 0.1
+LEAST_SECONDS = 0.5
 _seconds: dict[str, float] = defaultdict(float)
 
 

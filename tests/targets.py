@@ -14,7 +14,7 @@ A test is nightly if it
   knows, and if it has other parameters as well, each of these with one of the three, in turn; or
 - runs a page of the documentation other than ``PAGES``, which the working tree has not changed.
 
-``durations.json`` has how long each test takes that takes a tenth of a second or more, from one
+``durations.json`` has how long each test takes that takes half a second or more, from one
 run at rest (``make durations``). The longest begin first, so that no worker has one left when
 the others have ended. Tests that share a server, a browser or a project are one worker's.
 """
@@ -77,8 +77,6 @@ NIGHTLY = {
         "tests/tasks/test_killed.py",
         "tests/tasks/test_outbox_faults.py::test_a_mover_that_is_killed_at_any_step",
         "tests/tasks/test_outbox_faults.py::test_several_processes_that_are_killed_move_each_row_once",
-        "tests/tasks/test_rules.py::TestBackend::test_a_task_of_a_killed_worker_ends",
-        "tests/tasks/test_rules.py::TestBackend::test_tasks_of_killed_workers_end",
         "tests/tasks/test_rules.py::TestOutbox",
         "tests/tasks/test_schedules.py::test_workers_are_killed_and_each_slot_is_run_once",
         "tests/tasks/test_worker_command.py::test_a_second_signal_to_the_parent",
@@ -110,6 +108,7 @@ KEPT = frozenset(
         "tests/browser/test_layout.py::test_many_rows_are_in_view",
         "tests/browser/test_rest_pages.py::test_push_lease_and_ack_by_forms",
         "tests/browser/test_tasks.py::test_a_failed_task_is_found",
+        "tests/tasks/test_killed.py::test_a_task_that_kills_its_process_every_time_fails",
     }
 )
 #: Which kinds of queue ``make test`` prefers: a test over many kinds has the first three it knows.

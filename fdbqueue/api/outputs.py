@@ -11,19 +11,18 @@ import datetime
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from rest_framework import serializers
 
 from fdbqueue.api.fields import AnyJSONField, PriorityField
 from fdbqueue.api.inputs import VALUE_HELP
+from fdbqueue.columns.queues import QueueRow, begin_counts, begin_oldest, begin_pauses, fill
 from fdbqueue.service import (
     CODECS,
     ITEM_STATES,
     KINDS,
     Codec,
-    Counts,
     Failure,
     Held,
     Item,
@@ -319,14 +318,10 @@ class PausedOutput(serializers.Serializer[Any]):
     paused = PauseOutput(help_text="Since when, also if it was paused before, and why.")
 
 
-@dataclass(frozen=True, slots=True)
-class ShownQueue:
-    """A queue, and what was read of it for a response."""
+class ShownQueue(NamedTuple):
+    """What pages know of a queue, too, and the items at its two ends."""
 
-    queue: Queue
-    counts: Counts
-    paused: Pause | None
-    oldest: datetime.datetime | None = None
+    row: QueueRow
     first: Item | None = None
     last: Item | None = None
 
@@ -352,26 +347,28 @@ class QueueOutput(Output):
         "paused": None,
     }
 
-    name = serializers.CharField(source="queue.name")
+    name = serializers.CharField(source="row.queue.name")
     home = HomeField(
-        source="queue",
+        source="row.queue",
         required=False,
         help_text=(
             "Present only if the queue is a part of another one, as that of a key of limited tasks "
             "is: the name of that."
         ),
     )
-    kind = serializers.ChoiceField(source="queue.kind", choices=tuple(KINDS))
-    codec = serializers.ChoiceField(source="queue.codec.name", choices=choices_of("codec"))
+    kind = serializers.ChoiceField(source="row.queue.kind", choices=tuple(KINDS))
+    codec = serializers.ChoiceField(source="row.queue.codec.name", choices=choices_of("codec"))
     priority_type = serializers.ChoiceField(
-        source="queue.priority_type",
+        source="row.queue.priority_type",
         choices=choices_of("priority_type"),
         allow_null=True,
         help_text="Null for a FIFO queue.",
     )
-    counts = CountsOutput()
+    counts = CountsOutput(source="row.counts")
     paused = PauseOutput(
-        allow_null=True, help_text="Since when and why; null for a queue that is not paused."
+        source="row.pause",
+        allow_null=True,
+        help_text="Since when and why; null for a queue that is not paused.",
     )
 
 
@@ -388,7 +385,7 @@ class QueuePageOutput(serializers.Serializer[Any]):
 
 
 def _option_field(name: str) -> serializers.Field[Any, Any, Any, Any]:
-    allowed, source = ALLOWED[name], f"queue.options.{name}"
+    allowed, source = ALLOWED[name], f"row.queue.options.{name}"
     if isinstance(allowed, Choice):
         return serializers.ChoiceField(source=source, choices=allowed.texts)
     if isinstance(allowed, RateText):
@@ -411,7 +408,9 @@ class QueueDetailOutput(QueueOutput):
     # each option that a list of queues does not show, as if it were declared here
     vars().update((n, _option_field(n)) for n in ALLOWED if n not in QueueOutput._declared_fields)  # noqa: SLF001
     oldest = TimeField(
-        allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
+        source="row.oldest",
+        allow_null=True,
+        help_text="When the oldest ready item was pushed; null if not known.",
     )
     first = ItemOutput(allow_null=True, help_text="The item at the min end.")
     last = ItemOutput(allow_null=True, help_text="The item at the max end.")
@@ -546,27 +545,21 @@ def pause(made: Pause) -> dict[str, Any]:
     return shown
 
 
-def queue_rows(
-    queues: Sequence[Queue], counts: Sequence[Counts], pauses: Sequence[Pause | None]
-) -> list[Any]:
-    """Return the JSON of queues in a list."""
-    states = map(ShownQueue, queues, counts, pauses)
-    return [QueueOutput.shown(state, state.queue.codec) for state in states]
+def queue_rows(tr: Any, queues: Sequence[Queue]) -> list[Any]:
+    """Return the JSON of queues in a list, all at one read version."""
+    rows = [QueueRow(queue) for queue in queues]
+    fill(tr, [(begin, rows) for begin in (begin_counts, begin_pauses)])
+    return [QueueOutput.shown(ShownQueue(row), row.queue.codec) for row in rows]
 
 
 def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
     """Return the JSON of a queue with the items at its two ends, all at one read version."""
     first = queue.page(end="min", limit=1, tr=tr).items
     last = queue.page(end="max", limit=1, tr=tr).items
-    state = ShownQueue(
-        queue,
-        counts=queue.counts(tr=tr),
-        paused=queue.paused(tr=tr),
-        oldest=queue.oldest(tr=tr),
-        first=next(iter(first), None),
-        last=next(iter(last), None),
-    )
-    shown: dict[str, Any] = QueueDetailOutput.shown(state, queue.codec)
+    row = QueueRow(queue)
+    fill(tr, [(begin, [row]) for begin in (begin_counts, begin_pauses, begin_oldest)])
+    found = ShownQueue(row, next(iter(first), None), next(iter(last), None))
+    shown: dict[str, Any] = QueueDetailOutput.shown(found, queue.codec)
     return shown
 
 

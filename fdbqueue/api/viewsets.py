@@ -33,8 +33,6 @@ from fdbqueue.service import (
     Item,
     Queue,
     SeveralQueues,
-    counts_of,
-    pauses_of,
 )
 from fdbqueue.viewer import Viewer
 
@@ -97,10 +95,8 @@ class QueueViewSet(ViewSetMixin, Answers):
             raise access.Refused(access.refusal(VIEW, "any queue"))
         queues = [catalog.queue(name) for name in names]
 
-        def read(tr: Any) -> Sequence[Any]:
-            return outputs.queue_rows(queues, counts_of(tr, queues), pauses_of(tr, queues))
-
-        rows = service.run(catalog.database, read, read_only=True)
+        show = functools.partial(outputs.queue_rows, queues=queues)
+        rows = service.run(catalog.database, show, read_only=True)
         return {"queues": rows, "cursor": pagination.queue_cursor(following)}
 
     @Action("GET", "Show a queue", VIEW, answer=outputs.QueueDetailOutput)

@@ -16,17 +16,20 @@ The way of a task:
    It leases items from its ``source``, whose page is the protocol of leases and ends, and has the
    ``runner`` call each function. What the function may ask for meanwhile is in ``current``; what
    ends one that takes too long is in ``time_limits``.
-3. ``ends`` commits how the attempt ends; the worker then logs it, and calls the receivers of
-   ``task_finished``.
-4. ``results`` makes of item and record what ``get_result`` returns.
+3. ``ends`` decides how the attempt ends, notes it, and commits it; the worker then logs it, and
+   calls the receivers of ``task_finished``.
+4. ``states`` makes of item and record the state of the task, and ``results`` of that what
+   ``get_result`` returns.
 
 ``notes`` is what a task notes while it runs: its progress and metadata. ``groups`` is what projects
 call for groups and chains, ``trees`` how these are stored and go on, ``group_results`` how far they
 are, and ``outlines`` how they read.
 
 Beside its tasks each worker enqueues what the ``schedules`` say, and prunes what ended long ago
-(``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``compat``
-alone knows which package has Django's API. ``pages`` is how tasks read in the pages, ``metrics``
+(``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``checks`` has
+the system checks, and all their ids. A queue of limited tasks is a part of another, its *home*:
+``key_limits`` names it, and the catalog knows whose it is (``Catalog.home``). ``compat`` alone
+knows which package has Django's API. ``pages`` is how tasks read in the pages, ``metrics``
 what Prometheus is told.
 """
 

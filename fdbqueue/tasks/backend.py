@@ -7,8 +7,10 @@ of pushes. What a worker does is in :mod:`fdbqueue.tasks.worker`.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import itertools
+import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +47,14 @@ from fdbqueue.tasks.records import (
     rank_of,
     unpacked,
 )
-from fdbqueue.tasks.results import Found, change, is_task_at, local, new_result, result_of
+from fdbqueue.tasks.results import change, is_task_at, local, new_result, result_of
+from fdbqueue.tasks.states import TaskState, state_of
 
 if TYPE_CHECKING:
     from fdbqueue.tasks.outbox.rows import Outbox
 
+#: How many tasks are known to be sound.
+_MAX_SOUND = 1_000
 #: The longest call: the arguments of a task, as JSON, and what names it.
 MAX_CALL_BYTES = 1_000_000
 
@@ -74,6 +79,8 @@ class FdbQueueBackend(BaseTaskBackend):
         self.given = self.options
         self.settings, self.problems = parse(self.given)
         self.timeouts = timeouts(self.settings.grace_seconds)
+        #: Tasks in which nothing was wrong, with all that is in them: to look again costs much.
+        self._sound: dict[int, tuple[Any, tuple[Any, ...]]] = {}
         #: Whether a task with a time limit of its own was made for this backend.
         self._has_timed_task = False
         prefix = self.settings.queue_prefix
@@ -93,9 +100,18 @@ class FdbQueueBackend(BaseTaskBackend):
         Raises:
             InvalidTask: Something is wrong with it.
         """
-        super().validate_task(task)
-        if not isinstance(task, FdbQueueTask):
+        fields, known = _fields_of(task.__class__)(task), self._sound.get(id(task))
+        if known is not None and known[0] is task and known[1] == fields:
             return
+        super().validate_task(task)
+        if isinstance(task, FdbQueueTask):
+            self._validate_options(task)
+        if task.run_after is None:  # else it depends on USE_TZ
+            if len(self._sound) >= _MAX_SOUND:
+                self._sound.clear()
+            self._sound[id(task)] = task, fields
+
+    def _validate_options(self, task: FdbQueueTask) -> None:
         task.check()
         if task.timeout is not BACKENDS and task.timeout is not None:
             if task.timeout not in self.timeouts:
@@ -140,8 +156,7 @@ class FdbQueueBackend(BaseTaskBackend):
             found = self.found_in_outbox(result_id)
         if found is None:
             raise TaskResultDoesNotExist(result_id)
-        queue_name = self.catalog.home(str(found.record["queue"])).removeprefix(self.queue_prefix)
-        return result_of(result_id, found, queue_name, self.settings.lease_seconds)
+        return result_of(found, self.catalog.home(found.queue).removeprefix(self.queue_prefix))
 
     def check(self, **_: Any) -> list[checks.CheckMessage]:
         """Return what is wrong with the setting of this backend, without connecting to anything."""
@@ -330,32 +345,41 @@ class FdbQueueBackend(BaseTaskBackend):
         try:
             return self.get_result(call.id, tr=tr)
         except TaskResultDoesNotExist:
-            queue_name, seconds = result.task.queue_name, self.settings.lease_seconds
-            return result_of(call.id, Found({}, item), queue_name, seconds)
+            found = state_of(call.id, {}, item, self.settings.lease_seconds)
+            return result_of(found, result.task.queue_name)
 
-    def found(self, result_id: Any, tr: Transaction | None = None) -> Found | None:
-        """Return what is stored of a task, None if nothing is."""
+    def found(self, result_id: Any, tr: Transaction | None = None) -> TaskState | None:
+        """Return the state of a task, None if nothing is stored of it."""
         if not is_id(result_id):
             return None
 
-        def read(transaction: Transaction) -> Found | None:
+        def read(transaction: Transaction) -> TaskState | None:
             record = self.records.read(transaction, result_id)
-            if record is None or not is_pending(record):
-                return None if record is None else Found(record, None)
-            try:
-                queue = self.catalog.queue(record["queue"])
-                return Found(record, queue.get(record["item"], tr=transaction))
-            except (ItemNotFound, QueueNotFound):
+            if record is None:
                 return None
+            item = None
+            if is_pending(record):
+                try:
+                    queue = self.catalog.queue(record["queue"])
+                    item = queue.get(record["item"], tr=transaction)
+                except (ItemNotFound, QueueNotFound):
+                    return None
+            return state_of(result_id, record, item, self.settings.lease_seconds)
 
         return read(tr) if tr is not None else run(self.catalog.database, read, read_only=True)
 
-    def found_in_outbox(self, result_id: Any) -> Found | None:
+    def found_in_outbox(self, result_id: Any) -> TaskState | None:
         """Return what is known of a task that is not in a queue yet, or was just moved to one."""
         if not is_id(result_id):
             return None
         found = self.outbox().found(result_id)
         return self.found(result_id) if found is None else found
+
+
+@functools.cache
+def _fields_of(kind: type) -> operator.attrgetter[tuple[Any, ...]]:
+    """Return what reads all fields of a task of a class."""
+    return operator.attrgetter(*[field.name for field in dataclasses.fields(kind)])
 
 
 def _spec(name: str, **options: Any) -> QueueSpec:

@@ -62,7 +62,7 @@ def _is_ours(path: Any) -> bool:
     return any(one.__module__.startswith(f"{APP}.") for one in ancestors)
 
 
-def check_backend(backend: Any, problems: Iterable[conf.Problem]) -> Iterator[CheckMessage]:
+def check_backend(backend: Any, problems: Iterable[conf.SettingProblem]) -> Iterator[CheckMessage]:
     """Yield what is wrong with the setting of a backend, without connecting to anything.
 
     Args:

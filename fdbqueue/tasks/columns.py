@@ -22,16 +22,15 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import service
 from fdbqueue.columns import CODE, DURATION, FUTURE, NUMBER, PAST, TEXT, Column
 from fdbqueue.columns.text import grouped, lasting, number, seconds_since, visible
-from fdbqueue.service import Item, Queue
+from fdbqueue.service import Queue
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.key_limits import KeyState, key_state
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import AttemptFailure, TaskCall
-from fdbqueue.tasks.results import Found, Known, imported, known_of
+from fdbqueue.tasks.results import imported
+from fdbqueue.tasks.states import TaskState
 
-#: The tab of the tasks that have succeeded.
-DONE = "done"
 #: Ids that the backend makes, and that addresses can have. Values of items come from anyone who
 #: may push.
 RESULT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -52,62 +51,43 @@ _OUTCOMES = {TaskResultStatus.RUNNING: _("Running"), TaskResultStatus.SUCCESSFUL
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task, and what is stored of it.
+    """A task as pages and commands show it.
 
     ``addresses`` are those of the pages; ``limits`` those of its key, as long as it has not ended.
     """
 
-    id: str
+    task: TaskState
     queue: Queue
     backend: Any
-    record: dict[str, Any]
-    item: Item | None
-    known: Known
     addresses: Any = None
     limits: KeyState | None = None
 
     @classmethod
-    def of(cls, backend: Any, queue: Queue, task_id: str, found: Found) -> TaskRow:
-        """Return the row of a task, given what is stored of it."""
-        known = known_of(task_id, found, backend.settings.lease_seconds)
+    def of(cls, backend: Any, queue: Queue, task: TaskState, addresses: Any = None) -> TaskRow:
+        """Return the row of a task, whose limits are read."""
         limits = None
-        if found.item is not None and found.item.state != "dead":
+        if task.item is not None and task.item.state != "dead":
             limits = key_state(queue, backend.records.prefix)
-        return cls(task_id, queue, backend, found.record, found.item, known, limits=limits)
+        return cls(task, queue, backend, addresses, limits)
 
     @property
-    def state(self) -> str | Promise:
-        """What state it is in, in words; of one that a limit keeps back that, too."""
-        text = state_of(self.known, self.item, self.record)
-        is_ready = self.item is not None and self.item.state == "ready"
-        if not is_ready or self.limits is None or not self.limits.held_by:
+    def words(self) -> str | Promise:
+        """What state it is in; of one that a limit keeps back that, too."""
+        text = words_of(self.task)
+        if self.task.tab != "ready" or self.limits is None or not self.limits.held_by:
             return text
         return gettext("%(state)s; %(why)s") % {"state": text, "why": _WHY[self.limits.held_by]}
 
     @property
-    def is_running(self) -> bool:
-        """Whether a worker runs it now."""
-        return self.known.status is TaskResultStatus.RUNNING
-
-    @property
-    def is_successful(self) -> bool:
-        """Whether it has returned a value."""
-        return self.known.status is TaskResultStatus.SUCCESSFUL
-
-    @property
-    def tab(self) -> str:
-        """The tab of the queue's page that it is in."""
-        return DONE if self.item is None else self.item.state
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether an attempt has begun."""
-        return bool(self.known.attempts.workers)
+    def attempts(self) -> str:
+        """How many attempts have begun, and of how many if that is known."""
+        most = most_attempts(self.backend, self.task.call.task)
+        return attempts_text(len(self.task.attempts.workers), most)
 
     @property
     def arguments(self) -> dict[str, Any]:
         """What it is called with."""
-        return {"args": self.known.call.args, "kwargs": self.known.call.kwargs}
+        return {"args": self.task.call.args, "kwargs": self.task.call.kwargs}
 
 
 def limits_text(limits: KeyState | None) -> str:
@@ -135,19 +115,19 @@ def most_attempts(backend: Any, path: str) -> int | None:
     return most
 
 
-def state_of(known: Known, item: Item | None, record: dict[str, Any]) -> str | Promise:
+def words_of(task: TaskState) -> str | Promise:
     """Return what state a task is in, in words."""
+    item = task.item
     if item is None:
-        is_success = known.status is TaskResultStatus.SUCCESSFUL
-        return _("Successful") if is_success else _("Aborted")
-    if "outbox" in record:
-        return _("Set aside in the outbox") if record["problem"] else _("In the outbox")
+        return _("Successful") if task.is_successful else _("Aborted")
+    if task.is_in_outbox:
+        return _("Set aside in the outbox") if task.record["problem"] else _("In the outbox")
     if item.state != "leased":
         words = _AGAIN if item.attempts and item.state in _AGAIN else _IN_A_STATE
         return words[item.state]
-    if known.status is not TaskResultStatus.RUNNING:
+    if not task.is_running:
         return _("Worker lost")
-    return _("Running, abort requested") if record.get("abort") else _("Running")
+    return _("Running, abort requested") if task.is_to_end else _("Running")
 
 
 def shown_path(path: str) -> str:
@@ -204,10 +184,10 @@ def run_after(call: TaskCall) -> datetime.datetime | None:
     return None
 
 
-def last_duration(known: Known) -> float | None:
+def last_duration(task: TaskState) -> float | None:
     """Return how many seconds the last attempt took, None if there was none or it has not ended."""
-    latest, finished = known.attempts.latest, known.finished
-    if latest is None or finished is None or not known.attempts.workers:
+    latest, finished = task.attempts.latest, task.finished
+    if latest is None or finished is None or not task.has_begun:
         return None
     return (finished - latest) / 1_000_000
 
@@ -245,18 +225,18 @@ class ShownAttempt(NamedTuple):
         return ""
 
 
-def shown_attempts(known: Known, safe: Callable[[str], str] = visible) -> list[ShownAttempt]:
+def shown_attempts(task: TaskState, safe: Callable[[str], str] = visible) -> list[ShownAttempt]:
     """Return the attempts at a task, the latest first.
 
     Of many, the errors of the first are not kept. An error without a worker, that of a task which
     was aborted or buried before it ran again, comes last.
 
     Args:
-        known: What is known of the task.
+        task: The task.
         safe: Makes a text safe to show.
     """
-    workers, errors = known.attempts.workers, known.attempts.errors
-    failed = len(workers) - (known.status in _OUTCOMES and bool(workers))
+    workers, errors = task.attempts.workers, task.attempts.errors
+    failed = len(workers) - (task.status in _OUTCOMES and bool(workers))
     of_attempts = errors[:failed]
     unknown = failed - len(of_attempts)
     shown = []
@@ -264,7 +244,7 @@ def shown_attempts(known: Known, safe: Callable[[str], str] = visible) -> list[S
         kept = at - 1 - unknown
         name = (grouped(at), safe(worker[:_MAX_WORKER]))
         if at > failed:
-            shown.append(ShownAttempt(*name, _OUTCOMES[known.status]))
+            shown.append(ShownAttempt(*name, _OUTCOMES[task.status]))
         elif kept < 0:
             shown.append(ShownAttempt(*name, _("Failed; its error is not kept")))
         else:
@@ -306,7 +286,7 @@ class _Event(NamedTuple):
     is_begin: bool = False
 
 
-def course(task: TaskRow) -> list[Step]:
+def course(task: TaskState) -> list[Step]:
     """Return what happened to a task, the first first, and what it does now.
 
     Stored are when it was enqueued, when its first attempt and its last began, when it ended, and,
@@ -326,12 +306,12 @@ def course(task: TaskRow) -> list[Step]:
     return steps if now is None else [*steps, now]
 
 
-def _events(task: TaskRow) -> list[_Event]:
+def _events(task: TaskState) -> list[_Event]:
     """Return what is known to have happened to a task, in the order of time."""
-    known, attempts = task.known, task.known.attempts
+    attempts = task.attempts
     count, failures = len(attempts.workers), _failures(task)
     waited, later = _("waited %(time)s"), _("%(time)s later")
-    found = [_Event(at, _("Enqueued"), "") for at in [moment(known.enqueued)] if at]
+    found = [_Event(at, _("Enqueued"), "") for at in [moment(task.enqueued)] if at]
     begins = {1: moment(attempts.started), count: moment(attempts.latest)} if count else {}
     for which, at in begins.items():
         if at is not None:
@@ -340,26 +320,26 @@ def _events(task: TaskRow) -> list[_Event]:
     for which, at in failures:
         text = _("Attempt %(number)s failed") % {"number": grouped(which)}
         found.append(_Event(at, text, later))
-    ended = moment(known.finished)
+    ended = moment(task.finished)
     if ended is not None:
-        found.append(_Event(ended, state_of(known, task.item, task.record), later))
+        found.append(_Event(ended, words_of(task), later))
     return sorted(found, key=lambda event: event.at)
 
 
-def _failures(task: TaskRow) -> list[tuple[int, datetime.datetime]]:
+def _failures(task: TaskState) -> list[tuple[int, datetime.datetime]]:
     """Return which attempts failed, and when, but for the one that its end says."""
-    item, latest = task.item, moment(task.known.attempts.latest)
+    item, latest = task.item, moment(task.attempts.latest)
     found = [] if item is None else [(one.attempt, one.at) for one in item.failures]
-    if found and task.known.finished is not None and latest and found[-1][1] >= latest:
+    if found and task.finished is not None and latest and found[-1][1] >= latest:
         found.pop()
     return found
 
 
-def _now(task: TaskRow, since: datetime.datetime | None) -> Step | None:
+def _now(task: TaskState, since: datetime.datetime | None) -> Step | None:
     """Return what a task does now, None if it has ended or cannot say."""
-    if task.item is None or task.known.finished is not None or since is None:
+    if task.item is None or task.finished is not None or since is None:
         return None
-    text = state_of(task.known, task.item, task.record)
+    text = words_of(task)
     words = _("for %(time)s") if task.is_running else _("waits for %(time)s")
     return Step(text, None, words % {"time": lasting(max(0.0, seconds_since(since)))})
 
@@ -378,129 +358,124 @@ class TaskColumn(Column[TaskRow]):
     is_shown: Callable[[TaskRow], bool] = lambda _task: True
 
 
-def _attempts(task: TaskRow) -> str:
-    most = most_attempts(task.backend, task.known.call.task)
-    return attempts_text(len(task.known.attempts.workers), most)
-
-
 _RUN_AFTER = TaskColumn(
     name="run_after",
     heading=_("Asked to run after"),
-    value=lambda task: run_after(task.known.call),
+    value=lambda row: run_after(row.task.call),
     kind=FUTURE,
-    is_shown=lambda task: task.known.call.run_after is not None and task.tab == "delayed",
+    is_shown=lambda row: row.task.call.run_after is not None and row.task.tab == "delayed",
 )
 FACTS = (
     TaskColumn(
         name="state",
         heading=_("State"),
-        value=attrgetter("state"),
+        value=attrgetter("words"),
     ),
     TaskColumn(
         name="limits",
         heading=_("Limit"),
-        value=lambda task: limits_text(task.limits),
+        value=lambda row: limits_text(row.limits),
         kind=TEXT,
-        is_shown=lambda task: task.limits is not None,
+        is_shown=lambda row: row.limits is not None,
     ),
     TaskColumn(
         name="function",
         heading=_("Function"),
-        value=lambda task: shown_path(task.known.call.task),
+        value=lambda row: shown_path(row.task.call.task),
         kind=TEXT,
     ),
     TaskColumn(
         name="problem",
         heading=_("Not moved because"),
-        value=lambda task: task.record["problem"],
+        value=lambda row: row.task.record["problem"],
         kind=TEXT,
-        is_shown=lambda task: bool(task.record.get("problem")),
+        is_shown=lambda row: bool(row.task.record.get("problem")),
     ),
-    TaskColumn(name="attempts", heading=_("Attempts"), value=_attempts),
+    TaskColumn(name="attempts", heading=_("Attempts"), value=attrgetter("attempts")),
     TaskColumn(
         name="progress",
         heading=_("Progress"),
-        value=lambda task: progress_text(task.known.progress),
-        is_shown=lambda task: task.known.progress is not None,
+        value=lambda row: progress_text(row.task.progress),
+        is_shown=lambda row: row.task.progress is not None,
     ),
     TaskColumn(
         name="worker",
         heading=_("Worker"),
-        value=lambda task: task.known.attempts.workers[-1],
+        value=lambda row: row.task.attempts.workers[-1],
         kind=TEXT,
-        is_shown=attrgetter("is_running"),
+        is_shown=attrgetter("task.is_running"),
     ),
     TaskColumn(
         name="enqueued",
         heading=_("Enqueued"),
-        value=lambda task: moment(task.known.enqueued),
+        value=lambda row: moment(row.task.enqueued),
         kind=PAST,
     ),
     _RUN_AFTER,
     replace(
         _RUN_AFTER,
         kind=PAST,
-        is_shown=lambda task: task.known.call.run_after is not None and task.tab != "delayed",
+        is_shown=lambda row: row.task.call.run_after is not None and row.task.tab != "delayed",
     ),
     TaskColumn(
         name="again",
         heading=_("Next attempt after"),
-        value=attrgetter("item.until"),
+        value=attrgetter("task.item.until"),
         kind=FUTURE,
-        is_shown=lambda task: task.tab == "delayed" and task.has_begun,
+        is_shown=lambda row: row.task.tab == "delayed" and row.task.has_begun,
     ),
     TaskColumn(
         name="started",
         heading=_("First attempt began"),
-        value=lambda task: moment(task.known.attempts.started),
+        value=lambda row: moment(row.task.attempts.started),
         kind=PAST,
-        is_shown=lambda task: len(task.known.attempts.workers) > 1,
+        is_shown=lambda row: len(row.task.attempts.workers) > 1,
     ),
     TaskColumn(
         name="latest",
         heading=_("Last attempt began"),
-        value=lambda task: moment(task.known.attempts.latest),
+        value=lambda row: moment(row.task.attempts.latest),
         kind=PAST,
-        is_shown=attrgetter("has_begun"),
+        is_shown=attrgetter("task.has_begun"),
     ),
     TaskColumn(
         name="finished",
         heading=_("Ended"),
-        value=lambda task: moment(task.known.finished),
+        value=lambda row: moment(row.task.finished),
         kind=PAST,
-        is_shown=lambda task: task.known.finished is not None,
+        is_shown=lambda row: row.task.finished is not None,
     ),
     TaskColumn(
         name="duration",
         heading=_("Last attempt took"),
-        value=lambda task: last_duration(task.known),
+        value=lambda row: last_duration(row.task),
         kind=DURATION,
-        is_shown=lambda task: task.known.finished is not None,
+        is_shown=lambda row: row.task.finished is not None,
     ),
     TaskColumn(
         name="priority",
         heading=_("Priority"),
-        value=attrgetter("known.call.priority"),
+        value=attrgetter("task.call.priority"),
         kind=NUMBER,
     ),
     TaskColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.name")),
     TaskColumn(
         name="backend",
         heading=_("Task backend"),
-        value=attrgetter("known.call.backend"),
+        value=attrgetter("task.call.backend"),
         kind=TEXT,
     ),
-    TaskColumn(name="id", heading=_("Task id"), value=attrgetter("id"), kind=CODE),
+    TaskColumn(name="id", heading=_("Task id"), value=attrgetter("task.id"), kind=CODE),
     TaskColumn(
         name="item",
         heading=_("Item"),
-        value=attrgetter("item.id"),
+        value=attrgetter("task.item.id"),
         kind=CODE,
-        is_shown=lambda task: task.item is not None and "outbox" not in task.record,
+        is_shown=lambda row: row.task.item is not None and not row.task.is_in_outbox,
     ),
 )
 
 
-def shown_facts(task: TaskRow, columns: tuple[TaskColumn, ...] = FACTS) -> list[TaskColumn]:
+def shown_facts(row: TaskRow, columns: tuple[TaskColumn, ...] = FACTS) -> list[TaskColumn]:
     """Return the facts that a task has."""
-    return [column for column in columns if column.is_shown(task)]
+    return [column for column in columns if column.is_shown(row)]

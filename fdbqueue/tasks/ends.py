@@ -1,7 +1,8 @@
-"""An attempt at a task, how it ends, the commit that ends it, and tasks that somebody aborts.
+"""An attempt at a task: how its end is decided, noted and committed; and tasks that are aborted.
 
-There is one :class:`Attempt` from the lease to the end. What was decided of its end is an
-:class:`AttemptEnd`, which another thread may commit: it does not change, only what became of it.
+There is one :class:`Attempt` from the lease to the end. :func:`retry_seconds` decides whether there
+is another one after a failure. What was decided is noted as an :class:`AttemptEnd`, which another
+thread may commit (:class:`AttemptEnds`): it does not change, only what became of it.
 A task that waits has no attempt to end: :func:`abort_in` ends it at once, with the same record.
 """
 
@@ -10,19 +11,26 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import BatchTooLarge, EngineError, LeaseLost, path_of
-from fdbqueue.service import Item, Queue, error_code, now_us, run
-from fdbqueue.tasks.compat import (
-    TaskResultDoesNotExist,
-    TaskResultStatus,
+from fdbqueue.exceptions import (
+    BatchTooLarge,
+    EngineError,
+    LeaseLost,
+    OutcomeUnknown,
+    message_of,
+    path_of,
+    traceback_of,
 )
-from fdbqueue.tasks.exceptions import TaskAborted, TaskUnknown
+from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
+from fdbqueue.tasks.compat import Task, TaskResultDoesNotExist, TaskResultStatus
+from fdbqueue.tasks.exceptions import TaskAborted, TaskUnknown, WorkerDied
 from fdbqueue.tasks.notes import NOTED, Notes, as_stored
+from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
     FAILED,
     NO_ATTEMPTS,
@@ -37,20 +45,13 @@ from fdbqueue.tasks.records import (
     pending,
     stored,
     unknown_call,
-    unpacked,
 )
-from fdbqueue.tasks.results import (
-    Found,
-    attempts_at,
-    change,
-    metadata_in,
-    microseconds,
-    result_time,
-    set_attempts,
-)
+from fdbqueue.tasks.results import change, microseconds, result_time, set_attempts
+from fdbqueue.tasks.states import TaskState, was_redriven
 from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 #: What an attempt fails with whose function the worker does not know.
 UNKNOWN = path_of(TaskUnknown)
@@ -161,11 +162,23 @@ class Attempt:
 
     def without_notes(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return a pending record without the notes that it writes again, or has outlived."""
-        if len(record.get("workers", ())) + record.get("spared", 0) > self.item.attempts:
+        if was_redriven(record, self.item):
             more = {"abort": True} if record.get("abort") else {}
-            return pending(record["queue"], record["item"]) | more  # it was redriven
+            return pending(record["queue"], record["item"]) | more
         gone = NOTED if self.notes is not None else NOTED[1:]
         return {name: value for name, value in record.items() if name not in gone}
+
+    def fails(self, error: BaseException, retry_seconds: float | None) -> None:
+        """Note that it has failed, and after how many seconds there is another attempt."""
+        failure = AttemptFailure(path_of(type(error)), traceback_of(error))
+        if not isinstance(error, WorkerDied):  # whose deaths are among the errors
+            self.attempts = self.attempts.failed(failure)
+        self.ends(
+            failure=failure,
+            reason=f"{failure.exception}\n{message_of(error)}",
+            retry_seconds=retry_seconds,
+            is_aborted=isinstance(error, TaskAborted),
+        )
 
     def ends(self, **facts: Any) -> None:
         """Note how it ends at this moment, given fields of its end; its result says so, too."""
@@ -183,6 +196,32 @@ class Attempt:
         finished = result_time(end.moment) if is_over else None
         change(self.result, status=status, finished_at=finished, _return_value=end.value)
         self.is_unnoted, self.end = False, end
+
+
+def max_attempts(options: TaskOptions, task: Task[..., Any] | None, call: TaskCall) -> int:
+    """Return how many times a task runs at most; what its call says, if its code is gone."""
+    own = call.max_attempts
+    if task is not None:
+        own = task.max_attempts if isinstance(task, FdbQueueTask) else None
+    return options.max_attempts if own is None else own
+
+
+def retry_seconds(
+    options: TaskOptions, task: Task[..., Any] | None, error: BaseException, attempt: Attempt
+) -> float | None:
+    """Return how many seconds after a failure a task runs again, None for never."""
+    is_last = len(attempt.attempts.workers) >= max_attempts(options, task, attempt.call)
+    backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
+    backoff = options.backoff if backoff is BACKENDS else backoff
+    if backoff is None or is_last or isinstance(error, TaskAborted | WorkerDied):
+        return None
+    try:
+        seconds = function_of(backoff)(error, attempt.result)
+        return None if seconds is None else min(max(0.0, float(seconds)), MAX_SECONDS)
+    except BaseException:
+        with contextlib.suppress(BaseException):  # one that cannot be shown
+            logger.exception("a backoff has failed", extra={"task": attempt.call.task})
+        return None
 
 
 class AtEndFailed(Exception):
@@ -241,6 +280,34 @@ class AttemptEnds:
             note_ends(tr, self._backend, map(_part_end, of_trees))
 
         return end_all
+
+    def commit_surely(self, end: AttemptEnd, seconds: float) -> None:
+        """Commit an end, again while the engine does not answer, for so many seconds.
+
+        Raises:
+            LeaseLost: The lease is not held any more.
+            AtEndFailed: As :meth:`commit`.
+        """
+        for pause in pauses_within(seconds):
+            try:
+                self.commit(end)
+                return
+            except LeaseLost:
+                if end.is_unsure and self.has_taken_effect(end):
+                    end.is_done = True
+                    return
+                raise
+            except (EngineError, OutcomeUnknown) as error:
+                failed: BaseException = error
+            except Exception as error:
+                if error_code(error) is None:
+                    raise
+                failed = error
+            if pause is None:
+                raise failed
+            facts = {"task": end.call.task, "id": end.call.id, "error": type(failed).__name__}
+            logger.warning("the end of a task is tried again", extra=facts)
+            time.sleep(pause)
 
     def commit_with(self, ending: Sequence[AttemptEnd], commit: Callable[[], T]) -> T | None:
         """Call what commits ends together; None if that is too large for one transaction.
@@ -486,17 +553,16 @@ def abort_in(tr: Transaction, backend: Any, result_id: str) -> str:
 
     Returns and raises what :func:`fdbqueue.tasks.aborts.abort` does.
     """
-    found = backend.found(result_id, tr)
-    if found is None:
+    task = backend.found(result_id, tr)
+    if task is None:
         raise TaskResultDoesNotExist(result_id)
-    item, record = found.item, found.record
-    if item is None or item.state == "dead":
+    if task.item is None or task.tab == "dead":
         return "ended"
-    if item.state == "leased":
-        backend.records.write(tr, result_id, {**record, "abort": True})
+    if task.tab == "leased":
+        backend.records.write(tr, result_id, {**task.record, "abort": True})
         return "asked"
-    backend.catalog.queue(record["queue"]).remove(item.id, tr=tr)
-    write_aborted(tr, backend, result_id, found)
+    backend.catalog.queue(task.queue).remove(task.item.id, tr=tr)
+    write_aborted(tr, backend, task)
     return "aborted"
 
 
@@ -508,16 +574,13 @@ def was_aborted(tr: Transaction, backend: Any, call: TaskCall, *, by_itself: boo
     return record is not None and bool(record.get("abort"))
 
 
-def write_aborted(tr: Transaction, backend: Any, result_id: str, found: Found) -> None:
+def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
     """Write what is kept of a task that was aborted before it began, in a transaction."""
-    item, record = found.item, found.record
+    item, error = task.item, TaskAborted(id=task.id)
     assert item is not None
-    call = unpacked(item.value) or unknown_call(result_id, backend.alias)
-    error = TaskAborted(id=result_id)
-    attempts = attempts_at(record, item).failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
-    call = call._replace(id=result_id)
-    noted = as_stored(metadata_in(record, item), None)
-    home = backend.catalog.home(item.queue)
+    call = task.call._replace(id=task.id, backend=task.call.backend or backend.alias)
+    attempts = task.over.failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
+    home, noted = backend.catalog.home(item.queue), as_stored(task.metadata, None)
     write = _final_writes(
         backend.records, call, home, item, attempts, FAILED, now_us(), noted=noted
     )

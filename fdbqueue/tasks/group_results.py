@@ -9,24 +9,28 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import itertools
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import run
-from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
+    InvalidTaskBackend,
     TaskResultDoesNotExist,
     TaskResultStatus,
+    ours,
     task_backends,
 )
 from fdbqueue.tasks.records import is_id
 from fdbqueue.tasks.results import result_time
 from fdbqueue.tasks.trees import WIDTH, TreeKeys, bits_of, group_id
 
-#: The most parts that are read at a time.
+#: The most parts that are read at a time, and of each branch to find the first tasks.
 MAX_READ = 1_000
+_MOST_FIRST = 20
 #: The longest number of a branch.
 _MAX_DIGITS = 5
 
@@ -141,6 +145,7 @@ def group_result(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -
 
     Raises:
         TaskResultDoesNotExist: There is none with this id, or not any more.
+        InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
     """
     owner, _tree, _branch = named(result_id, backend)
     return group_result_by(owner, result_id)
@@ -159,38 +164,40 @@ def group_result_by(owner: Any, result_id: str) -> GroupResult:
     return found
 
 
-def first_task(owner: FdbQueueBackend, result_id: str) -> GroupPart | None:
-    """Read the first task of a group or a chain, however deep it is nested; None if there is none.
+def first_tasks(owner: Any, result_id: str) -> list[GroupPart]:
+    """Read the first enqueued tasks of a group or a chain, however deep they are nested.
 
     Raises:
         TaskResultDoesNotExist: It is no id of a group or a chain.
     """
     tree, branch = branch_named(result_id)
 
-    def read(tr: Transaction) -> GroupPart | None:
-        at = branch
-        while (group := read_group(tr, owner, tree, at)) is not None:
-            where: dict[str, Any] = {
-                "owner": owner,
-                "tree": tree,
-                "branch": at,
-                "count": group.count,
-            }
-            first = next(iter(read_parts(tr, **where, after=-1, limit=1)), None)
-            if first is None or first.task:
-                return first
-            _tree, at = branch_named(first.id)
-        return None
+    def tasks(tr: Transaction, branch: int) -> Iterator[GroupPart]:
+        if (found := read_group(tr, owner, tree, branch)) is None:
+            return
+        where: Any = {"owner": owner, "tree": tree, "branch": branch, "count": found.count}
+        parts = read_parts(tr, **where, after=-1, limit=_MOST_FIRST)
+        for part in [*parts, *([] if found.follows is None else [found.follows])]:
+            if not part.task:
+                yield from tasks(tr, branch_named(part.id)[1])
+            elif part.is_enqueued:
+                yield part
 
-    found: GroupPart | None = run(owner.catalog.database, read, read_only=True)
+    def read(tr: Transaction) -> list[GroupPart]:
+        return list(itertools.islice(tasks(tr, branch), _MOST_FIRST))
+
+    found: list[GroupPart] = run(owner.catalog.database, read, read_only=True)
     return found
 
 
 def named(result_id: str, backend: str) -> tuple[Any, str, int]:
-    """Return what an id stands for: the backend, the id of a tree, the number of a branch."""
-    owner: Any = task_backends[backend]
-    if not isinstance(owner, FdbQueueBackend):
-        raise TaskResultDoesNotExist(result_id)
+    """Return what an id stands for: the backend, the id of a tree, the number of a branch.
+
+    Raises:
+        TaskResultDoesNotExist: It is no id of a group or a chain.
+        InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
+    """
+    owner = ours(backend, "to have groups and chains", InvalidTaskBackend)
     return owner, *branch_named(result_id)
 
 

@@ -53,7 +53,7 @@ from fdbqueue.tasks.trees import (
     range_of,
     rows_of_branch,
 )
-from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, Due, due_key
+from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, due_key
 
 #: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
@@ -322,7 +322,7 @@ def _store(plan: _Plan) -> None:
     """Store a tree, and begin it: in one transaction if it is small."""
     database, prefix = plan.backend.catalog.database, plan.backend.records.prefix
     alias, now = plan.backend.alias, now_us()
-    unbegun = due_key(prefix, alias, Due(now + UNBEGUN_SECONDS * 1_000_000, plan.tree))
+    unbegun = due_key(prefix, alias, DueLook(now + UNBEGUN_SECONDS * 1_000_000, plan.tree))
     *portions, last = _portions(plan.rows)
     for limited in plan.limits.values():
         keep(plan.backend.catalog, prefix, limited)
@@ -331,7 +331,7 @@ def _store(plan: _Plan) -> None:
 
     def begin(tr: Transaction) -> None:
         tr.clear(unbegun)
-        due = due_key(prefix, alias, Due(now + LOOK_SECONDS * 1_000_000, plan.tree))
+        due = due_key(prefix, alias, DueLook(now + LOOK_SECONDS * 1_000_000, plan.tree))
         _write(tr, [*last, plan.first, (due, b"")])
         Tree(tr, plan.backend, plan.tree).begin()
 
@@ -386,6 +386,7 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
 
     Raises:
         TaskResultDoesNotExist: There is none with this id.
+        InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
         ValueError: It is the id of one that is nested.
     """
     owner, _tree, _branch = named(result_id, backend)

@@ -54,7 +54,7 @@ from fdbqueue.tasks.results import microseconds
 from fdbqueue.tasks.schedules import Periodic, is_engines
 from fdbqueue.tasks.trees import Tree
 from fdbqueue.tasks.upkeep import (
-    Due,
+    DueLook,
     begun,
     clear_old,
     fail_lost,
@@ -188,7 +188,7 @@ def remove_lost(
             return pruned
         if after is None:
             break
-    due: Due | None = None
+    due: DueLook | None = None
     while True:
         look_up = functools.partial(begun, backend=backend, after=due)
         trees, due = run(catalog.database, look_up, read_only=True)
@@ -501,7 +501,7 @@ class Housekeeping:
                 if not self._look_at(due, pace):
                     return
 
-    def _look_at(self, due: Due, pace: _Pace) -> bool:
+    def _look_at(self, due: DueLook, pace: _Pace) -> bool:
         """Have the lost parts of a group or a chain fail; tell whether there is time for more."""
         found = Pruned()
         for some in _look_at(self._backend, self._catalog, due.tree):

@@ -189,7 +189,7 @@ class Notes(MutableMapping[str, Any]):
         self._written = max(self._written, changes)
 
 
-def as_stored(metadata: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+def as_stored(metadata: dict[str, Any] | None, progress: Progress | None) -> dict[str, Any]:
     """Return metadata and progress as a record has them: only what there is."""
     found: dict[str, Any] = {"metadata": metadata} if metadata else {}
     return found if progress is None else {**found, "progress": list(progress)}

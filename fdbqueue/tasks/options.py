@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
 
-from fdbqueue.conf import ANYTHING, Kind, Problem, Rule, wrong_in
+from fdbqueue.conf import ANYTHING, OfClass, Rule, SettingProblem, wrong_in
 from fdbqueue.exceptions import message_of
 from fdbqueue.service import UNIQUE_WHILE
 from fdbqueue.service.options import ALLOWED, Choice, Range
@@ -62,13 +62,13 @@ RULES = {
     "max_attempts": Rule(Range(int, 1, 1_000), OPTIONS),
     "backoff": Rule(ANYTHING, OPTIONS),
     "retention": Rule(_Retentions(), OPTIONS),
-    "queue_prefix": Rule(Kind((str, type(None)), "a text"), OPTIONS),
-    "enqueue_on_commit": Rule(Kind((bool,), "True or False"), OPTIONS),
-    "outbox": Rule(Kind((bool, str), "True, False, or the alias of a database"), OPTIONS),
+    "queue_prefix": Rule(OfClass((str, type(None)), "a text"), OPTIONS),
+    "enqueue_on_commit": Rule(OfClass((bool,), "True or False"), OPTIONS),
+    "outbox": Rule(OfClass((bool, str), "True, False, or the alias of a database"), OPTIONS),
     "max_result_bytes": Rule(Range(int, 1, 5_000_000), OPTIONS),
     "timeout": Rule(Range((int, float), 0.1, MAX_TIMEOUT, none_is_valid=True), OPTIONS),
     "grace_seconds": Rule(Range((int, float), 0.1, 3_600), OPTIONS),
-    "schedules": Rule(Kind((Mapping,), "a dictionary"), OPTIONS),
+    "schedules": Rule(OfClass((Mapping,), "a dictionary"), OPTIONS),
 }
 #: What some options of a task may be; the others are looked at apart.
 _OF_TASKS = {
@@ -139,7 +139,7 @@ class TaskOptions:
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[Problem]]:
+def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[SettingProblem]]:
     """Return the options that a setting says, and what is wrong with it.
 
     What is wrong has its default in the options.
@@ -168,7 +168,7 @@ def in_seconds(given: Any) -> Any:
     return given.total_seconds() if isinstance(given, datetime.timedelta) else given
 
 
-def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
+def _problems(given: Mapping[str, Any]) -> Iterator[tuple[str, SettingProblem]]:
     listed = "The options are"
     for name, problem in wrong_in("OPTIONS", given, RULES, unknown_id=OPTIONS, listed=listed):
         if name == "shards":
@@ -187,38 +187,47 @@ def timeouts(grace_seconds: float) -> Range:
     return found
 
 
-def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
+def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, SettingProblem]]:
     """Yield what is wrong with a sound time limit that is shorter than the grace."""
     timeout, grace = given.get("timeout"), given.get("grace_seconds", GRACE_SECONDS)
     if timeout not in RULES["timeout"].allowed or grace not in RULES["grace_seconds"].allowed:
         return
     if timeout not in timeouts(grace):
         message = f"OPTIONS has the timeout {timeout!r}, which is below grace_seconds, {grace!r}."
-        yield "timeout", Problem(OPTIONS, message, "Choose a longer timeout, or a shorter grace.")
+        yield (
+            "timeout",
+            SettingProblem(OPTIONS, message, "Choose a longer timeout, or a shorter grace."),
+        )
 
 
-def _outbox_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, Problem]]:
+def _outbox_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, SettingProblem]]:
     outbox = given.get("outbox")
     if isinstance(outbox, str) and outbox not in connections:
         hint = f"The aliases are {', '.join(sorted(connections))}."
-        yield "outbox", Problem(OPTIONS, f"OPTIONS has the outbox {outbox!r}, no database.", hint)
+        yield (
+            "outbox",
+            SettingProblem(OPTIONS, f"OPTIONS has the outbox {outbox!r}, no database.", hint),
+        )
     elif outbox and given.get("enqueue_on_commit"):
         message = "OPTIONS has both outbox and enqueue_on_commit."
         hint = "Remove enqueue_on_commit: rows of the outbox are moved once they are committed."
-        yield "enqueue_on_commit", Problem(OPTIONS, message, hint)
+        yield "enqueue_on_commit", SettingProblem(OPTIONS, message, hint)
 
 
-def _backoff_problems(backoff: Any) -> Iterator[tuple[str, Problem]]:
+def _backoff_problems(backoff: Any) -> Iterator[tuple[str, SettingProblem]]:
     try:
         found = function_of(backoff)
     except BaseException as error:  # noqa: BLE001  # a project's own module may raise anything
         pass_interrupt(error)
         message = f"The backoff {backoff!r} cannot be imported: {message_of(error)}"
-        yield "backoff", Problem(OPTIONS, message, "Name a function of an exception and a result.")
+        yield (
+            "backoff",
+            SettingProblem(OPTIONS, message, "Name a function of an exception and a result."),
+        )
         return
     if found is not None and not callable(found):
         hint = "It must be None, a function, or its dotted path."
-        yield "backoff", Problem(OPTIONS, f"OPTIONS has the backoff {backoff!r}.", hint)
+        yield "backoff", SettingProblem(OPTIONS, f"OPTIONS has the backoff {backoff!r}.", hint)
 
 
 # Tasks

@@ -23,7 +23,7 @@ from fdbqueue.service import run
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.group_results import GroupPart, GroupResult, read_group, read_parts
-from fdbqueue.tasks.records import Place
+from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.trees import TreeKeys
 from fdbqueue.viewer import EVERYTHING, Viewer
 
@@ -68,7 +68,7 @@ class OutlineLine(NamedTuple):
 def outline_of(
     database: Database,
     backend: Any,
-    place: Place,
+    place: TreePlace,
     viewer: Viewer = EVERYTHING,
 ) -> list[OutlineLine]:
     """Read the outline of what a task is a part of; empty if that is not kept any more.
@@ -99,7 +99,7 @@ class _Outline:
         viewer: The reader.
     """
 
-    def __init__(self, tr: Transaction, backend: Any, place: Place, viewer: Viewer) -> None:
+    def __init__(self, tr: Transaction, backend: Any, place: TreePlace, viewer: Viewer) -> None:
         self._tr = tr
         self._backend = backend
         self._here = place

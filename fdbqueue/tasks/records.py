@@ -74,7 +74,7 @@ _PENDING = re.compile(rb'\{"queue":"(?:[^"\\]|\\.)*","item":')
 # The value of an item
 
 
-class Place(NamedTuple):
+class TreePlace(NamedTuple):
     """Which part of a group or a chain a task is, or a branch: see :mod:`fdbqueue.tasks.trees`.
 
     Attributes:
@@ -96,12 +96,12 @@ class Place(NamedTuple):
         return [*self] if self.leads else [*self[:4]]
 
 
-def place_in(stored: Any) -> Place | None:
+def place_in(stored: Any) -> TreePlace | None:
     """Return the place that a value has, None if it is none."""
     kinds = [*map(type, stored)] if isinstance(stored, list) else []
     if kinds[:4] != [str, int, int, int] or kinds[4:] not in ([], [bool]):
         return None
-    found = Place(*stored)
+    found = TreePlace(*stored)
     return found if is_id(found.tree) and 0 <= found.at <= found.of and found.branch >= 0 else None
 
 
@@ -128,7 +128,7 @@ class TaskCall(NamedTuple):
     priority: int = 0
     run_after: datetime.datetime | None = None
     max_attempts: int | None = None
-    place: Place | None = None
+    place: TreePlace | None = None
 
 
 def unknown_call(result_id: str, backend: str = "") -> TaskCall:
@@ -285,20 +285,6 @@ class EndedTask(NamedTuple):
 
 #: Of a task that no worker has begun.
 NO_ATTEMPTS = Attempts()
-
-
-class Before(NamedTuple):
-    """What is known of a task before an attempt.
-
-    Attributes:
-        attempts: The attempts, all of which have failed.
-        is_aborted: Whether it was aborted.
-        metadata: What it has noted.
-    """
-
-    attempts: Attempts = NO_ATTEMPTS
-    is_aborted: bool = False
-    metadata: dict[str, Any] | None = None
 
 
 def pending(

@@ -1,4 +1,4 @@
-"""Results: what the API says of a task, made from its item and its record."""
+"""Results: what the API says of a task, made from its state."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import datetime
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from fdbqueue import service
-from fdbqueue.exceptions import path_of
-from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
+from fdbqueue.service import Item
 from fdbqueue.tasks.compat import (
     TASK_REFRESH_ATTRS,
     Task,
@@ -25,59 +24,13 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     normalize_json,
 )
-from fdbqueue.tasks.exceptions import TaskBuried, TaskUnknown, WorkerDied, pass_interrupt
-from fdbqueue.tasks.notes import Progress, progress_in
-from fdbqueue.tasks.records import (
-    NO_ATTEMPTS,
-    AttemptFailure,
-    Attempts,
-    TaskCall,
-    attempts_in,
-    is_ahead,
-    name_of,
-    place_in,
-    unknown_call,
-    unpacked,
-)
+from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
+from fdbqueue.tasks.notes import Progress
+from fdbqueue.tasks.records import Attempts, TaskCall
+from fdbqueue.tasks.states import TaskState
 
 _SCALARS = {str, int, float, bool, type(None)}
 _TEXT = {str}
-
-
-class Found(NamedTuple):
-    """What is stored of a task.
-
-    Attributes:
-        record: Its record.
-        item: Its item; None if the record is final.
-    """
-
-    record: dict[str, Any]
-    item: Item | None
-
-
-class Known(NamedTuple):
-    """What is known of a task; all of its result but the code.
-
-    Attributes:
-        call: What is to be called.
-        status: Its status.
-        attempts: The attempts that have begun, and how they failed.
-        enqueued: When it was enqueued, in microseconds.
-        finished: When it ended, likewise; None as long as it has not.
-        value: What it returned.
-        metadata: What it has noted, in all of its attempts.
-        progress: How far the attempt has come that runs, or the last one; None if it does not say.
-    """
-
-    call: TaskCall
-    status: TaskResultStatus
-    attempts: Attempts
-    enqueued: int | None
-    finished: int | None = None
-    value: Any = None
-    metadata: dict[str, Any] | None = None
-    progress: Progress | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,91 +239,17 @@ def _missing(path: str) -> Any:
     return missing
 
 
-# Attempts
-
-
-def attempts_at(record: dict[str, Any], item: Item) -> Attempts:
-    """Return the attempts at a task that have failed, those whose worker died included.
-
-    Those that a record knows of are of an earlier life if the item has fewer: a redrive has
-    returned it as if it had never been tried. A lease that a worker got ahead counts no attempt
-    unless the record says that it has begun.
-    """
-    known = attempts_in(record)
-    if item.state == "dead" and record.get("dead") == item.attempts:
-        return known
-    if _is_of_earlier_life(known, item):
-        known = NO_ATTEMPTS
-    for attempt in range(len(known.workers) + known.spared + 1, item.attempts + 1):
-        failure = next((one for one in item.failures if one.attempt == attempt), None)
-        # the queue keeps the last three: what is not known any more ended as the first of these
-        ended = next((one for one in item.failures if one.attempt >= attempt), None)
-        if _may_have_waited(ended) and record and record.get("running") != attempt - 1:
-            known = known._replace(spared=known.spared + 1)
-            continue
-        worker = name_of(None if failure is None else failure.worker)
-        reason = "not known any more" if failure is None else failure.reason
-        died = AttemptFailure(path_of(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
-        known = known._replace(workers=(*known.workers, worker)).failed(died)
-    return known
-
-
-def _is_of_earlier_life(known: Attempts, item: Item) -> bool:
-    """Tell whether a task was redriven since these attempts, so that they count no more."""
-    return len(known.workers) + known.spared > item.attempts
-
-
-def metadata_in(record: dict[str, Any], item: Item) -> dict[str, Any]:
-    """Return the metadata of a task whose item is in its queue, that of an earlier life not."""
-    found: dict[str, Any] = record.get("metadata", {})
-    if not found or (item.state == "dead" and record.get("dead") == item.attempts):
-        return found
-    return {} if _is_of_earlier_life(attempts_in(record), item) else found
-
-
-def _may_have_waited(failure: Failure | None) -> bool:
-    """Tell whether a lease has expired whose task a worker may not have begun."""
-    if failure is None or failure.reason != LEASE_EXPIRED:
-        return False
-    return is_ahead(failure.worker)
-
-
 # Results
 
 
-def result_of(
-    result_id: str, found: Found, queue_name: str, lease_seconds: float
-) -> TaskResult[..., Any]:
-    """Return the result of a task, given what is stored of it.
+def result_of(state: TaskState, queue_name: str) -> TaskResult[..., Any]:
+    """Return the result of a task; imports its code.
 
     Args:
-        result_id: Its id.
-        found: What is stored.
+        state: Its state.
         queue_name: The name of its queue in the backend's ``QUEUES``.
-        lease_seconds: How long leases are, to tell when one began that does not say so.
     """
-    known = known_of(result_id, found, lease_seconds)
-    return _result(result_id, known, queue_name, found_task(known.call, imports=True))
-
-
-def known_of(result_id: str, found: Found, lease_seconds: float) -> Known:
-    """Return what is known of a task, given what is stored of it; imports no code of the task.
-
-    Args:
-        result_id: The id of its result.
-        found: What is stored.
-        lease_seconds: As for :func:`result_of`.
-    """
-    if found.item is None:
-        return _ended(result_id, found.record)
-    call = unpacked(found.item.value) or unknown_call(result_id)
-    attempts = attempts_at(found.record, found.item)
-    return Known(
-        call,
-        enqueued=microseconds(found.item.pushed_at),
-        metadata=metadata_in(found.record, found.item),
-        **_state(found.item, found.record, attempts, lease_seconds),
-    )
+    return _result(state, queue_name, found_task(state.call, imports=True))
 
 
 def running_result(
@@ -382,8 +261,8 @@ def running_result(
 ) -> TaskResult[..., Any]:
     """Return the result of a task that is about to run, the attempt that begins included."""
     enqueued = microseconds(item.pushed_at)
-    known = Known(call, TaskResultStatus.RUNNING, attempts, enqueued)
-    return _result(call.id, known, queue_name, task)
+    state = TaskState(call.id, call, TaskResultStatus.RUNNING, attempts, enqueued)
+    return _result(state, queue_name, task)
 
 
 def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
@@ -399,72 +278,15 @@ def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
     )
 
 
-def _state(
-    item: Item, record: dict[str, Any], attempts: Attempts, lease_seconds: float
-) -> dict[str, Any]:
-    """Return the status, the times and the attempts of a task whose item is in its queue."""
-    until = microseconds(item.until) or 0
-    if item.state == "leased" and until > now_us():
-        latest = record.get("latest")
-        if latest is None or record.get("running") != item.attempts:
-            latest = microseconds(item.leased_at)
-        if latest is None:  # the lease was written before its beginning was
-            latest = min(now_us(), until - int(lease_seconds * 1_000_000))
-        is_noted = record.get("running") == item.attempts
-        return {
-            "status": TaskResultStatus.RUNNING,
-            "attempts": attempts.begun(name_of(item.worker), latest),
-            "progress": progress_in(record) if is_noted else None,
-        }
-    if item.state != "dead":
-        return {"status": TaskResultStatus.READY, "attempts": attempts}
-    if not attempts.errors:
-        attempts = attempts.failed(AttemptFailure(path_of(TaskBuried), f"{item.reason}\n"))
-    return {
-        "status": TaskResultStatus.FAILED,
-        "attempts": attempts,
-        "finished": record["ended"]
-        if record.get("dead") == item.attempts
-        else microseconds(item.died_at),
-        "progress": progress_in(record) if record.get("dead") == item.attempts else None,
-    }
-
-
-def _ended(result_id: str, record: dict[str, Any]) -> Known:
-    run_after = record.get("run_after")
-    call = TaskCall(
-        result_id,
-        record["task"],
-        record["args"],
-        record["kwargs"],
-        record["backend"],
-        record["priority"],
-        None if run_after is None else datetime.datetime.fromisoformat(run_after),
-        place=place_in(record["tree"]) if "tree" in record else None,
-    )
-    return Known(
-        call,
-        TaskResultStatus(record["status"]),
-        attempts_in(record),
-        record["enqueued"],
-        record["ended"],
-        record["value"],
-        record.get("metadata"),
-        progress_in(record) if "progress" in record else None,
-    )
-
-
-def _result(
-    result_id: str, known: Known, queue_name: str, task: Task[..., Any] | None
-) -> TaskResult[..., Any]:
-    call = known.call
+def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> TaskResult[..., Any]:
+    call = state.call
     result: TaskResult[..., Any] = FdbQueueTaskResult(
         task=restored_task(call, queue_name, task),
-        id=result_id,
-        status=known.status,
-        enqueued_at=result_time(known.enqueued),
+        id=state.id,
+        status=state.status,
+        enqueued_at=result_time(state.enqueued),
         started_at=None,
-        finished_at=result_time(known.finished),
+        finished_at=result_time(state.finished),
         last_attempted_at=None,
         args=[],
         kwargs={},
@@ -473,8 +295,8 @@ def _result(
         worker_ids=[],
     )
     args, kwargs = normalised(call.args), normalised(call.kwargs)  # a task may change its own
-    change(result, args=args, kwargs=kwargs, _return_value=known.value)
-    if known.metadata or known.progress:
-        change(result, metadata=known.metadata or {}, progress=known.progress)
-    set_attempts(result, known.attempts)
+    change(result, args=args, kwargs=kwargs, _return_value=state.value)
+    if state.metadata or state.progress:
+        change(result, metadata=state.metadata or {}, progress=state.progress)
+    set_attempts(result, state.attempts)
     return result

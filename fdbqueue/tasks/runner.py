@@ -20,12 +20,12 @@ from typing import Any, NoReturn
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
-from fdbqueue.exceptions import message_of, path_of, traceback_of
-from fdbqueue.service import MAX_SECONDS, Item, now_us, run
+from fdbqueue.exceptions import path_of, traceback_of
+from fdbqueue.service import Item, now_us, run
 from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
-from fdbqueue.tasks.ends import AtEndFailed, Attempt, was_aborted
+from fdbqueue.tasks.ends import AtEndFailed, Attempt, max_attempts, retry_seconds, was_aborted
 from fdbqueue.tasks.exceptions import (
     ReturnValueTooLarge,
     TaskAborted,
@@ -35,10 +35,9 @@ from fdbqueue.tasks.exceptions import (
 )
 from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of
 from fdbqueue.tasks.notes import Notes
-from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
+from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions
 from fdbqueue.tasks.records import (
     NO_ATTEMPTS,
-    AttemptFailure,
     Attempts,
     TaskCall,
     encoded,
@@ -54,7 +53,7 @@ from fdbqueue.tasks.results import (
     task_at,
 )
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
-from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch
+from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, TimeLimits
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +184,7 @@ class TaskRunner:
         source: TaskSource,
         worker: str,
         threads: int = 1,
-        watch: Watch | None = None,
+        watch: ParentWatch | None = None,
     ) -> None:
         self._backend = backend
         self._options: TaskOptions = backend.settings
@@ -200,7 +199,7 @@ class TaskRunner:
         self._declared: set[str] = set()
         self.loop = Loop()
 
-    def __call__(self, item: Item, overdue: Overdue | None = None) -> None:
+    def __call__(self, item: Item, overdue: OverdueAttempt | None = None) -> None:
         """Run a task, and note its end at the source.
 
         Args:
@@ -214,9 +213,10 @@ class TaskRunner:
         attempt = self._source.begin(item)
         call, before, is_aborted = unpacked(item.value), NO_ATTEMPTS, False
         if item.attempts and call is not None:
-            before, is_aborted, metadata = self._source.begin_again(item, call.id)
-            if metadata:
-                attempt.notes = Notes(metadata)
+            state = self._source.begin_again(item, call.id)
+            before, is_aborted = state.over, state.is_to_end
+            if state.metadata:
+                attempt.notes = Notes(state.metadata)
         is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
@@ -236,7 +236,7 @@ class TaskRunner:
             if is_aborted:
                 raise TaskAborted(id=call.id)
             task = task_at(call.task) if imports else None
-            if task is None or len(before.workers) >= self._max_attempts(task, call):
+            if task is None or len(before.workers) >= max_attempts(self._options, task, call):
                 raise WorkerDied(attempts=len(before.workers))
             if overdue is not None:
                 raise TaskTimeout(overdue.seconds)
@@ -244,12 +244,12 @@ class TaskRunner:
             attempt.result = result_of(task or found_task(attempt.call, imports=imports))
             if isinstance(error, WorkerDied):
                 attempt.attempts = before
-            seconds = None if call is None else self._pause(task, error, attempt)
-            self._fail(attempt, error, seconds)
+            seconds = None if call is None else retry_seconds(self._options, task, error, attempt)
+            attempt.fails(error, seconds)
             raise
         attempt.result = result_of(task)
         attempt.is_unnoted = True
-        if attempt.is_ahead and not item.attempts and self._max_attempts(task, call) == 1:
+        if attempt.is_ahead and not item.attempts and max_attempts(self._options, task, call) == 1:
             self._source.note_begun([attempt])  # else a kill would have it run twice
             self._source.check(attempt)
         self._run(task, attempt)
@@ -278,7 +278,7 @@ class TaskRunner:
         if call is None or not is_imported(call.task):
             return False
         try:
-            most = self._max_attempts(task_at(call.task), call)
+            most = max_attempts(self._options, task_at(call.task), call)
             return item.attempts >= most and self._source.count_attempts(item, call.id) >= most
         except TaskUnknown:
             return False
@@ -313,7 +313,7 @@ class TaskRunner:
         return (
             died
             and not is_imported(call.task)
-            and len(before.workers) >= self._max_attempts(None, call)
+            and len(before.workers) >= max_attempts(self._options, None, call)
         )
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
@@ -334,8 +334,8 @@ class TaskRunner:
             running.close()
             error.with_traceback(_own_part(error.__traceback__))
             # what it has done is done: to run it again would only do that twice
-            seconds = None if has_returned else self._pause(task, error, attempt)
-            self._fail(attempt, error, seconds)
+            seconds = None if has_returned else retry_seconds(self._options, task, error, attempt)
+            attempt.fails(error, seconds)
             raise
         at_end = running.close()
         attempt.ends(value=value, at_end=at_end)
@@ -347,7 +347,7 @@ class TaskRunner:
         except AtEndFailed as failed:
             problem = failed.__cause__ or failed
         try:  # not above: the one would be the other's context, which has it as its cause
-            self._fail(attempt, problem, self._pause(task, problem, attempt))
+            attempt.fails(problem, retry_seconds(self._options, task, problem, attempt))
             raise problem
         finally:
             del problem  # its traceback has this frame
@@ -381,42 +381,6 @@ class TaskRunner:
             limit = self._options.max_result_bytes
             raise ReturnValueTooLarge(size_bytes=size, limit_bytes=limit)
         return value
-
-    def _fail(self, attempt: Attempt, error: BaseException, seconds: float | None) -> None:
-        """Note that an attempt has failed, and after how many seconds there is another."""
-        failure = AttemptFailure(path_of(type(error)), traceback_of(error))
-        if not isinstance(error, WorkerDied):  # whose deaths are among the errors
-            attempt.attempts = attempt.attempts.failed(failure)
-        attempt.ends(
-            failure=failure,
-            reason=f"{failure.exception}\n{message_of(error)}",
-            retry_seconds=seconds,
-            is_aborted=isinstance(error, TaskAborted),
-        )
-
-    def _pause(
-        self, task: Task[..., Any] | None, error: BaseException, attempt: Attempt
-    ) -> float | None:
-        """Return how many seconds after a failure the task runs again, None for never."""
-        is_last = len(attempt.attempts.workers) >= self._max_attempts(task, attempt.call)
-        backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
-        backoff = self._options.backoff if backoff is BACKENDS else backoff
-        if backoff is None or is_last or isinstance(error, TaskAborted | WorkerDied):
-            return None
-        try:
-            seconds = function_of(backoff)(error, attempt.result)
-            return None if seconds is None else min(max(0.0, float(seconds)), MAX_SECONDS)
-        except BaseException:
-            with contextlib.suppress(BaseException):  # one that cannot be shown
-                logger.exception("a backoff has failed", extra={"task": attempt.call.task})
-            return None
-
-    def _max_attempts(self, task: Task[..., Any] | None, call: TaskCall) -> int:
-        """Return how many times a task runs at most; what its call says, if its code is gone."""
-        own = call.max_attempts
-        if task is not None:
-            own = task.max_attempts if isinstance(task, FdbQueueTask) else None
-        return self._options.max_attempts if own is None else own
 
 
 def _called_here(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

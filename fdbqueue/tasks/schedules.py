@@ -62,7 +62,7 @@ from typing import Any, NamedTuple
 
 from django.utils import timezone
 
-from fdbqueue.conf import Kind, Problem, Rule, wrong_in
+from fdbqueue.conf import OfClass, Rule, SettingProblem, wrong_in
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
 from fdbqueue.service import Catalog, error_code, moment, now_us, run
@@ -106,14 +106,14 @@ class _Intervals:
         return in_seconds(value) in EVERY
 
 
-_TEXT = Kind((str,), "a text")
+_TEXT = OfClass((str,), "a text")
 #: What each key of a schedule may be.
 _RULES = {
-    "args": Rule(Kind((list, tuple), "a list"), ARGUMENTS),
+    "args": Rule(OfClass((list, tuple), "a list"), ARGUMENTS),
     "cron": Rule(_TEXT, TIMES),
     "every": Rule(_Intervals(), TIMES),
-    "kwargs": Rule(Kind((Mapping,), "a dictionary"), ARGUMENTS),
-    "priority": Rule(Kind((int,), "a whole number"), ARGUMENTS),
+    "kwargs": Rule(OfClass((Mapping,), "a dictionary"), ARGUMENTS),
+    "priority": Rule(OfClass((int,), "a whole number"), ARGUMENTS),
     "queue_name": Rule(_TEXT, ARGUMENTS),
     "task": Rule(_TEXT, SCHEDULED_TASK),
     "time_zone": Rule(_TEXT, TIMES),
@@ -121,9 +121,9 @@ _RULES = {
 
 
 class WrongSchedule(Exception):
-    """A schedule has a :class:`Problem`."""
+    """A schedule has a :class:`SettingProblem`."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SettingProblem) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
@@ -226,7 +226,7 @@ class Schedule:
 
 
 def _wrong(id: str, message: str, hint: str) -> WrongSchedule:
-    return WrongSchedule(Problem(id, message, hint))
+    return WrongSchedule(SettingProblem(id, message, hint))
 
 
 def schedules_of(backend: Any) -> list[Schedule]:
@@ -240,7 +240,7 @@ def schedules_of(backend: Any) -> list[Schedule]:
     return found
 
 
-def problems(backend: Any) -> Iterator[Problem]:
+def problems(backend: Any) -> Iterator[SettingProblem]:
     """Yield what is wrong with the schedules of a backend; the tasks are imported."""
     for name, given in backend.settings.schedules.items():
         try:
@@ -388,6 +388,12 @@ class ScheduleState(NamedTuple):
         return max([self.slot, *[slot for _, slot in self.times]])
 
 
+def key_of(backend: Any, schedule: Schedule) -> bytes:
+    """Return the key of the state of a schedule."""
+    key: bytes = backend.records.state_key("schedule", backend.alias, schedule.name)
+    return key
+
+
 def state_in(found: Any) -> ScheduleState:
     """Return the state that the value of its key says; it may be absent."""
     if not found.present():
@@ -443,7 +449,7 @@ class Periodic:
             return False
         result = schedule.result(self._backend.alias)
         push = self._backend.prepare(result)
-        key = self._backend.records.state_key("schedule", self._backend.alias, schedule.name)
+        key = key_of(self._backend, schedule)
 
         def turn(tr: Transaction) -> Any:
             """Return the item that was pushed, None if there was nothing to do."""

@@ -58,7 +58,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import CorruptItem, EngineError, LeaseLost, OutcomeUnknown
+from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import (
     Beside,
     Contended,
@@ -66,14 +66,12 @@ from fdbqueue.service import (
     Item,
     Queue,
     SeveralQueues,
-    error_code,
     now_us,
     run,
 )
-from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal, pauses_within
+from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal
 from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
-    Before,
     Records,
     ahead,
     attempts_in,
@@ -82,8 +80,8 @@ from fdbqueue.tasks.records import (
     pending,
     unpacked,
 )
-from fdbqueue.tasks.results import attempts_at, metadata_in
-from fdbqueue.tasks.time_limits import Overdue
+from fdbqueue.tasks.states import TaskState, state_of
+from fdbqueue.tasks.time_limits import OverdueAttempt
 
 logger = logging.getLogger(__name__)
 
@@ -192,36 +190,45 @@ class TaskSource:
         if time.monotonic() >= attempt.until:
             raise LeaseLost(queue=attempt.item.queue, item=attempt.item.id)
 
-    def begin_again(self, item: Item, result_id: str) -> Before:
-        """Return what is known of a task that was leased before.
+    def begin_again(self, item: Item, result_id: str) -> TaskState:
+        """Return the state of a task that was leased before.
 
         Notes the attempts whose workers died in its record, and that this one begins if it was
         leased ahead: so a task that kills its worker at once is spared once at most.
         """
-        queue = self._queue_of(item)
 
-        def begin(tr: Transaction) -> Before:
-            record = self._records.read(tr, result_id)
-            found = queue.get(item.id, tr=tr)
-            if record is None or not is_pending(record):
-                return Before(attempts_at({}, found))
-            attempts, metadata = attempts_at(record, found), metadata_in(record, found)
-            before = Before(attempts, bool(record.get("abort")), metadata)
-            more: dict[str, Any] = {"abort": True} if record.get("abort") else {}
+        def begin(tr: Transaction) -> TaskState:
+            state = self._state(tr, item, result_id)
+            record, found, over = state.record, state.item, state.over
+            if not record or found is None:
+                return state
+            more: dict[str, Any] = {"abort": True} if state.is_to_end else {}
             is_held = found.state == "leased" and found.attempts == item.attempts
             if is_held and is_ahead(item.worker):
                 now = now_us()
-                more |= {"started": attempts.started or now, "latest": now}
+                more |= {"started": over.started or now, "latest": now}
                 more["running"] = item.attempts
-            if len(more) > 1 or attempts != attempts_in(record):
-                more |= as_stored(metadata, None)
-                again = pending(record["queue"], record["item"], attempts) | more
+            if len(more) > 1 or over != attempts_in(record):
+                more |= as_stored(state.metadata, None)
+                again = pending(record["queue"], record["item"], over) | more
                 self._records.write(tr, result_id, again)
-            return before
+            return state
 
-        return run(queue.database, begin)
+        return run(self._queue.database, begin)
 
-    def take_over(self, overdue: Overdue) -> Item:
+    def _state(self, tr: Transaction, item: Item, result_id: str) -> TaskState:
+        """Read the state of a task; of one without a pending record only what its item says.
+
+        Raises:
+            ItemNotFound: It has ended meanwhile.
+        """
+        record = self._records.read(tr, result_id)
+        if record is None or not is_pending(record):
+            record = {}
+        found = self._queue_of(item).get(item.id, tr=tr)
+        return state_of(result_id, record, found, self._lease_seconds)
+
+    def take_over(self, overdue: OverdueAttempt) -> Item:
         """Hold the task of an attempt whose process was ended.
 
         Raises:
@@ -240,14 +247,8 @@ class TaskSource:
         Raises:
             ItemNotFound: It has ended meanwhile.
         """
-        queue = self._queue_of(item)
-
-        def count(tr: Transaction) -> int:
-            record = self._records.read(tr, result_id)
-            known = record if record is not None and is_pending(record) else {}
-            return len(attempts_at(known, queue.get(item.id, tr=tr)).workers)
-
-        return run(queue.database, count, read_only=True)
+        read = functools.partial(self._state, item=item, result_id=result_id)
+        return len(run(self._queue.database, read, read_only=True).over.workers)
 
     # The verbs of a queue
 
@@ -275,13 +276,7 @@ class TaskSource:
         Raises:
             LeaseLost: One of those to end is not held any more; nothing was ended or leased.
         """
-        ending: list[AttemptEnd] = []
-        may_share = True  # unless an end may push, or is that of another queue
-        for item in ack:
-            end = self._end_of(item)
-            if not end.is_done:
-                ending.append(end)
-                may_share = may_share and end.call.place is None and item.queue == self.name
+        ending = [end for end in map(self._end_of, ack) if not end.is_done]
         with self._mutex:
             is_closed = self._is_closed
             self._leasing += not is_closed
@@ -294,11 +289,13 @@ class TaskSource:
             while True:
                 now = time.monotonic()
                 name = ahead(worker) if most > self._threads else worker
-                items = self._leased_by_turns(count, seconds, name, ending, may_share)
+                items = self._leased_by_turns(count, seconds, name, ending)
+                held = {
+                    item.lease: Attempt(self._queue_of(item), item, now + seconds, now)
+                    for item in items
+                }
                 with self._mutex:
-                    for item in items:
-                        queue = self._queue_of(item)
-                        self._held[item.lease] = Attempt(queue, item, now + seconds, now)
+                    self._held.update(held)
                 left = [one for one in items if not (one.attempts and self.ends_spent(one))]
                 if left or not items:
                     return left
@@ -311,70 +308,61 @@ class TaskSource:
                     self._has_leased.notify_all()
 
     def _leased_by_turns(
-        self,
-        count: int,
-        seconds: float,
-        worker: str,
-        ending: Sequence[AttemptEnd],
-        may_share: bool,
+        self, count: int, seconds: float, worker: str, ending: Sequence[AttemptEnd]
     ) -> list[Item]:
         """Lease tasks of the queues or, in turn, limited ones; end others in any case."""
         beside = self._beside
         if beside is None or not beside.may_be():
-            return self._leased(count, seconds, worker, ending, may_share)
+            return self._leased(self._queue, count, seconds, worker, ending)
         if beside.is_first():
-            items = self._leased_beside(beside, count, seconds, worker, ending)
-            return items or self._leased(count, seconds, worker, (), may_share)
-        others = [end for end in ending if end.is_limited]
-        if others:
-            self._ends.commit_all(others)
+            items = self._leased(beside, count, seconds, worker, ending)
+            return items or self._leased(self._queue, count, seconds, worker, ())
+        if limited := [end for end in ending if end.is_limited]:
+            self._ends.commit_all(limited)
             ending = [end for end in ending if not end.is_done]
-            may_share = all(end.call.place is None for end in ending)
         seen = beside.seen()
-        if items := self._leased(count, seconds, worker, ending, may_share):
+        if items := self._leased(self._queue, count, seconds, worker, ending):
             return items
         beside.note_empty(seen)
         return beside.lease(count, seconds=seconds, worker=worker)
 
     def _leased(
         self,
+        source: Queue | SeveralQueues | Beside,
         count: int,
         seconds: float,
         worker: str,
         ending: Sequence[AttemptEnd],
-        may_share: bool,
     ) -> list[Item]:
-        """Lease tasks of the queues, and end others: in one transaction if that can be."""
-        lease = functools.partial(self._queue.lease_many, count, seconds=seconds, worker=worker)
-        if may_share and ending and time.monotonic() >= self._apart_until:
-            ack = [end.item for end in ending]
-            together = functools.partial(lease, ack=ack, beside=self._ends.writes_of(ending))
-            if (items := self._shared(ending, together)) is not None:
+        """Lease tasks, and end others: in one transaction if that can be."""
+        verb = source.lease if isinstance(source, Beside) else source.lease_many
+        lease: Callable[..., list[Item]]
+        lease = functools.partial(verb, count, seconds=seconds, worker=worker)
+        if self._may_share(source, ending):
+            also: dict[str, Any]
+            if isinstance(source, Beside):
+                also = {"also": self._ends.together(ending)}
+            else:
+                ack = [end.item for end in ending]
+                also = {"ack": ack, "beside": self._ends.writes_of(ending)}
+            try:
+                items = self._ends.commit_with(ending, functools.partial(lease, **also))
+            except Contended:
+                self._apart_until = time.monotonic() + _APART_SECONDS
+                items = None
+            if items is not None:
                 return items
         self._ends.commit_all(ending)
         return lease()
 
-    def _leased_beside(
-        self, beside: Beside, count: int, seconds: float, worker: str, ending: Sequence[AttemptEnd]
-    ) -> list[Item]:
-        """Lease limited tasks, and end others: in one transaction if that can be."""
-        lease = functools.partial(beside.lease, count, seconds=seconds, worker=worker)
-        may_share = time.monotonic() >= self._apart_until
-        if may_share and ending and all(end.call.place is None for end in ending):
-            together = functools.partial(lease, also=self._ends.together(ending))
-            if (items := self._shared(ending, together)) is not None:
-                return items
-        self._ends.commit_all(ending)
-        return lease()
-
-    def _shared(
-        self, ending: Sequence[AttemptEnd], lease: Callable[[], list[Item]]
-    ) -> list[Item] | None:
-        """Lease tasks by a transaction that ends others; None if these are to be two."""
-        with contextlib.suppress(Contended):
-            return self._ends.commit_with(ending, lease)
-        self._apart_until = time.monotonic() + _APART_SECONDS
-        return None
+    def _may_share(
+        self, source: Queue | SeveralQueues | Beside, ending: Sequence[AttemptEnd]
+    ) -> bool:
+        """Tell whether ends may be in a lease's transaction: not if they push, or are elsewhere."""
+        if not ending or time.monotonic() < self._apart_until:
+            return False
+        is_beside = source is self._beside
+        return all(end.call.place is None and (is_beside or end.queue is source) for end in ending)
 
     def settle(self, waiting: Sequence[Item]) -> None:
         """Note which tasks have begun that were leased ahead, and requeue those that wait.
@@ -576,25 +564,5 @@ class TaskSource:
             AtEndFailed: A function that the task gave to ``at_end`` has failed.
         """
         end = self._end_of(item)
-        if end.is_done:
-            return
-        for pause in pauses_within(self._lease_seconds):
-            try:
-                self._ends.commit(end)
-                return
-            except LeaseLost:
-                if end.is_unsure and self._ends.has_taken_effect(end):
-                    end.is_done = True
-                    return
-                raise
-            except (EngineError, OutcomeUnknown) as error:
-                failed: BaseException = error
-            except Exception as error:
-                if error_code(error) is None:
-                    raise
-                failed = error
-            if pause is None:
-                raise failed
-            facts = {"task": end.call.task, "id": end.call.id, "error": type(failed).__name__}
-            logger.warning("the end of a task is tried again", extra=facts)
-            time.sleep(pause)
+        if not end.is_done:
+            self._ends.commit_surely(end, self._lease_seconds)

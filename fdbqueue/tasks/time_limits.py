@@ -8,10 +8,10 @@ is called, so no wait for a thread, and no end, is part of it. Who may do what:
 - *The thread of the time limits*, one in each worker that has met a task with a limit, ends what
   is over its *deadline*, under the same lock, so it never acts on what has been left; once for
   each attempt. If the attempt goes on behind the *grace*, it says so in the log.
-- *The parent* of a process shares memory with it, a :class:`Watch`. It has one word, the moment at
-  which the parent is to end the process, and a row for each attempt that has a limit. The process
-  alone writes it. The parent reads: it ends a process by SIGKILL if the word is over, and is the
-  same half a second later. Then it starts another in its place, and tells it when.
+- *The parent* of a process shares memory with it, a :class:`ParentWatch`. It has one word, the
+  moment at which the parent is to end the process, and a row for each attempt that has a limit. The
+  process alone writes it. The parent reads: it ends a process by SIGKILL if the word is over, and
+  is the same half a second later. Then it starts another in its place, and tells it when.
 - *The replacement* reads the rows before it takes any task. Each attempt whose deadline was over
   when its process was ended it fails with ``TaskTimeout`` under the lease of that attempt, as if it
   had run it: it counts, and its task runs again as ``backoff`` says.
@@ -104,7 +104,7 @@ _AGAIN_SECONDS = 0.05
 _TURNS = 10
 
 
-class Overdue(NamedTuple):
+class OverdueAttempt(NamedTuple):
     """An attempt whose process was ended because it was over its time limit.
 
     Attributes:
@@ -120,7 +120,7 @@ class Overdue(NamedTuple):
     seconds: float
 
 
-class Watch:
+class ParentWatch:
     """What a process shares with its parent: when to end it, and the attempts with a time limit.
 
     The memory begins with the word. A row, of 1,024 bytes, has its deadline in its second word, and
@@ -140,7 +140,7 @@ class Watch:
         os.close(descriptor)
         self.words = memoryview(self.memory).cast("d")
 
-    def taken_over(self, ended_at: float) -> list[Overdue]:
+    def taken_over(self, ended_at: float) -> list[OverdueAttempt]:
         """Return the attempts that were over when a process was ended, and clear all rows."""
         found = []
         for row in range(_ROWS):
@@ -148,13 +148,13 @@ class Watch:
             if 0 < self.words[row * _ROW_WORDS + 1] <= ended_at:
                 data = self.memory[begin:end].partition(b"\0")[0]
                 with contextlib.suppress(TypeError, ValueError):  # what ended it wrote here, too
-                    found.append(Overdue(*json.loads(data)))
+                    found.append(OverdueAttempt(*json.loads(data)))
             self.words[row * _ROW_WORDS + 1] = 0.0
         return found
 
 
 def shared_memory() -> int:
-    """Return the descriptor of memory for a :class:`Watch`, which a process may inherit."""
+    """Return the descriptor of memory for a :class:`ParentWatch`, which a process may inherit."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("fdbqueue-tasks")
     else:
@@ -201,7 +201,9 @@ class Limit:
         self.attempt = attempt
         self.seconds = seconds
         self.thread = threading.get_ident()
-        self.data = json.dumps(Overdue(item.queue, item.lease or "", began, seconds)).encode()
+        self.data = json.dumps(
+            OverdueAttempt(item.queue, item.lease or "", began, seconds)
+        ).encode()
         self.cancel: Callable[[], object] | None = None
         self.strike: Strike | None = None
         self.deadline = 0.0
@@ -224,7 +226,7 @@ class TimeLimits:
         *,
         grace_seconds: float,
         lease_seconds: float,
-        watch: Watch | None = None,
+        watch: ParentWatch | None = None,
     ) -> None:
         self._grace = grace_seconds
         self._lease = lease_seconds

@@ -87,7 +87,7 @@ from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import (
     FAILED,
     SUCCESSFUL,
-    Place,
+    TreePlace,
     aware,
     encoded,
     pending,
@@ -116,7 +116,7 @@ class PartEnd(NamedTuple):
         value: What a task returned, or a branch passes on.
     """
 
-    place: Place
+    place: TreePlace
     is_success: bool
     value: Any = None
 
@@ -216,7 +216,7 @@ class Tree:
         #: What is to be done yet: ends to note; tasks to push, each with its place and what it is
         #: given; whether a group has begun to wait.
         self._ends: list[PartEnd] = []
-        self._pushes: list[tuple[Place, tuple[Any, ...], dict[str, Any]]] = []
+        self._pushes: list[tuple[TreePlace, tuple[Any, ...], dict[str, Any]]] = []
         self._waits = False
         #: Whether this transaction has taken some of those that wait, and who takes the rest.
         self._has_taken = self._has_rest = False
@@ -229,17 +229,17 @@ class Tree:
             self._branches[branch] = json.loads(bytes(row)) if row.present() else {}
         return self._branches[branch]
 
-    def place(self, branch: int, at: int) -> Place:
+    def place(self, branch: int, at: int) -> TreePlace:
         """Return the place of a part."""
         known = self.branch(branch)
-        return Place(self._id, branch, at, known["count"], known["kind"] == "chain")
+        return TreePlace(self._id, branch, at, known["count"], known["kind"] == "chain")
 
     def part(self, branch: int, at: int) -> dict[str, Any] | None:
         """Return what a part is; None if the tree was removed."""
         row = self._tr[self.keys.part(branch, at)]
         return json.loads(bytes(row)) if row.present() else None
 
-    def has_ended(self, place: Place) -> bool:
+    def has_ended(self, place: TreePlace) -> bool:
         """Tell whether the end of a part was noted, or its tree was removed."""
         if place.at == place.of:  # what follows a group
             return bool(self._tr[self.keys.outcome(place.branch)].present())
@@ -365,7 +365,7 @@ class Tree:
         how = {"status": SUCCESSFUL if is_success else FAILED, "ended": now_us()}
         self._write(self.keys.outcome(branch), how)
         if "place" in known:
-            place = Place(self._id, *known["place"])
+            place = TreePlace(self._id, *known["place"])
             self._ends.append(PartEnd(place, is_success, value))
 
     def is_aborted(self) -> bool:
@@ -415,7 +415,7 @@ class Tree:
             return
         if waits and (self._has_taken or self._take_waiting()) and not self._has_rest:
             self._has_rest = True
-            self._pushes.append((Place(self._id, -1, 0, 0), (), {}))
+            self._pushes.append((TreePlace(self._id, -1, 0, 0), (), {}))
         self._has_taken, self._waits = self._has_taken or waits, False
         pushes, self._pushes = self._pushes, []
         self._push(pushes)
@@ -450,9 +450,9 @@ class Tree:
         rows = self._tr.get_range(*range_of(self.keys.all["given"][branch]))
         return (json.loads(b"".join([row.value for row in rows])),)
 
-    def _push(self, pushes: Sequence[tuple[Place, tuple[Any, ...], dict[str, Any]]]) -> None:
+    def _push(self, pushes: Sequence[tuple[TreePlace, tuple[Any, ...], dict[str, Any]]]) -> None:
         """Push tasks, those of each queue together; one that is refused has ended."""
-        of_queues: dict[str, list[tuple[Place, Any]]] = {}
+        of_queues: dict[str, list[tuple[TreePlace, Any]]] = {}
         reads = [
             self._tr.get_range(*range_of(self.keys.all["call"][place.branch][place.at]))
             for place, *_ in pushes
@@ -485,7 +485,7 @@ class Tree:
                 for place, value in values:
                     self._push_or_refuse(queue, place, value)
 
-    def _limited_queue(self, place: Place, queue: str, value: Any, key: str | None) -> str:
+    def _limited_queue(self, place: TreePlace, queue: str, value: Any, key: str | None) -> str:
         """Return the queue of a task whose key needs what it is given; empty if it has failed."""
         try:
             limited = where_given(value["task"], key, queue, value["args"], value["kwargs"])
@@ -498,7 +498,7 @@ class Tree:
         declare(self._tr, self._backend.catalog, self._backend.records.prefix, limited)
         return limited.queue
 
-    def _push_or_refuse(self, queue: str, place: Place, value: Any) -> None:
+    def _push_or_refuse(self, queue: str, place: TreePlace, value: Any) -> None:
         try:
             self._push_to(queue, [value])
         except (EngineError, OutcomeUnknown):
@@ -512,7 +512,7 @@ class Tree:
                 return
             self.fail(place, text_of_error(error))
 
-    def fail(self, place: Place, problem: str) -> None:
+    def fail(self, place: TreePlace, problem: str) -> None:
         """Have a part fail without a result; :meth:`note` brings about what follows."""
         part = self.part(place.branch, place.at) or {}
         failed = {**part, "enqueued": False, "problem": problem}

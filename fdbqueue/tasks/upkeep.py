@@ -36,7 +36,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import Catalog
-from fdbqueue.tasks.records import Place, is_pending
+from fdbqueue.tasks.records import TreePlace, is_pending
 from fdbqueue.tasks.trees import Tree, TreeKeys, range_of
 
 #: How long rows are kept that no tree has begun with.
@@ -49,14 +49,14 @@ _LOOKS, _PARTS = 20, 100
 LOST = "The item of the task was removed from its queue, and its end was not noted."
 
 
-class Due(NamedTuple):
+class DueLook(NamedTuple):
     """A tree, and when it is to be looked at, in microseconds."""
 
     moment: int
     tree: str
 
 
-def due_key(prefix: tuple[Any, ...], backend: str, due: Due) -> bytes:
+def due_key(prefix: tuple[Any, ...], backend: str, due: DueLook) -> bytes:
     """Return the key that says when to look at a tree."""
     key: bytes = _index(prefix, backend).pack(due)
     return key
@@ -79,7 +79,7 @@ def has_lost_item(tr: Transaction, catalog: Catalog, record: dict[str, Any]) -> 
 # What has not ended
 
 
-def begun(tr: Transaction, backend: Any, after: Due | None) -> tuple[list[str], Due | None]:
+def begun(tr: Transaction, backend: Any, after: DueLook | None) -> tuple[list[str], DueLook | None]:
     """Return some trees that have begun and not ended, and after which of all to go on.
 
     Reads without depending on them.
@@ -89,7 +89,7 @@ def begun(tr: Transaction, backend: Any, after: Due | None) -> tuple[list[str], 
     if after is not None:
         begin = index.pack(after) + b"\x00"
     rows = list(tr.snapshot.get_range(begin, end, limit=_LOOKS))
-    found = [Due(*index.unpack(row.key)) for row in rows]
+    found = [DueLook(*index.unpack(row.key)) for row in rows]
     trees = [due.tree for due in found if is_under_way(tr.snapshot, backend, due.tree)]
     return trees, found[-1] if len(rows) == _LOOKS else None
 
@@ -102,7 +102,7 @@ def is_under_way(tr: Any, backend: Any, tree: str) -> bool:
 
 def seem_lost(
     tr: Transaction, backend: Any, catalog: Catalog, tree: str, after: bytes | None
-) -> tuple[list[Place], bytes | None]:
+) -> tuple[list[TreePlace], bytes | None]:
     """Return which of some parts of a tree seem lost, and from which key on to go on."""
     known = Tree(tr, backend, tree)
     parts = known.keys.all["part"]
@@ -114,7 +114,7 @@ def seem_lost(
     return lost, bytes(rows[-1].key) + b"\x00" if len(rows) == _PARTS else None
 
 
-def fail_lost(tr: Transaction, backend: Any, catalog: Catalog, places: Sequence[Place]) -> int:
+def fail_lost(tr: Transaction, backend: Any, catalog: Catalog, places: Sequence[TreePlace]) -> int:
     """Have those parts of a tree fail that are lost, with all that follows; return how many."""
     tree = Tree(tr, backend, places[0].tree)
     count = 0
@@ -129,7 +129,7 @@ def fail_lost(tr: Transaction, backend: Any, catalog: Catalog, places: Sequence[
 
 
 def _lost_task(
-    tr: Transaction, backend: Any, catalog: Catalog, tree: Tree, place: Place
+    tr: Transaction, backend: Any, catalog: Catalog, tree: Tree, place: TreePlace
 ) -> str | None:
     """Return the id of the task of a part that is lost, None if it is not."""
     part = tree.part(place.branch, place.at)
@@ -152,7 +152,7 @@ class Looked(NamedTuple):
     """
 
     looks: int
-    begun: list[Due]
+    begun: list[DueLook]
 
 
 def clear_old(tr: Transaction, backend: Any, now: int, kept_seconds: float | None) -> Looked:
@@ -167,7 +167,7 @@ def clear_old(tr: Transaction, backend: Any, now: int, kept_seconds: float | Non
     prefix = backend.records.prefix
     index = _index(prefix, backend.alias)
     begin, end = index.range().start, index.pack((now,))
-    found = [Due(*index.unpack(row.key)) for row in tr.get_range(begin, end, limit=_LOOKS)]
+    found = [DueLook(*index.unpack(row.key)) for row in tr.get_range(begin, end, limit=_LOOKS)]
     begun = []
     for due in found:
         if is_under_way(tr, backend, due.tree):
@@ -183,11 +183,11 @@ def clear_old(tr: Transaction, backend: Any, now: int, kept_seconds: float | Non
     return Looked(len(found), begun)
 
 
-def look_again(tr: Transaction, backend: Any, due: Due, now: int) -> None:
+def look_again(tr: Transaction, backend: Any, due: DueLook, now: int) -> None:
     """Have a tree looked at an hour later."""
     prefix, alias = backend.records.prefix, backend.alias
     tr.clear(due_key(prefix, alias, due))
-    again = Due(now + LOOK_SECONDS * 1_000_000, due.tree)
+    again = DueLook(now + LOOK_SECONDS * 1_000_000, due.tree)
     tr[due_key(prefix, alias, again)] = b""
 
 

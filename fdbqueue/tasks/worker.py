@@ -50,7 +50,7 @@ from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.key_limits import family_of
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
-from fdbqueue.tasks.time_limits import Overdue, Watch
+from fdbqueue.tasks.time_limits import OverdueAttempt, ParentWatch
 
 logger = logging.getLogger(__name__)
 
@@ -112,8 +112,8 @@ class TaskWorker:
         on_end: Callable[[AttemptEnd | None], None] = lambda _: None,
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
-        watch: Watch | None = None,
-        overdue: Sequence[Overdue] = (),
+        watch: ParentWatch | None = None,
+        overdue: Sequence[OverdueAttempt] = (),
     ) -> None:
         if catalog is not None:
             backend = backend.over(catalog)
@@ -314,7 +314,7 @@ class TaskWorker:
         self._end_without_run(item)
         return True
 
-    def _end_overdue(self, overdue: Overdue) -> None:
+    def _end_overdue(self, overdue: OverdueAttempt) -> None:
         """End an attempt whose process was ended; if that fails, its lease expires."""
         try:
             item = self._source.take_over(overdue)
@@ -324,7 +324,7 @@ class TaskWorker:
         else:
             self._end_without_run(item, overdue)
 
-    def _end_without_run(self, item: Item, overdue: Overdue | None = None) -> None:
+    def _end_without_run(self, item: Item, overdue: OverdueAttempt | None = None) -> None:
         """End an attempt that the runner fails without calling the function."""
         error: BaseException | None = None
         try:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.urls import URLPattern
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework.routers import SimpleRouter
 from rest_framework.test import APIRequestFactory, force_authenticate
 
-from fdbqueue import service
 from fdbqueue.access import MANAGE
 from fdbqueue.api import inputs, outputs, urls
 from fdbqueue.api.actions import Action, declaration, declarations
@@ -22,13 +18,13 @@ from fdbqueue.api.viewsets import QueueViewSet
 BODY = {"id": "A", "reason": "not ours"}
 
 
-def shout(_self: QueueViewSet, asked: dict[str, Any], name: str) -> Any:
+def shout(_self, asked, name):
     """Say a reason aloud."""
     return {"buried": 1, "said": f"{name}: {asked['reason'].upper()}"}
 
 
 @pytest.fixture
-def routes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[URLPattern]]:
+def routes(monkeypatch):
     """The addresses of a viewset with one more action."""
     declare = Action(
         "POST",
@@ -44,7 +40,7 @@ def routes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[URLPattern]]:
     return router.urls
 
 
-def post(routes: list[URLPattern], user: User, body: Any) -> tuple[int, Any]:
+def post(routes, user, body):
     """POST a body to the action, and return the status and the JSON."""
     found = [match for route in routes if (match := route.resolve("queues/mail/shout/"))]
     request = APIRequestFactory().post("/queues/mail/shout/", body, format="json")
@@ -53,9 +49,7 @@ def post(routes: list[URLPattern], user: User, body: Any) -> tuple[int, Any]:
     return response.status_code, json.loads(response.content)
 
 
-def test_a_declared_action_is_served(
-    routes: list[URLPattern], queues: service.Catalog, user_with: Callable[..., User]
-) -> None:
+def test_a_declared_action_is_served(routes, queues, user_with):
     """It has an address, its permission is asked for, and its body is checked."""
     manager, worker = user_with("manage_queue"), user_with("view_queue", "pop_queue")
     assert post(routes, manager, BODY) == (200, {"buried": 1, "said": "mail: NOT OURS"})
@@ -64,9 +58,9 @@ def test_a_declared_action_is_served(
     assert (status, error["fields"]) == (400, {"x": "Unknown key."})
 
 
-def test_a_declared_action_is_described(routes: list[URLPattern]) -> None:
+def test_a_declared_action_is_described(routes):
     """The schema has its summary, docstring, body, answer, and examples of these."""
-    schema: Any = SchemaGenerator(patterns=routes).get_schema(public=True)
+    schema = SchemaGenerator(patterns=routes).get_schema(public=True)
     operation = schema["paths"]["/queues/{name}/shout/"]["post"]
     assert operation["operationId"] == "queues_shout"
     assert operation["summary"] == "Shout a reason"
@@ -79,7 +73,7 @@ def test_a_declared_action_is_described(routes: list[URLPattern]) -> None:
     assert [one["value"] for one in answer["examples"].values()] == [{"buried": 1}]
 
 
-def test_every_routed_action_is_declared() -> None:
+def test_every_routed_action_is_declared():
     """Each address of the viewset serves declared actions, and each of these has an address."""
     views = [one.callback for one in urls.urlpatterns if isinstance(one, URLPattern)]
     names = {name for view in views for name in getattr(view, "actions", {}).values()}

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
-from fdb.subspace_impl import Subspace
-from rest_framework.test import APIClient
 
-from fdbqueue import service
 from tests.api.test_errors import ITEM, check_shape
 from tests.cases import cases
 
@@ -48,14 +43,7 @@ NOWHERE = [
 @cases("path", NOWHERE)
 @cases("debug", [True, False])
 @cases("append_slash", [True, False])
-def test_an_address_that_is_none(
-    api: APIClient,
-    queues: service.Catalog,
-    settings: Any,
-    path: str,
-    debug: bool,
-    append_slash: bool,
-) -> None:
+def test_an_address_that_is_none(api, queues, settings, path, debug, append_slash):
     """Whatever the method and the project's settings, it is 404 in JSON; nothing is popped."""
     settings.DEBUG, settings.APPEND_SLASH = debug, append_slash
     mail = queues.queue("mail")
@@ -71,7 +59,7 @@ def test_an_address_that_is_none(
     assert [each.id for each in mail] == before
 
 
-def test_nobody_needs_credentials_to_be_told(db: None, settings: Any) -> None:
+def test_nobody_needs_credentials_to_be_told(db, settings):
     """There is nothing to be allowed; nor does it matter what a form or a session sends."""
     settings.REST_FRAMEWORK = {
         **settings.REST_FRAMEWORK,
@@ -86,7 +74,7 @@ def test_nobody_needs_credentials_to_be_told(db: None, settings: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/queues/mail/pop", "/api/pop-from/x/", "/api/nothing"])
-def test_a_browser_is_told_on_a_page(client: Client, db: None, path: str) -> None:
+def test_a_browser_is_told_on_a_page(client, db, path):
     """It says what JSON says, with no form; of what a session is, it neither asks nor tells."""
     accept = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     for _ in range(2):
@@ -99,7 +87,7 @@ def test_a_browser_is_told_on_a_page(client: Client, db: None, path: str) -> Non
         client.force_login(User.objects.get_or_create(username="somebody")[0])
 
 
-def test_addresses_beside_the_api_are_the_projects(db: None, settings: Any) -> None:
+def test_addresses_beside_the_api_are_the_projects(db, settings):
     """What begins otherwise is not ours: Django answers, and adds the slash where it is due."""
     settings.ROOT_URLCONF = "tests.api.test_root"
     assert Client().get("/q/queuesque/").status_code == 404
@@ -109,9 +97,7 @@ def test_addresses_beside_the_api_are_the_projects(db: None, settings: Any) -> N
 
 @cases("path", ["queuesque/", "schema", "docs", "x", "x/y/z", "%0a", "%00", "%ff", "../x", "/"])
 @cases("method", ["GET", "POST", "BREW"])
-def test_every_other_address_of_a_project_that_asks_for_it(
-    db: None, path: str, method: str
-) -> None:
+def test_every_other_address_of_a_project_that_asks_for_it(db, path, method):
     """Where the project includes ``fdbqueue.api.unknown``, it is 404 in the API's form."""
     response = Client().generic(method, f"/api/{path}")
     check_shape(response, 404, "address_not_found")
@@ -120,13 +106,13 @@ def test_every_other_address_of_a_project_that_asks_for_it(
     assert (problem.status_code, problem["Content-Type"]) == (404, accept["Accept"])
 
 
-def test_addresses_are_reversed(db: None) -> None:
+def test_addresses_are_reversed(db):
     """The patterns of what is none do not keep Django from finding those of what is."""
     assert reverse("schema") == "/api/schema/"
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_an_address_that_is_too_long(api: APIClient, queues: service.Catalog, method: str) -> None:
+def test_an_address_that_is_too_long(api, queues, method):
     """4,000 characters are taken, with the query; one more is 414, whatever is asked."""
     queues.queue("mail").push("kept")
     path = f"/api/queues/mail/{'items' if method == 'get' else 'pop'}/?x="
@@ -142,14 +128,12 @@ def test_an_address_that_is_too_long(api: APIClient, queues: service.Catalog, me
 
 @cases("end", ["min", "max"])
 @cases("limit", [1, 2, 3, 100])
-def test_every_cursor_fits_into_an_address(
-    api: APIClient, queues: service.Catalog, end: str, limit: int
-) -> None:
+def test_every_cursor_fits_into_an_address(api, queues, end, limit):
     """Places that others made as long as keys may be are passed, and no item is missed."""
     mail = queues.queue("mail")
     pushed = [mail.push(number).id for number in range(3)]
     transaction = mail.database.create_transaction()
-    subspace: Subspace = mail.subspace
+    subspace = mail.subspace
     for number in (0, 2):  # before the first item, and between two of them
         for last in range(3):
             key = subspace.pack((number, b"\xff" * 9_000 + bytes([last])))

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
-from fdbqueue import service
-
 PUSH = "/api/queues/mail/push/"
 
 
 @pytest.fixture
-def user(user_with: Callable[..., User], queues: service.Catalog, quick_passwords: None) -> User:
+def user(user_with, queues, quick_passwords):
     """A user who may push."""
     user = user_with("push_queue")
     user.set_password("secret")
@@ -26,26 +22,26 @@ def user(user_with: Callable[..., User], queues: service.Catalog, quick_password
 
 
 @pytest.fixture
-def client(db: None) -> APIClient:
+def client(db):
     """A client with nothing, for which CSRF is checked as for a browser."""
     client = APIClient(enforce_csrf_checks=True)
     client.default_format = "json"
     return client
 
 
-def basic(name: str, password: str) -> str:
+def basic(name, password):
     """Return the header of a user and a password."""
     return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
 
 
-def check_unauthorized(response: Any, code: str) -> None:
+def check_unauthorized(response, code):
     """Check what is said to those whose credentials are missing or wrong."""
     assert response.status_code == 401
     assert response.json()["code"] == code
     assert response["WWW-Authenticate"] == "Token"
 
 
-def test_a_token(client: APIClient, user: User) -> None:
+def test_a_token(client, user):
     """A user's token will do; another one, or half of it, will not."""
     token = Token.objects.create(user=user).key
     allowed = client.post(PUSH, {"value": 1}, headers={"Authorization": f"Token {token}"})
@@ -55,7 +51,7 @@ def test_a_token(client: APIClient, user: User) -> None:
         check_unauthorized(client.post(PUSH, {}, headers=headers), "authentication_failed")
 
 
-def test_a_token_that_was_withdrawn(client: APIClient, user: User, queues: service.Catalog) -> None:
+def test_a_token_that_was_withdrawn(client, user, queues):
     """It is no good from the next request on."""
     token = Token.objects.create(user=user)
     headers = {"Authorization": f"Token {token.key}"}
@@ -66,7 +62,7 @@ def test_a_token_that_was_withdrawn(client: APIClient, user: User, queues: servi
     assert queues.queue("mail").size() == 1
 
 
-def test_a_password(client: APIClient, user: User) -> None:
+def test_a_password(client, user):
     """A user and a password will do, without a session or a CSRF token."""
     name = user.get_username()
     allowed = client.post(PUSH, {"value": 1}, headers={"Authorization": basic(name, "secret")})
@@ -76,16 +72,14 @@ def test_a_password(client: APIClient, user: User) -> None:
         check_unauthorized(refused, "authentication_failed")
 
 
-def test_no_credentials(client: APIClient, user: User) -> None:
+def test_no_credentials(client, user):
     """None at all, or of a kind that is not known."""
     check_unauthorized(client.post(PUSH, {"value": 1}), "not_authenticated")
     headers = {"Authorization": "Bearer x"}
     check_unauthorized(client.post(PUSH, {"value": 1}, headers=headers), "not_authenticated")
 
 
-def test_a_session_needs_the_csrf_token(
-    client: APIClient, user: User, queues: service.Catalog
-) -> None:
+def test_a_session_needs_the_csrf_token(client, user, queues):
     """A browser's session alone cannot push; with the CSRF token it can."""
     client.force_login(user)
     refused = client.post(PUSH, {"value": 1})
@@ -103,9 +97,7 @@ def test_a_session_needs_the_csrf_token(
 @pytest.mark.parametrize(
     "verb", ["push", "pop", "lease", "ack", "nack", "extend", "pause", "resume"]
 )
-def test_every_verb_needs_the_csrf_token(
-    client: APIClient, queues: service.Catalog, verb: str
-) -> None:
+def test_every_verb_needs_the_csrf_token(client, queues, verb):
     """Whatever changes a queue is safe from other sites' forms, key or no key."""
     client.force_login(User.objects.create_superuser("root"))
     for content in ({}, {"headers": {"Idempotency-Key": "key"}}):
@@ -114,16 +106,14 @@ def test_every_verb_needs_the_csrf_token(
 
 
 @pytest.mark.parametrize("path", ["", "mail/", "mail/peek/", "mail/items/"])
-def test_a_session_reads_without_the_csrf_token(
-    client: APIClient, queues: service.Catalog, path: str
-) -> None:
+def test_a_session_reads_without_the_csrf_token(client, queues, path):
     """Looking changes nothing."""
     client.force_login(User.objects.create_superuser("root"))
     assert client.get(f"/api/queues/{path}").status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["token", "password", "session"])
-def test_a_deactivated_user(client: APIClient, user: User, kind: str) -> None:
+def test_a_deactivated_user(client, user, kind):
     """No kind of credentials of such a user is good."""
     token = Token.objects.create(user=user).key
     headers = {}
@@ -137,7 +127,7 @@ def test_a_deactivated_user(client: APIClient, user: User, kind: str) -> None:
     assert client.get("/api/queues/", headers=headers).status_code == 401
 
 
-def test_a_permission_that_was_withdrawn(client: APIClient, user: User) -> None:
+def test_a_permission_that_was_withdrawn(client, user):
     """It is asked for at each request."""
     headers = {"Authorization": f"Token {Token.objects.create(user=user).key}"}
     assert client.post(PUSH, {"value": 1}, headers=headers).status_code == 201

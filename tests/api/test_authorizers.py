@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
@@ -20,7 +18,7 @@ MODEL_BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
+def forgotten():
     """What authorizers were asked, by this test alone."""
     rules.asked.clear()
     yield
@@ -28,23 +26,23 @@ def forgotten() -> Iterator[None]:
 
 
 @pytest.fixture
-def authorizer(queues: service.Catalog, allow: Callable[..., None]) -> Callable[[str], None]:
+def authorizer(queues, allow):
     """Let a function of the rules decide."""
     return lambda name: allow(AUTHORIZER=f"tests.api.rules.{name}")
 
 
 @pytest.fixture
-def backends(settings: Any) -> Callable[..., None]:
+def backends(settings):
     """Let backends of the rules answer beside Django's own."""
 
-    def change(*names: str) -> None:
+    def change(*names):
         own = [f"tests.api.rules.{name}" for name in names]
         settings.AUTHENTICATION_BACKENDS = [MODEL_BACKEND, *own]
 
     return change
 
 
-def client_of(user: Any) -> APIClient:
+def client_of(user):
     """Return a client of a user."""
     client = APIClient()
     client.default_format = "json"
@@ -52,7 +50,7 @@ def client_of(user: Any) -> APIClient:
     return client
 
 
-def listed(client: APIClient, limit: int = 100) -> list[list[str]]:
+def listed(client, limit=100):
     """Return the names on each page of the list."""
     pages, address = [], f"/api/queues/?limit={limit}"
     page = client.get(address).json()
@@ -64,7 +62,7 @@ def listed(client: APIClient, limit: int = 100) -> list[list[str]]:
 
 
 @pytest.mark.django_db
-def test_object_permissions(queues: service.Catalog, backends: Callable[..., None]) -> None:
+def test_object_permissions(queues, backends):
     """A backend may give users their own queues, each verb of them, and no others."""
     backends("OwnQueues")
     for name in ("user-ada", "user-ada-2", "user-bob", "user-z"):
@@ -81,9 +79,7 @@ def test_object_permissions(queues: service.Catalog, backends: Callable[..., Non
 
 
 @pytest.mark.django_db
-def test_object_permissions_are_asked_for_each_verb(
-    queues: service.Catalog, backends: Callable[..., None]
-) -> None:
+def test_object_permissions_are_asked_for_each_verb(queues, backends):
     """One that lets users look does not let them push."""
     backends("Readers")
     client = client_of(User.objects.create_user("ada"))
@@ -94,11 +90,7 @@ def test_object_permissions_are_asked_for_each_verb(
         assert client.post(f"/api/queues/mail/{verb}/", {}).status_code == 403
 
 
-def test_general_permissions_are_for_all_queues(
-    client_with: Callable[..., APIClient],
-    queues: service.Catalog,
-    backends: Callable[..., None],
-) -> None:
+def test_general_permissions_are_for_all_queues(client_with, queues, backends):
     """A user who may view queues sees all, whatever a backend says of single ones."""
     backends("Readers")
     client = client_with("view_queue", "push_queue")
@@ -108,7 +100,7 @@ def test_general_permissions_are_for_all_queues(
 
 
 @pytest.mark.django_db
-def test_an_authorizer_decides(authorizer: Callable[[str], None], queues: service.Catalog) -> None:
+def test_an_authorizer_decides(authorizer, queues):
     """It grants what no permission does, and is asked with user, permission and name."""
     authorizer("may_look_at_mail")
     queues.queue("user-1").push("x")
@@ -124,9 +116,7 @@ def test_an_authorizer_decides(authorizer: Callable[[str], None], queues: servic
     assert listed(client) == [["mail"]]
 
 
-def test_an_authorizer_wins_over_permissions(
-    client_with: Callable[..., APIClient], authorizer: Callable[[str], None]
-) -> None:
+def test_an_authorizer_wins_over_permissions(client_with, authorizer):
     """Whoever has every permission may do what it grants, and nothing else."""
     authorizer("may_look_at_mail")
     client = client_with(*ALL)
@@ -136,18 +126,14 @@ def test_an_authorizer_wins_over_permissions(
     assert listed(client) == [["mail"]]
 
 
-def test_an_authorizer_is_asked_about_superusers_too(
-    root: Callable[[], APIClient], authorizer: Callable[[str], None]
-) -> None:
+def test_an_authorizer_is_asked_about_superusers_too(root, authorizer):
     """A project's own rule may bind everybody."""
     authorizer("may_look_at_mail")
     assert root().get("/api/queues/mail/").status_code == 200
     assert root().post("/api/queues/mail/push/", {"value": 1}).status_code == 403
 
 
-def test_an_authorizer_is_not_asked_about_anonymous_users(
-    anonymous: APIClient, authorizer: Callable[[str], None]
-) -> None:
+def test_an_authorizer_is_not_asked_about_anonymous_users(anonymous, authorizer):
     """Without credentials there is nobody to ask about."""
     authorizer("may_everything")
     for method, path, body in REQUESTS:
@@ -158,9 +144,7 @@ def test_an_authorizer_is_not_asked_about_anonymous_users(
     assert rules.asked == []
 
 
-def test_an_authorizer_is_asked_about_options(
-    root: Callable[[], APIClient], authorizer: Callable[[str], None]
-) -> None:
+def test_an_authorizer_is_asked_about_options(root, authorizer):
     """Who may do what an address is there for may ask what it is."""
     authorizer("may_look_at_mail")
     expected = {
@@ -183,9 +167,7 @@ def test_an_authorizer_is_asked_about_options(
 
 
 @pytest.mark.parametrize("name", ["may_nothing", "raises"])
-def test_an_authorizer_that_refuses(
-    root: Callable[[], APIClient], authorizer: Callable[[str], None], name: str
-) -> None:
+def test_an_authorizer_that_refuses(root, authorizer, name):
     """No answer is no, and so is DRF's own way to say it."""
     authorizer(name)
     for method, path, body in REQUESTS:
@@ -193,9 +175,7 @@ def test_an_authorizer_that_refuses(
         assert (response.status_code, response.json()["code"]) == (403, "permission_denied")
 
 
-def test_whether_there_is_a_queue_is_told_to_those_who_may_use_it(
-    root: Callable[[], APIClient], authorizer: Callable[[str], None]
-) -> None:
+def test_whether_there_is_a_queue_is_told_to_those_who_may_use_it(root, authorizer):
     """A name that is none is 403 like a queue that is another's, and 404 where it is allowed."""
     authorizer("may_look_at_mail")
     there = root().get("/api/queues/jobs/")
@@ -206,9 +186,7 @@ def test_whether_there_is_a_queue_is_told_to_those_who_may_use_it(
     assert root().get("/api/queues/nope/").status_code == 404
 
 
-def test_names_that_are_none_are_not_told_either(
-    client_with: Callable[..., APIClient], queues: service.Catalog
-) -> None:
+def test_names_that_are_none_are_not_told_either(client_with, queues):
     """Without the permission the answer is the same for every name."""
     client = client_with("view_queue")
     answers = {
@@ -221,7 +199,7 @@ def test_names_that_are_none_are_not_told_either(
 
 
 @pytest.fixture
-def many(queues: service.Catalog) -> service.Catalog:
+def many(queues):
     """Queues of 30 users."""
     for number in range(30):
         queues.queue(f"user-{number:03}").push(number)
@@ -229,12 +207,7 @@ def many(queues: service.Catalog) -> service.Catalog:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 14, 15, 16, 100])
-def test_the_pages_of_those_who_see_some(
-    root: Callable[[], APIClient],
-    many: service.Catalog,
-    authorizer: Callable[[str], None],
-    limit: int,
-) -> None:
+def test_the_pages_of_those_who_see_some(root, many, authorizer, limit):
     """Whatever the page's size, all that is visible is on some page, once and in order."""
     authorizer("may_odd_users")
     pages = listed(root(), limit)
@@ -244,12 +217,7 @@ def test_the_pages_of_those_who_see_some(
     assert all(len(page) <= limit for page in pages)
 
 
-def test_the_list_where_nothing_is_visible(
-    root: Callable[[], APIClient],
-    queues: service.Catalog,
-    settings: Any,
-    authorizer: Callable[[str], None],
-) -> None:
+def test_the_list_where_nothing_is_visible(root, queues, settings, authorizer):
     """Who sees no queue is refused by name of the permission, whether or not there is one."""
     authorizer("may_nothing")
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"user-*": {"kind": "fifo"}}}
@@ -266,30 +234,21 @@ def test_the_list_where_nothing_is_visible(
     )
 
 
-def test_the_list_where_there_are_no_queues(
-    client_with: Callable[..., APIClient], queues: service.Catalog, settings: Any
-) -> None:
+def test_the_list_where_there_are_no_queues(client_with, queues, settings):
     """Who may see all queues sees that there are none."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"user-*": {"kind": "fifo"}}}
     response = client_with("view_queue").get("/api/queues/")
     assert (response.status_code, response.json()) == (200, {"queues": [], "cursor": None})
 
 
-def test_what_is_visible_may_be_far_behind(
-    root: Callable[[], APIClient], many: service.Catalog, authorizer: Callable[[str], None]
-) -> None:
+def test_what_is_visible_may_be_far_behind(root, many, authorizer):
     """What the user may not see is passed by, however much of it comes first."""
     many.queue("user-999").push(1)
     authorizer("may_last")
     assert listed(root(), 1) == [["user-999"]]
 
 
-def test_the_list_answers_before_its_time_is_over(
-    root: Callable[[], APIClient],
-    many: service.Catalog,
-    allow: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_list_answers_before_its_time_is_over(root, many, allow, monkeypatch):
     """Pages may be empty then, but each goes on behind the one before, and none is left out."""
     many.queue("user-999").push(1)
     watch = Stopwatch()
@@ -303,12 +262,7 @@ def test_the_list_answers_before_its_time_is_over(
     assert len(pages) == -(-len(many.names()) // 6)  # the sixth second is beyond half of ten
 
 
-def test_a_page_has_one_name_at_least_looked_at(
-    root: Callable[[], APIClient],
-    many: service.Catalog,
-    allow: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_page_has_one_name_at_least_looked_at(root, many, allow, monkeypatch):
     """However slow the rule, the list comes to its end."""
     watch = Stopwatch()
     monkeypatch.setattr("fdbqueue.deadlines.time", watch)
@@ -317,12 +271,7 @@ def test_a_page_has_one_name_at_least_looked_at(
     assert len(listed(root())) == len(many.names()) + 1  # the last is empty
 
 
-def test_a_cursor_tells_no_name(
-    root: Callable[[], APIClient],
-    many: service.Catalog,
-    allow: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_cursor_tells_no_name(root, many, allow, monkeypatch):
     """A page that ends behind another user's queue does not say what it is called."""
     watch = Stopwatch()
     monkeypatch.setattr("fdbqueue.deadlines.time", watch)
@@ -340,11 +289,9 @@ def test_a_cursor_tells_no_name(
         assert "user" not in cursor
 
 
-def test_a_few_queues_among_five_thousand(
-    root: Callable[[], APIClient], queues: service.Catalog, authorizer: Callable[[str], None]
-) -> None:
+def test_a_few_queues_among_five_thousand(root, queues, authorizer):
     """A page of one is found in time, or on a page that follows, and never refused with 503."""
-    place: Any = queues.queue("user-0000").subspace
+    place = queues.queue("user-0000").subspace
     before = place.key().removesuffix(b"user-0000\x00")
     for start in range(0, 5_000, 1_000):
         keys = [before + b"user-%04d\x00x" % number for number in range(start, start + 1_000)]
@@ -352,7 +299,7 @@ def test_a_few_queues_among_five_thousand(
     queues.queue("user-999").push(1)
     authorizer("may_last")
     client, address, found = root(), "/api/queues/?limit=1", []
-    page: Any = {"cursor": ""}
+    page = {"cursor": ""}
     while page["cursor"] is not None:
         response = client.get(f"{address}&cursor={page['cursor']}" if page["cursor"] else address)
         assert response.status_code == 200, response.content
@@ -361,9 +308,7 @@ def test_a_few_queues_among_five_thousand(
     assert found == ["user-999"]
 
 
-def test_inactive_users_and_object_permissions(
-    queues: service.Catalog, backends: Callable[..., None]
-) -> None:
+def test_inactive_users_and_object_permissions(queues, backends):
     """A deactivated user has no permission from Django's backend for any queue."""
     backends()
     client = client_of(User(pk=1, username="ada", is_superuser=True, is_active=False))

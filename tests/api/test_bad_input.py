@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
-from rest_framework.test import APIClient
 
-from fdbqueue import service
 from tests.cases import cases
 
 #: What is posted, as text, and the status and code it gets.
@@ -59,16 +56,14 @@ BAD_PUSHES = {
 
 
 @cases(("body", "status", "code"), BAD_PUSHES.values())
-def test_bad_push(
-    api: APIClient, queues: service.Catalog, body: Any, status: int, code: str
-) -> None:
+def test_bad_push(api, queues, body, status, code):
     """A push that is not acceptable is refused with its code, and pushes nothing."""
     response = api.post("/api/queues/jobs/push/", body, content_type="application/json")
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert queues.queue("jobs").peek() is None
 
 
-def test_the_deepest_body(api: APIClient) -> None:
+def test_the_deepest_body(api):
     """A body of 100 levels is taken, and its value comes back."""
     body = '{"value": ' + "[" * 99 + "]" * 99 + "}"
     pushed = api.post("/api/queues/mail/push/", body, content_type="application/json")
@@ -76,7 +71,7 @@ def test_the_deepest_body(api: APIClient) -> None:
     assert api.post("/api/queues/mail/pop/", {}).json()["items"] == [pushed.json()]
 
 
-def test_what_is_wrong_is_named(api: APIClient) -> None:
+def test_what_is_wrong_is_named(api):
     """The fields say where each thing is wrong, and what."""
     body = {"items": [{"value": 1}, {"priority": 1}, 3, {"value": 1, "colour": 2}]}
     response = api.post("/api/queues/jobs/push/", body)
@@ -91,7 +86,7 @@ def test_what_is_wrong_is_named(api: APIClient) -> None:
     }
 
 
-def test_long_input_is_not_echoed(api: APIClient) -> None:
+def test_long_input_is_not_echoed(api):
     """A response to bad input stays short, however much was wrong."""
     many = api.post("/api/queues/jobs/push/", {"items": [{"x" * 1_000: 1}] * 1_000})
     long = api.post("/api/queues/jobs/push/", {"value": 1, "priority": "9" * 10_000})
@@ -127,7 +122,7 @@ def test_long_input_is_not_echoed(api: APIClient) -> None:
         [],
     ],
 )
-def test_bad_pop(api: APIClient, body: Any) -> None:
+def test_bad_pop(api, body):
     """A pop that is not acceptable is refused and takes nothing."""
     api.post("/api/queues/mail/push/", {"value": "kept"})
     before = api.get("/api/queues/mail/items/").json()["items"]
@@ -185,7 +180,7 @@ def test_bad_pop(api: APIClient, body: Any) -> None:
         ("extend/", "x"),
     ],
 )
-def test_bad_leasing(api: APIClient, path: str, body: Any) -> None:
+def test_bad_leasing(api, path, body):
     """A lease, ack, nack or extend that is not acceptable is refused, and says where."""
     response = api.post(f"/api/queues/mail/{path}", body)
     assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
@@ -212,7 +207,7 @@ def test_bad_leasing(api: APIClient, path: str, body: Any) -> None:
     ],
 )
 @cases("action", ["peek", "items"])
-def test_bad_query(api: APIClient, action: str, query: str) -> None:
+def test_bad_query(api, action, query):
     """A query that is not acceptable is refused."""
     response = api.get(f"/api/queues/jobs/{action}/?{query}")
     assert response.status_code == 400
@@ -221,7 +216,7 @@ def test_bad_query(api: APIClient, action: str, query: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["jobs/", "jobs/items/FQEB/"])
-def test_addresses_without_a_query(api: APIClient, path: str) -> None:
+def test_addresses_without_a_query(api, path):
     """An address that takes no query refuses one."""
     response = api.get(f"/api/queues/{path}?limit=5")
     assert response.status_code == 400
@@ -242,14 +237,14 @@ def test_addresses_without_a_query(api: APIClient, path: str) -> None:
         ("mail", "min_priority=1", "invalid_priority"),
     ],
 )
-def test_bad_bounds(api: APIClient, name: str, query: str, code: str) -> None:
+def test_bad_bounds(api, name, query, code):
     """A bound must be a number that fits the queue's priorities."""
     response = api.get(f"/api/queues/{name}/items/?{query}")
     assert (response.status_code, response.json()["code"]) == (400, code)
 
 
 @cases("cursor", ["!", "AAA=A", "%00", "é", "=", "A", "_w"])
-def test_bad_cursor(api: APIClient, cursor: str) -> None:
+def test_bad_cursor(api, cursor):
     """A cursor that is none is refused; the same goes for an item's id."""
     page = api.get(f"/api/queues/jobs/items/?cursor={cursor}")
     item = api.get(f"/api/queues/jobs/items/{cursor}/")
@@ -257,7 +252,7 @@ def test_bad_cursor(api: APIClient, cursor: str) -> None:
     assert page.json()["code"] == item.json()["code"]
 
 
-def test_id_of_another_kind_of_queue(api: APIClient) -> None:
+def test_id_of_another_kind_of_queue(api):
     """A FIFO queue's id names no item of a priority queue, nor the other way round."""
     mail = api.post("/api/queues/mail/push/", {"value": 1}).json()["id"]
     jobs = api.post("/api/queues/jobs/push/", {"value": 1}).json()["id"]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.handlers.asgi import ASGIRequest
 from rest_framework.test import APIClient, force_authenticate
 
-from fdbqueue import service
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_deadlines import Stopwatch
 from tests.cases import cases
@@ -24,20 +21,20 @@ VERBS = ["push", "pop", "lease", "ack", "nack", "extend", "pause", "resume"]
 class Unreadable(io.BytesIO):
     """A body that nobody may read."""
 
-    def read(self, size: int | None = -1) -> bytes:
+    def read(self, size=-1):
         """Fail."""
         raise AssertionError("the body was read")
 
     readline = read1 = read
 
 
-def body_of(size: int) -> bytes:
+def body_of(size):
     """Return a push that is so many bytes long."""
     frame = len(json.dumps({"value": ""}))
     return json.dumps({"value": "x" * (size - frame)}).encode()
 
 
-def send(client: APIClient, path: str, stream: Any, **environ: Any) -> Any:
+def send(client, path, stream, **environ):
     """Send a body as a server hands it over, whatever its length is said to be."""
     given = {
         "CONTENT_TYPE": "application/json",
@@ -50,9 +47,7 @@ def send(client: APIClient, path: str, stream: Any, **environ: Any) -> Any:
 
 
 @cases("verb", VERBS)
-def test_a_body_over_the_limit_is_not_read(
-    api: APIClient, allow: Callable[..., None], queues: service.Catalog, verb: str
-) -> None:
+def test_a_body_over_the_limit_is_not_read(api, allow, queues, verb):
     """Its length alone decides; nothing of it is read or done, whatever the verb."""
     allow(MAX_BODY_BYTES=1_000)
     mail = queues.queue("mail")
@@ -69,19 +64,19 @@ def test_a_body_over_the_limit_is_not_read(
 
 
 @pytest.mark.parametrize("length", ["5000001", str(10**15), "9" * 4_000, "9" * 5_000])
-def test_the_limit_is_5_mb_by_default(api: APIClient, length: str) -> None:
+def test_the_limit_is_5_mb_by_default(api, length):
     """However long it says it is."""
     response = send(api, PUSH, Unreadable(), CONTENT_LENGTH=length)
     assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
 
 
-def test_the_body_of_a_read_does_not_matter(api: APIClient) -> None:
+def test_the_body_of_a_read_does_not_matter(api):
     """What is not read may be of any length."""
     environ = {"CONTENT_LENGTH": "5000001", "REQUEST_METHOD": "GET"}
     assert send(api, "/api/queues/mail/", Unreadable(), **environ).status_code == 200
 
 
-def test_a_body_at_the_limit(api: APIClient, allow: Callable[..., None]) -> None:
+def test_a_body_at_the_limit(api, allow):
     """As long as the limit is not too long; one byte more is."""
     allow(MAX_BODY_BYTES=2_000)
     for size, status in ((2_000, 201), (2_001, 413)):
@@ -91,7 +86,7 @@ def test_a_body_at_the_limit(api: APIClient, allow: Callable[..., None]) -> None
         assert response.status_code == status
 
 
-def test_djangos_limit_for_forms_is_not_ours(api: APIClient, settings: Any) -> None:
+def test_djangos_limit_for_forms_is_not_ours(api, settings):
     """DATA_UPLOAD_MAX_MEMORY_SIZE is for what Django parses."""
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
     assert api.post(PUSH, {"value": "x" * 5_000}).status_code == 201
@@ -99,9 +94,7 @@ def test_djangos_limit_for_forms_is_not_ours(api: APIClient, settings: Any) -> N
 
 @cases("verb", VERBS)
 @cases("coding", ["chunked", "gzip, chunked", "identity"])
-def test_a_chunked_body_is_not_read(
-    api: APIClient, queues: service.Catalog, verb: str, coding: str
-) -> None:
+def test_a_chunked_body_is_not_read(api, queues, verb, coding):
     """A body of unknown length is refused: taken for none, it would pop something else."""
     mail = queues.queue("mail")
     mail.push("kept")
@@ -114,7 +107,7 @@ def test_a_chunked_body_is_not_read(
 
 
 @pytest.mark.parametrize("length", ["x", "-1", "", "1.5", " "])
-def test_a_length_that_is_none(api: APIClient, queues: service.Catalog, length: str) -> None:
+def test_a_length_that_is_none(api, queues, length):
     """A body whose length makes no sense is not taken for a body, nor guessed at."""
     response = send(api, PUSH, io.BytesIO(b'{"value": 1}'), CONTENT_LENGTH=length)
     assert response.status_code == 400
@@ -122,7 +115,7 @@ def test_a_length_that_is_none(api: APIClient, queues: service.Catalog, length: 
 
 
 @pytest.mark.parametrize("length", ["x", "-1", "1.5", "1_4", "+14", "\u0665"])
-def test_a_pop_whose_length_is_none(api: APIClient, queues: service.Catalog, length: str) -> None:
+def test_a_pop_whose_length_is_none(api, queues, length):
     """A pop with such a body is refused, too: it may have asked for the other end."""
     mail = queues.queue("mail")
     item = mail.push("kept")
@@ -133,7 +126,7 @@ def test_a_pop_whose_length_is_none(api: APIClient, queues: service.Catalog, len
 
 
 @pytest.mark.parametrize("length", [11, 1, 0, 100])
-def test_a_length_that_is_wrong(api: APIClient, queues: service.Catalog, length: int) -> None:
+def test_a_length_that_is_wrong(api, queues, length):
     """No more is read than was announced; a body cut short is no JSON."""
     body = b'{"value": 1}'
     response = send(api, PUSH, io.BytesIO(body), CONTENT_LENGTH=str(length))
@@ -145,7 +138,7 @@ def test_a_length_that_is_wrong(api: APIClient, queues: service.Catalog, length:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_body(api: APIClient, queues: service.Catalog, verb: str) -> None:
+def test_no_body(api, queues, verb):
     """A body that was lost on its way is not taken for an empty object, which would pop."""
     mail = queues.queue("mail")
     item = mail.push("kept")
@@ -156,11 +149,11 @@ def test_no_body(api: APIClient, queues: service.Catalog, verb: str) -> None:
     assert [each.id for each in mail] == [item.id]
 
 
-def test_a_connection_that_broke(api: APIClient, queues: service.Catalog) -> None:
+def test_a_connection_that_broke(api, queues):
     """A body that does not come is the client's error, not ours."""
 
     class Broken(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
+        def read(self, size=-1):
             raise OSError("connection reset")
 
     response = send(api, PUSH, Broken(), CONTENT_LENGTH="12")
@@ -168,7 +161,7 @@ def test_a_connection_that_broke(api: APIClient, queues: service.Catalog) -> Non
     assert queues.queue("mail").peek() is None
 
 
-def test_the_limits_of_numbers(api: APIClient, allow: Callable[..., None]) -> None:
+def test_the_limits_of_numbers(api, allow):
     """MAX_LIMIT caps what is pushed, taken and shown at once, in bodies and in queries."""
     allow(MAX_LIMIT=3)
     message = "Ensure this value is less than or equal to 3."
@@ -189,7 +182,7 @@ def test_the_limits_of_numbers(api: APIClient, allow: Callable[..., None]) -> No
     assert refused.json()["fields"] == {"items": "Ensure there are no more than 3 items."}
 
 
-def test_defaults_follow_the_limit(api: APIClient, allow: Callable[..., None]) -> None:
+def test_defaults_follow_the_limit(api, allow):
     """Where fewer are allowed than a page has by default, a page has fewer."""
     api.post(PUSH, {"items": [{"value": n} for n in range(5)]})
     allow(MAX_LIMIT=2)
@@ -200,7 +193,7 @@ def test_defaults_follow_the_limit(api: APIClient, allow: Callable[..., None]) -
     assert len(api.post("/api/queues/mail/pop/", {}).json()["items"]) == 1
 
 
-def test_the_setting_is_read_at_each_request(api: APIClient, allow: Callable[..., None]) -> None:
+def test_the_setting_is_read_at_each_request(api, allow):
     """A limit that was changed counts from the next request on."""
     for limit in (1, 5, 2):
         allow(MAX_LIMIT=limit)
@@ -208,7 +201,7 @@ def test_the_setting_is_read_at_each_request(api: APIClient, allow: Callable[...
         assert api.get(f"/api/queues/?limit={limit + 1}").status_code == 400
 
 
-def test_the_parser_is_ours() -> None:
+def test_the_parser_is_ours():
     """The host project's parsers, which read forms and files, are not used."""
     assert [parser.media_type for parser in QueueViewSet.parser_classes] == ["application/json"]
 
@@ -222,9 +215,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS.items(), ids=["multipart", "urlencoded"])
-def test_a_form_of_a_browsers_session(
-    db: None, queues: service.Catalog, kind: str, form: str
-) -> None:
+def test_a_form_of_a_browsers_session(db, queues, kind, form):
     """A form is not looked into for the CSRF token; it is 415 as it is otherwise."""
     client = APIClient(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("root"))
@@ -237,9 +228,7 @@ def test_a_form_of_a_browsers_session(
 
 
 @pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "application/json"])
-def test_a_sessions_body_over_the_limit_is_not_read(
-    db: None, queues: service.Catalog, kind: str
-) -> None:
+def test_a_sessions_body_over_the_limit_is_not_read(db, queues, kind):
     """Nor is it in search of a CSRF token, which is looked for before anything else."""
     client = APIClient(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("root"))
@@ -250,7 +239,7 @@ def test_a_sessions_body_over_the_limit_is_not_read(
 
 
 @pytest.mark.parametrize("content", [b'{"end": "max"}', b""])
-def test_a_body_of_unknown_length_under_asgi(queues: service.Catalog, content: bytes) -> None:
+def test_a_body_of_unknown_length_under_asgi(queues, content):
     """An ASGI server tells no length of a chunked body: it is refused, and so is none at all."""
     queues.queue("mail").push(1)
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
@@ -265,19 +254,17 @@ def test_a_body_of_unknown_length_under_asgi(queues: service.Catalog, content: b
 class Slow(io.BytesIO):
     """A body that takes ten seconds to arrive."""
 
-    def __init__(self, body: bytes, watch: Stopwatch) -> None:
+    def __init__(self, body, watch):
         super().__init__(body)
         self._watch = watch
 
-    def read(self, size: int | None = -1) -> bytes:
+    def read(self, size=-1):
         self._watch.seconds += 10
         return super().read(size)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_slow_upload_takes_none_of_the_engines_time(
-    api: APIClient, queues: service.Catalog, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
+def test_a_slow_upload_takes_none_of_the_engines_time(api, queues, monkeypatch, verb):
     """The time that the engine has begins when the body is there."""
     mail = queues.queue("mail")
     mail.push("there")
@@ -294,7 +281,7 @@ def test_a_slow_upload_takes_none_of_the_engines_time(
     assert watch.seconds > 1_000
 
 
-def test_a_list_that_is_too_long_is_not_looked_into(api: APIClient) -> None:
+def test_a_list_that_is_too_long_is_not_looked_into(api):
     """What is wrong with its members is not said: it would take a minute to find it all."""
     named = ("push", "items"), ("ack", "leases"), ("nack", "leases"), ("extend", "leases")
     for verb, name in named:
@@ -303,7 +290,7 @@ def test_a_list_that_is_too_long_is_not_looked_into(api: APIClient) -> None:
         assert response.json()["fields"] == {name: "Ensure there are no more than 1000 items."}
 
 
-def test_few_of_the_unknown_keys_are_named(api: APIClient) -> None:
+def test_few_of_the_unknown_keys_are_named(api):
     """However many there are: the first twenty of them."""
     body = {f"key-{number:05}": 1 for number in range(5_000)}
     response = api.post("/api/queues/mail/pop/", body)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
-from rest_framework.test import APIClient
 
-from fdbqueue import conf, service
+from fdbqueue import conf
 from fdbqueue.api import media
 from fdbqueue.api.media import SMALL_BYTES, BodyMemory
 from fdbqueue.exceptions import DeadlineExceeded
@@ -25,22 +22,22 @@ PUSH = "/api/queues/mail/push/"
 
 
 @pytest.fixture
-def client(root: Callable[[], APIClient], queues: service.Catalog) -> APIClient:
+def client(root, queues):
     """A client for threads."""
     return root()
 
 
-def in_line(memory: BodyMemory) -> int:
+def in_line(memory):
     """Return how many wait for memory."""
     return len(memory._line)
 
 
-def large(**body: Any) -> str:
+def large(**body):
     """Return a body that needs memory, whatever is in it."""
     return json.dumps(body) + " " * SMALL_BYTES
 
 
-def test_what_fits_together_goes_together() -> None:
+def test_what_fits_together_goes_together():
     """Up to the last byte; what is longer than all of it has it alone."""
     memory = BodyMemory()
     with contextlib.ExitStack() as held:
@@ -53,18 +50,18 @@ def test_what_fits_together_goes_together() -> None:
         held.enter_context(memory.reserved(SMALL_BYTES + 1, LIMIT, 0))
 
 
-def test_small_bodies_do_not_wait() -> None:
+def test_small_bodies_do_not_wait():
     """Not even where there is no room."""
     memory = BodyMemory()
     with memory.reserved(LIMIT, LIMIT, 0), memory.reserved(SMALL_BYTES, LIMIT, 0):
         pass
 
 
-def test_those_who_wait_have_their_turns_in_order() -> None:
+def test_those_who_wait_have_their_turns_in_order():
     """A large body is not passed by small ones for ever; one that gives up lets the next go on."""
     memory, order, sizes = BodyMemory(), [], [LIMIT, 30_000, 90_000, 30_000]
 
-    def take(number: int) -> None:
+    def take(number):
         with memory.reserved(sizes[number], LIMIT, LONG):
             order.append(number)
 
@@ -82,10 +79,10 @@ def test_those_who_wait_have_their_turns_in_order() -> None:
     assert order == [0, 1, 2, 3]
 
 
-def test_an_interrupted_wait_leaves_nothing_behind() -> None:
+def test_an_interrupted_wait_leaves_nothing_behind():
     """A signal handler that raises in the main thread: neither the wait nor its lock stays."""
 
-    def interrupt(_number: int, _frame: object) -> None:
+    def interrupt(_number, _frame):
         raise KeyboardInterrupt
 
     memory = BodyMemory()
@@ -118,18 +115,14 @@ def test_an_interrupted_wait_leaves_nothing_behind() -> None:
         ("/api/queues/mail/resume/", {}, 200),
     ],
 )
-def test_a_request_leaves_no_memory_reserved(
-    client: APIClient, path: str, body: Any, status: int
-) -> None:
+def test_a_request_leaves_no_memory_reserved(client, path, body, status):
     """Whatever became of it, and also where its body is no JSON."""
     for text, expected in ((large(**body), status), (large(**body) + "}", 400)):
         assert client.post(path, text, content_type="application/json").status_code == expected
         assert media._body_memory._used_bytes == 0
 
 
-def test_a_push_waits_for_memory_and_is_refused_in_time(
-    client: APIClient, queues: service.Catalog, allow: Callable[..., None]
-) -> None:
+def test_a_push_waits_for_memory_and_is_refused_in_time(client, queues, allow):
     """Nothing was changed then, and a small push is made meanwhile."""
     allow(TIMEOUT_SECONDS=0.1, MAX_BODY_BYTES=LIMIT)
     with media._body_memory.reserved(LIMIT, LIMIT, 0):
@@ -143,7 +136,7 @@ def test_a_push_waits_for_memory_and_is_refused_in_time(
 
 
 @pytest.mark.parametrize("verb", ["pop", "lease"])
-def test_a_wait_for_items_reserves_no_memory(client: APIClient, verb: str) -> None:
+def test_a_wait_for_items_reserves_no_memory(client, verb):
     """However long its body is: other bodies have it meanwhile."""
     body = large(wait=20)
     waiting = Waiting(client, f"/api/queues/mail/{verb}/", body, content_type="application/json")
@@ -154,9 +147,7 @@ def test_a_wait_for_items_reserves_no_memory(client: APIClient, verb: str) -> No
 
 
 @pytest.mark.parametrize("path", ["", "peek/", "items/", "items/{id}/"])
-def test_long_values_are_shown_one_at_a_time(
-    client: APIClient, settings: Any, allow: Callable[..., None], path: str
-) -> None:
+def test_long_values_are_shown_one_at_a_time(client, settings, allow, path):
     """By a queue that may have them: it waits for its turn among bodies, and others do not."""
     wide = {"kind": "fifo", "max_value_bytes": 2_000_000}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"wide": wide, "mail": {"kind": "fifo"}}}

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from html import unescape
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from rest_framework.renderers import BrowsableAPIRenderer
-from rest_framework.test import APIClient
 
-from fdbqueue import service
 from fdbqueue.api.actions import declarations
 from fdbqueue.api.browsable import MAX_SHOWN_CHARACTERS
 from fdbqueue.api.viewsets import QueueViewSet
@@ -46,7 +42,7 @@ PAGES = {
 }
 
 
-def page(client: Any, path: str, status: int = 200, accept: str = BROWSER) -> str:
+def page(client, path, status=200, accept=BROWSER):
     """GET a page, and return its HTML."""
     response = client.get(path, headers={"Accept": accept})
     assert response.status_code == status
@@ -57,7 +53,7 @@ def page(client: Any, path: str, status: int = 200, accept: str = BROWSER) -> st
     return str(response.content.decode())
 
 
-def filled_in(html: str) -> Any:
+def filled_in(html):
     """Return the JSON that a page's form is filled in with."""
     found = re.search(r"<textarea[^>]*>(.*?)</textarea>", html, re.DOTALL)
     assert found
@@ -66,14 +62,14 @@ def filled_in(html: str) -> Any:
 
 @cases("path", PAGES)
 @cases("accept", [BROWSER, SCRIPT, "text/html"])
-def test_each_address_has_a_page(api: APIClient, path: str, accept: str) -> None:
+def test_each_address_has_a_page(api, path, accept):
     """With its status, for browsers and for the scripts of the pages."""
     html = page(api, path, PAGES[path], accept)
     assert f"HTTP {PAGES[path]}" in html
 
 
 @cases("path", PAGES)
-def test_pages_have_no_scripts_of_their_own(api: APIClient, path: str) -> None:
+def test_pages_have_no_scripts_of_their_own(api, path):
     """A strict policy of contents allows them: scripts are files, and styles are, too."""
     html = page(api, path, PAGES[path])
     inline = re.findall(r"<script(?![^>]*\bsrc=)([^>]*)>", html)
@@ -84,9 +80,7 @@ def test_pages_have_no_scripts_of_their_own(api: APIClient, path: str) -> None:
 
 
 @cases("path", [path for path, status in PAGES.items() if status == 405])
-def test_a_get_where_only_posts_do_something(
-    api: APIClient, queues: service.Catalog, path: str
-) -> None:
+def test_a_get_where_only_posts_do_something(api, queues, path):
     """It is 405 with a form that posts JSON, and takes nothing."""
     mail = queues.queue("mail")
     mail.push("kept")
@@ -110,20 +104,20 @@ def test_a_get_where_only_posts_do_something(
         ("pop-from/", {"queues": [], "fair": None, "end": "min", "limit": 1, "wait": 0}),
     ],
 )
-def test_what_a_form_is_filled_in_with(api: APIClient, path: str, body: Any) -> None:
+def test_what_a_form_is_filled_in_with(api, path, body):
     """What is required, and the defaults of the rest; no state of items to purge."""
     assert filled_in(page(api, f"/api/{path}", 405)) == body
 
 
 @pytest.fixture
-def person(db: None, queues: service.Catalog) -> Client:
+def person(db, queues):
     """Somebody who has logged in; each POST needs the CSRF token."""
     client = Client(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("root"))
     return client
 
 
-def send(person: Client, path: str, body: Any, status: int, *, with_token: bool = True) -> str:
+def send(person, path, body, status, *, with_token=True):
     """Send a body as the page of an address does, and return the page that comes back."""
     html = page(person, path, 405)
     data = re.search(r'id="drf_csrf">(.*?)</script>', html, re.DOTALL)
@@ -138,7 +132,7 @@ def send(person: Client, path: str, body: Any, status: int, *, with_token: bool 
     return str(answer.content.decode())
 
 
-def test_a_session_of_forms(person: Client, queues: service.Catalog) -> None:
+def test_a_session_of_forms(person, queues):
     """Push, lease and ack through their forms; the integer and its page stay exact."""
     number = 12345678901234567890123456789
     html = send(person, "/api/queues/mail/push/", {"value": [number, "<b>&"]}, 201)
@@ -152,7 +146,7 @@ def test_a_session_of_forms(person: Client, queues: service.Catalog) -> None:
     assert queues.queue("mail").size() == 0
 
 
-def test_a_form_of_another_site(person: Client, queues: service.Catalog) -> None:
+def test_a_form_of_another_site(person, queues):
     """Without the token it is 403, and as a form 415: nothing is taken."""
     item = queues.queue("mail").push("kept")
     send(person, "/api/queues/mail/pop/", {}, 403, with_token=False)
@@ -163,9 +157,7 @@ def test_a_form_of_another_site(person: Client, queues: service.Catalog) -> None
 
 
 @pytest.mark.parametrize("parameter", ["_method=POST", "_content={}", "format=json", "method=post"])
-def test_no_parameter_makes_a_get_a_post(
-    api: APIClient, queues: service.Catalog, parameter: str
-) -> None:
+def test_no_parameter_makes_a_get_a_post(api, queues, parameter):
     """Neither does a header."""
     item = queues.queue("mail").push("kept")
     headers = {"Accept": BROWSER, "X-HTTP-Method-Override": "POST"}
@@ -174,9 +166,7 @@ def test_no_parameter_makes_a_get_a_post(
     assert [each.id for each in queues.queue("mail")] == [item.id]
 
 
-def test_who_may_not_is_not_offered_it(
-    client_with: Callable[..., APIClient], queues: service.Catalog, anonymous: APIClient
-) -> None:
+def test_who_may_not_is_not_offered_it(client_with, queues, anonymous):
     """Only users who may send a form see it; a visitor without a user is offered to log in."""
     reader = client_with("view_queue")
     assert "<textarea" not in page(reader, "/api/queues/mail/pop/", 405)
@@ -187,7 +177,7 @@ def test_who_may_not_is_not_offered_it(
     assert "next=" not in page(reader, "/api/queues/")
 
 
-def test_lists_link_to_what_they_list(api: APIClient, queues: service.Catalog) -> None:
+def test_lists_link_to_what_they_list(api, queues):
     """Queues and items have links, a page that is not the last one to the next."""
     pushed = [queues.queue("mail").push(number) for number in range(3)]
     assert 'href="/api/queues/mail/"' in page(api, "/api/queues/")
@@ -201,7 +191,7 @@ def test_lists_link_to_what_they_list(api: APIClient, queues: service.Catalog) -
     assert pushed[2].id in page(api, "/api/queues/mail/peek/?end=max")
 
 
-def test_the_form_of_a_query(api: APIClient) -> None:
+def test_the_form_of_a_query(api):
     """It has the parameters with a default, as they are now."""
     html = page(api, "/api/queues/mail/items/?state=dead&limit=5")
     form = html[html.index('<form method="get"') :]
@@ -215,7 +205,7 @@ def test_the_form_of_a_query(api: APIClient) -> None:
     assert 'value="5"' in form
 
 
-def test_nothing_of_a_value_is_markup(api: APIClient, queues: service.Catalog) -> None:
+def test_nothing_of_a_value_is_markup(api, queues):
     """Values, names of workers and what was asked for are text."""
     bad = "</pre><script>alert(1)</script>\"'&"
     queues.queue("mail").push({bad: [bad]})
@@ -230,9 +220,9 @@ def test_nothing_of_a_value_is_markup(api: APIClient, queues: service.Catalog) -
         assert "script" in html
 
 
-def test_what_is_too_long_to_show_is_cut(api: APIClient, queues: service.Catalog) -> None:
+def test_what_is_too_long_to_show_is_cut(api, queues):
     """A page says that it has the beginning alone; a lone half of a character does no harm."""
-    nested: Any = "\\ud800"
+    nested = "\\ud800"
     for _ in range(190):
         nested = [nested]
     mail = queues.queue("mail")
@@ -245,14 +235,14 @@ def test_what_is_too_long_to_show_is_cut(api: APIClient, queues: service.Catalog
 class Plain(BrowsableAPIRenderer):
     """A project's own pages, without forms."""
 
-    def get_context(self, *args: Any) -> dict[str, Any]:
+    def get_context(self, *args):
         return {**super().get_context(*args), "name": "of the project"}
 
-    def show_form_for_method(self, *args: Any) -> bool:
+    def show_form_for_method(self, *args):
         return False
 
 
-def test_the_projects_own_pages(api: APIClient, settings: Any) -> None:
+def test_the_projects_own_pages(api, settings):
     """What its class says holds here, too."""
     settings.REST_FRAMEWORK = {
         **settings.REST_FRAMEWORK,
@@ -275,7 +265,7 @@ def test_the_projects_own_pages(api: APIClient, settings: Any) -> None:
         [],
     ],
 )
-def test_projects_without_pages(api: APIClient, settings: Any, classes: list[str]) -> None:
+def test_projects_without_pages(api, settings, classes):
     """A browser gets JSON; who takes HTML alone is refused in JSON."""
     rest = {**settings.REST_FRAMEWORK, "DEFAULT_RENDERER_CLASSES": classes}
     settings.REST_FRAMEWORK = rest
@@ -286,9 +276,7 @@ def test_projects_without_pages(api: APIClient, settings: Any, classes: list[str
         assert (refused.status_code, refused["Content-Type"]) == (406, "application/json")
 
 
-def test_a_page_of_an_engine_that_failed(
-    client_with: Callable[..., APIClient], settings: Any
-) -> None:
+def test_a_page_of_an_engine_that_failed(client_with, settings):
     """It has the status and the code, and no trace."""
     settings.FDBQUEUE = {"ENGINE": FAILING, "OPTIONS": {"code": 1510}, "QUEUES": MAIL}
     client = client_with("view_queue", "pop_queue")
@@ -297,7 +285,7 @@ def test_a_page_of_an_engine_that_failed(
     assert "configuration_error" in page(client, "/api/queues/mail/", 500)
 
 
-def test_a_problem_for_who_prefers_it_to_a_page(api: APIClient) -> None:
+def test_a_problem_for_who_prefers_it_to_a_page(api):
     """The header decides between a page and a problem."""
     for accept, kind in (
         ("text/html, application/problem+json;q=0.5", "text/html; charset=utf-8"),
@@ -307,9 +295,7 @@ def test_a_problem_for_who_prefers_it_to_a_page(api: APIClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/pop-from/", "/api/lease-from/", "/api/queues/mail/push/"])
-def test_who_may_not_send_a_form_is_not_shown_it(
-    client_with: Callable[..., APIClient], queues: service.Catalog, path: str
-) -> None:
+def test_who_may_not_send_a_form_is_not_shown_it(client_with, queues, path):
     """Also where the body names the queues."""
     needed = {"pop": "pop_queue", "lea": "lease_queue"}.get(path[5:8], "push_queue")
     others = {"view_queue", "push_queue", "pop_queue", "lease_queue"} - {needed}
@@ -328,9 +314,7 @@ def test_who_may_not_send_a_form_is_not_shown_it(
         ("no-such-name", None),
     ],
 )
-def test_where_to_log_in(
-    anonymous: APIClient, settings: Any, login: str | None, address: str | None
-) -> None:
+def test_where_to_log_in(anonymous, settings, login, address):
     """With the query that LOGIN_URL has; no link, and no failure, where it is no address."""
     settings.LOGIN_URL = login
     html = page(anonymous, "/api/queues/", 401)

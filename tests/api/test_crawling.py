@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from html import unescape
-from typing import Any
 
 import fdb.tuple
 import pytest
-from rest_framework.test import APIClient
 
 from fdbqueue import conf, service
 from tests.api.test_browsable import BROWSER
 from tests.api.test_listing import put
 from tests.api.test_schema import OPERATIONS
 from tests.cases import cases
-from tests.concurrency.clock import Clock
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 ADDRESSES = sorted({path.replace("{name}", "mail") for _, path, _ in OPERATIONS.values()})
@@ -25,19 +21,18 @@ ADDRESSES = sorted({path.replace("{name}", "mail") for _, path, _ in OPERATIONS.
 FINE = {200, 304, 400, 404, 405, 406, 413, 414, 415}
 
 
-def keys(catalog: service.Catalog) -> list[tuple[bytes, bytes]]:
+def keys(catalog):
     """Return all keys and values of the test's queues."""
     span = fdb.tuple.range(conf.prefix())
 
-    def read(tr: Any) -> list[tuple[bytes, bytes]]:
+    def read(tr):
         return [(bytes(key), bytes(value)) for key, value in tr[span.start : span.stop]]
 
-    found: list[tuple[bytes, bytes]] = service.run(catalog.database, read, read_only=True)
-    return found
+    return service.run(catalog.database, read, read_only=True)
 
 
 @pytest.fixture
-def filled(queues: service.Catalog, clock: Clock) -> service.Catalog:
+def filled(queues, clock):
     """Queues with items in every state, some of which the next pop or lease would move."""
     for name in ("mail", "jobs", "tried", "user-7"):
         queue = queues.queue(name)
@@ -54,7 +49,7 @@ def filled(queues: service.Catalog, clock: Clock) -> service.Catalog:
     return queues
 
 
-def crawl(api: APIClient, accept: str, beginning: list[str]) -> Iterator[Any]:
+def crawl(api, accept, beginning):
     """GET addresses and those that their responses name, each once; yield the responses."""
     seen, left = set(beginning), list(beginning)
     while left:
@@ -72,7 +67,7 @@ def crawl(api: APIClient, accept: str, beginning: list[str]) -> Iterator[Any]:
 @pytest.mark.parametrize(
     "accept", [JSON, pytest.param(BROWSER, marks=pytest.mark.nightly), PROBLEM]
 )
-def test_crawling_changes_nothing(api: APIClient, filled: service.Catalog, accept: str) -> None:
+def test_crawling_changes_nothing(api, filled, accept):
     """Every address and every link of its page, with what is due and what cannot be decoded."""
     ids = [item.id for item in filled.queue("mail").page(limit=9).items]
     queries = ["?state=leased", "?state=delayed", "?state=dead", "?end=max&limit=2", "?limit=0"]
@@ -129,7 +124,7 @@ HEADERS: list[dict[str, str]] = [
 NAMES = ["%00", "%ff", "%2e%2e", "%2F", "é", "%0a", "x" * 200, "a*", " ", "'", "<b>", "mail%00"]
 
 
-def check_form(response: Any, *, is_head: bool = False) -> None:
+def check_form(response, *, is_head=False):
     """Check that a response is one of those that there are, in one of the API's forms."""
     assert response.status_code in FINE, response.content
     assert response["X-Request-ID"]
@@ -143,7 +138,7 @@ def check_form(response: Any, *, is_head: bool = False) -> None:
 
 
 @pytest.mark.parametrize("address", ["/api/", *ADDRESSES])
-def test_odd_requests(api: APIClient, filled: service.Catalog, address: str) -> None:
+def test_odd_requests(api, filled, address):
     """Odd methods, queries and headers get an answer in the API's form, and change nothing."""
     path = address.replace("{id}", filled.queue("mail").page(limit=1).items[0].id)
     before = keys(filled)
@@ -159,7 +154,7 @@ def test_odd_requests(api: APIClient, filled: service.Catalog, address: str) -> 
 
 
 @cases("name", NAMES)
-def test_odd_names(api: APIClient, filled: service.Catalog, name: str) -> None:
+def test_odd_names(api, filled, name):
     """Names that no queue and no item can have are 400 or 404, in JSON and as a page."""
     before = keys(filled)
     for address in ADDRESSES:

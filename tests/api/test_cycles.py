@@ -5,12 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import secrets
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.api import errors
@@ -22,7 +18,7 @@ PUSH = f"{QUEUE}push/"
 
 
 @pytest.fixture
-def marker() -> Iterator[str]:
+def marker():
     """A key of objects that no other test uses, while nothing collects garbage.
 
     Of all objects, ``gc.get_objects`` then returns those that were made since.
@@ -34,19 +30,19 @@ def marker() -> Iterator[str]:
 
 
 @pytest.fixture
-def client(root: Callable[[], APIClient], queues: service.Catalog) -> APIClient:
+def client(root, queues):
     """A client who may do everything, and is told of failures as any client is."""
     client = root()
     client.raise_request_exception = False
     return client
 
 
-def living(marker: str) -> int:
+def living(marker):
     """Return how many objects have the marker among their keys."""
     return sum(type(one) is dict and marker in one for one in gc.get_objects())
 
 
-def post(client: APIClient, path: str, text: str, **headers: str) -> int:
+def post(client, path, text, **headers):
     """POST a body, and return the status; nothing else of the answer is kept."""
     response = client.post(path, text, content_type="application/json", headers=headers)
     del response.json  # by which the test's client lets the response refer to itself
@@ -73,7 +69,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("case", BODIES)
-def test_a_body_dies_with_its_response(client: APIClient, marker: str, case: str) -> None:
+def test_a_body_dies_with_its_response(client, marker, case):
     """Accepted or refused, and by whom it was refused."""
     path, frame, status = BODIES[case]
     text = frame.replace("%s", json.dumps({marker: [[]]}))
@@ -82,9 +78,7 @@ def test_a_body_dies_with_its_response(client: APIClient, marker: str, case: str
 
 
 @pytest.mark.parametrize("verb", ["peek", "pop", "lease"])
-def test_what_is_answered_dies_with_the_response(
-    client: APIClient, queues: service.Catalog, marker: str, verb: str
-) -> None:
+def test_what_is_answered_dies_with_the_response(client, queues, marker, verb):
     """The values that are shown are not kept either."""
     queues.queue("mail").push({marker: [[]]})
     path = f"{QUEUE}{verb}/"
@@ -94,13 +88,7 @@ def test_what_is_answered_dies_with_the_response(
     assert living(marker) == 0
 
 
-def test_a_body_dies_where_the_engine_fails(
-    root: Callable[[], APIClient],
-    settings: Any,
-    tmp_path: Path,
-    marker: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_body_dies_where_the_engine_fails(root, settings, tmp_path, marker, monkeypatch):
     """A commit whose outcome stays unknown leaves nothing behind."""
     monkeypatch.setattr(errors.logger, "disabled", True)  # pytest keeps what is logged
     settings.FDBQUEUE = {
@@ -113,7 +101,7 @@ def test_a_body_dies_where_the_engine_fails(
     assert living(marker) == 0
 
 
-def test_a_body_dies_where_a_key_was_another_calls(client: APIClient, marker: str) -> None:
+def test_a_body_dies_where_a_key_was_another_calls(client, marker):
     """What is refused inside of a transaction leaves nothing behind."""
     key = {"Idempotency-Key": marker}
     assert post(client, PUSH, '{"value": 1}', **key) == 201
@@ -121,9 +109,7 @@ def test_a_body_dies_where_a_key_was_another_calls(client: APIClient, marker: st
     assert living(marker) == 0
 
 
-def test_a_body_dies_where_a_foreign_item_is_in_its_way(
-    client: APIClient, queues: service.Catalog, marker: str
-) -> None:
+def test_a_body_dies_where_a_foreign_item_is_in_its_way(client, queues, marker):
     """A push that finds no place behind the last item is refused and leaves nothing behind."""
     mail = queues.queue("mail")
     service.run(mail.database, lambda tr: tr.set(mail.subspace.pack(("x", 1)), b""))
@@ -131,7 +117,7 @@ def test_a_body_dies_where_a_foreign_item_is_in_its_way(
     assert living(marker) == 0
 
 
-def test_a_view_dies_with_its_response(client: APIClient, marker: str) -> None:
+def test_a_view_dies_with_its_response(client, marker):
     """Nothing of a request is left to the garbage collector, be it small."""
     before = sum(isinstance(one, QueueViewSet) for one in gc.get_objects())
     assert post(client, PUSH, '{"value": 1}') == 201
@@ -142,9 +128,7 @@ def test_a_view_dies_with_its_response(client: APIClient, marker: str) -> None:
 
 @pytest.mark.parametrize("case", ["of another shape", "too deep", "for no queue", "too large"])
 @pytest.mark.parametrize("accept", ["text/html", "application/problem+json"])
-def test_a_body_dies_with_another_form_of_response(
-    client: APIClient, marker: str, case: str, accept: str
-) -> None:
+def test_a_body_dies_with_another_form_of_response(client, marker, case, accept):
     """A page and a problem keep nothing of the body that JSON does not keep."""
     path, frame, status = BODIES[case]
     text = frame.replace("%s", json.dumps({marker: [[]]}))

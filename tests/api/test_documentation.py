@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from django.conf import settings as project
@@ -18,13 +17,13 @@ PAGES = ["/api/docs/", "/api/redoc/", "/api/schema/"]
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_the_documentation_needs_credentials(db: None, path: str) -> None:
+def test_the_documentation_needs_credentials(db, path):
     """The demo project shows neither the schema nor its page to everybody."""
     assert Client().get(path).status_code == 401
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_the_documentation_is_served_from_here(db: None, path: str) -> None:
+def test_the_documentation_is_served_from_here(db, path):
     """Nothing that the page loads is from another host: it works without the internet."""
     client = Client()
     client.force_login(User.objects.create_user("reader"))
@@ -34,7 +33,7 @@ def test_the_documentation_is_served_from_here(db: None, path: str) -> None:
     assert found == []
 
 
-def test_the_files_of_the_documentation_are_there(db: None) -> None:
+def test_the_files_of_the_documentation_are_there(db):
     """What the page loads is among the static files of an installed package."""
     client = Client()
     client.force_login(User.objects.create_user("reader"))
@@ -68,7 +67,7 @@ APPS = ["django.contrib.auth", "django.contrib.contenttypes", "rest_framework"]
 OURS, THEIRS = "fdbqueue", "drf_spectacular"
 
 
-def run(code: str, *arguments: str, folder: Path) -> str:
+def run(code, *arguments, folder):
     """Run a program in a folder, and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore::ImportWarning", "-c", code, *arguments],
@@ -84,7 +83,7 @@ def run(code: str, *arguments: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("apps", [[*APPS, THEIRS, OURS], [OURS, *APPS, THEIRS]])
-def test_starting_loads_no_schema(tmp_path: Path, apps: list[str]) -> None:
+def test_starting_loads_no_schema(tmp_path, apps):
     """``django.setup()`` does not import drf-spectacular for us, and the schema is whole."""
     code = STARTED.format(apps=", ".join(map(repr, apps)))
     assert run(code, folder=tmp_path) == "[] queues_pop\n"
@@ -93,7 +92,7 @@ def test_starting_loads_no_schema(tmp_path: Path, apps: list[str]) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("place", ["models.py", "apps.py"])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_views_that_are_imported_early(tmp_path: Path, place: str, is_first: bool) -> None:
+def test_views_that_are_imported_early(tmp_path, place, is_first):
     """By another app's models or when it is ready, before us or after: the schema is whole."""
     (tmp_path / "early").mkdir()
     for name in ("__init__.py", "models.py", "apps.py"):
@@ -140,6 +139,6 @@ print([check.id for check in run_checks()])
 """
 
 
-def test_the_api_does_without_the_schema(tmp_path: Path) -> None:
+def test_the_api_does_without_the_schema(tmp_path):
     """A project that has not installed drf-spectacular has the API all the same."""
     assert run(WITHOUT, str(tmp_path / "queues.sqlite3"), folder=tmp_path) == "['fdbqueue.W001']\n"

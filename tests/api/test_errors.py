@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import override_settings
-from rest_framework.test import APIClient
 from rest_framework.throttling import BaseThrottle
 
 import fdbqueue
@@ -48,12 +45,12 @@ each_request = cases(("method", "path", "body"), REQUESTS)
 
 
 @pytest.fixture
-def client(client_with: Callable[..., APIClient]) -> APIClient:
+def client(client_with):
     """A client who may do everything, whatever the engine."""
     return client_with(*EVERYTHING)
 
 
-def check_shape(response: Any, status: int, code: str) -> None:
+def check_shape(response, status, code):
     """Check what every error has in common."""
     assert response.status_code == status, response.content
     assert response["Content-Type"] == "application/json"
@@ -64,16 +61,14 @@ def check_shape(response: Any, status: int, code: str) -> None:
 
 
 @cases("name", ["nope", "user 7", "%2e%2e", "-x", "x" * 101, "a*", "ü"])
-def test_unknown_queues(api: APIClient, name: str) -> None:
+def test_unknown_queues(api, name):
     """Whatever is asked of a queue that is not configured, the answer is 404."""
     for method, path, body in REQUESTS[1:]:
         response = getattr(api, method)(path.replace("mail", name), body)
         check_shape(response, 404, "queue_not_found")
 
 
-def test_no_response_names_another_queue(
-    api: APIClient, allow: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_response_names_another_queue(api, allow, monkeypatch):
     """An error about a name that is nearly right has no hint, on any way to it."""
     for method, path, body in REQUESTS[1:]:
         response = getattr(api, method)(path.replace("mail", "mial"), body)
@@ -87,7 +82,7 @@ def test_no_response_names_another_queue(
         fdbqueue.queue("mial")
 
 
-def test_wrong_methods(api: APIClient) -> None:
+def test_wrong_methods(api):
     """A method that an address does not have is 405 and names those it has."""
     for method, path in (
         ("delete", "/api/queues/mail/"),
@@ -106,7 +101,7 @@ def test_wrong_methods(api: APIClient) -> None:
         assert response["Allow"]
 
 
-def test_not_acceptable(api: APIClient) -> None:
+def test_not_acceptable(api):
     """A client that takes no JSON gets 406, in JSON."""
     response = api.get("/api/queues/", headers={"Accept": "application/xml"})
     check_shape(response, 406, "not_acceptable")
@@ -115,15 +110,15 @@ def test_not_acceptable(api: APIClient) -> None:
 class Refusing(BaseThrottle):
     """A host project's throttle that keeps a record and lets nobody pass."""
 
-    def allow_request(self, request: Any, view: Any) -> bool:
+    def allow_request(self, request, view):
         User.objects.create_user("record")
         return False
 
-    def wait(self) -> float:
+    def wait(self):
         return 6.2
 
 
-def test_throttled(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throttled(api, monkeypatch):
     """The host project's throttling is answered in our shape, with Retry-After."""
     monkeypatch.setattr(QueueViewSet, "throttle_classes", [Refusing])
     response = api.get("/api/queues/")
@@ -136,12 +131,12 @@ class Watching(BaseThrottle):
 
     savepoints: ClassVar[list[int]] = []
 
-    def allow_request(self, request: Any, view: Any) -> bool:
+    def allow_request(self, request, view):
         self.savepoints.append(len(connection.savepoint_ids))
         return True
 
 
-def test_atomic_requests(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_atomic_requests(api, monkeypatch):
     """With ATOMIC_REQUESTS a request still opens no transaction of SQL: it may wait for long."""
     monkeypatch.setattr(QueueViewSet, "throttle_classes", [Watching])
     monkeypatch.setattr(Watching, "savepoints", [])
@@ -151,7 +146,7 @@ def test_atomic_requests(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> Non
     assert Watching.savepoints == [before]
 
 
-def test_the_host_projects_handler_is_not_used(api: APIClient, settings: Any) -> None:
+def test_the_host_projects_handler_is_not_used(api, settings):
     """The shape does not depend on the host project's EXCEPTION_HANDLER."""
     settings.REST_FRAMEWORK = {
         **settings.REST_FRAMEWORK,
@@ -164,15 +159,7 @@ def test_the_host_projects_handler_is_not_used(api: APIClient, settings: Any) ->
 
 @each_request
 @pytest.mark.parametrize("where", ["a directory", "below a file"])
-def test_engine_unavailable(
-    client: APIClient,
-    settings: Any,
-    tmp_path: Path,
-    where: str,
-    method: str,
-    path: str,
-    body: Any,
-) -> None:
+def test_engine_unavailable(client, settings, tmp_path, where, method, path, body):
     """An engine that cannot be opened is 503 with Retry-After, and its path is not shown."""
     file = tmp_path / "file"
     file.write_text("")
@@ -189,9 +176,7 @@ def test_engine_unavailable(
 @pytest.mark.parametrize(
     ("fdb_code", "code"), [(1031, "deadline_exceeded"), (1510, "engine_error")]
 )
-def test_engine_errors(
-    client: APIClient, settings: Any, fdb_code: int, code: str, method: str, path: str, body: Any
-) -> None:
+def test_engine_errors(client, settings, fdb_code, code, method, path, body):
     """The engine's own errors are 503 with Retry-After; one of them says that time ran out."""
     settings.FDBQUEUE = {"ENGINE": FAILING, "OPTIONS": {"code": fdb_code}, "QUEUES": MAIL}
     response = getattr(client, method)(path, body)
@@ -200,7 +185,7 @@ def test_engine_errors(
     assert int(response["Retry-After"]) > 0
 
 
-def test_outcome_unknown(client: APIClient, settings: Any, tmp_path: Path) -> None:
+def test_outcome_unknown(client, settings, tmp_path):
     """A push, pop or lease of unknown outcome says so: it may have worked."""
     settings.FDBQUEUE = {
         "ENGINE": "tests.api.unsure_engine",
@@ -219,7 +204,7 @@ def test_outcome_unknown(client: APIClient, settings: Any, tmp_path: Path) -> No
         assert int(response["Retry-After"]) > 0
 
 
-def test_a_lost_lease() -> None:
+def test_a_lost_lease():
     """A lease that is not held any more is a conflict with whoever holds the item now."""
     response = handle(LeaseLost(queue="mail", lease="FQEB.c2VjcmV0"), {})
     assert response is not None
@@ -228,9 +213,7 @@ def test_a_lost_lease() -> None:
     assert "Retry-After" not in response
 
 
-def test_wrong_settings(
-    client: APIClient, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_wrong_settings(client, settings, tmp_path, caplog):
     """A wrong setting is 500 without a word about it; the log has it all."""
     settings.FDBQUEUE = {"OPTIONS": {"path": tmp_path / "q"}, "QUEUES": {"mail": {"kind": "x"}}}
     with caplog.at_level(logging.ERROR, logger="fdbqueue.api"):
@@ -240,9 +223,7 @@ def test_wrong_settings(
     assert "fdbqueue.E008" in caplog.text
 
 
-def test_errors_of_the_engine_are_logged(
-    client: APIClient, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_errors_of_the_engine_are_logged(client, settings, tmp_path, caplog):
     """What a client is not told, the log says."""
     settings.FDBQUEUE = {"OPTIONS": {"path": tmp_path}, "QUEUES": MAIL}
     with caplog.at_level(logging.ERROR, logger="fdbqueue.api"):
@@ -250,7 +231,7 @@ def test_errors_of_the_engine_are_logged(
     assert str(tmp_path) in caplog.text
 
 
-def test_bugs_are_left_to_django(client: APIClient, settings: Any) -> None:
+def test_bugs_are_left_to_django(client, settings):
     """What is no known error is no business of the API's: Django answers 500."""
     settings.FDBQUEUE = {
         "ENGINE": FAILING,
@@ -263,7 +244,7 @@ def test_bugs_are_left_to_django(client: APIClient, settings: Any) -> None:
     assert client.get("/api/queues/mail/").status_code == 500
 
 
-def test_too_many_query_fields(api: APIClient, settings: Any) -> None:
+def test_too_many_query_fields(api, settings):
     """What Django itself refuses comes in the same shape."""
     settings.DATA_UPLOAD_MAX_NUMBER_FIELDS = 100
     query = "&".join(f"a{number}=1" for number in range(150))

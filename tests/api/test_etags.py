@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from rest_framework.test import APIClient
 
-from fdbqueue import service
 from tests.cases import cases
 
 READS = ["", "mail/", "mail/peek/", "mail/items/", "mail/items/?state=dead", "mail/dead-reasons/"]
 
 
-def tag_of(api: APIClient, path: str) -> str:
+def tag_of(api, path):
     """GET an address and return the tag of its response."""
     response = api.get(f"/api/queues/{path}")
     assert response.status_code == 200
@@ -22,7 +17,7 @@ def tag_of(api: APIClient, path: str) -> str:
     return str(response["ETag"])
 
 
-def ask(api: APIClient, path: str, tag: str, method: str = "get") -> Any:
+def ask(api, path, tag, method="get"):
     """Ask for what has changed since a tag."""
     return getattr(api, method)(f"/api/queues/{path}", headers={"If-None-Match": tag})
 
@@ -30,9 +25,7 @@ def ask(api: APIClient, path: str, tag: str, method: str = "get") -> Any:
 @cases("path", READS)
 @cases("method", ["get", "head"])
 @cases("known", ["{tag}", "W/{tag}", '"x", {tag}', "*"])
-def test_what_has_not_changed(
-    api: APIClient, queues: service.Catalog, path: str, method: str, known: str
-) -> None:
+def test_what_has_not_changed(api, queues, path, method, known):
     """It is 304 without a body, with the headers that a cache needs."""
     queues.queue("mail").push("kept")
     tag = tag_of(api, path)
@@ -47,7 +40,7 @@ def test_what_has_not_changed(
 
 
 @pytest.mark.parametrize("path", ["", "mail/", "mail/peek/", "mail/items/"])
-def test_what_has_changed(api: APIClient, queues: service.Catalog, path: str) -> None:
+def test_what_has_changed(api, queues, path):
     """A push gives each list another tag, and removing the item gives it the first again."""
     before = tag_of(api, path)
     item = queues.queue("mail").push("new")
@@ -59,12 +52,12 @@ def test_what_has_changed(api: APIClient, queues: service.Catalog, path: str) ->
 
 
 @cases("header", ["", '"x"', "x", 'W/"', "*, *", '"' * 3_000, "W/" * 1_000])
-def test_tags_that_are_not_known(api: APIClient, header: str) -> None:
+def test_tags_that_are_not_known(api, header):
     """Whatever the header has, the response is whole."""
     assert ask(api, "mail/", header).status_code == 200
 
 
-def test_what_changes_something_has_no_tag(api: APIClient, queues: service.Catalog) -> None:
+def test_what_changes_something_has_no_tag(api, queues):
     """A pop is never 304, and no cache may keep its response."""
     queues.queue("mail").push("a value")
     for body in ({}, {}):
@@ -75,9 +68,7 @@ def test_what_changes_something_has_no_tag(api: APIClient, queues: service.Catal
     assert queues.queue("mail").size() == 0
 
 
-def test_errors_and_options_have_no_tag(
-    api: APIClient, client_with: Callable[..., APIClient]
-) -> None:
+def test_errors_and_options_have_no_tag(api, client_with):
     """They are said anew each time."""
     for response in (
         ask(api, "nope/", "*"),
@@ -90,12 +81,12 @@ def test_errors_and_options_have_no_tag(
         assert response["Cache-Control"] == "no-store"
 
 
-def test_a_tag_opens_nothing(api: APIClient, client_with: Callable[..., APIClient]) -> None:
+def test_a_tag_opens_nothing(api, client_with):
     """Who may not see a queue is not told whether it has changed."""
     assert ask(client_with("push_queue"), "mail/", tag_of(api, "mail/")).status_code == 403
 
 
-def test_middlewares_that_know_tags(api: APIClient, queues: service.Catalog, settings: Any) -> None:
+def test_middlewares_that_know_tags(api, queues, settings):
     """A compressed response has a weak tag, which is taken back; a pop has none all the same."""
     for number in range(50):
         queues.queue("mail").push(number)

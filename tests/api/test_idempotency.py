@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from fdbqueue import service
 from fdbqueue.api import inputs
 from tests.cases import cases
 from tests.concurrency.clients import together
-from tests.concurrency.clock import Clock
 
 ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 #: What a key is for: the address and the body, and a body that asks for something else.
@@ -44,14 +39,14 @@ OTHER = {
 KEYS = ["k", "x" * 255, "!~", '"8e03978e-40d5-43dd-bc93-6894a57f9324"']
 
 
-def post(client: APIClient, path: str, body: Any, key: str, name: str = "mail") -> Any:
+def post(client, path, body, key, name="mail"):
     """Post under a key."""
     headers = {"Idempotency-Key": key}
     return client.post(f"/api/queues/{name}/{path}", body, headers=headers)
 
 
 @pytest.fixture
-def mail(queues: service.Catalog) -> service.Queue:
+def mail(queues):
     """A queue of four items, and one on its way."""
     queue = queues.queue("mail")
     for value in "abcd":
@@ -60,7 +55,7 @@ def mail(queues: service.Catalog) -> service.Queue:
     return queue
 
 
-def contents(queue: service.Queue) -> list[Any]:
+def contents(queue):
     """Return what is in a queue, in whatever state."""
     states = ("ready", "leased", "delayed", "dead")
     return [(item.id, state) for state in states for item in queue.iterate(state=state)]
@@ -68,15 +63,7 @@ def contents(queue: service.Queue) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw", "pairs"])
 @each_verb
-def test_a_request_made_again(
-    api: APIClient,
-    queues: service.Catalog,
-    clock: Clock,
-    name: str,
-    path: str,
-    body: Any,
-    other: Any,
-) -> None:
+def test_a_request_made_again(api, queues, clock, name, path, body, other):
     """The answer is the same to the byte, the effect is there once, and the header says so."""
     body, other = ({**each} for each in (body, other))
     if name == "raw" and path == "push/":
@@ -98,9 +85,7 @@ def test_a_request_made_again(
 
 
 @each_verb
-def test_another_body_under_the_key(
-    api: APIClient, mail: service.Queue, path: str, body: Any, other: Any
-) -> None:
+def test_another_body_under_the_key(api, mail, path, body, other):
     """It is 422, changes nothing, and the first body's answer is still there."""
     first = post(api, path, body, "key")
     after = contents(mail)
@@ -118,9 +103,7 @@ def test_another_body_under_the_key(
 
 @pytest.mark.parametrize("first", ["push/", "pop/", "lease/"])
 @pytest.mark.parametrize("second", ["push/", "pop/", "lease/"])
-def test_another_verb_under_the_key(
-    api: APIClient, mail: service.Queue, first: str, second: str
-) -> None:
+def test_another_verb_under_the_key(api, mail, first, second):
     """A key that was used for one verb is 422 for another, whose effect is not had."""
     bodies = {"push/": {"value": 1}, "pop/": {}, "lease/": {}}
     assert post(api, first, bodies[first], "key").status_code in {200, 201}
@@ -130,7 +113,7 @@ def test_another_verb_under_the_key(
     assert contents(mail) == after
 
 
-def test_one_item_and_a_batch_of_one_are_two_requests(api: APIClient, mail: service.Queue) -> None:
+def test_one_item_and_a_batch_of_one_are_two_requests(api, mail):
     """They have two shapes of answers, so the one is refused under the other's key."""
     one, batch = {"value": 1}, {"items": [{"value": 1}]}
     before = mail.size()
@@ -141,9 +124,7 @@ def test_one_item_and_a_batch_of_one_are_two_requests(api: APIClient, mail: serv
 
 
 @each_verb
-def test_another_users_key(
-    client_with: Callable[..., APIClient], mail: service.Queue, path: str, body: Any, other: Any
-) -> None:
+def test_another_users_key(client_with, mail, path, body, other):
     """The same key of another user is another request: nobody sees what others took."""
     alice, bob = client_with(*ALL), client_with(*ALL)
     hers, his = post(alice, path, body, "key"), post(bob, path, body, "key")
@@ -158,14 +139,14 @@ def test_another_users_key(
     assert post(bob, path, other, "key").status_code == 422
 
 
-def ids_of(response: Any) -> set[str]:
+def ids_of(response):
     shown = response.json()
     if "items" in shown:
         return {item["id"] for item in shown["items"]}
     return set(shown.get("ids") or [shown["id"]])
 
 
-def test_users_whose_names_look_alike(mail: service.Queue, db: None) -> None:
+def test_users_whose_names_look_alike(mail, db):
     """Numbers, names and keys do not run together: each of these is another request."""
     seen = set()
     for number, name, key in (
@@ -184,9 +165,7 @@ def test_users_whose_names_look_alike(mail: service.Queue, db: None) -> None:
 
 
 @each_verb
-def test_another_queue_under_the_key(
-    api: APIClient, queues: service.Catalog, mail: service.Queue, path: str, body: Any, other: Any
-) -> None:
+def test_another_queue_under_the_key(api, queues, mail, path, body, other):
     """Keys are each queue's own."""
     queues.queue("tried").push("a")
     first = post(api, path, body, "key")
@@ -198,7 +177,7 @@ def test_another_queue_under_the_key(
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_any_visible_ascii_is_a_key(api: APIClient, mail: service.Queue, key: str) -> None:
+def test_any_visible_ascii_is_a_key(api, mail, key):
     """Up to 255 characters, quotes and all, each as it is."""
     first = post(api, "pop/", {}, key)
     again = post(api, "pop/", {}, key)
@@ -208,16 +187,14 @@ def test_any_visible_ascii_is_a_key(api: APIClient, mail: service.Queue, key: st
 
 
 @pytest.fixture
-def held(mail: service.Queue) -> dict[str, str]:
+def held(mail):
     """What names a lease of the queue."""
     return {"lease": mail.lease().lease}
 
 
 @cases("key", ["", " ", "a b", "x" * 256, "ü", "a\x7f", "a\tb", "a\n"])
 @cases("path", ["push/", "pop/", "lease/", "ack/", "nack/", "extend/"])
-def test_bad_keys(
-    api: APIClient, mail: service.Queue, held: dict[str, str], path: str, key: str
-) -> None:
+def test_bad_keys(api, mail, held, path, key):
     """What is no key is 400, and nothing happens."""
     before = contents(mail)
     headers = {"HTTP_IDEMPOTENCY_KEY": key}
@@ -229,7 +206,7 @@ def test_bad_keys(
 
 
 @pytest.mark.parametrize("path", ["pop/", "lease/"])
-def test_an_empty_answer_is_kept_too(api: APIClient, queues: service.Catalog, path: str) -> None:
+def test_an_empty_answer_is_kept_too(api, queues, path):
     """That there was nothing is the answer of the key, whatever comes later."""
     first = post(api, path, {}, "key")
     assert first.json() == {"items": []}
@@ -241,7 +218,7 @@ def test_an_empty_answer_is_kept_too(api: APIClient, queues: service.Catalog, pa
     assert len(post(api, path, {}, "new").json()["items"]) == 1
 
 
-def test_waiting_is_no_part_of_the_request(api: APIClient, mail: service.Queue) -> None:
+def test_waiting_is_no_part_of_the_request(api, mail):
     """A retry may wait for longer or not at all."""
     first = post(api, "pop/", {"wait": 1}, "key")
     assert post(api, "pop/", {}, "key").content == first.content
@@ -249,9 +226,7 @@ def test_waiting_is_no_part_of_the_request(api: APIClient, mail: service.Queue) 
     assert mail.size() == 3
 
 
-def test_answers_are_kept_as_long_as_the_setting_says(
-    api: APIClient, mail: service.Queue, allow: Callable[..., None], clock: Clock
-) -> None:
+def test_answers_are_kept_as_long_as_the_setting_says(api, mail, allow, clock):
     """After IDEMPOTENCY_SECONDS the key is as good as new, also for another request."""
     allow(IDEMPOTENCY_SECONDS=100)
     first = post(api, "pop/", {}, "key")
@@ -264,9 +239,7 @@ def test_answers_are_kept_as_long_as_the_setting_says(
     assert second.json()["items"][0]["value"] == "b"
 
 
-def test_answers_are_kept_for_a_day_by_default(
-    api: APIClient, mail: service.Queue, clock: Clock
-) -> None:
+def test_answers_are_kept_for_a_day_by_default(api, mail, clock):
     """A retry of the next morning is in time."""
     first = post(api, "pop/", {}, "key")
     clock.advance(86_399)
@@ -276,9 +249,7 @@ def test_answers_are_kept_for_a_day_by_default(
 
 
 @pytest.mark.parametrize("path", ["pop/", "lease/"])
-def test_two_threads_with_one_key(
-    queues: service.Catalog, root: Callable[[], APIClient], path: str
-) -> None:
+def test_two_threads_with_one_key(queues, root, path):
     """They get the same item between them, and one of them the header."""
     queue = queues.queue("mail")
     for value in range(40):
@@ -294,9 +265,7 @@ def test_two_threads_with_one_key(
     assert queue.size() == 20
 
 
-def test_two_threads_push_with_one_key(
-    queues: service.Catalog, root: Callable[[], APIClient]
-) -> None:
+def test_two_threads_push_with_one_key(queues, root):
     """One item is pushed, and both are told its id."""
     clients = [root(), root()]
     for turn in range(20):
@@ -308,7 +277,7 @@ def test_two_threads_push_with_one_key(
     assert queues.queue("mail").size() == 40
 
 
-def test_a_refused_request_uses_up_no_key(api: APIClient, queues: service.Catalog) -> None:
+def test_a_refused_request_uses_up_no_key(api, queues):
     """After a mistake the same key is good for the request put right."""
     assert post(api, "push/", {"value": 1, "priority": 1}, "key").status_code == 400
     assert post(api, "push/", {"value": "x" * 100_001}, "key").status_code == 413
@@ -328,16 +297,7 @@ ENDINGS = {
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw", "pairs"])
 @pytest.mark.parametrize(("path", "more", "other"), ENDINGS.values(), ids=ENDINGS)
-def test_a_lease_ended_again(
-    api: APIClient,
-    queues: service.Catalog,
-    clock: Clock,
-    name: str,
-    many: bool,
-    path: str,
-    more: dict[str, Any],
-    other: dict[str, Any],
-) -> None:
+def test_a_lease_ended_again(api, queues, clock, name, many, path, more, other):
     """The answer is the same to the byte, whatever became of the lease; another body is 422."""
     entries = {"items": [{"value": "QQ=="}] * 4}
     assert api.post(f"/api/queues/{name}/push/", entries).status_code == 201
@@ -369,9 +329,7 @@ def test_a_lease_ended_again(
 
 
 @pytest.mark.parametrize("path", ["ack/", "nack/", "extend/"])
-def test_a_lost_lease_uses_up_no_key(
-    api: APIClient, queues: service.Catalog, clock: Clock, path: str
-) -> None:
+def test_a_lost_lease_uses_up_no_key(api, queues, clock, path):
     """It is 409 each time; the key is as good as new for another lease."""
     queues.queue("mail").push_many("ab")
     first, second = queues.queue("mail").lease_many(2)
@@ -386,9 +344,7 @@ def test_a_lost_lease_uses_up_no_key(
 
 @pytest.mark.parametrize("path", ["ack/", "nack/", "extend/"])
 @pytest.mark.parametrize("many", [False, True])
-def test_two_threads_end_a_lease_with_one_key(
-    queues: service.Catalog, root: Callable[[], APIClient], path: str, many: bool
-) -> None:
+def test_two_threads_end_a_lease_with_one_key(queues, root, path, many):
     """One of them does, the other is told what that did, and no attempt is counted twice."""
     queue = queues.queue("mail")
     queue.push_many(range(20))
@@ -404,9 +360,7 @@ def test_two_threads_end_a_lease_with_one_key(
     assert max(item.attempts for item in queue) == (10 if path == "nack/" else 0)
 
 
-def test_another_users_key_for_a_lease(
-    client_with: Callable[..., APIClient], queues: service.Catalog
-) -> None:
+def test_another_users_key_for_a_lease(client_with, queues):
     """Whoever has the token may use it, under a key of their own."""
     queues.queue("mail").push("x")
     token = queues.queue("mail").lease().lease
@@ -417,7 +371,7 @@ def test_another_users_key_for_a_lease(
         assert "Idempotent-Replayed" not in response
 
 
-def test_where_keys_mean_nothing(api: APIClient, mail: service.Queue) -> None:
+def test_where_keys_mean_nothing(api, mail):
     """Reads show what there is now, key or no key."""
     headers = {"Idempotency-Key": "key"}
     for path in ("", "mail/", "mail/peek/", "mail/items/"):
@@ -433,12 +387,10 @@ def test_where_keys_mean_nothing(api: APIClient, mail: service.Queue) -> None:
 
 
 @pytest.mark.parametrize(("address", "kind"), TAKES.items())
-def test_a_key_is_for_everything_that_a_take_asks_for(
-    api: APIClient, mail: service.Queue, address: str, kind: type[inputs.Input]
-) -> None:
+def test_a_key_is_for_everything_that_a_take_asks_for(api, mail, address, kind):
     """A request that differs in one field is refused, and that with another wait is a replay."""
     fields = kind().fields.keys() - {"wait"}
-    body: dict[str, Any] = {"queues": ["mail"]} if "queues" in fields else {}
+    body = {"queues": ["mail"]} if "queues" in fields else {}
     bodies = [{**body, name: value} for name in sorted(fields) for value in OTHER[name]]
     for number, first in enumerate([body, *bodies]):
         headers = {"Idempotency-Key": f"key {number}".replace(" ", "-")}
@@ -459,21 +411,16 @@ class Robot:
     pk = 1
     is_authenticated = is_active = True
 
-    def __str__(self) -> str:
+    def __str__(self):
         return "root"
 
-    def has_perm(self, permission: str, queue: Any = None) -> bool:
+    def has_perm(self, permission, queue=None):
         """Allow everything."""
         return True
 
 
 @pytest.mark.parametrize("number", [1, None], ids=["pk", "name"])
-def test_a_key_belongs_to_a_user_of_one_class(
-    root: Callable[[], APIClient],
-    mail: service.Queue,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int | None,
-) -> None:
+def test_a_key_belongs_to_a_user_of_one_class(root, mail, monkeypatch, number):
     """One of another class may have the same primary key, or none and the same name."""
     monkeypatch.setattr(Robot, "pk", number)
     user, robot = root(), root()

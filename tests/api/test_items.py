@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from rest_framework.test import APIClient
 
 import fdbqueue
-from fdbqueue import service
 from fdbqueue.service import run
 from tests.api.test_listing import put
 
 
 @pytest.fixture
-def jobs(api: APIClient) -> str:
+def jobs(api):
     """The address of a queue of ten items, whose values are their priorities."""
     items = [{"value": number, "priority": number} for number in range(10)]
     api.post("/api/queues/jobs/push/", {"items": items})
     return "/api/queues/jobs"
 
 
-def values(response: Any) -> list[Any]:
+def values(response):
     """Return the values of the items in a response."""
     assert response.status_code == 200, response.content
     return [item["value"] for item in response.json()["items"]]
 
 
-def test_peek_shows_what_a_pop_would_take(api: APIClient, jobs: str) -> None:
+def test_peek_shows_what_a_pop_would_take(api, jobs):
     """A peek shows items in the order of pops from that end, and takes none."""
     assert values(api.get(f"{jobs}/peek/")) == [0]
     assert values(api.get(f"{jobs}/peek/?end=max&limit=3")) == [9, 8, 7]
     assert values(api.get(f"{jobs}/peek/?limit=1000")) == list(range(10))
 
 
-def test_peek_of_an_empty_queue(api: APIClient) -> None:
+def test_peek_of_an_empty_queue(api):
     """An empty queue shows an empty list."""
     assert values(api.get("/api/queues/mail/peek/")) == []
 
 
 @pytest.mark.parametrize("end", ["min", "max"])
-def test_pages_show_each_item_once(api: APIClient, jobs: str, end: str) -> None:
+def test_pages_show_each_item_once(api, jobs, end):
     """Following the cursors shows every item once, in order, and ends with null."""
-    seen: list[int] = []
+    seen = []
     address = f"{jobs}/items/?limit=3&end={end}"
     page = api.get(address)
     while page.json()["cursor"] is not None:
@@ -52,7 +48,7 @@ def test_pages_show_each_item_once(api: APIClient, jobs: str, end: str) -> None:
     assert seen == sorted(range(10), reverse=end == "max")
 
 
-def test_a_cursor_outlives_its_item(api: APIClient, jobs: str) -> None:
+def test_a_cursor_outlives_its_item(api, jobs):
     """A cursor is a place: the next page starts there though the item is gone."""
     cursor = api.get(f"{jobs}/items/?limit=3").json()["cursor"]
     api.post(f"{jobs}/pop/", {"limit": 5})
@@ -61,7 +57,7 @@ def test_a_cursor_outlives_its_item(api: APIClient, jobs: str) -> None:
 
 @pytest.mark.parametrize("end", ["min", "max"])
 @pytest.mark.parametrize("state", ["leased", "delayed", "dead"])
-def test_pages_of_hidden_items(api: APIClient, state: str, end: str) -> None:
+def test_pages_of_hidden_items(api, state, end):
     """Items in other states have pages too, in the order of their places."""
     body = [{"value": n, **({"delay": 60} if state == "delayed" else {})} for n in range(5)]
     pushed = api.post("/api/queues/tried/push/", {"items": body}).json()
@@ -70,7 +66,7 @@ def test_pages_of_hidden_items(api: APIClient, state: str, end: str) -> None:
         for item in leased if state == "dead" else []:
             nack = {"lease": item["lease"], "reason": "broken"}
             assert api.post("/api/queues/tried/nack/", nack).status_code == 200
-    seen: list[Any] = []
+    seen = []
     address = f"/api/queues/tried/items/?limit=2&end={end}&state={state}"
     page = api.get(address).json()
     while page["cursor"] is not None:
@@ -87,7 +83,7 @@ def test_pages_of_hidden_items(api: APIClient, state: str, end: str) -> None:
     assert api.get("/api/queues/tried/items/").json()["items"] == []
 
 
-def test_dead_letters_by_when_they_died(api: APIClient) -> None:
+def test_dead_letters_by_when_they_died(api):
     """The newest first with ``end=max``; a cursor of one order is none of the other."""
     mail = fdbqueue.queue("mail")
     mail.push_many(range(5))
@@ -96,7 +92,7 @@ def test_dead_letters_by_when_they_died(api: APIClient) -> None:
     for item_id in died:
         mail.bury(item_id)
     address = "/api/queues/mail/items/?state=dead&order=time&limit=2"
-    seen: list[Any] = []
+    seen = []
     page = api.get(f"{address}&end=max").json()
     while page["cursor"] is not None:
         seen += page["items"]
@@ -113,13 +109,13 @@ def test_dead_letters_by_when_they_died(api: APIClient) -> None:
 @pytest.mark.parametrize(
     "query", ["order=time", "state=dead&order=age", "state=dead&order=time&min_priority=1"]
 )
-def test_an_order_that_items_do_not_have(api: APIClient, query: str) -> None:
+def test_an_order_that_items_do_not_have(api, query):
     """It is refused, and says why."""
     response = api.get(f"/api/queues/jobs/items/?{query}")
     assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
 
 
-def test_what_a_worker_has_leased(api: APIClient) -> None:
+def test_what_a_worker_has_leased(api):
     """Of each page what others hold is left out; the cursors lead to all of its leases."""
     mail = fdbqueue.queue("mail")
     mail.push_many(range(6))
@@ -137,7 +133,7 @@ def test_what_a_worker_has_leased(api: APIClient) -> None:
         assert (response.status_code, list(response.json()["fields"])) == (400, ["worker"])
 
 
-def test_a_position_that_no_address_can_hold(api: APIClient) -> None:
+def test_a_position_that_no_address_can_hold(api):
     """Another program's key may be that long; the next page starts behind its beginning."""
     mail = fdbqueue.queue("mail")
     key = mail.subspace.pack((1, b"x" * 5_000))
@@ -151,21 +147,22 @@ def test_a_position_that_no_address_can_hold(api: APIClient) -> None:
     assert [item["value"] for item in page["items"]] == [2]
 
 
-def test_a_cursor_is_of_its_queue(api: APIClient, jobs: str) -> None:
-    """The cursor of one queue is none of another, however alike they are."""
+def test_a_cursor_is_of_its_list(api, jobs):
+    """That of one queue, state and end is none of another, however alike they are."""
     for name in ("mail", "tried"):
         api.post(f"/api/queues/{name}/push/", {"items": [{"value": 1}, {"value": 2}]})
     cursor = api.get("/api/queues/mail/items/?limit=1").json()["cursor"]
     assert values(api.get(f"/api/queues/mail/items/?cursor={cursor}")) == [2]
-    for name in ("tried", "audit", "jobs", "user-1"):
-        response = api.get(f"/api/queues/{name}/items/?cursor={cursor}")
+    others = [f"{name}/items/?" for name in ("tried", "audit", "jobs", "user-1")]
+    for other in (*others, "mail/items/?state=dead&", "mail/items/?end=max&"):
+        response = api.get(f"/api/queues/{other}cursor={cursor}")
         assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
     assert api.get(f"/api/queues/?cursor={cursor}").status_code == 400
     listed = api.get("/api/queues/?limit=1").json()["cursor"]
     assert api.get(f"/api/queues/mail/items/?cursor={listed}").status_code == 400
 
 
-def test_a_cursor_cannot_be_made_or_changed(api: APIClient, jobs: str) -> None:
+def test_a_cursor_cannot_be_made_or_changed(api, jobs):
     """An id, a cursor with another id and one with a space before it are refused."""
     second = api.get(f"{jobs}/items/?limit=2").json()["items"][1]
     cursor = api.get(f"{jobs}/items/?limit=1").json()["cursor"]
@@ -177,7 +174,7 @@ def test_a_cursor_cannot_be_made_or_changed(api: APIClient, jobs: str) -> None:
     assert api.get(f"{jobs}/items/?limit=1&cursor={cursor}").json()["items"] == [second]
 
 
-def test_a_cursor_of_another_secret(api: APIClient, jobs: str, settings: Any) -> None:
+def test_a_cursor_of_another_secret(api, jobs, settings):
     """A project that changes its secret key keeps the old cursors among the fallbacks."""
     cursor = api.get(f"{jobs}/items/?limit=1").json()["cursor"]
     old = settings.SECRET_KEY
@@ -187,7 +184,7 @@ def test_a_cursor_of_another_secret(api: APIClient, jobs: str, settings: Any) ->
     assert values(api.get(f"{jobs}/items/?cursor={cursor}")) == list(range(1, 10))
 
 
-def test_page_of_a_range_of_priorities(api: APIClient, jobs: str) -> None:
+def test_page_of_a_range_of_priorities(api, jobs):
     """Both bounds are included, and work from either end."""
     assert values(api.get(f"{jobs}/items/?min_priority=3&max_priority=5")) == [3, 4, 5]
     assert values(api.get(f"{jobs}/items/?min_priority=7&end=max")) == [9, 8, 7]
@@ -195,14 +192,14 @@ def test_page_of_a_range_of_priorities(api: APIClient, jobs: str) -> None:
     assert values(api.get(f"{jobs}/items/?max_priority=-1")) == []
 
 
-def test_bounds_of_a_float_queue(api: APIClient) -> None:
+def test_bounds_of_a_float_queue(api):
     """Bounds without a fraction mean the same in a queue of floats."""
     items = [{"value": number, "priority": number} for number in (0.31, 2, 6.4)]
     api.post("/api/queues/quakes/push/", {"items": items})
     assert values(api.get("/api/queues/quakes/items/?min_priority=1&max_priority=6.4")) == [2, 6.4]
 
 
-def test_one_item(api: APIClient, jobs: str) -> None:
+def test_one_item(api, jobs):
     """An item's own address shows it as the page does."""
     item = api.get(f"{jobs}/items/?limit=1").json()["items"][0]
     response = api.get(f"{jobs}/items/{item['id']}/")
@@ -210,7 +207,7 @@ def test_one_item(api: APIClient, jobs: str) -> None:
     assert response.json() == item
 
 
-def test_an_item_that_is_gone(api: APIClient, jobs: str) -> None:
+def test_an_item_that_is_gone(api, jobs):
     """The address of a popped item is 404."""
     item = api.post(f"{jobs}/pop/", {}).json()["items"][0]
     response = api.get(f"{jobs}/items/{item['id']}/")
@@ -223,7 +220,7 @@ def test_an_item_that_is_gone(api: APIClient, jobs: str) -> None:
     }
 
 
-def test_a_value_that_cannot_be_decoded(api: APIClient, queues: service.Catalog) -> None:
+def test_a_value_that_cannot_be_decoded(api, queues):
     """A page and the item's address show its bytes and the reason, under one extra key."""
     put(queues.queue("mail"), b"\xff\xfe junk")
     api.post("/api/queues/mail/push/", {"value": "fine"})
@@ -239,7 +236,7 @@ def test_a_value_that_cannot_be_decoded(api: APIClient, queues: service.Catalog)
 
 
 @pytest.mark.parametrize("end", ["min", "max"])
-def test_a_corrupt_end_stops_pops_there(api: APIClient, queues: service.Catalog, end: str) -> None:
+def test_a_corrupt_end_stops_pops_there(api, queues, end):
     """Pop and peek answer 409 with the item's id, and the item stays."""
     put(queues.queue("mail"), b"junk")
     (item,) = api.get("/api/queues/mail/items/").json()["items"]

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 import pytest
-from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.service import Counts
-from tests.concurrency.clock import Clock
 
 NAMES = ["mail", "jobs", "audit", "raw", "pairs"]
 GONE = Counts(ready=0, leased=0, delayed=0, dead=0)
 
 
-def fill(api: APIClient, name: str, count: int) -> list[str]:
+def fill(api, name, count):
     """Push some items, and return their ids."""
     entries = [{"value": "AAAA"}] * count
     response = api.post(f"/api/queues/{name}/push/", {"items": entries})
-    ids: list[str] = response.json()["ids"]
-    return ids
+    return response.json()["ids"]
 
 
-def lease(api: APIClient, name: str, **body: Any) -> list[dict[str, Any]]:
+def lease(api, name, **body):
     """Lease, and return the items."""
     response = api.post(f"/api/queues/{name}/lease/", body)
     assert response.status_code == 200, response.content
     assert response.json().keys() == {"items"}
-    items: list[dict[str, Any]] = response.json()["items"]
-    return items
+    return response.json()["items"]
 
 
-def moment(text: str) -> float:
+def moment(text):
     """Return the seconds since the Unix epoch of a moment in an answer."""
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def check_lost(response: Any, name: str, token: str) -> None:
+def check_lost(response, name, token):
     """Check the answer to a lease that is not held any more."""
     assert response.status_code == 409
     assert "Retry-After" not in response
@@ -52,9 +47,7 @@ def check_lost(response: Any, name: str, token: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_lease_hides_an_item_until_it_is_acknowledged(
-    api: APIClient, queues: service.Catalog, name: str
-) -> None:
+def test_a_lease_hides_an_item_until_it_is_acknowledged(api, queues, name):
     """The item is not popped meanwhile, and is gone for good after the ack."""
     pushed = api.post(f"/api/queues/{name}/push/", {"value": "AAAA"}).json()
     (item,) = lease(api, name)
@@ -66,12 +59,12 @@ def test_a_lease_hides_an_item_until_it_is_acknowledged(
     assert queues.queue(name).counts() == GONE
 
 
-def test_a_lease_of_an_empty_queue(api: APIClient) -> None:
+def test_a_lease_of_an_empty_queue(api):
     """There is nothing to lease, which is no error."""
     assert lease(api, "mail") == []
 
 
-def test_a_lease_takes_from_either_end_and_many_at_once(api: APIClient) -> None:
+def test_a_lease_takes_from_either_end_and_many_at_once(api):
     """End and limit are those of a pop; each item has a token of its own."""
     ids = fill(api, "jobs", 6)
     assert [item["id"] for item in lease(api, "jobs", end="max")] == [ids[5]]
@@ -81,7 +74,7 @@ def test_a_lease_takes_from_either_end_and_many_at_once(api: APIClient) -> None:
     assert [item["id"] for item in lease(api, "jobs", limit=1_000)] == ids[3:5]
 
 
-def test_a_lease_lasts_as_long_as_was_asked(api: APIClient, clock: Clock) -> None:
+def test_a_lease_lasts_as_long_as_was_asked(api, clock):
     """The default is a minute; then the item is back, once tried, and the lease is lost."""
     fill(api, "mail", 2)
     now = clock.time_ns() / 1_000_000_000
@@ -96,9 +89,7 @@ def test_a_lease_lasts_as_long_as_was_asked(api: APIClient, clock: Clock) -> Non
         check_lost(response, "mail", short["lease"])
 
 
-def test_an_ack_after_its_time_counts_while_nobody_took_it_back(
-    api: APIClient, queues: service.Catalog, clock: Clock
-) -> None:
+def test_an_ack_after_its_time_counts_while_nobody_took_it_back(api, queues, clock):
     """Whoever was slow but first is done."""
     fill(api, "mail", 1)
     (item,) = lease(api, "mail", seconds=1)
@@ -107,7 +98,7 @@ def test_an_ack_after_its_time_counts_while_nobody_took_it_back(
     assert queues.queue("mail").counts() == GONE
 
 
-def test_ack_many(api: APIClient, queues: service.Catalog) -> None:
+def test_ack_many(api, queues):
     """The answer counts those that are gone and those that were lost, each token once."""
     fill(api, "jobs", 5)
     tokens = [item["lease"] for item in lease(api, "jobs", limit=5)]
@@ -121,7 +112,7 @@ def test_ack_many(api: APIClient, queues: service.Catalog) -> None:
     assert queues.queue("jobs").counts() == Counts(ready=0, leased=2, delayed=0, dead=0)
 
 
-def test_ack_of_a_thousand(api: APIClient, queues: service.Catalog) -> None:
+def test_ack_of_a_thousand(api, queues):
     """A thousand leases are given and acknowledged in one request each."""
     fill(api, "mail", 1_000)
     tokens = [item["lease"] for item in lease(api, "mail", limit=1_000)]
@@ -130,7 +121,7 @@ def test_ack_of_a_thousand(api: APIClient, queues: service.Catalog) -> None:
     assert queues.queue("mail").counts() == GONE
 
 
-def test_nack_many(api: APIClient, queues: service.Catalog, clock: Clock) -> None:
+def test_nack_many(api, queues, clock):
     """Those still held go back, hidden for the delay; the tokens of the others are named."""
     ids = fill(api, "mail", 4)
     tokens = [item["lease"] for item in lease(api, "mail", limit=3)]
@@ -149,7 +140,7 @@ def test_nack_many(api: APIClient, queues: service.Catalog, clock: Clock) -> Non
     ]
 
 
-def test_nack_of_many_that_die(api: APIClient) -> None:
+def test_nack_of_many_that_die(api):
     """The reason is that of each dead letter."""
     fill(api, "tried", 3)
     for _ in range(2):
@@ -160,7 +151,7 @@ def test_nack_of_many_that_die(api: APIClient) -> None:
     assert [item["reason"] for item in dead] == ["broken"] * 3
 
 
-def test_extend_many(api: APIClient, clock: Clock) -> None:
+def test_extend_many(api, clock):
     """Those still held last for so long from now, a minute unless it says more."""
     fill(api, "mail", 3)
     tokens = [item["lease"] for item in lease(api, "mail", limit=3, seconds=100)]
@@ -175,7 +166,7 @@ def test_extend_many(api: APIClient, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_thousand_leases_end_at_once(api: APIClient, verb: str) -> None:
+def test_a_thousand_leases_end_at_once(api, verb):
     """As many as a request may name, within its time."""
     fill(api, "mail", 1_000)
     tokens = [item["lease"] for item in lease(api, "mail", limit=1_000)]
@@ -185,7 +176,7 @@ def test_a_thousand_leases_end_at_once(api: APIClient, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["nack", "extend"])
-def test_what_is_too_much_for_one_transaction(api: APIClient, verb: str) -> None:
+def test_what_is_too_much_for_one_transaction(api, verb):
     """It is 413, and the leases are as they were."""
     entries = [{"value": "A" * 133_000}] * 25  # about 100,000 bytes each
     for _ in range(4):
@@ -199,7 +190,7 @@ def test_what_is_too_much_for_one_transaction(api: APIClient, verb: str) -> None
     assert api.post(f"/api/queues/raw/{verb}/", {"leases": tokens[:50]}).status_code == 200
 
 
-def test_a_second_ack_is_lost(api: APIClient) -> None:
+def test_a_second_ack_is_lost(api):
     """One that was acknowledged already is a conflict, and says of which queue."""
     fill(api, "mail", 1)
     (item,) = lease(api, "mail")
@@ -209,7 +200,7 @@ def test_a_second_ack_is_lost(api: APIClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit"])
-def test_nack_gives_an_item_back_to_its_place(api: APIClient, name: str) -> None:
+def test_nack_gives_an_item_back_to_its_place(api, name):
     """It is the first again, with its attempts one higher, and its lease is lost."""
     ids = fill(api, name, 2)
     (item,) = lease(api, name)
@@ -224,7 +215,7 @@ def test_nack_gives_an_item_back_to_its_place(api: APIClient, name: str) -> None
     check_lost(again, name, item["lease"])
 
 
-def test_nack_with_a_delay(api: APIClient, clock: Clock) -> None:
+def test_nack_with_a_delay(api, clock):
     """It stays hidden for so long, and comes back to its place after that."""
     ids = fill(api, "mail", 2)
     (item,) = lease(api, "mail")
@@ -240,7 +231,7 @@ def test_nack_with_a_delay(api: APIClient, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("reason", [None, " 花蓮\n", "x" * 1_000])
-def test_the_last_attempt_goes_to_the_dead_letters(api: APIClient, reason: str | None) -> None:
+def test_the_last_attempt_goes_to_the_dead_letters(api, reason):
     """A queue with max_attempts keeps what failed so often, and the reason as it was given."""
     (dead_id,) = fill(api, "tried", 1)
     for _ in range(2):
@@ -258,7 +249,7 @@ def test_the_last_attempt_goes_to_the_dead_letters(api: APIClient, reason: str |
     assert api.get(f"/api/queues/tried/items/{dead_id}/").json() == dead
 
 
-def test_extend_lets_a_lease_run_from_now(api: APIClient, clock: Clock) -> None:
+def test_extend_lets_a_lease_run_from_now(api, clock):
     """The item is shown with its new time under the same token, which stays good."""
     fill(api, "mail", 1)
     (item,) = lease(api, "mail", seconds=60)
@@ -275,7 +266,7 @@ def test_extend_lets_a_lease_run_from_now(api: APIClient, clock: Clock) -> None:
     check_lost(again, "mail", item["lease"])
 
 
-def test_extend_is_by_a_minute_unless_it_says_more(api: APIClient, clock: Clock) -> None:
+def test_extend_is_by_a_minute_unless_it_says_more(api, clock):
     """The default is that of a lease, and it may shorten one too."""
     fill(api, "mail", 1)
     (item,) = lease(api, "mail", seconds=3_600)
@@ -285,7 +276,7 @@ def test_extend_is_by_a_minute_unless_it_says_more(api: APIClient, clock: Clock)
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_token_of_another_queue(api: APIClient, verb: str) -> None:
+def test_a_token_of_another_queue(api, verb):
     """It is lost where places look alike, no token where they do not; nothing changes."""
     for name in ("mail", "tried"):
         fill(api, name, 1)
@@ -299,7 +290,7 @@ def test_a_token_of_another_queue(api: APIClient, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_tampered_token(api: APIClient, verb: str) -> None:
+def test_a_tampered_token(api, verb):
     """Another secret is lost, half a token is none; the true one is still good."""
     fill(api, "mail", 2)
     (item,), (other,) = lease(api, "mail"), lease(api, "mail")
@@ -320,7 +311,7 @@ def test_a_tampered_token(api: APIClient, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_one_token_that_is_none_spoils_the_ack_of_many(api: APIClient, verb: str) -> None:
+def test_one_token_that_is_none_spoils_the_ack_of_many(api, verb):
     """Many are acknowledged or none: what is no token at all is a mistake of the caller."""
     fill(api, "mail", 1)
     (item,) = lease(api, "mail")
@@ -329,7 +320,7 @@ def test_one_token_that_is_none_spoils_the_ack_of_many(api: APIClient, verb: str
     assert api.post("/api/queues/mail/ack/", {"lease": item["lease"]}).json()["acked"] == 1
 
 
-def test_nobody_is_shown_a_token(api: APIClient) -> None:
+def test_nobody_is_shown_a_token(api):
     """Looking at a leased item gives no right to it."""
     fill(api, "mail", 1)
     (item,) = lease(api, "mail")
@@ -348,10 +339,10 @@ def test_nobody_is_shown_a_token(api: APIClient) -> None:
         assert b'"lease"' not in response.content
 
 
-def test_a_corrupt_item_is_not_leased(api: APIClient, queues: service.Catalog) -> None:
+def test_a_corrupt_item_is_not_leased(api, queues):
     """A lease stops at an item it cannot read, as a pop does."""
     mail = queues.queue("mail")
-    key: Any = mail.subspace.pack((1, b"\x01" * 20))
+    key = mail.subspace.pack((1, b"\x01" * 20))
     service.run(mail.database, lambda tr: tr.set(key, b"junk"))
     response = api.post("/api/queues/mail/lease/", {"limit": 5})
     assert (response.status_code, response.json()["code"]) == (409, "corrupt_item")

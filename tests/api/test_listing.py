@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fdb.subspace_impl import Subspace
-from rest_framework.test import APIClient
 
 from fdbqueue import service
 from tests.cases import cases
@@ -13,7 +10,7 @@ from tests.cases import cases
 NONE = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0}
 
 
-def row(name: str, kind: str, codec: str, priority_type: str | None) -> dict[str, Any]:
+def row(name, kind, codec, priority_type):
     """Return what the list says of an empty queue."""
     return {
         "name": name,
@@ -25,7 +22,7 @@ def row(name: str, kind: str, codec: str, priority_type: str | None) -> dict[str
     }
 
 
-def test_list_has_every_configured_queue(api: APIClient) -> None:
+def test_list_has_every_configured_queue(api):
     """The list names the configured queues in order, and how each is stored."""
     response = api.get("/api/queues/")
     assert response.status_code == 200
@@ -43,7 +40,7 @@ def test_list_has_every_configured_queue(api: APIClient) -> None:
     }
 
 
-def test_list_and_detail_count_the_items(api: APIClient) -> None:
+def test_list_and_detail_count_the_items(api):
     """Both say how many items are in each state, each queue's own."""
     api.post("/api/queues/mail/push/", {"items": [{"value": 1}] * 5})
     api.post("/api/queues/mail/push/", {"value": 1, "delay": 60})
@@ -62,7 +59,7 @@ def test_list_and_detail_count_the_items(api: APIClient) -> None:
         assert api.get(f"/api/queues/{name}/").json()["counts"] == listed[name]["counts"]
 
 
-def test_list_comes_a_page_at_a_time(api: APIClient) -> None:
+def test_list_comes_a_page_at_a_time(api):
     """A page has as many queues as asked for, and says where the next one starts."""
     api.post("/api/queues/user-7/push/", {"value": 1})
     everything = [queue["name"] for queue in api.get("/api/queues/").json()["queues"]]
@@ -79,13 +76,13 @@ def test_list_comes_a_page_at_a_time(api: APIClient) -> None:
     assert len(everything) == 8
 
 
-def test_a_list_of_as_many_as_there_are_is_the_last_page(api: APIClient) -> None:
+def test_a_list_of_as_many_as_there_are_is_the_last_page(api):
     """There is no cursor to an empty page."""
     assert api.get("/api/queues/?limit=7").json()["cursor"] is None
     assert api.get("/api/queues/?limit=6").json()["cursor"] is not None
 
 
-def test_a_cursor_of_the_list_outlives_the_secret(api: APIClient, settings: Any) -> None:
+def test_a_cursor_of_the_list_outlives_the_secret(api, settings):
     """It is good as long as the old secret key is among the fallbacks, and no longer."""
     page = api.get("/api/queues/?limit=6").json()
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
@@ -100,14 +97,14 @@ def test_a_cursor_of_the_list_outlives_the_secret(api: APIClient, settings: Any)
     "query",
     ["limit=0", "limit=1001", "limit=x", "after=mail", "cursor=", "cursor=mail", "cursor=mail:x"],
 )
-def test_bad_query_of_the_list(api: APIClient, query: str) -> None:
+def test_bad_query_of_the_list(api, query):
     """A limit that is none, a name for a cursor and what is unknown are refused."""
     response = api.get(f"/api/queues/?{query}")
     assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
     assert list(response.json()["fields"]) == [query.partition("=")[0]]
 
 
-def test_list_has_queues_of_a_pattern_once_pushed_to(api: APIClient) -> None:
+def test_list_has_queues_of_a_pattern_once_pushed_to(api):
     """A queue named by a pattern is listed when something is in it."""
     api.post("/api/queues/user-7.x/push/", {"value": 1})
     names = [queue["name"] for queue in api.get("/api/queues/").json()["queues"]]
@@ -115,7 +112,7 @@ def test_list_has_queues_of_a_pattern_once_pushed_to(api: APIClient) -> None:
     assert "user-8.x" not in names
 
 
-def test_detail_of_an_empty_queue(api: APIClient) -> None:
+def test_detail_of_an_empty_queue(api):
     """An empty queue has no first and no last item."""
     response = api.get("/api/queues/mail/")
     assert response.status_code == 200
@@ -143,7 +140,7 @@ def test_detail_of_an_empty_queue(api: APIClient) -> None:
     assert api.get("/api/queues/tried/").json()["max_attempts"] == 2
 
 
-def test_detail_shows_both_ends(api: APIClient) -> None:
+def test_detail_shows_both_ends(api):
     """The first and the last item are those that pops from either end would take."""
     items = [{"value": name, "priority": place} for place, name in enumerate("abc")]
     api.post("/api/queues/jobs/push/", {"items": items})
@@ -154,9 +151,7 @@ def test_detail_shows_both_ends(api: APIClient) -> None:
     assert [detail["last"]] == api.post("/api/queues/jobs/pop/", {"end": "max"}).json()["items"]
 
 
-def test_detail_shows_an_end_that_cannot_be_decoded(
-    api: APIClient, queues: service.Catalog
-) -> None:
+def test_detail_shows_an_end_that_cannot_be_decoded(api, queues):
     """A queue whose first item is corrupt can be looked at all the same."""
     put(queues.queue("mail"), b"junk")
     detail = api.get("/api/queues/mail/")
@@ -164,7 +159,7 @@ def test_detail_shows_an_end_that_cannot_be_decoded(
     assert detail.json()["first"]["undecodable"]["base64"] == "anVuaw=="
 
 
-def test_names_with_dots_and_dashes(api: APIClient) -> None:
+def test_names_with_dots_and_dashes(api):
     """Dots and dashes in a name are part of it, whatever they look like."""
     for name in ("user-7.x", "user-a.json", "user-_.-"):
         pushed = api.post(f"/api/queues/{name}/push/", {"value": name})
@@ -173,9 +168,9 @@ def test_names_with_dots_and_dashes(api: APIClient) -> None:
         assert api.post(f"/api/queues/{name}/pop/", {}).json()["items"] == [pushed.json()]
 
 
-def put(queue: service.Queue, data: bytes, index: int = 1) -> None:
+def put(queue, data, index=1):
     """Write bytes in the place of an item of a FIFO queue."""
-    subspace: Any = queue.subspace
+    subspace = queue.subspace
     assert isinstance(subspace, Subspace)
     key = subspace.pack((index, b"\x01" * 20))
     service.run(queue.database, lambda tr: tr.set(key, data))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.exceptions import DeadlineExceeded
@@ -16,14 +14,14 @@ from tests.cases import cases
 
 
 @pytest.fixture
-def mail(queues: service.Catalog) -> service.Queue:
+def mail(queues):
     """A queue of ten items."""
     queue = queues.queue("mail")
     queue.push_many(range(10))
     return queue
 
 
-def kill(queue: service.Queue, *reasons: str) -> list[str]:
+def kill(queue, *reasons):
     """Bury the first items, one for each reason; return their ids."""
     items = queue.peek_many(len(reasons))
     for item, reason in zip(items, reasons, strict=True):
@@ -31,12 +29,12 @@ def kill(queue: service.Queue, *reasons: str) -> list[str]:
     return [item.id for item in items]
 
 
-def post(api: APIClient, verb: str, **body: Any) -> Any:
+def post(api, verb, **body):
     """Send a request to the queue, and return its answer, which is as the schema says."""
     return check(f"queues_{verb}", api.post(f"/api/queues/mail/{verb}/", body))
 
 
-def test_what_became_of_an_item_is_shown(api: APIClient, queues: service.Catalog) -> None:
+def test_what_became_of_an_item_is_shown(api, queues):
     """The worker that holds it; once it is dead, when it died and what each worker failed with."""
     tried = queues.queue("tried")
     tried.push("x")
@@ -57,14 +55,14 @@ def test_what_became_of_an_item_is_shown(api: APIClient, queues: service.Catalog
 
 
 @cases("worker", ["", "x" * 201, 3, None, "a\nb", "\u0000", ["w"]])
-def test_a_bad_name_of_a_worker(api: APIClient, mail: service.Queue, worker: Any) -> None:
+def test_a_bad_name_of_a_worker(api, mail, worker):
     """It is refused, and nothing is leased."""
     response = api.post("/api/queues/mail/lease/", {"worker": worker})
     check_shape(response, 400, "invalid_input")
     assert mail.counts().leased == 0
 
 
-def test_the_same_lease_under_a_key_has_the_same_name(api: APIClient, mail: service.Queue) -> None:
+def test_the_same_lease_under_a_key_has_the_same_name(api, mail):
     """The very bytes of the first response; that of another worker is another lease."""
     keyed = {"Idempotency-Key": "k"}
     first = api.post("/api/queues/mail/lease/", {"worker": "w1"}, headers=keyed)
@@ -75,7 +73,7 @@ def test_the_same_lease_under_a_key_has_the_same_name(api: APIClient, mail: serv
     assert again.content == first.content
 
 
-def test_the_reasons_of_dead_letters(api: APIClient, mail: service.Queue) -> None:
+def test_the_reasons_of_dead_letters(api, mail):
     """The most frequent first, with the number of all dead letters."""
     url = "/api/queues/mail/dead-reasons/"
     assert check("queues_dead_reasons", api.get(url)) == {"reasons": [], "dead": 0}
@@ -89,7 +87,7 @@ def test_the_reasons_of_dead_letters(api: APIClient, mail: service.Queue) -> Non
         check_shape(api.get(f"{url}?{query}"), 400, "invalid_input")
 
 
-def test_bury(api: APIClient, mail: service.Queue) -> None:
+def test_bury(api, mail):
     """A ready item alone; the second time it is not found."""
     item = mail.peek()
     assert item is not None
@@ -103,7 +101,7 @@ def test_bury(api: APIClient, mail: service.Queue) -> None:
     assert mail.get(other.id).reason == "buried"
 
 
-def test_redrive(api: APIClient, mail: service.Queue) -> None:
+def test_redrive(api, mail):
     """By ids, by a reason, up to a limit, or all."""
     ids = kill(mail, "a", "b", "a", "b", "a", "c")
     assert post(api, "redrive", ids=[ids[1], ITEM, ids[1]]) == {"redriven": 1, "more": False}
@@ -118,7 +116,7 @@ def test_redrive(api: APIClient, mail: service.Queue) -> None:
     assert mail.counts().dead == 0
 
 
-def test_purge(api: APIClient, mail: service.Queue) -> None:
+def test_purge(api, mail):
     """A state at a time, in requests of a bounded length."""
     kill(mail, "a", "b", "c")
     assert post(api, "purge", state="dead", limit=2) == {"purged": 2, "more": True}
@@ -128,7 +126,7 @@ def test_purge(api: APIClient, mail: service.Queue) -> None:
     assert post(api, "purge", state="leased") == {"purged": 0, "more": False}
 
 
-def test_purge_of_a_reason(api: APIClient, mail: service.Queue) -> None:
+def test_purge_of_a_reason(api, mail):
     """Only the dead letters of the reason are removed, and null is all reasons."""
     kill(mail, "a", "a", "a", "b")
     assert post(api, "purge", state="dead", reason="a", limit=2) == {"purged": 2, "more": True}
@@ -139,16 +137,10 @@ def test_purge_of_a_reason(api: APIClient, mail: service.Queue) -> None:
 
 
 @pytest.mark.parametrize(("verb", "body"), [("redrive", {}), ("purge", {"state": "dead"})])
-def test_a_request_whose_time_is_over_tells_what_was_done(
-    api: APIClient,
-    queues: service.Catalog,
-    monkeypatch: pytest.MonkeyPatch,
-    verb: str,
-    body: dict[str, Any],
-) -> None:
+def test_a_request_whose_time_is_over_tells_what_was_done(api, queues, monkeypatch, verb, body):
     """After the first transaction; before it nothing was changed, and it is an error."""
 
-    def stop(self: Any, *args: Any, **named: Any) -> int:
+    def stop(self, *args, **named):
         done = named.get("on_redriven") or named["on_removed"]
         if counts:
             done(counts.pop())
@@ -164,7 +156,7 @@ def test_a_request_whose_time_is_over_tells_what_was_done(
     check_shape(response, 503, "deadline_exceeded")
 
 
-def test_remove(api: APIClient, mail: service.Queue) -> None:
+def test_remove(api, mail):
     """An item in any state; the second time it is not found."""
     leased = mail.lease()
     (buried,) = kill(mail, "a")
@@ -215,7 +207,7 @@ BAD: list[tuple[str, Any]] = [
 
 
 @cases(("verb", "body"), BAD)
-def test_bad_input(api: APIClient, mail: service.Queue, verb: str, body: Any) -> None:
+def test_bad_input(api, mail, verb, body):
     """It is refused, and nothing is changed."""
     mail.push("dies")
     kill(mail, "a")
@@ -224,9 +216,7 @@ def test_bad_input(api: APIClient, mail: service.Queue, verb: str, body: Any) ->
     assert mail.counts() == before
 
 
-def test_the_rest_of_the_permissions_is_not_enough(
-    client_with: Callable[..., APIClient], mail: service.Queue
-) -> None:
+def test_the_rest_of_the_permissions_is_not_enough(client_with, mail):
     """Who may only manage may not look, and nothing else may manage."""
     (buried,) = kill(mail, "a")
     url = f"/api/queues/mail/items/{buried}/"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from fdbqueue import service
 from tests.api.test_bodies import VERBS
 from tests.cases import cases
 
@@ -41,7 +39,7 @@ OTHERS = [
 ]
 
 
-def send(api: APIClient, verb: str, body: bytes, kind: str | None, **headers: str) -> Any:
+def send(api, verb, body, kind, **headers):
     """POST a body under a content type, or without one."""
     path = f"/api/queues/mail/{verb}/"
     return api.generic("POST", path, body, content_type=kind, headers=headers)
@@ -49,9 +47,7 @@ def send(api: APIClient, verb: str, body: bytes, kind: str | None, **headers: st
 
 @cases("kind", [*CROSS_SITE, *OTHERS])
 @cases("body", [b"", b"{}", b'{"value": 1}'])
-def test_a_post_that_does_not_say_json(
-    api: APIClient, queues: service.Catalog, kind: str | None, body: bytes
-) -> None:
+def test_a_post_that_does_not_say_json(api, queues, kind, body):
     """It is 415 whatever it sends, nothing included, and nothing is done."""
     mail = queues.queue("mail")
     mail.push("kept")
@@ -65,9 +61,7 @@ def test_a_post_that_does_not_say_json(
 
 
 @pytest.mark.parametrize("kind", CROSS_SITE)
-def test_a_page_of_another_site_cannot_pop(
-    db: None, quick_passwords: None, queues: service.Catalog, kind: str | None
-) -> None:
+def test_a_page_of_another_site_cannot_pop(db, quick_passwords, queues, kind):
     """Not with a password that the browser sends by itself, for which no CSRF token is asked."""
     User.objects.create_superuser("root", password="secret")
     mail = queues.queue("mail")
@@ -89,7 +83,7 @@ def test_a_page_of_another_site_cannot_pop(
         " application/json ",
     ],
 )
-def test_json_by_any_spelling(api: APIClient, queues: service.Catalog, kind: str) -> None:
+def test_json_by_any_spelling(api, queues, kind):
     """Parameters mean nothing: JSON is UTF-8."""
     queues.queue("mail").push("café")
     response = send(api, "pop", b"{}", kind)
@@ -98,7 +92,7 @@ def test_json_by_any_spelling(api: APIClient, queues: service.Catalog, kind: str
 
 
 @cases("coding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x", "utf-8"])
-def test_a_body_that_is_encoded(api: APIClient, queues: service.Catalog, coding: str) -> None:
+def test_a_body_that_is_encoded(api, queues, coding):
     """It is 415, and not read as what it is not, or happens to be."""
     mail = queues.queue("mail")
     mail.push("kept")
@@ -113,20 +107,20 @@ def test_a_body_that_is_encoded(api: APIClient, queues: service.Catalog, coding:
 
 
 @pytest.mark.parametrize("coding", ["identity", "Identity", ""])
-def test_a_body_as_it_is(api: APIClient, coding: str) -> None:
+def test_a_body_as_it_is(api, coding):
     """The coding that is none may be named."""
     response = send(api, "pop", b"{}", "application/json", **{"Content-Encoding": coding})
     assert response.status_code == 200
 
 
-def test_what_is_wrong_is_said_before_who_asks(anonymous: APIClient) -> None:
+def test_what_is_wrong_is_said_before_who_asks(anonymous):
     """Whoever looks for a CSRF token reads the body: the checks come first."""
     assert send(anonymous, "pop", b"", "text/plain").status_code == 415
     assert send(anonymous, "pop", b"{}", "application/json").status_code == 401
 
 
 @pytest.mark.parametrize("kind", ["text/plain", None])
-def test_only_posts_are_asked_for_json(api: APIClient, kind: str | None) -> None:
+def test_only_posts_are_asked_for_json(api, kind):
     """The content type of what is not read does not matter; nor where there is no POST."""
     for method, path, status in (
         ("GET", "/api/queues/mail/", 200),
@@ -160,7 +154,7 @@ def test_only_posts_are_asked_for_json(api: APIClient, kind: str | None) -> None
         "text/html, application/xhtml+xml, application/xml;q=0.9, */*;q=0.8",
     ],
 )
-def test_clients_that_take_json(api: APIClient, json_alone: None, accept: str) -> None:
+def test_clients_that_take_json(api, json_alone, accept):
     """The most specific range decides; an empty header takes anything."""
     response = api.get("/api/queues/", headers={"Accept": accept})
     assert response.status_code == 200
@@ -189,9 +183,7 @@ def test_clients_that_take_json(api: APIClient, json_alone: None, accept: str) -
         "garbage",
     ],
 )
-def test_clients_that_take_no_json(
-    api: APIClient, json_alone: None, queues: service.Catalog, accept: str
-) -> None:
+def test_clients_that_take_no_json(api, json_alone, queues, accept):
     """It is 406, in JSON all the same, and nothing is done."""
     mail = queues.queue("mail")
     mail.push("kept")

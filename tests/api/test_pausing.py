@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from rest_framework.test import APIClient
 
-from fdbqueue import service
 from fdbqueue.access import MANAGE
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_errors import check_shape
@@ -19,34 +14,34 @@ MAIL = "/api/queues/mail/"
 
 
 @pytest.fixture
-def operator(root: Callable[[], APIClient]) -> APIClient:
+def operator(root):
     """A client who may do everything."""
     return root()
 
 
 @pytest.fixture
-def mail(queues: service.Catalog) -> service.Queue:
+def mail(queues):
     """A queue of three items."""
     queue = queues.queue("mail")
     queue.push_many([1, 2, 3])
     return queue
 
 
-def shown(pause: service.Pause | None) -> dict[str, Any]:
+def shown(pause):
     """Return what the API shows of a pause."""
     assert pause is not None
     since = pause.since.isoformat().replace("+00:00", "Z")
     return {"since": since, "reason": pause.reason, "family": pause.family}
 
 
-def paused(client: APIClient) -> list[Any]:
+def paused(client):
     """Return what the list, and the queue itself, say of the pause of ``mail``."""
     listed = check("queues_list", client.get("/api/queues/"))["queues"]
     (row,) = [queue for queue in listed if queue["name"] == "mail"]
     return [row["paused"], check("queues_retrieve", client.get(MAIL))["paused"]]
 
 
-def test_a_queue_is_paused_and_resumed(operator: APIClient, mail: service.Queue) -> None:
+def test_a_queue_is_paused_and_resumed(operator, mail):
     """Pops and leases are empty meanwhile, pushes go on; list and queue say since when and why."""
     assert paused(operator) == [None, None]
     answer = check("queues_pause", operator.post(f"{MAIL}pause/", {"reason": "deploying 2.4"}))
@@ -61,7 +56,7 @@ def test_a_queue_is_paused_and_resumed(operator: APIClient, mail: service.Queue)
     assert operator.post(f"{MAIL}pop/", {}).json()["items"][0]["value"] == 1
 
 
-def test_again(operator: APIClient, mail: service.Queue) -> None:
+def test_again(operator, mail):
     """A paused queue keeps its time, and its reason until there is another; so it is resumed."""
     first = operator.post(f"{MAIL}pause/", {"reason": "deploying"}).json()["paused"]
     again = operator.post(f"{MAIL}pause/", {}).json()["paused"]
@@ -73,7 +68,7 @@ def test_again(operator: APIClient, mail: service.Queue) -> None:
     assert operator.post(f"{MAIL}resume/", {}).json() == {"resumed": False}
 
 
-def test_an_idempotency_key_has_no_effect(operator: APIClient, mail: service.Queue) -> None:
+def test_an_idempotency_key_has_no_effect(operator, mail):
     """It is ignored, whatever it is: repeating a request changes nothing more."""
     for key in ("key", "", "é", "x" * 300):
         headers = {"Idempotency-Key": key.encode().decode("latin-1")}
@@ -96,7 +91,7 @@ def test_an_idempotency_key_has_no_effect(operator: APIClient, mail: service.Que
         {"since": "2030-01-31T08:30:00Z"},
     ],
 )
-def test_a_bad_body(operator: APIClient, mail: service.Queue, body: Any) -> None:
+def test_a_bad_body(operator, mail, body):
     """It is refused, says which field, and pauses nothing."""
     response = operator.post(f"{MAIL}pause/", body)
     check_shape(response, 400, "invalid_input")
@@ -104,7 +99,7 @@ def test_a_bad_body(operator: APIClient, mail: service.Queue, body: Any) -> None
     assert mail.paused() is None
 
 
-def test_half_a_character(operator: APIClient, mail: service.Queue) -> None:
+def test_half_a_character(operator, mail):
     """A lone surrogate, which is no text, is refused."""
     body = r'{"reason": "\ud800"}'
     response = operator.generic("POST", f"{MAIL}pause/", body, content_type="application/json")
@@ -112,7 +107,7 @@ def test_half_a_character(operator: APIClient, mail: service.Queue) -> None:
     assert mail.paused() is None
 
 
-def test_a_resume_with_options(operator: APIClient, mail: service.Queue) -> None:
+def test_a_resume_with_options(operator, mail):
     """There are none, so it is refused, and the queue stays paused."""
     mail.pause()
     check_shape(operator.post(f"{MAIL}resume/", {"reason": "done"}), 400, "invalid_input")
@@ -121,16 +116,14 @@ def test_a_resume_with_options(operator: APIClient, mail: service.Queue) -> None
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_an_unknown_queue(operator: APIClient, queues: service.Catalog, verb: str) -> None:
+def test_an_unknown_queue(operator, queues, verb):
     """It is 404; a queue of a pattern need not have been pushed to."""
     check_shape(operator.post(f"/api/queues/nope/{verb}/", {}), 404, "queue_not_found")
     assert operator.post(f"/api/queues/user-9/{verb}/", {}).status_code == 200
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_who_may(
-    client_with: Callable[..., APIClient], mail: service.Queue, anonymous: APIClient, verb: str
-) -> None:
+def test_who_may(client_with, mail, anonymous, verb):
     """It takes a permission of its own, which those of workers do not include."""
     assert getattr(QueueViewSet, verb).declared.permission == MANAGE == "fdbqueue.manage_queue"
     worker = client_with("view_queue", "push_queue", "pop_queue", "lease_queue")
@@ -147,7 +140,7 @@ def test_who_may(
     assert worker.get(f"{MAIL}{verb}/").status_code == 405
 
 
-def test_a_family_is_paused_by_its_pattern(operator: APIClient, queues: service.Catalog) -> None:
+def test_a_family_is_paused_by_its_pattern(operator, queues):
     """Each member says so; a part of a family is none."""
     family = queues.family("user-*")
     queues.queue("user-1").push(1)
@@ -167,9 +160,7 @@ def test_a_family_is_paused_by_its_pattern(operator: APIClient, queues: service.
         assert operator.post(f"{url}{verb}/", {}).status_code in (400, 404)
 
 
-def test_a_permission_for_single_queues_pauses_no_family(
-    root: Callable[[], APIClient], queues: service.Catalog, settings: Any
-) -> None:
+def test_a_permission_for_single_queues_pauses_no_family(root, queues, settings):
     """Even if an authorizer says yes to every name: it is asked about queues alone."""
     setting = settings.FDBQUEUE
     authorizer = {"AUTHORIZER": "tests.api.test_pausing.allow"}
@@ -181,6 +172,6 @@ def test_a_permission_for_single_queues_pauses_no_family(
     assert queues.family("user-*").paused() is None
 
 
-def allow(_user: Any, _permission: str, _name: str) -> bool:
+def allow(_user, _permission, _name):
     """Allow everything."""
     return True

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.models import User
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.test import APIClient, APIRequestFactory, force_authenticate
 
-from fdbqueue import service
 from fdbqueue.api.actions import QueuePermission
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.cases import cases
@@ -54,14 +49,7 @@ each_verb = cases(("method", "path", "body", "permission"), VERBS)
 
 
 @each_verb
-def test_a_verb_without_its_permission(
-    client_with: Callable[..., APIClient],
-    queues: service.Catalog,
-    method: str,
-    path: str,
-    body: Any,
-    permission: str,
-) -> None:
+def test_a_verb_without_its_permission(client_with, queues, method, path, body, permission):
     """Every other permission together does not allow a verb."""
     client = client_with(*(other for other in ALL if other != permission))
     response = getattr(client, method)(path, body)
@@ -70,23 +58,14 @@ def test_a_verb_without_its_permission(
 
 
 @each_verb
-def test_a_verb_with_its_permission_alone(
-    client_with: Callable[..., APIClient],
-    queues: service.Catalog,
-    method: str,
-    path: str,
-    body: Any,
-    permission: str,
-) -> None:
+def test_a_verb_with_its_permission_alone(client_with, queues, method, path, body, permission):
     """A verb needs its own permission and no other."""
     response = getattr(client_with(permission), method)(path, body)
     assert response.status_code in {200, 201, 404, 409}  # no such item, no such lease
 
 
 @each_verb
-def test_anonymous_is_refused(
-    anonymous: APIClient, method: str, path: str, body: Any, permission: str
-) -> None:
+def test_anonymous_is_refused(anonymous, method, path, body, permission):
     """Without credentials nothing is answered, but how to give them."""
     response = getattr(anonymous, method)(path, body)
     assert response.status_code == 401
@@ -99,29 +78,23 @@ def test_anonymous_is_refused(
 class Generous(BaseBackend):
     """An authentication backend that gives everybody every permission."""
 
-    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+    def has_perm(self, user_obj, perm, obj=None):
         return True
 
 
-def test_anybody_who_is_known_may_ask_what_the_list_is(
-    client_with: Callable[..., APIClient], queues: service.Catalog, anonymous: APIClient
-) -> None:
+def test_anybody_who_is_known_may_ask_what_the_list_is(client_with, queues, anonymous):
     """As with the list itself, what a user may see is looked for only when it is asked for."""
     assert client_with("push_queue").options("/api/queues/").status_code == 200
     assert anonymous.options("/api/queues/").status_code == 401
 
 
-def test_anonymous_is_refused_whatever_a_backend_grants(
-    anonymous: APIClient, settings: Any
-) -> None:
+def test_anonymous_is_refused_whatever_a_backend_grants(anonymous, settings):
     """Permissions that a backend gives to everybody do not replace credentials."""
     settings.AUTHENTICATION_BACKENDS = [f"{__name__}.Generous"]
     assert anonymous.get("/api/queues/").status_code == 401
 
 
-def test_a_refused_push_and_pop_change_nothing(
-    client_with: Callable[..., APIClient], queues: service.Catalog
-) -> None:
+def test_a_refused_push_and_pop_change_nothing(client_with, queues):
     """A refused request has no effect."""
     mail = queues.queue("mail")
     item = mail.push("kept")
@@ -131,16 +104,14 @@ def test_a_refused_push_and_pop_change_nothing(
     assert [each.id for each in mail] == [item.id]
 
 
-def test_superusers_may_do_everything(queues: service.Catalog, db: None) -> None:
+def test_superusers_may_do_everything(queues, db):
     """A superuser has every permission, as everywhere in Django."""
     client = APIClient()
     client.force_authenticate(User.objects.create_superuser("root"))
     assert client.get("/api/queues/").status_code == 200
 
 
-def test_inactive_users_may_do_nothing(
-    queues: service.Catalog, user_with: Callable[..., User]
-) -> None:
+def test_inactive_users_may_do_nothing(queues, user_with):
     """A deactivated user is refused though the permissions are still there."""
     user = user_with(*ALL)
     user.is_active = False
@@ -149,17 +120,17 @@ def test_inactive_users_may_do_nothing(
     assert client.get("/api/queues/").status_code == 403
 
 
-def test_the_host_project_cannot_open_it() -> None:
+def test_the_host_project_cannot_open_it():
     """The viewset names its own permissions; DRF's defaults do not reach it."""
     assert QueueViewSet.permission_classes == (QueuePermission,)
     assert "permission_classes" in vars(QueueViewSet)
 
 
-def test_an_action_that_declares_nothing_is_refused(db: None) -> None:
+def test_an_action_that_declares_nothing_is_refused(db):
     """A new action that nobody gave a permission is closed, even to a superuser."""
 
     class Extended(QueueViewSet):
-        def new(self, request: Request) -> Response:
+        def new(self, request):
             return Response("open")
 
     request = APIRequestFactory().get("/")
@@ -168,9 +139,7 @@ def test_an_action_that_declares_nothing_is_refused(db: None) -> None:
     assert response.status_code == 403
 
 
-def test_a_refusal_names_the_permission(
-    client_with: Callable[..., APIClient], queues: service.Catalog
-) -> None:
+def test_a_refusal_names_the_permission(client_with, queues):
     """It is the same for queues that exist and that do not."""
     client = client_with("view_queue")
     texts = {

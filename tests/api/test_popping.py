@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.conf import settings as project
-from rest_framework.test import APIClient
-
-from fdbqueue import service
 
 EARTHQUAKES = Path(project.BASE_DIR) / "project" / "sample_data" / "earthquakes.ndjson"
 
 
-def fill(api: APIClient, priorities: list[int]) -> None:
+def fill(api, priorities):
     """Push items whose values are their places in a list of priorities."""
     items = [{"value": place, "priority": each} for place, each in enumerate(priorities)]
     assert api.post("/api/queues/jobs/push/", {"items": items}).status_code == 201
 
 
-def pop(api: APIClient, name: str = "jobs", **body: Any) -> list[Any]:
+def pop(api, name="jobs", **body):
     """Pop, and return the items' values."""
     response = api.post(f"/api/queues/{name}/pop/", body)
     assert response.status_code == 200
@@ -29,33 +25,33 @@ def pop(api: APIClient, name: str = "jobs", **body: Any) -> list[Any]:
     return [item["value"] for item in response.json()["items"]]
 
 
-def test_pop_of_an_empty_queue(api: APIClient) -> None:
+def test_pop_of_an_empty_queue(api):
     """An empty queue gives an empty list, not an error."""
     assert pop(api) == []
 
 
-def test_pop_takes_one_from_the_min_end_by_default(api: APIClient) -> None:
+def test_pop_takes_one_from_the_min_end_by_default(api):
     """Without more, the earliest pushed of the lowest priority is taken."""
     fill(api, [5, 1, 1, 9])
     assert pop(api) == [1]
     assert pop(api) == [2]
 
 
-def test_pop_from_the_max_end(api: APIClient) -> None:
+def test_pop_from_the_max_end(api):
     """The max end gives the latest pushed of the highest priority."""
     fill(api, [5, 9, 9, 1])
     assert pop(api, end="max") == [2]
     assert pop(api, end="max", limit=2) == [1, 0]
 
 
-def test_pop_more_than_there_are(api: APIClient) -> None:
+def test_pop_more_than_there_are(api):
     """A pop of more items than there are takes all, and the queue is empty after."""
     fill(api, [3, 2, 1])
     assert pop(api, limit=1_000) == [2, 1, 0]
     assert pop(api) == []
 
 
-def test_a_popped_item_is_the_pushed_item(api: APIClient) -> None:
+def test_a_popped_item_is_the_pushed_item(api):
     """Push, peek, get and pop show an item alike."""
     pushed = api.post("/api/queues/quakes/push/", {"value": [1], "priority": 0.5}).json()
     peeked = api.get("/api/queues/quakes/peek/").json()["items"]
@@ -64,7 +60,7 @@ def test_a_popped_item_is_the_pushed_item(api: APIClient) -> None:
     assert [pushed] == peeked == [got] == popped
 
 
-def test_earthquakes_come_out_strongest_first(api: APIClient) -> None:
+def test_earthquakes_come_out_strongest_first(api):
     """All 1,707 earthquakes pop once each, in falling magnitude, Hualian's 6.4 first."""
     quakes = [json.loads(line) for line in EARTHQUAKES.read_text(encoding="utf-8").splitlines()]
     for start in range(0, len(quakes), 1_000):
@@ -73,7 +69,7 @@ def test_earthquakes_come_out_strongest_first(api: APIClient) -> None:
             for quake in quakes[start : start + 1_000]
         ]
         api.post("/api/queues/quakes/push/", {"items": entries})
-    popped: list[Any] = []
+    popped = []
     while taken := pop(api, "quakes", end="max", limit=100):
         popped += taken
     assert "Hualian" in popped[0]["place"]
@@ -86,7 +82,7 @@ def test_earthquakes_come_out_strongest_first(api: APIClient) -> None:
     assert len({quake["id"] for quake in popped}) == 1_707
 
 
-def test_pop_refuses_a_body_it_would_not_read(api: APIClient) -> None:
+def test_pop_refuses_a_body_it_would_not_read(api):
     """A chunked body is refused: taken for none, it would pop from the wrong end."""
     fill(api, [1])
     response = api.generic(
@@ -100,7 +96,7 @@ def test_pop_refuses_a_body_it_would_not_read(api: APIClient) -> None:
     assert pop(api) == [0]
 
 
-def test_pop_takes_no_query(api: APIClient) -> None:
+def test_pop_takes_no_query(api):
     """A limit in the address instead of the body is refused, and nothing is taken."""
     fill(api, [1])
     response = api.post("/api/queues/jobs/pop/?limit=5", {})
@@ -110,7 +106,7 @@ def test_pop_takes_no_query(api: APIClient) -> None:
 
 
 @pytest.fixture
-def rated(queues: service.Catalog, settings: Any) -> None:
+def rated(queues, settings):
     """Queues with limits."""
     more = {
         "slow": {"kind": "fifo", "rate": "1/min", "burst": 1},
@@ -121,9 +117,7 @@ def rated(queues: service.Catalog, settings: Any) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pop", "lease"])
-def test_a_queue_whose_rate_is_used_up_says_when_to_come_again(
-    api: APIClient, rated: None, verb: str
-) -> None:
+def test_a_queue_whose_rate_is_used_up_says_when_to_come_again(api, rated, verb):
     """In ``Retry-After``, alone or as one of several; an empty one says nothing."""
     for name in ("slow", "slower"):
         api.post(f"/api/queues/{name}/push/", {"items": [{"value": 1}, {"value": 2}]})
@@ -144,7 +138,7 @@ def test_a_queue_whose_rate_is_used_up_says_when_to_come_again(
     assert "Retry-After" not in api.post(f"/api/queues/slow/{verb}/", {}).headers
 
 
-def test_a_queue_at_its_leases_says_nothing_of_when(api: APIClient, rated: None) -> None:
+def test_a_queue_at_its_leases_says_nothing_of_when(api, rated):
     """One of them may end at any moment."""
     api.post("/api/queues/one/push/", {"items": [{"value": 1}, {"value": 2}]})
     api.post("/api/queues/one/lease/", {})

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
-
-from rest_framework.test import APIClient
 
 from tests.api.test_errors import ITEM
 from tests.cases import cases
@@ -26,9 +23,7 @@ FAILURES: list[tuple[str, str, Any, int, str]] = [
 
 
 @cases(("method", "path", "body", "status", "code"), FAILURES)
-def test_an_error_as_a_problem(
-    api: APIClient, method: str, path: str, body: Any, status: int, code: str
-) -> None:
+def test_an_error_as_a_problem(api, method, path, body, status, code):
     """It has the members of the RFC, and all that the plain form has."""
     plain = getattr(api, method)(path, body).json()
     response = getattr(api, method)(path, body, headers={"Accept": PROBLEM})
@@ -44,14 +39,14 @@ def test_an_error_as_a_problem(
     assert response["Cache-Control"] == "no-store"
 
 
-def test_who_has_no_credentials_gets_a_problem(anonymous: APIClient) -> None:
+def test_who_has_no_credentials_gets_a_problem(anonymous):
     """With the challenge that the plain form has."""
     response = anonymous.get("/api/queues/", headers={"Accept": PROBLEM})
     assert (response.status_code, response["Content-Type"]) == (401, PROBLEM)
     assert response["WWW-Authenticate"]
 
 
-def test_who_may_not_gets_a_problem(client_with: Callable[..., APIClient]) -> None:
+def test_who_may_not_gets_a_problem(client_with):
     """A refusal says so in the same form."""
     response = client_with().get("/api/queues/mail/", headers={"Accept": PROBLEM})
     assert (response.status_code, response["Content-Type"]) == (403, PROBLEM)
@@ -74,7 +69,7 @@ def test_who_may_not_gets_a_problem(client_with: Callable[..., APIClient]) -> No
         ("application/problem+xml, */*", "application/json"),
     ],
 )
-def test_who_gets_problems(api: APIClient, accept: str, expected: str) -> None:
+def test_who_gets_problems(api, accept, expected):
     """Clients that name the type and prefer nothing to it; their successes are JSON."""
     failed = api.get("/api/queues/nope/", headers={"Accept": accept})
     assert (failed.status_code, failed["Content-Type"]) == (404, expected)
@@ -83,7 +78,7 @@ def test_who_gets_problems(api: APIClient, accept: str, expected: str) -> None:
     assert (found.status_code, found["Content-Type"]) == (200, "application/json")
 
 
-def test_who_accepts_nothing_that_there_is(api: APIClient) -> None:
+def test_who_accepts_nothing_that_there_is(api):
     """A problem that is not acceptable either is 406 in plain JSON."""
     response = api.get("/api/queues/", headers={"Accept": f"application/xml, {PROBLEM};q=0"})
     assert (response.status_code, response["Content-Type"]) == (406, "application/json")

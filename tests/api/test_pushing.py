@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from rest_framework.test import APIClient
 
-from fdbqueue import service
 from fdbqueue.service import Counts, items
 from tests.cases import cases
-from tests.concurrency.clock import Clock
 
 TAIPEI = datetime.timezone(datetime.timedelta(hours=8))
 
@@ -23,7 +18,7 @@ KEYS = {
 }
 
 
-def test_push_answers_with_the_item(api: APIClient) -> None:
+def test_push_answers_with_the_item(api):
     """A push answers 201 with the item exactly as a page of the queue shows it."""
     response = api.post("/api/queues/quakes/push/", {"value": {"place": "Hualian"}, "priority": 6})
     item = response.json()
@@ -33,7 +28,7 @@ def test_push_answers_with_the_item(api: APIClient) -> None:
     assert api.get("/api/queues/quakes/items/").json()["items"] == [item]
 
 
-def test_pushed_at_is_utc_in_iso_8601(api: APIClient, settings: Any) -> None:
+def test_pushed_at_is_utc_in_iso_8601(api, settings):
     """The moment of the push is in UTC, whatever the host project's time zone."""
     settings.TIME_ZONE = "Asia/Taipei"
     before = datetime.datetime.now(datetime.timezone.utc)
@@ -43,13 +38,13 @@ def test_pushed_at_is_utc_in_iso_8601(api: APIClient, settings: Any) -> None:
     assert before <= moment <= datetime.datetime.now(datetime.timezone.utc)
 
 
-def test_push_without_a_priority(api: APIClient) -> None:
+def test_push_without_a_priority(api):
     """A priority queue's default is 0, and a FIFO queue has none."""
     assert api.post("/api/queues/jobs/push/", {"value": 1}).json()["priority"] == 0
     assert api.post("/api/queues/mail/push/", {"value": 1}).json()["priority"] is None
 
 
-def test_a_fifo_item_can_be_pushed_as_it_was_shown(api: APIClient) -> None:
+def test_a_fifo_item_can_be_pushed_as_it_was_shown(api):
     """A FIFO queue takes the priority null that it shows, one by one and many at once."""
     entry = {"value": 1, "priority": None}
     assert api.post("/api/queues/mail/push/", entry).status_code == 201
@@ -57,7 +52,7 @@ def test_a_fifo_item_can_be_pushed_as_it_was_shown(api: APIClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["jobs", "mail", "audit"])
-def test_push_many(api: APIClient, name: str) -> None:
+def test_push_many(api, name):
     """Many items go in in their order, and the answer is their number and their ids."""
     entries = [{"value": number} for number in range(1_000)]
     response = api.post(f"/api/queues/{name}/push/", {"items": entries})
@@ -69,7 +64,7 @@ def test_push_many(api: APIClient, name: str) -> None:
     assert [item["id"] for item in items] == response.json()["ids"]
 
 
-def test_push_many_with_priorities(api: APIClient) -> None:
+def test_push_many_with_priorities(api):
     """Each of many items has its own priority, 0 where it names none."""
     items = [{"value": "b", "priority": 2}, {"value": "a"}, {"value": "c", "priority": 3}]
     api.post("/api/queues/jobs/push/", {"items": items})
@@ -85,7 +80,7 @@ def test_push_many_with_priorities(api: APIClient) -> None:
         ({"value": "x" * 100_001}, "value_too_large"),
     ],
 )
-def test_push_many_is_all_or_nothing(api: APIClient, bad: dict[str, Any], code: str) -> None:
+def test_push_many_is_all_or_nothing(api, bad, code):
     """One item that does not fit is named by its index, and none is pushed."""
     entries = [{"value": 0}, {"value": 1}, bad, {"value": 3}]
     body = json.dumps({"items": entries})
@@ -95,7 +90,7 @@ def test_push_many_is_all_or_nothing(api: APIClient, bad: dict[str, Any], code: 
     assert api.get("/api/queues/jobs/items/").json()["items"] == []
 
 
-def test_push_many_refuses_a_priority_in_a_fifo_queue(api: APIClient) -> None:
+def test_push_many_refuses_a_priority_in_a_fifo_queue(api):
     """A FIFO queue refuses a priority among many items as it does for one."""
     one = api.post("/api/queues/mail/push/", {"value": 1, "priority": 1})
     many = api.post("/api/queues/mail/push/", {"items": [{"value": 1, "priority": 1}]})
@@ -103,9 +98,7 @@ def test_push_many_refuses_a_priority_in_a_fifo_queue(api: APIClient) -> None:
     assert many.json() == {**one.json(), "index": 0}
 
 
-def test_push_many_over_the_limit_of_a_batch(
-    api: APIClient, allow: Callable[..., None], queues: service.Catalog
-) -> None:
+def test_push_many_over_the_limit_of_a_batch(api, allow, queues):
     """Items that are too large together are refused together, with 413."""
     allow(MAX_BODY_BYTES=20_000_000)
     entries = [{"value": "x" * 99_900}] * 51
@@ -117,7 +110,7 @@ def test_push_many_over_the_limit_of_a_batch(
     assert api.post("/api/queues/mail/push/", {"items": entries[1:]}).status_code == 201
 
 
-def test_a_whole_body_of_items_is_one_batch(api: APIClient, queues: service.Catalog) -> None:
+def test_a_whole_body_of_items_is_one_batch(api, queues):
     """A body of the default limit is one push: a thousand items, 5 MB."""
     head, tail, one = '{"items":[', "]}", '{"value":"%s"}'
     room = (5_000_000 - len(head + tail)) // 1_000 - len(one % "" + ",")
@@ -129,7 +122,7 @@ def test_a_whole_body_of_items_is_one_batch(api: APIClient, queues: service.Cata
 
 
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw", "pairs"])
-def test_a_delayed_push(api: APIClient, clock: Clock, name: str) -> None:
+def test_a_delayed_push(api, clock, name):
     """A delayed item says until when, is no part of pops, and is in its place after that."""
     late = api.post(f"/api/queues/{name}/push/", {"value": "bGF0ZQ==", "delay": 60.5})
     assert late.status_code == 201
@@ -145,7 +138,7 @@ def test_a_delayed_push(api: APIClient, clock: Clock, name: str) -> None:
     assert item == {**late.json(), "state": "ready", "until": None}
 
 
-def test_not_before(api: APIClient, clock: Clock) -> None:
+def test_not_before(api, clock):
     """A moment with its offset hides an item until then; one that is past does nothing."""
     moment = datetime.datetime.fromtimestamp(clock.time_ns() // 1_000_000_000 + 90, TAIPEI)
     body = {"value": 1, "not_before": moment.isoformat()}
@@ -161,7 +154,7 @@ def test_not_before(api: APIClient, clock: Clock) -> None:
     assert [each["value"] for each in popped] == [1, 2, 3]
 
 
-def test_each_of_many_has_its_own_delay(api: APIClient, clock: Clock) -> None:
+def test_each_of_many_has_its_own_delay(api, clock):
     """Delays and moments are each item's own, and they come in the order of their places."""
     moment = datetime.datetime.fromtimestamp(clock.time_ns() // 1_000_000_000 + 20, TAIPEI)
     entries = [
@@ -221,7 +214,7 @@ def test_each_of_many_has_its_own_delay(api: APIClient, clock: Clock) -> None:
         {"delay": 1, "not_before": "2030-01-01T00:00:00Z"},
     ],
 )
-def test_bad_delays(api: APIClient, queues: service.Catalog, entry: dict[str, Any]) -> None:
+def test_bad_delays(api, queues, entry):
     """What is no delay or no moment with its offset is refused, alone and among others."""
     one = api.post("/api/queues/mail/push/", {"value": 1, **entry})
     many = api.post("/api/queues/mail/push/", {"items": [{"value": 1}, {"value": 2, **entry}]})
@@ -230,7 +223,7 @@ def test_bad_delays(api: APIClient, queues: service.Catalog, entry: dict[str, An
     assert queues.queue("mail").counts() == Counts(ready=0, leased=0, delayed=0, dead=0)
 
 
-def test_a_delay_and_a_moment(api: APIClient) -> None:
+def test_a_delay_and_a_moment(api):
     """An item has one of them at most; what is wrong is named where it is."""
     entry = {"value": 1, "delay": 1, "not_before": "2030-01-01T00:00:00Z"}
     one = api.post("/api/queues/mail/push/", entry)
@@ -253,25 +246,25 @@ def test_a_delay_and_a_moment(api: APIClient) -> None:
         ("2030-01-31T08:30:00.12345678901234567890Z", "2030-01-31T08:30:00.123456Z"),
     ],
 )
-def test_moments_as_rfc_3339_has_them(api: APIClient, text: str, until: str) -> None:
+def test_moments_as_rfc_3339_has_them(api, text, until):
     """Both letters may be small, and fractions of any length are cut at the microsecond."""
     pushed = api.post("/api/queues/mail/push/", {"value": 1, "not_before": text})
     assert (pushed.status_code, pushed.json()["until"]) == (201, until)
 
 
-def microseconds(text: str) -> int:
+def microseconds(text):
     """Return the microseconds since the Unix epoch of a moment in an answer."""
     moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     return items.microseconds(moment)
 
 
-def utc(moment: datetime.datetime) -> str:
+def utc(moment):
     """Return a moment in UTC, without its offset."""
     return moment.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat()
 
 
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit"])
-def test_the_location_of_a_pushed_item(api: APIClient, name: str) -> None:
+def test_the_location_of_a_pushed_item(api, name):
     """201 says where the item is, and so does the replay; a push of many has no one place."""
     path, headers = f"/api/queues/{name}/push/", {"Idempotency-Key": "k"}
     pushed = [api.post(path, {"value": 1}, headers=headers) for _ in range(2)]
@@ -283,7 +276,7 @@ def test_the_location_of_a_pushed_item(api: APIClient, name: str) -> None:
     assert "Location" not in api.post(path, {"items": [{"value": 1}]})
 
 
-def test_an_item_that_was_there_has_no_location(api: APIClient) -> None:
+def test_an_item_that_was_there_has_no_location(api):
     """Nothing was created: the response is 200."""
     path, body = "/api/queues/mail/push/", {"value": 1, "unique": "k"}
     assert "Location" in api.post(path, body)

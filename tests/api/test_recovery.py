@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from rest_framework.test import APIClient
 
 from fdbqueue import conf
 from tests.api.test_idempotency import ALL, contents, ids_of, post
@@ -24,9 +19,7 @@ UNSURE = "tests.api.unsure_engine"
         ("push/", {"items": [{"value": 1}, {"value": 2}]}),
     ],
 )
-def test_a_lost_outcome_is_found_by_its_key(
-    client_with: Callable[..., APIClient], settings: Any, tmp_path: Path, path: str, body: Any
-) -> None:
+def test_a_lost_outcome_is_found_by_its_key(client_with, settings, tmp_path, path, body):
     """What was answered with 503 because nobody knew is had once, and shown to the retry."""
     options = {"path": tmp_path / "queues.sqlite3"}
     setting = {"OPTIONS": options, "QUEUES": {"mail": {"kind": "fifo"}}}
@@ -48,9 +41,7 @@ def test_a_lost_outcome_is_found_by_its_key(
     assert ids_of(found).isdisjoint(ready) == (path != "push/")
 
 
-def test_a_lost_answer_is_found_while_the_outcome_is_still_unknown(
-    client_with: Callable[..., APIClient], settings: Any, tmp_path: Path
-) -> None:
+def test_a_lost_answer_is_found_while_the_outcome_is_still_unknown(client_with, settings, tmp_path):
     """A replay writes nothing, so that it does not depend on a commit."""
     settings.FDBQUEUE = {
         "ENGINE": UNSURE,

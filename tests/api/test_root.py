@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.permissions import IsAdminUser
-from rest_framework.test import APIClient
 
 HOST = "http://testserver"
 
 
-def docs(request: Any) -> None:
+def docs(request):
     """A project's own page, which is none of drf-spectacular's."""
 
 
@@ -25,7 +21,7 @@ urlpatterns = [
 ]
 
 
-def test_the_root_lists_what_there_is(api: APIClient) -> None:
+def test_the_root_lists_what_there_is(api):
     """Each address leads somewhere, those of the documentation included."""
     found = api.get("/api/").json()
     assert found == {
@@ -40,15 +36,13 @@ def test_the_root_lists_what_there_is(api: APIClient) -> None:
         assert api.get(address).status_code in {200, 405}
 
 
-def test_the_root_needs_credentials(anonymous: APIClient) -> None:
+def test_the_root_needs_credentials(anonymous):
     """Nobody is told what there is."""
     response = anonymous.get("/api/")
     assert (response.status_code, response.json()["code"]) == (401, "not_authenticated")
 
 
-def test_the_root_of_another_place(
-    client_with: Callable[..., APIClient], settings: Any, queues: Any
-) -> None:
+def test_the_root_of_another_place(client_with, settings, queues):
     """Addresses are reversed; documentation that the user may not read is not listed."""
     settings.ROOT_URLCONF = "tests.api.test_root"
     client = client_with()
@@ -72,15 +66,13 @@ def test_the_root_of_another_place(
         ("delete", "/api/", 405, "method_not_allowed"),
     ],
 )
-def test_bad_requests_to_the_root(
-    api: APIClient, method: str, address: str, status: int, code: str
-) -> None:
+def test_bad_requests_to_the_root(api, method, address, status, code):
     """They are refused in the API's own form."""
     response = getattr(api, method)(address)
     assert (response.status_code, response.json()["code"]) == (status, code)
 
 
-def test_what_the_root_takes(api: APIClient) -> None:
+def test_what_the_root_takes(api):
     """OPTIONS tells, and HEAD has the headers alone."""
     assert api.options("/api/").json()["name"] == "API root"
     assert api.head("/api/").status_code == 200

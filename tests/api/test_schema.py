@@ -7,9 +7,7 @@ import difflib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,9 +15,7 @@ from django.conf import settings as project
 from django.core.management import call_command
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator, FormatChecker
-from rest_framework.test import APIClient
 
-from fdbqueue import service
 from fdbqueue.api.viewsets import QueueViewSet
 from project import schema
 from tests.api.test_listing import put
@@ -48,7 +44,7 @@ WITHOUT_KEY = {
 each_operation = cases("name", OPERATIONS)
 
 
-def converted(part: Any) -> Any:
+def converted(part):
     """Return a part of an OpenAPI 3.0 schema as JSON schema: null is a type of its own."""
     if isinstance(part, list):
         return [converted(member) for member in part]
@@ -64,7 +60,7 @@ FORMATS = FormatChecker(())
 
 
 @FORMATS.checks("date-time", ValueError)
-def is_moment_in_utc(value: Any) -> bool:
+def is_moment_in_utc(value):
     """Tell whether a text is a moment in ISO 8601, in UTC."""
     if isinstance(value, str):
         datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
@@ -74,21 +70,21 @@ def is_moment_in_utc(value: Any) -> bool:
 COMPONENTS = converted(SCHEMA["components"])
 
 
-def errors(value: Any, schema: Any) -> list[str]:
+def errors(value, schema):
     """Return what is wrong with a value by a schema of the document."""
     whole = {**converted(schema), "components": COMPONENTS}
     checker = Draft202012Validator(whole, format_checker=FORMATS)
     return [f"{error.json_path}: {error.message}" for error in checker.iter_errors(value)]
 
 
-def answer_schema(name: str, status: int) -> Any:
+def answer_schema(name, status):
     """Return the schema of an operation's answer."""
     answers = OPERATIONS[name][2]["responses"]
     assert str(status) in answers, f"{name} does not tell of {status}"
     return answers[str(status)]["content"]["application/json"]["schema"]
 
 
-def check(name: str, response: Any) -> Any:
+def check(name, response):
     """Check an answer against the schema, and return it."""
     assert response["Content-Type"] == "application/json"
     shown = response.json()
@@ -96,7 +92,7 @@ def check(name: str, response: Any) -> Any:
     return shown
 
 
-def test_the_file_is_what_is_generated() -> None:
+def test_the_file_is_what_is_generated():
     """Any change of the API shows as a change of the file; `make schema` writes it anew."""
     generated = io.StringIO()
     call_command("spectacular", "--validate", "--fail-on-warn", stdout=generated)
@@ -108,7 +104,7 @@ def test_the_file_is_what_is_generated() -> None:
 
 
 @each_operation
-def test_every_operation_is_described(name: str) -> None:
+def test_every_operation_is_described(name):
     """Each has a sentence, an answer with an example, and examples of its body."""
     method, _, operation = OPERATIONS[name]
     assert operation["description"].endswith(".")
@@ -123,12 +119,12 @@ def test_every_operation_is_described(name: str) -> None:
         assert operation["requestBody"]["content"]["application/json"]["examples"]
 
 
-def test_the_demo_makes_it_once(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_makes_it_once(api, monkeypatch):
     """Who asks again gets the same; in each language, of which it keeps few."""
-    made: list[Any] = []
+    made = []
     make = SchemaGenerator.get_schema
 
-    def noted(*args: Any, **options: Any) -> Any:
+    def noted(*args, **options):
         made.append(args)
         return make(*args, **options)
 
@@ -143,7 +139,7 @@ def test_the_demo_makes_it_once(api: APIClient, monkeypatch: pytest.MonkeyPatch)
     assert len(made) == 4
 
 
-def test_every_action_is_an_operation() -> None:
+def test_every_action_is_an_operation():
     """No action of the viewset is missing, and none is there that is not."""
     actions = {action.__name__ for action in QueueViewSet.get_extra_actions()}
     standard = ("list", "retrieve", "remove")  # the last has the address of an item
@@ -151,7 +147,7 @@ def test_every_action_is_an_operation() -> None:
 
 
 @each_operation
-def test_the_errors_of_every_operation(name: str) -> None:
+def test_the_errors_of_every_operation(name):
     """Each tells of the errors it may answer with; 429 and 503 say when to try again."""
     method, path, operation = OPERATIONS[name]
     expected = {"400", "401", "403", "406", "414", "429", "503"}
@@ -175,7 +171,7 @@ def test_the_errors_of_every_operation(name: str) -> None:
 
 
 @each_operation
-def test_the_headers_of_every_operation(name: str) -> None:
+def test_the_headers_of_every_operation(name):
     """Reads have tags, a push a location; what is written of requests in logs is named."""
     method, _, operation = OPERATIONS[name]
     headers = {
@@ -190,7 +186,7 @@ def test_the_headers_of_every_operation(name: str) -> None:
     assert {"RateLimit", "RateLimit-Policy", "Retry-After"} <= headers["429"]
 
 
-def test_the_codes_are_those_of_the_documentation() -> None:
+def test_the_codes_are_those_of_the_documentation():
     """The enum has each code in the table of errors, and no other; its title is the project's."""
     rows = table(Page("docs/rest-api.md"), "status", "code")
     told = {code for row in rows for code in re.findall(r"`(\w+)`", row["code"])}
@@ -203,7 +199,7 @@ def test_the_codes_are_those_of_the_documentation() -> None:
 
 
 @each_operation
-def test_problems_are_what_the_schema_says(anonymous: APIClient, name: str) -> None:
+def test_problems_are_what_the_schema_says(anonymous, name):
     """An error as problem details is valid, too."""
     method, template, operation = OPERATIONS[name]
     path = template.replace("{name}", "mail").replace("{id}", "AAAA")
@@ -215,7 +211,7 @@ def test_problems_are_what_the_schema_says(anonymous: APIClient, name: str) -> N
     assert errors(json.loads(response.content), content["schema"]) == []
 
 
-def examples() -> Iterator[tuple[str, Any, Any]]:
+def examples():
     """Yield where an example is, the example, and its schema."""
     for name, (_, _, operation) in OPERATIONS.items():
         bodies = {"body": operation.get("requestBody", {"content": {}})}
@@ -226,12 +222,12 @@ def examples() -> Iterator[tuple[str, Any, Any]]:
 
 
 @cases(("value", "schema"), [pytest.param(v, s, id=i) for i, v, s in examples()])
-def test_the_examples_are_what_the_schema_says(value: Any, schema: Any) -> None:
+def test_the_examples_are_what_the_schema_says(value, schema):
     """Each example is valid by the schema it stands at."""
     assert errors(value, schema) == []
 
 
-def test_the_check_of_answers_finds_what_is_wrong() -> None:
+def test_the_check_of_answers_finds_what_is_wrong():
     """A key that is missing, one of another type and a bad moment are found."""
     good = OPERATIONS["queues_item"][2]["responses"]["200"]["content"]["application/json"]
     item, schema = good["examples"]["Response"]["value"], good["schema"]
@@ -247,14 +243,12 @@ def test_the_check_of_answers_finds_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("name", ["mail", "jobs", "quakes", "raw", "pairs", "audit", "tried"])
-def test_what_is_answered_is_what_the_schema_says(
-    api: APIClient, queues: service.Catalog, name: str
-) -> None:
+def test_what_is_answered_is_what_the_schema_says(api, queues, name):
     """All answers of a session with a queue are valid by the schema."""
     address = f"/api/queues/{name}"
     one = {"value": "AAAA"}
 
-    def post(verb: str, body: Any) -> Any:
+    def post(verb, body):
         return check(f"queues_{verb}", api.post(f"{address}/{verb}/", body))
 
     post("push", one)
@@ -286,7 +280,7 @@ def test_what_is_answered_is_what_the_schema_says(
     check("queues_retrieve", api.get(f"{address}/"))
 
 
-def test_odd_items_are_what_the_schema_says(api: APIClient, queues: service.Catalog) -> None:
+def test_odd_items_are_what_the_schema_says(api, queues):
     """So are dead letters, values of any type, and what cannot be read."""
     put(queues.queue("mail"), b"junk")
     check("queues_items", api.get("/api/queues/mail/items/"))
@@ -302,13 +296,11 @@ def test_odd_items_are_what_the_schema_says(api: APIClient, queues: service.Cata
 
 
 @each_operation
-def test_errors_are_what_the_schema_says(
-    api: APIClient, anonymous: APIClient, client_with: Callable[..., APIClient], name: str
-) -> None:
+def test_errors_are_what_the_schema_says(api, anonymous, client_with, name):
     """Each operation's errors are told of, and have the one shape."""
     method, template, _ = OPERATIONS[name]
 
-    def ask(client: APIClient, queue: str = "mail", **more: Any) -> Any:
+    def ask(client, queue="mail", **more):
         path = template.replace("{name}", queue).replace("{id}", "AAAA")
         more = {"data": {"odd": 1}, **more} if method == "post" else more
         return check(name, getattr(client, method)(path + more.pop("query", ""), **more))["code"]
@@ -388,9 +380,7 @@ BODIES = [
 
 
 @cases(("verb", "body", "good"), BODIES)
-def test_what_the_schema_allows_is_what_is_taken(
-    api: APIClient, verb: str, body: Any, good: bool
-) -> None:
+def test_what_the_schema_allows_is_what_is_taken(api, verb, body, good):
     """A body is acceptable where the schema says so, and nowhere else."""
     content = OPERATIONS[f"queues_{verb}"][2]["requestBody"]["content"]["application/json"]
     assert (errors(body, content["schema"]) == []) is good
@@ -401,7 +391,7 @@ def test_what_the_schema_allows_is_what_is_taken(
 
 @cases("cursor", ["", "\0", "a\0", "é:A", "A" * 2_999 + ":A"])
 @cases("name", ["queues_list", "queues_items"])
-def test_cursors_that_the_schema_forbids(api: APIClient, name: str, cursor: str) -> None:
+def test_cursors_that_the_schema_forbids(api, name, cursor):
     """They are refused, and all that are allowed fit into an address."""
     _, path, operation = OPERATIONS[name]
     (schema,) = [each["schema"] for each in operation["parameters"] if each["name"] == "cursor"]
@@ -411,7 +401,7 @@ def test_cursors_that_the_schema_forbids(api: APIClient, name: str, cursor: str)
     assert check(name, response)["code"] == "invalid_input"
 
 
-def test_the_limits_are_those_of_the_settings(settings: Any) -> None:
+def test_the_limits_are_those_of_the_settings(settings):
     """A project with other limits has another schema, of its own."""
     limits = {"MAX_LIMIT": 7, "MAX_WAIT_SECONDS": 3}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "API": limits}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import pytest
 from django.core.signing import BadSignature
@@ -15,7 +14,7 @@ TEXTS = ["a", "user-7", "x" * 99, "x" * 100, "x" * 101, "x" * 1_000]
 
 
 @cases("text", TEXTS)
-def test_what_is_sealed_is_unsealed(text: str) -> None:
+def test_what_is_sealed_is_unsealed(text):
     """For the same purpose, and for no other."""
     sealed = seal(text, "one")
     assert unseal(sealed, "one") == text
@@ -23,7 +22,7 @@ def test_what_is_sealed_is_unsealed(text: str) -> None:
         unseal(sealed, "another")
 
 
-def test_every_bit_counts() -> None:
+def test_every_bit_counts():
     """None can be changed, left out or put in."""
     sealed = seal("user-7", "one")
     raw = base64.urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
@@ -39,13 +38,13 @@ def test_every_bit_counts() -> None:
 
 
 @cases("text", ["", "x", "=", "mail:x", "\u00e9", "a b", "*" * 155, "\ud800"])
-def test_what_was_never_sealed(text: str) -> None:
+def test_what_was_never_sealed(text):
     """Whatever it is, it is refused."""
     with pytest.raises(BadSignature):
         unseal(text, "one")
 
 
-def test_texts_do_not_show(settings: Any) -> None:
+def test_texts_do_not_show(settings):
     """Neither do their lengths; another key seals another way, and only a fallback unseals."""
     sealed = {seal(text, "one") for text in ("user-1", "user-2", "x" * 100)}
     assert len(sealed) == 3

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
 from rest_framework.test import APIClient
 
-from fdbqueue import conf, service
+from fdbqueue import conf
 from fdbqueue.service import QueueSpec
 from tests.api import rules
 from tests.api.test_errors import ITEM, REQUESTS
@@ -42,7 +40,7 @@ BODIES: list[Callable[[str], list[str]]] = [
 
 
 @pytest.fixture(autouse=True)
-def asked() -> Iterator[list[Any]]:
+def asked():
     """What the authorizer is asked, by this test alone."""
     rules.asked.clear()
     yield rules.asked
@@ -50,7 +48,7 @@ def asked() -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def hidden(queues: service.Catalog, settings: Any) -> service.Catalog:
+def hidden(queues, settings):
     """Queues with items, of which every user may use that for mail alone, on a watched engine."""
     for name in ("mail", EXISTING, NAMED):
         queues.queue(name).push_many([name] * 50)
@@ -62,7 +60,7 @@ def hidden(queues: service.Catalog, settings: Any) -> service.Catalog:
     return conf.catalog()
 
 
-def told(response: Any, name: str) -> tuple[Any, ...]:
+def told(response, name):
     """Return all that a response tells, without the name that was asked about."""
     headers = {key: value for key, value in response.headers.items() if key not in _OWN}
     text = response.content.decode().replace(name, "NAME")
@@ -70,7 +68,7 @@ def told(response: Any, name: str) -> tuple[Any, ...]:
     return response.status_code, str(headers).replace(name, "NAME"), text
 
 
-def addresses(name: str) -> list[str]:
+def addresses(name):
     """Return every address of the API and the pages that names a queue."""
     found = []
     for mount in ("/api/queues/", "/queues/", "/admin/fdbqueue/queuename/"):
@@ -84,13 +82,7 @@ def addresses(name: str) -> list[str]:
 
 @pytest.mark.parametrize("accept", ["application/problem+json", "text/html"])
 @pytest.mark.parametrize("method", METHODS)
-def test_an_address_tells_nothing(
-    root: Callable[[], APIClient],
-    hidden: service.Catalog,
-    admin_client: Client,
-    method: str,
-    accept: str,
-) -> None:
+def test_an_address_tells_nothing(root, hidden, admin_client, method, accept):
     """The whole response, every header of it, is that for a name of no queue."""
     api = root()
     for path in addresses(EXISTING):
@@ -112,15 +104,7 @@ def test_an_address_tells_nothing(
 @pytest.mark.parametrize("address", TAKES)
 @pytest.mark.parametrize("keyed", [False, True], ids=["", "keyed"])
 @pytest.mark.parametrize("names", BODIES)
-def test_a_take_from_several_tells_nothing(
-    root: Callable[[], APIClient],
-    hidden: service.Catalog,
-    asked: list[Any],
-    address: str,
-    keyed: bool,
-    names: Callable[[str], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_take_from_several_tells_nothing(root, hidden, asked, address, keyed, names, monkeypatch):
     """Whatever is named beside it; and as much is read and asked for it as for no queue."""
     monkeypatch.setattr("fdbqueue.service.idempotency._SWEPT_BY_ONE_IN", 10**9)
     client = root()
@@ -145,9 +129,7 @@ def test_a_take_from_several_tells_nothing(
 
 
 @pytest.mark.parametrize("address", TAKES)
-def test_what_is_hidden_may_be_allowed_later(
-    root: Callable[[], APIClient], hidden: service.Catalog, settings: Any, address: str
-) -> None:
+def test_what_is_hidden_may_be_allowed_later(root, hidden, settings, address):
     """No answer about a permission is kept: the next request asks again."""
     client, body = root(), {"queues": ["mail", f"{EXISTING}*"], "limit": 50}
     assert client.post(address, body).json()["queue"] == "mail"
@@ -158,12 +140,7 @@ def test_what_is_hidden_may_be_allowed_later(
 
 
 @pytest.mark.parametrize("address", [*TAKES, "/api/queues/"])
-def test_without_any_permission_nothing_is_read(
-    client_with: Callable[..., APIClient],
-    queues: service.Catalog,
-    settings: Any,
-    address: str,
-) -> None:
+def test_without_any_permission_nothing_is_read(client_with, queues, settings, address):
     """A user of Django's own backends is refused before a pattern is looked at."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "ENGINE": "tests.pages.watched_engine"}
     conf.queue(EXISTING).push(1)
@@ -186,13 +163,7 @@ def test_without_any_permission_nothing_is_read(
         ("get", "/api/queues/", "fdbqueue.view_queue for any queue."),
     ],
 )
-def test_a_refusal_names_the_permission(
-    client_with: Callable[..., APIClient],
-    queues: service.Catalog,
-    method: str,
-    address: str,
-    message: str,
-) -> None:
+def test_a_refusal_names_the_permission(client_with, queues, method, address, message):
     """Also if several queues are named, or none is."""
     body = {"queues": ["user-*"]} if method == "post" else None
     found = getattr(client_with(), method)(address, body)
@@ -200,9 +171,7 @@ def test_a_refusal_names_the_permission(
     assert found.json()["message"] == f"You do not have the permission {message}"
 
 
-def test_patterns_are_looked_up_once(
-    root: Callable[[], APIClient], hidden: service.Catalog
-) -> None:
+def test_patterns_are_looked_up_once(root, hidden):
     """Within five seconds, for all users and patterns together."""
     client = root()
     client.post(TAKES[0], {"queues": ["mail", "*"]})
@@ -215,7 +184,7 @@ def test_patterns_are_looked_up_once(
         assert len(watched_engine.reads) == without
 
 
-def reads_of(client: APIClient, body: dict[str, Any]) -> list[str]:
+def reads_of(client, body):
     """Return what is read by three requests that find nothing, once one has been made."""
     for number in range(4):
         if number == 1:
@@ -225,12 +194,7 @@ def reads_of(client: APIClient, body: dict[str, Any]) -> list[str]:
     return [*watched_engine.reads]
 
 
-def test_the_queues_of_another_app_cost_nothing(
-    client_with: Callable[..., APIClient],
-    queues: service.Catalog,
-    settings: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_queues_of_another_app_cost_nothing(client_with, queues, settings, monkeypatch):
     """Who may take from all others reads what is read without that app, and gets none of its."""
     owned = [QueueSpec("user-owned", "fifo", owner="shop")]
     settings.FDBQUEUE = {**settings.FDBQUEUE, "ENGINE": "tests.pages.watched_engine"}
@@ -247,7 +211,7 @@ def test_the_queues_of_another_app_cost_nothing(
     assert queues.queue("user-owned").size() == 1
 
 
-def test_a_request_has_a_hundred_patterns_at_most(api: APIClient, queues: service.Catalog) -> None:
+def test_a_request_has_a_hundred_patterns_at_most(api, queues):
     """Each is compared with every name there is; plain names may be more."""
     patterns = [f"user-{number}*" for number in range(101)]
     refused = api.post(TAKES[0], {"queues": patterns})
@@ -258,25 +222,21 @@ def test_a_request_has_a_hundred_patterns_at_most(api: APIClient, queues: servic
 
 
 @cases("names", [["-x"], ["a b"], ["user-1", "?"], [".*"], ["a/b"], ["é"]])
-def test_what_is_no_name_is_refused_by_its_place(
-    api: APIClient, queues: service.Catalog, names: list[str]
-) -> None:
+def test_what_is_no_name_is_refused_by_its_place(api, queues, names):
     """As the schema's pattern has it."""
     refused = api.post(TAKES[0], {"queues": names})
     assert refused.status_code == 400
     assert list(refused.json()["fields"]) == [f"queues.{len(names) - 1}"]
 
 
-def test_turns_are_each_users_own(
-    hidden: service.Catalog, settings: Any, queues: service.Catalog
-) -> None:
+def test_turns_are_each_users_own(hidden, settings, queues):
     """What another user has taken, of whatever queue, moves nobody's turn."""
     for number in (1, 2):
         queues.queue(f"user-{number}").push_many(range(5))
     api = {"AUTHORIZER": "tests.api.rules.may_user_queues"}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "API": api}
 
-    def take(user: User) -> str:
+    def take(user):
         client = APIClient()
         client.force_authenticate(user)
         body = {"queues": ["user-1*", "user-2*"], "fair": True}

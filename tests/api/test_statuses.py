@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from django.core.cache import cache
-from rest_framework.test import APIClient
 
 from fdbqueue import service
 from tests.api.test_listing import put
@@ -31,7 +27,7 @@ class Endpoint:
         queues: The queues, each with a few items.
     """
 
-    def __init__(self, name: str, client: APIClient, queues: service.Catalog) -> None:
+    def __init__(self, name, client, queues):
         self.method, self.path, _ = OPERATIONS[name]
         self.name = name
         self.client = client
@@ -43,7 +39,7 @@ class Endpoint:
             assert leased is not None
             self.lease = leased.lease or ""
 
-    def ask(self, client: APIClient | None = None, queue: str = "mail", **more: Any) -> Any:
+    def ask(self, client=None, queue="mail", **more):
         """Send a request that is all right but for what is said."""
         path = self.path.replace("{name}", queue).replace("{id}", self.item)
         if self.method == "post":
@@ -63,23 +59,17 @@ class Endpoint:
 
 
 @pytest.fixture
-def endpoint(request: pytest.FixtureRequest, api: APIClient, queues: service.Catalog) -> Endpoint:
+def endpoint(request, api, queues):
     """The operation that the test is about."""
     cache.clear()
     return Endpoint(request.param, api, queues)
 
 
 @pytest.fixture
-def provoke(
-    endpoint: Endpoint,
-    anonymous: APIClient,
-    client_with: Callable[..., APIClient],
-    allow: Callable[..., None],
-    settings: Any,
-) -> dict[int, Callable[[], Any]]:
+def provoke(endpoint, anonymous, client_with, allow, settings):
     """For each status what has it for an answer."""
 
-    def conflict() -> Any:
+    def conflict():
         if endpoint.lease:
             endpoint.queues.queue("mail").ack(endpoint.lease)
         else:
@@ -91,28 +81,28 @@ def provoke(
             service.run(mail.database, lambda tr: tr.set(key, b"junk"))
         return endpoint.ask()
 
-    def too_large() -> Any:
+    def too_large():
         allow(MAX_BODY_BYTES=1_000)
         return endpoint.ask(data={"lease": "x" * 1_001})
 
-    def reused() -> Any:
+    def reused():
         assert endpoint.ask(headers=KEYED).status_code in {200, 201}
         others = {"queues_push": {"value": 2}, "queues_pop": {"limit": 2}}
         other = {"lease": endpoint.lease + "A"} if endpoint.lease else {"seconds": 2}
         return endpoint.ask(data=others.get(endpoint.name, other), headers=KEYED)
 
-    def throttled() -> Any:
+    def throttled():
         scopes = [f"fdbqueue_{name.removesuffix('_queue')}" for name in ALL]
         rates = dict.fromkeys(scopes, "0/min")
         settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_THROTTLE_RATES": rates}
         return endpoint.ask()
 
-    def unavailable() -> Any:
+    def unavailable():
         engine = {"ENGINE": "tests.api.failing_engine", "OPTIONS": {"code": 1031}}
         settings.FDBQUEUE = {**settings.FDBQUEUE, **engine}
         return endpoint.ask()
 
-    def found() -> Any:
+    def found():
         if endpoint.name != "queues_push":
             return endpoint.ask()
         body = {"value": 1, "unique": "k"}
@@ -139,9 +129,7 @@ def provoke(
 
 
 @pytest.mark.parametrize(("endpoint", "status"), STATUSES, indirect=["endpoint"])
-def test_every_status_of_every_endpoint(
-    endpoint: Endpoint, provoke: dict[int, Callable[[], Any]], status: int
-) -> None:
+def test_every_status_of_every_endpoint(endpoint, provoke, status):
     """There is a request for each, its answer is as the schema says, with the headers it names."""
     response = provoke[status]()
     assert response.status_code == status, response.content

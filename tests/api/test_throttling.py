@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -12,7 +11,7 @@ from django.core.cache import cache
 from rest_framework.test import APIClient
 from rest_framework.throttling import UserRateThrottle
 
-from fdbqueue import service
+from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_idempotency import Robot
 from tests.api.test_permissions import ALL, VERBS
@@ -22,22 +21,22 @@ NONE_LEFT = "0/min"
 
 
 @pytest.fixture(autouse=True)
-def emptied_cache(queues: service.Catalog) -> None:
+def emptied_cache(queues):
     """Nobody has done anything yet."""
     cache.clear()
 
 
 @pytest.fixture
-def rates(settings: Any) -> Callable[..., None]:
+def rates(settings):
     """Set the project's rates."""
 
-    def change(**rates: str | None) -> None:
+    def change(**rates):
         settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_THROTTLE_RATES": rates}
 
     return change
 
 
-def check_throttled(response: Any) -> None:
+def check_throttled(response):
     """Check the shape of the answer to one request too many."""
     assert response.status_code == 429
     assert response.json().keys() == {"code", "message"}
@@ -46,14 +45,7 @@ def check_throttled(response: Any) -> None:
 
 
 @cases(("method", "path", "body", "permission"), VERBS)
-def test_the_rate_of_a_verb_is_that_of_its_permission(
-    api: APIClient,
-    rates: Callable[..., None],
-    method: str,
-    path: str,
-    body: Any,
-    permission: str,
-) -> None:
+def test_the_rate_of_a_verb_is_that_of_its_permission(api, rates, method, path, body, permission):
     """A rate stops what needs its permission and nothing else."""
     scopes = {name: f"fdbqueue_{name.removesuffix('_queue')}" for name in ALL}
     own = scopes.pop(permission)
@@ -63,9 +55,7 @@ def test_the_rate_of_a_verb_is_that_of_its_permission(
     check_throttled(getattr(api, method)(path, body))
 
 
-def test_a_throttled_push_and_pop_change_nothing(
-    api: APIClient, queues: service.Catalog, rates: Callable[..., None]
-) -> None:
+def test_a_throttled_push_and_pop_change_nothing(api, queues, rates):
     """What was too often has no effect, and uses up no idempotency key."""
     mail = queues.queue("mail")
     item = mail.push("kept")
@@ -78,7 +68,7 @@ def test_a_throttled_push_and_pop_change_nothing(
     assert len(api.post("/api/queues/mail/pop/", {}, headers=headers).json()["items"]) == 1
 
 
-def test_a_rate_lets_so_many_through(api: APIClient, rates: Callable[..., None]) -> None:
+def test_a_rate_lets_so_many_through(api, rates):
     """Three a minute are three, over all queues and over lease, ack, nack and extend together."""
     rates(fdbqueue_lease="3/min")
     assert api.post("/api/queues/mail/lease/", {}).status_code == 200
@@ -89,9 +79,7 @@ def test_a_rate_lets_so_many_through(api: APIClient, rates: Callable[..., None])
     assert api.post("/api/queues/mail/pop/", {}).status_code == 200
 
 
-def test_each_user_has_its_own_count(
-    client_with: Callable[..., APIClient], rates: Callable[..., None]
-) -> None:
+def test_each_user_has_its_own_count(client_with, rates):
     """One who asked too often does not stop the others."""
     rates(fdbqueue_view="1/min")
     alice, bob = client_with("view_queue"), client_with("view_queue")
@@ -101,24 +89,20 @@ def test_each_user_has_its_own_count(
 
 
 @pytest.mark.parametrize("given", [{}, {"fdbqueue_pop": None}, {"user": NONE_LEFT}])
-def test_without_a_rate_there_is_no_limit(
-    api: APIClient, rates: Callable[..., None], given: dict[str, Any]
-) -> None:
+def test_without_a_rate_there_is_no_limit(api, rates, given):
     """Rates that are not there, or are of somebody else, stop nothing."""
     rates(**given)
     for _ in range(20):
         assert api.post("/api/queues/mail/pop/", {}).status_code == 200
 
 
-def test_no_rates_at_all(api: APIClient, settings: Any) -> None:
+def test_no_rates_at_all(api, settings):
     """A project may have set them to None."""
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_THROTTLE_RATES": None}
     assert api.get("/api/queues/").status_code == 200
 
 
-def test_who_may_not_is_not_counted(
-    client_with: Callable[..., APIClient], rates: Callable[..., None]
-) -> None:
+def test_who_may_not_is_not_counted(client_with, rates):
     """What is refused is refused again: 403 and not 429, and 401 without a user."""
     rates(fdbqueue_pop="1/min")
     client, anonymous = client_with("view_queue"), APIClient()
@@ -127,7 +111,7 @@ def test_who_may_not_is_not_counted(
         assert anonymous.post("/api/queues/mail/pop/", {}, format="json").status_code == 401
 
 
-def test_wrong_methods_are_not_counted(api: APIClient, rates: Callable[..., None]) -> None:
+def test_wrong_methods_are_not_counted(api, rates):
     """A method that an address lacks needs no permission and has no rate."""
     rates(**{f"fdbqueue_{name.removesuffix('_queue')}": NONE_LEFT for name in ALL})
     assert api.delete("/api/queues/mail/").status_code == 405
@@ -139,9 +123,7 @@ class HostThrottle(UserRateThrottle):
     THROTTLE_RATES = {"user": "2/min"}  # noqa: RUF012  # as DRF declares it
 
 
-def test_the_host_projects_throttles_are_asked_too(
-    api: APIClient, rates: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_host_projects_throttles_are_asked_too(api, rates, monkeypatch):
     """Its default classes stop requests here as elsewhere, and ours do beside them."""
     monkeypatch.setattr(QueueViewSet, "throttle_classes", [HostThrottle])
     rates(fdbqueue_push="1/min")
@@ -150,9 +132,7 @@ def test_the_host_projects_throttles_are_asked_too(
     check_throttled(api.get("/api/queues/"))
 
 
-def test_a_user_who_is_not_stored_has_a_count(
-    root: Callable[[], APIClient], rates: Callable[..., None]
-) -> None:
+def test_a_user_who_is_not_stored_has_a_count(root, rates):
     """Users whom another system knows are told apart by their names."""
     rates(fdbqueue_view="1/min")
     for name in ("ada", "bob"):
@@ -162,7 +142,7 @@ def test_a_user_who_is_not_stored_has_a_count(
         check_throttled(client.get("/api/queues/"))
 
 
-def test_the_headers_say_what_is_left(api: APIClient, rates: Callable[..., None]) -> None:
+def test_the_headers_say_what_is_left(api, rates):
     """Each response has the policy and what is left of it, down to the refusal."""
     rates(fdbqueue_pop="2/min")
     for status, left in ((200, 1), (200, 0), (429, 0)):
@@ -175,9 +155,18 @@ def test_the_headers_say_what_is_left(api: APIClient, rates: Callable[..., None]
         assert 1 <= int(found[2]) <= 60
 
 
-def test_the_headers_name_each_limit(
-    api: APIClient, rates: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_headers_say_when_more_is_left(api, rates, monkeypatch):
+    """As soon as the oldest of the requests that count was a window ago."""
+    now = [1_000.0]
+    monkeypatch.setattr(QueueThrottle, "timer", staticmethod(lambda: now[0]))
+    rates(fdbqueue_pop="3/min")
+    for seconds, left in ((0, "r=2;t=60"), (20, "r=1;t=40"), (30, "r=0;t=10"), (15, "r=0;t=15")):
+        now[0] += seconds
+        response = api.post("/api/queues/mail/pop/", {})
+        assert response["RateLimit"] == f'"fdbqueue_pop";{left}'
+
+
+def test_the_headers_name_each_limit(api, rates, monkeypatch):
     """The project's throttle and the API's are two members of each header."""
     monkeypatch.setattr(QueueViewSet, "throttle_classes", [HostThrottle])
     rates(fdbqueue_view="50/s")
@@ -186,9 +175,7 @@ def test_the_headers_name_each_limit(
     assert response["RateLimit"].startswith('"user";r=1;t=')
 
 
-def test_without_a_limit_there_are_no_headers(
-    api: APIClient, client_with: Callable[..., APIClient], rates: Callable[..., None]
-) -> None:
+def test_without_a_limit_there_are_no_headers(api, client_with, rates):
     """Nor for a request that was refused before it counted."""
     assert "RateLimit" not in api.get("/api/queues/")
     rates(fdbqueue_pop="2/min")
@@ -204,16 +191,14 @@ class OddThrottle(UserRateThrottle):
     THROTTLE_RATES = {"user": "9/min"}  # noqa: RUF012  # as DRF declares it
     kept: ClassVar[Any] = None
 
-    def allow_request(self, request: Any, view: Any) -> bool:
+    def allow_request(self, request, view):
         allowed = super().allow_request(request, view)
         self.history = self.kept
         return bool(allowed)
 
 
 @pytest.mark.parametrize("kept", [None, [], "x", ["x"], [None], {1: 2}, [("a", 1)]])
-def test_throttles_that_keep_something_else(
-    api: APIClient, monkeypatch: pytest.MonkeyPatch, kept: Any
-) -> None:
+def test_throttles_that_keep_something_else(api, monkeypatch, kept):
     """What cannot be told is left out, and the request is served."""
     monkeypatch.setattr(QueueViewSet, "throttle_classes", [OddThrottle])
     monkeypatch.setattr(OddThrottle, "kept", kept)
@@ -222,9 +207,7 @@ def test_throttles_that_keep_something_else(
     assert ("RateLimit" in response) == (kept == [])
 
 
-def test_users_of_different_classes_have_their_own_counts(
-    root: Callable[[], APIClient], queues: service.Catalog, rates: Callable[..., None]
-) -> None:
+def test_users_of_different_classes_have_their_own_counts(root, queues, rates):
     """Also if their primary keys are the same."""
     rates(fdbqueue_view="1/min")
     robot = root()

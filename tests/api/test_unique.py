@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from rest_framework.test import APIClient
 
-from fdbqueue import service
 from tests.api.test_idempotency import contents
 from tests.cases import cases
 from tests.concurrency.clients import together
@@ -20,7 +16,7 @@ each_form = pytest.mark.parametrize("form", FORMS)
 
 @pytest.mark.parametrize("unique_while", ["ready", "pending"])
 @pytest.mark.parametrize("name", QUEUES)
-def test_a_second_push_finds_the_item(api: APIClient, name: str, unique_while: str) -> None:
+def test_a_second_push_finds_the_item(api, name, unique_while):
     """201 with the pushed item, and then 200 with the same one, marked so."""
     body = {"value": "QQ==", "unique": "order-17", "unique_while": unique_while}
     first = api.post(f"/api/queues/{name}/push/", body)
@@ -32,7 +28,7 @@ def test_a_second_push_finds_the_item(api: APIClient, name: str, unique_while: s
     assert first.json() == {**item, "existing": False}
 
 
-def test_answers_of_requests_without_a_key(api: APIClient) -> None:
+def test_answers_of_requests_without_a_key(api):
     """They are as they were; one key among many items is enough."""
     assert "existing" not in api.post(PUSH, {"value": 1}).json()
     entries = [{"value": 1}, {"value": 2}]
@@ -43,7 +39,7 @@ def test_answers_of_requests_without_a_key(api: APIClient) -> None:
     assert "existing" not in item
 
 
-def test_the_state_of_what_is_found(api: APIClient) -> None:
+def test_the_state_of_what_is_found(api):
     """A leased item is shown with its time, and without its token; pending keys outlast leases."""
     api.post(PUSH, {"value": 1, "unique": "k"})
     (leased,) = api.post("/api/queues/mail/lease/", {"seconds": 600}).json()["items"]
@@ -54,7 +50,7 @@ def test_the_state_of_what_is_found(api: APIClient) -> None:
     assert api.post(PUSH, {"value": 3, "unique": "k"}).status_code == 201
 
 
-def test_a_key_until_its_item_is_taken(api: APIClient) -> None:
+def test_a_key_until_its_item_is_taken(api):
     """A lease frees it."""
     body = {"value": 1, "unique": "k", "unique_while": "ready"}
     assert [api.post(PUSH, body).status_code for _ in range(2)] == [201, 200]
@@ -63,7 +59,7 @@ def test_a_key_until_its_item_is_taken(api: APIClient) -> None:
 
 
 @pytest.mark.parametrize("name", QUEUES)
-def test_many(api: APIClient, name: str) -> None:
+def test_many(api, name):
     """201 with the ids of all, and the positions of those that were not pushed."""
     path = f"/api/queues/{name}/push/"
     there = api.post(path, {"value": "QQ==", "unique": "a"}).json()["id"]
@@ -88,9 +84,7 @@ def test_many(api: APIClient, name: str) -> None:
 @pytest.mark.parametrize("is_there", [False, True])
 @each_form
 @pytest.mark.parametrize("name", ["mail", "audit", "raw"])
-def test_a_request_made_again(
-    api: APIClient, queues: service.Catalog, name: str, form: str, is_there: bool
-) -> None:
+def test_a_request_made_again(api, queues, name, form, is_there):
     """The answer is the same to the byte, even when the item has gone or another has the key."""
     path, body = f"/api/queues/{name}/", {"value": "QQ==", "unique": "k", "delay": 60}
     if is_there:
@@ -115,7 +109,7 @@ def test_a_request_made_again(
     assert contents(queue) != before
 
 
-def test_another_key_under_the_idempotency_key(api: APIClient) -> None:
+def test_another_key_under_the_idempotency_key(api):
     """It is another request, as is one of another duration."""
     headers = {"Idempotency-Key": "key"}
     body = {"value": 1, "unique": "k"}
@@ -129,9 +123,7 @@ def test_another_key_under_the_idempotency_key(api: APIClient) -> None:
 # Who sees what
 
 
-def test_who_may_not_view_sees_no_more_than_the_id(
-    api: APIClient, client_with: Callable[..., APIClient]
-) -> None:
+def test_who_may_not_view_sees_no_more_than_the_id(api, client_with):
     """A user who may only push does not read by pushing what others have pushed."""
     pushed = api.post(PUSH, {"value": "secret", "unique": "k"}).json()
     pusher = client_with("push_queue")
@@ -167,7 +159,7 @@ BAD = {
 
 @each_form
 @cases("bad", BAD)
-def test_bad_keys(api: APIClient, queues: service.Catalog, bad: str, form: str) -> None:
+def test_bad_keys(api, queues, bad, form):
     """Each is refused with the name of its field, and nothing is pushed."""
     fields, name, text = BAD[bad]
     response = api.post(PUSH, FORMS[form]({"value": 1, **fields}))
@@ -179,7 +171,7 @@ def test_bad_keys(api: APIClient, queues: service.Catalog, bad: str, form: str) 
 
 
 @pytest.mark.parametrize("key", [" ", " a ", "x" * 1_000, "é" * 500, "🌋" * 250, "a\nb"])
-def test_good_keys(api: APIClient, key: str) -> None:
+def test_good_keys(api, key):
     """Up to 1,000 bytes of any text, which is not trimmed."""
     assert api.post(PUSH, {"value": 1, "unique": key}).status_code == 201
     assert api.post(PUSH, {"value": 1, "unique": key}).status_code == 200
@@ -188,9 +180,7 @@ def test_good_keys(api: APIClient, key: str) -> None:
     )
 
 
-def test_requests_at_the_same_moment(
-    root: Callable[[], APIClient], queues: service.Catalog
-) -> None:
+def test_requests_at_the_same_moment(root, queues):
     """One of them pushes, and all are told of the same item."""
     clients = [root() for _ in range(6)]
     body = {"value": 1, "unique": "k"}

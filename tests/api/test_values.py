@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from typing import Any
 
 import fdb.tuple
 import pytest
-from rest_framework.test import APIClient
 
 from fdbqueue import service
 from fdbqueue.exceptions import InvalidValue
 from tests.cases import cases
 
 
-def through(api: APIClient, name: str, value: Any) -> Any:
+def through(api, name, value):
     """Push a value alone and among others, pop and lease it; every answer must show it alike."""
     address = f"/api/queues/{name}"
     headers = {"Idempotency-Key": secrets.token_hex()}
@@ -64,19 +62,19 @@ def through(api: APIClient, name: str, value: Any) -> Any:
         '\ufeff\ufffe\U0010ffff\x1f"\\/',
     ],
 )
-def test_json_is_exact(api: APIClient, value: Any) -> None:
+def test_json_is_exact(api, value):
     """Any JSON value comes back equal and of the same type."""
     back = through(api, "mail", value)
     assert json.dumps(back) == json.dumps(value)
 
 
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit", "tried", "pairs"])
-def test_the_deepest_value(api: APIClient, queues: service.Catalog, name: str) -> None:
+def test_the_deepest_value(api, queues, name):
     """Two hundred levels are a value in every kind of queue, and 201 are none.
 
     It is refused alike alone and among others, over REST and by the service.
     """
-    value: Any = 1
+    value = 1
     for level in range(200):
         value = [value] if level % 2 or name == "pairs" else {"a": value}
     assert through(api, name, value) == value
@@ -96,7 +94,7 @@ def test_the_deepest_value(api: APIClient, queues: service.Catalog, name: str) -
 
 @cases("text", [r"\ud800", r"\udfff", r"a\ude00\ud83d", r"\ud800\ud800"])
 @cases("frame", ['"%s"', '["%s"]', '{"%s": 1}', '{"a": {"b": "%s"}}'])
-def test_half_a_surrogate_pair(api: APIClient, frame: str, text: str) -> None:
+def test_half_a_surrogate_pair(api, frame, text):
     """A text that no UTF-8 can hold is refused, wherever it stands, and a whole pair is not."""
     for body in ('{"value": %s}', '{"items": [{"value": %s}]}'):
         response = api.post(
@@ -108,15 +106,15 @@ def test_half_a_surrogate_pair(api: APIClient, frame: str, text: str) -> None:
     assert json.dumps(pushed.json()["value"]) == json.dumps(json.loads(frame % "🌏"))
 
 
-def test_unicode_is_sent_as_utf_8(api: APIClient) -> None:
+def test_unicode_is_sent_as_utf_8(api):
     """Text is readable in the response, not escaped."""
     assert "花蓮".encode() in api.post("/api/queues/mail/push/", {"value": "花蓮"}).content
 
 
 @pytest.mark.parametrize("parameter", ["indent=8", "indent=1", 'indent="8"', "q=1; indent=4"])
-def test_an_answer_is_as_compact_as_the_value(api: APIClient, parameter: str) -> None:
+def test_an_answer_is_as_compact_as_the_value(api, parameter):
     """Whoever asks for indentation does not make megabytes of a value of 99 kB."""
-    value: Any = []
+    value = []
     for _ in range(195):
         value = [value, *([] for _ in range(165))]
     body = json.dumps({"value": value}, separators=(",", ":"))
@@ -131,7 +129,7 @@ def test_an_answer_is_as_compact_as_the_value(api: APIClient, parameter: str) ->
     assert peeked.json()["items"] == [pushed.json()]
 
 
-def test_half_a_surrogate_pair_from_others(api: APIClient, queues: service.Catalog) -> None:
+def test_half_a_surrogate_pair_from_others(api, queues):
     """A string that has no UTF-8, written by others, is popped in escapes, not lost."""
     mail = queues.queue("mail")
     key = mail.subspace.pack((1, b"\x01" * 20))
@@ -141,13 +139,13 @@ def test_half_a_surrogate_pair_from_others(api: APIClient, queues: service.Catal
 
 
 @pytest.mark.parametrize("data", ["", "aGVsbG8=", "AP/+gA=="])
-def test_bytes_are_base64_both_ways(api: APIClient, data: str) -> None:
+def test_bytes_are_base64_both_ways(api, data):
     """A bytes queue takes and shows base64, and knows no time of the push."""
     assert through(api, "raw", data) == data
     assert api.post("/api/queues/raw/push/", {"value": data}).json()["pushed_at"] is None
 
 
-def test_bytes_are_stored_as_they_are(api: APIClient, queues: service.Catalog) -> None:
+def test_bytes_are_stored_as_they_are(api, queues):
     """What base64 stood for is what Python pops."""
     api.post("/api/queues/raw/push/", {"items": [{"value": "AP/+gA=="}]})
     item = queues.queue("raw").pop()
@@ -156,7 +154,7 @@ def test_bytes_are_stored_as_they_are(api: APIClient, queues: service.Catalog) -
 
 
 @cases("bad", ["a", "====", "a b=", "é", "aGVsbG8", 5, None, {"base64": ""}])
-def test_wrong_base64(api: APIClient, bad: Any) -> None:
+def test_wrong_base64(api, bad):
     """What is no base64 string is refused by a bytes queue."""
     response = api.post("/api/queues/raw/push/", {"value": bad})
     assert response.status_code == 400
@@ -177,12 +175,12 @@ def test_wrong_base64(api: APIClient, bad: Any) -> None:
         [{"float": "-Infinity"}, {"float32": 0.5}, {"float32": "Infinity"}],
     ],
 )
-def test_tuples_are_arrays(api: APIClient, value: Any) -> None:
+def test_tuples_are_arrays(api, value):
     """A tuple queue takes JSON, with objects for what JSON lacks."""
     assert through(api, "pairs", value) == value
 
 
-def test_tuple_elements_are_stored_as_they_are(api: APIClient, queues: service.Catalog) -> None:
+def test_tuple_elements_are_stored_as_they_are(api, queues):
     """Arrays are tuples and base64 is bytes to whoever pops in Python."""
     api.post("/api/queues/pairs/push/", {"value": [1, {"base64": "AP8="}]})
     item = queues.queue("pairs").pop()
@@ -212,14 +210,14 @@ def test_tuple_elements_are_stored_as_they_are(api: APIClient, queues: service.C
         10**700,
     ],
 )
-def test_what_a_tuple_cannot_hold(api: APIClient, bad: Any) -> None:
+def test_what_a_tuple_cannot_hold(api, bad):
     """Other objects, those of a wrong form, and integers beyond the tuple layer are refused."""
     response = api.post("/api/queues/pairs/push/", {"value": bad})
     assert response.status_code == 400
     assert response.json()["code"] == "invalid_value"
 
 
-def test_elements_that_json_lacks(api: APIClient, queues: service.Catalog) -> None:
+def test_elements_that_json_lacks(api, queues):
     """What only the tuple layer has is shown as an object, which can be pushed again."""
     name = uuid.UUID(int=7)
     queues.queue("pairs").push((name, float("nan"), float("-inf"), fdb.tuple.SingleFloat(0.5)))
@@ -233,7 +231,7 @@ def test_elements_that_json_lacks(api: APIClient, queues: service.Catalog) -> No
     assert through(api, "pairs", item["value"]) == item["value"]
 
 
-def test_a_priority_that_json_lacks(api: APIClient, queues: service.Catalog) -> None:
+def test_a_priority_that_json_lacks(api, queues):
     """An infinite priority, written by others, is shown as text and can be popped."""
     quakes = queues.queue("quakes")
     key = quakes.subspace.pack((float("inf"), 0, b"\x01" * 20))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from rest_framework.test import APIClient, APIRequestFactory
+from rest_framework.test import APIRequestFactory
 
-from fdbqueue import conf, deadlines, service
+from fdbqueue import conf, deadlines
 from fdbqueue.api.requests import client_is_connected
 from tests.engines.children import wait_until
 
@@ -22,17 +21,17 @@ TAKES = ["pop", "lease"]
 class Waiting:
     """A request in a thread of its own."""
 
-    def __init__(self, client: APIClient, path: str, body: Any, **environ: Any) -> None:
+    def __init__(self, client, path, body, **environ):
         self._response: Any = None
         self._thread = threading.Thread(
             target=self._post, args=(client, path, body, environ), daemon=True
         )
         self._thread.start()
 
-    def _post(self, client: APIClient, path: str, body: Any, environ: Any) -> None:
+    def _post(self, client, path, body, environ):
         self._response = client.post(path, body, **environ)
 
-    def response(self) -> Any:
+    def response(self):
         """Return the response; fail where there is none in good time."""
         self._thread.join(LONG - 5)
         assert not self._thread.is_alive(), "the request waits on"
@@ -40,13 +39,13 @@ class Waiting:
 
 
 @pytest.fixture
-def client(root: Callable[[], APIClient], queues: service.Catalog) -> APIClient:
+def client(root, queues):
     """A client for the thread that waits."""
     return root()
 
 
 @pytest.fixture
-def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+def connection():
     """A request's socket, as the server has it, and the client's end of it."""
     server, client = socket.socketpair()
     yield server, client
@@ -54,7 +53,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
     client.close()
 
 
-def waiting_requests(name: str) -> int:
+def waiting_requests(name):
     """Return how many requests wait for a queue's items in this process."""
     found = deadlines._limited.get(conf.catalog())
     return 0 if found is None else found.queue(name).parts.group.watch.waiting
@@ -62,9 +61,7 @@ def waiting_requests(name: str) -> int:
 
 @pytest.mark.parametrize("name", ["mail", "jobs", "audit", "raw"])
 @pytest.mark.parametrize("verb", TAKES)
-def test_a_wait_ends_with_the_item(
-    client: APIClient, root: Callable[[], APIClient], name: str, verb: str
-) -> None:
+def test_a_wait_ends_with_the_item(client, root, name, verb):
     """An item that another request pushes is given at once to the one that waits."""
     waiting = Waiting(client, f"/api/queues/{name}/{verb}/", {"wait": LONG, "limit": 3})
     wait_until(lambda: waiting_requests(name))
@@ -75,7 +72,7 @@ def test_a_wait_ends_with_the_item(
 
 
 @pytest.mark.parametrize("verb", TAKES)
-def test_a_wait_is_not_needed_where_there_is_an_item(client: APIClient, verb: str) -> None:
+def test_a_wait_is_not_needed_where_there_is_an_item(client, verb):
     """What is there is taken at once, fewer than asked for too."""
     client.post("/api/queues/mail/push/", {"value": 1})
     body = {"wait": LONG, "limit": 5}
@@ -84,7 +81,7 @@ def test_a_wait_is_not_needed_where_there_is_an_item(client: APIClient, verb: st
 
 
 @pytest.mark.parametrize("verb", TAKES)
-def test_a_wait_for_nothing(client: APIClient, verb: str) -> None:
+def test_a_wait_for_nothing(client, verb):
     """When the time is over the answer is that there is nothing, and nobody waits any more."""
     response = client.post(f"/api/queues/mail/{verb}/", {"wait": 0.05})
     assert (response.status_code, response.json()) == (200, {"items": []})
@@ -92,23 +89,21 @@ def test_a_wait_for_nothing(client: APIClient, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", TAKES)
-def test_a_wait_may_be_longer_than_the_engines_time(
-    client: APIClient, allow: Callable[..., None], verb: str
-) -> None:
+def test_a_wait_may_be_longer_than_the_engines_time(client, allow, verb):
     """TIMEOUT_SECONDS is for the engine: waiting comes on top of it and is no failure."""
     allow(TIMEOUT_SECONDS=0.5, MAX_WAIT_SECONDS=LONG)
     response = client.post(f"/api/queues/mail/{verb}/", {"wait": 1.2})
     assert (response.status_code, response.json()) == (200, {"items": []})
 
 
-def test_an_item_that_falls_due_ends_a_wait(client: APIClient) -> None:
+def test_an_item_that_falls_due_ends_a_wait(client):
     """A delayed item is given to whoever waits, as soon as its time has come."""
     pushed = client.post("/api/queues/mail/push/", {"value": 1, "delay": 0.2}).json()
     response = Waiting(client, "/api/queues/mail/pop/", {"wait": LONG}).response()
     assert [item["id"] for item in response.json()["items"]] == [pushed["id"]]
 
 
-def test_the_setting_caps_the_wait(client: APIClient, allow: Callable[..., None]) -> None:
+def test_the_setting_caps_the_wait(client, allow):
     """MAX_WAIT_SECONDS is the longest; 0 means that nobody waits."""
     allow(MAX_WAIT_SECONDS=0.05)
     refused = client.post("/api/queues/mail/pop/", {"wait": 0.06})
@@ -123,9 +118,7 @@ def test_the_setting_caps_the_wait(client: APIClient, allow: Callable[..., None]
 
 @pytest.mark.parametrize("server", SOCKETS)
 @pytest.mark.parametrize("verb", TAKES)
-def test_a_wait_ends_when_the_client_has_gone(
-    client: APIClient, connection: Any, server: str, verb: str
-) -> None:
+def test_a_wait_ends_when_the_client_has_gone(client, connection, server, verb):
     """Nobody is left waiting, and an item that comes later is not taken for nobody."""
     ours, theirs = connection
     path = f"/api/queues/mail/{verb}/"
@@ -139,9 +132,7 @@ def test_a_wait_ends_when_the_client_has_gone(
 
 
 @pytest.mark.parametrize("verb", TAKES)
-def test_a_client_that_has_gone_leaves_its_key_unused(
-    client: APIClient, connection: Any, verb: str
-) -> None:
+def test_a_client_that_has_gone_leaves_its_key_unused(client, connection, verb):
     """The wait that ended for nobody is no answer: the retry gets the item."""
     ours, theirs = connection
     path, headers = f"/api/queues/mail/{verb}/", {"Idempotency-Key": "key"}
@@ -156,9 +147,7 @@ def test_a_client_that_has_gone_leaves_its_key_unused(
     assert [item["id"] for item in retry.json()["items"]] == [pushed["id"]]
 
 
-def test_a_retry_takes_the_place_of_a_wait_under_the_same_key(
-    client: APIClient, root: Callable[[], APIClient]
-) -> None:
+def test_a_retry_takes_the_place_of_a_wait_under_the_same_key(client, root):
     """Two waits under one key, and one item: both are answered with it."""
     path, headers = "/api/queues/mail/pop/", {"Idempotency-Key": "key"}
     waits_for = {"wait": LONG}
@@ -172,10 +161,10 @@ def test_a_retry_takes_the_place_of_a_wait_under_the_same_key(
     assert sorted("Idempotent-Replayed" in each for each in (first, second)) == [False, True]
 
 
-def test_whether_a_client_is_there(connection: Any) -> None:
+def test_whether_a_client_is_there(connection):
     """Yes, until it closes its end, or we ours; data that it sent does not matter."""
     ours, theirs = connection
-    request: Any = APIRequestFactory().post("/")
+    request = APIRequestFactory().post("/")
     assert client_is_connected(request)
     request.META["gunicorn.socket"] = None
     assert client_is_connected(request)
@@ -189,10 +178,10 @@ def test_whether_a_client_is_there(connection: Any) -> None:
     assert not client_is_connected(request)
 
 
-def test_a_client_that_only_sends_no_more(connection: Any) -> None:
+def test_a_client_that_only_sends_no_more(connection):
     """One that shut down its sending half is taken for gone: servers cannot tell it apart."""
     ours, theirs = connection
-    request: Any = APIRequestFactory().post("/")
+    request = APIRequestFactory().post("/")
     request.META["gunicorn.socket"] = ours
     theirs.shutdown(socket.SHUT_WR)
     assert not client_is_connected(request)

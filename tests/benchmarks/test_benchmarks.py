@@ -9,15 +9,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, _parser
-from benchmarks.catalog import Benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 180
@@ -42,7 +39,7 @@ ENVIRONMENT = dict(os.environ)
 Runs = dict[tuple[str, str], "Future[subprocess.CompletedProcess[str]]"]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments):
     """Run ``python -m benchmarks``, and end it with all that it started if it takes too long."""
     with start(*arguments) as process:
         output, errors = process.communicate(timeout=DEADLINE_SECONDS)
@@ -50,7 +47,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextlib.contextmanager
-def start(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def start(*arguments):
     """Start ``python -m benchmarks`` in a group of its own; nothing of that group stays."""
     command = [sys.executable, "-m", "benchmarks", *arguments]
     pipe = subprocess.PIPE
@@ -76,7 +73,7 @@ def start(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
+def runs(request):
     """A run of each benchmark that was selected."""
     cases = [
         (item.callspec.params["engine"], item.callspec.params["benchmark_"].name)
@@ -94,7 +91,7 @@ def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
 
 
 @pytest.mark.parametrize(("engine", "benchmark_"), CASES, ids=lambda one: getattr(one, "name", one))
-def test_prints_well_formed_lines(runs: Runs, engine: str, benchmark_: Benchmark):
+def test_prints_well_formed_lines(runs, engine, benchmark_):
     """A benchmark ends well and prints the machine, then JSON lines with finite figures."""
     done = runs[engine, benchmark_.name].result()
     assert done.returncode == 0, done.stderr
@@ -108,7 +105,7 @@ def test_prints_well_formed_lines(runs: Runs, engine: str, benchmark_: Benchmark
     assert len(named) == len(lines)
 
 
-def check_line(line: dict[str, Any]) -> None:
+def check_line(line):
     """Check the fields of a line, and that its ratio lies where its rounds' do."""
     assert all(isinstance(line[name], str) for name in TEXTS)
     assert all(math.isfinite(line[name]) and line[name] > 0 for name in NUMBERS)
@@ -122,7 +119,7 @@ def check_line(line: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_ends_in_good_order_when_asked_to(tmp_path: Path, engine: str):
+def test_ends_in_good_order_when_asked_to(tmp_path, engine):
     """Ended while its processes work, it ends them, removes its files, and says by what."""
     arguments = ("--scale", "tiny", "--engine", engine, "--folder", str(tmp_path), "contention")
     with start(*arguments) as process:
@@ -146,7 +143,7 @@ def test_lists_its_names():
     assert all(title for _, title in rows)
 
 
-def test_prints_and_saves_the_same(tmp_path: Path):
+def test_prints_and_saves_the_same(tmp_path):
     """Without ``--json`` a line is for people; ``--save`` adds to a file what JSON says of it."""
     file = tmp_path / "results.ndjson"
     done = run("--scale", "tiny", "--save", str(file), "recipe")

@@ -24,7 +24,7 @@ def test_python_calls_are_counted():
         yield 1
         yield 2
 
-    def add() -> int:
+    def add():
         return sum(numbers())
 
     count, result = counted(add)

@@ -26,12 +26,12 @@ def queue(tmp_path):
         yield queue
 
 
-def done(*numbers: int) -> list[Operation]:
+def done(*numbers):
     """Operations on these numbers, one after the other."""
     return [Operation(number, 2.0 * n, 2.0 * n + 1) for n, number in enumerate(numbers)]
 
 
-def pushed(queue: Ours, *numbers: int) -> None:
+def pushed(queue, *numbers):
     """Push, and say that 4, 5 and 6 were."""
     for number in numbers:
         queue.push(number)
@@ -39,7 +39,7 @@ def pushed(queue: Ours, *numbers: int) -> None:
 
 
 @pytest.mark.parametrize("numbers", [(4, 5, 6), (5, 4, 6)])
-def test_pushes_that_are_all_there_are_right(queue: Ours, numbers: tuple[int, ...]):
+def test_pushes_that_are_all_there_are_right(queue, numbers):
     """Items of different clients have no order among themselves."""
     pushed(queue, *numbers)
 
@@ -54,13 +54,13 @@ def test_pushes_that_are_all_there_are_right(queue: Ours, numbers: tuple[int, ..
         ((6, 5, 4), "'out of order': 1"),
     ],
 )
-def test_a_push_that_went_wrong_is_found(queue: Ours, numbers: tuple[int, ...], wrong: str):
+def test_a_push_that_went_wrong_is_found(queue, numbers, wrong):
     """An item that is missing, pushed twice, unknown, or before one that was pushed earlier."""
     with pytest.raises(ItemsWentWrong, match=wrong):
         pushed(queue, *numbers)
 
 
-def test_pops_that_took_each_item_once_are_right(queue: Ours):
+def test_pops_that_took_each_item_once_are_right(queue):
     """Those that are left are the others, and an empty queue has no more."""
     assert [queue.take(), queue.take()] == [0, 1]
     check_pops(LOAD, done(0, 1), HELD, queue)
@@ -78,14 +78,14 @@ def test_pops_that_took_each_item_once_are_right(queue: Ours):
         ((0, 1, NOTHING), "'pops that found none': 1"),
     ],
 )
-def test_a_pop_that_went_wrong_is_found(queue: Ours, numbers: tuple[int, ...], wrong: str):
+def test_a_pop_that_went_wrong_is_found(queue, numbers, wrong):
     """An item that is gone, taken twice or too late, or was there and not found."""
     assert [queue.take(), queue.take()] == [0, 1]
     with pytest.raises(ItemsWentWrong, match=wrong):
         check_pops(LOAD, done(*numbers), HELD, queue)
 
 
-def test_a_lease_that_was_not_acknowledged_is_found(queue: Ours):
+def test_a_lease_that_was_not_acknowledged_is_found(queue):
     """After leases with their acks nothing is leased any more."""
     queue.queue.lease()
     with pytest.raises(ItemsWentWrong, match="'counted wrongly': True"):
@@ -93,7 +93,7 @@ def test_a_lease_that_was_not_acknowledged_is_found(queue: Ours):
     check_pops(Load(method="lease"), done(0), HELD, queue)
 
 
-def test_a_client_that_chains_leases_leaves_none(queue: Ours):
+def test_a_client_that_chains_leases_leaves_none(queue):
     """The last item is acknowledged at the end."""
     load = Load(method="lease_many(ack=)")
     client = Ours(queue.queue.database, queue.items, load).client()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -20,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def line(**changes: Any) -> dict[str, Any]:
+def line(**changes):
     """A line as it is stored."""
     return {
         "benchmark": "contention",
@@ -47,18 +45,18 @@ def line(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def page() -> str:
+def page():
     """The page as it is."""
     return tables.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def rows() -> str:
+def rows():
     """The page with every row."""
     return tables.ROWS.read_text(encoding="utf-8")
 
 
-def test_the_pages_are_as_their_results(page: str, rows: str):
+def test_the_pages_are_as_their_results(page, rows):
     """The tables of docs/benchmarks.md and of results/README.md are those of the stored results."""
     assert tables.rendered(page) == page
     assert tables.rendered(rows) == rows
@@ -74,17 +72,17 @@ def test_the_headlines_were_measured():
     assert set(tables.HEADLINES) <= measured
 
 
-def names_of(page: str) -> list[list[str]]:
+def names_of(page):
     """The words of each mark for results."""
     return [found.split() for found in re.findall(r"<!-- results: (.+?) -->", page)]
 
 
-def on(engine: str, *lines: dict[str, Any]) -> Callable[[str], Results]:
+def on(engine, *lines):
     """What reads stored results, of one engine alone."""
     return lambda name: Results(name, [*lines] if name == engine else [])
 
 
-def test_every_benchmark_has_a_place(page: str, rows: str):
+def test_every_benchmark_has_a_place(page, rows):
     """Each mark for results has its end, and each benchmark is shown, once it was measured."""
     marks = names_of(page)
     assert len(marks) == page.count("<!-- end -->") > 0
@@ -95,7 +93,7 @@ def test_every_benchmark_has_a_place(page: str, rows: str):
     assert set(BENCHMARKS) <= set(shown)
 
 
-def test_every_loss_is_told_of(page: str):
+def test_every_loss_is_told_of(page):
     """Each benchmark belongs to one of the places that count losses."""
     counted = [name for first, *names in names_of(page) if first == "losses" for name in names]
     assert sorted(counted) == sorted(BENCHMARKS)
@@ -139,7 +137,7 @@ def test_a_table_has_a_column_for_each_engine_with_figures():
     "what",
     ["worker leases", "plot worker", "percentiles latency", "losses worker", "machine", "machines"],
 )
-def test_what_was_not_measured_yet_is_left_out(what: str):
+def test_what_was_not_measured_yet_is_left_out(what):
     """A place without stored results is empty, and is filled when there are some."""
     empty = f"<!-- results: {what} -->\n<!-- end -->"
     assert tables.rendered(empty, Results) == empty
@@ -189,13 +187,13 @@ def test_losses_are_counted():
         ("not counted", False),
     ],
 )
-def test_a_slower_line_is_a_loss_beside_a_peer_alone(peer: str, is_lost: bool):
+def test_a_slower_line_is_a_loss_beside_a_peer_alone(peer, is_lost):
     """Ours in another way, or at another size, is not a peer."""
     slower = line(peer_name=peer, bar="no bar", is_met=None, ratio=0.5)
     assert tables.is_lost(slower) == is_lost
 
 
-def test_a_line_measured_again_replaces_the_first(tmp_path: Path):
+def test_a_line_measured_again_replaces_the_first(tmp_path):
     """Of two records of one line the later counts, at the place of the earlier."""
     records = [{"machine": {"cores": 2}}, line(ours=1.0), line(name="other"), line(ours=3.0)]
     (tmp_path / "embedded.ndjson").write_text("".join(json.dumps(one) + "\n" for one in records))
@@ -207,7 +205,7 @@ def test_a_line_measured_again_replaces_the_first(tmp_path: Path):
     assert [run.machine for run in results.runs] == [{"cores": 2}]
 
 
-def test_each_run_says_when_and_how_busy(tmp_path: Path):
+def test_each_run_says_when_and_how_busy(tmp_path):
     """Of two runs each is described, with its date, its load and the names of what is of it."""
     machine = Results.read("embedded").runs[0].machine
     records = [
@@ -249,7 +247,7 @@ def test_figures_takes_no_names():
 
 
 @pytest.mark.parametrize("name", plot.PLOTS)
-def test_plots_are_images_for_light_and_dark_pages(name: str):
+def test_plots_are_images_for_light_and_dark_pages(name):
     """A plot is an SVG with a title, whose colours are others on a dark page; no date is in it."""
     results = Results.read("embedded")
     if not results.of(*plot.PLOTS[name].benchmarks):  # not measured yet
@@ -264,7 +262,7 @@ def test_plots_are_images_for_light_and_dark_pages(name: str):
     assert drawn == plot.drawn(name, results)
 
 
-def test_the_pages_images_are_there(page: str):
+def test_the_pages_images_are_there(page):
     """Each plot that the page shows is in the repository, and has a text in its place."""
     images = re.findall(r"!\[(.*?)\]\((images/benchmarks-.+?\.svg)\)", page)
     assert images

@@ -27,10 +27,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "browser" in metafunc.fixturenames:
         is_layout = metafunc.definition.get_closest_marker("layout")
         others = [pytest.param("machine", marks=pytest.mark.nightly)] if is_layout else []
-        metafunc.parametrize("browser", ["named", *others], indirect=True, scope="package")
+        metafunc.parametrize("browser", ["named", *others], indirect=True, scope="module")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:

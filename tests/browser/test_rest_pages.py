@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from playwright.sync_api import expect
-
-from fdbqueue.service import Catalog
 
 #: What a browser says of each page whose status is not 2xx, which the tests ask for.
 REFUSED = "Failed to load resource: the server responded with a status of 4"
@@ -16,7 +13,7 @@ REFUSED = "Failed to load resource: the server responded with a status of 4"
 EXACT = 12345678901234567890123456789
 
 
-def send(visitor: Any, path: str, body: Any, status: str) -> str:
+def send(visitor, path, body, status):
     """Open the page of an address, send a body by its form, and return what is shown of it."""
     assert visitor.go(path).status == 405
     page = visitor.page
@@ -27,12 +24,12 @@ def send(visitor: Any, path: str, body: Any, status: str) -> str:
     return str(shown.inner_text())
 
 
-def forgive(visitor: Any) -> None:
+def forgive(visitor):
     """Forget what the browser says of pages that are 405 on purpose."""
     visitor.complaints[:] = [each for each in visitor.complaints if REFUSED not in each]
 
 
-def test_push_lease_and_ack_by_forms(visit: Any, queues: Catalog) -> None:
+def test_push_lease_and_ack_by_forms(visit, queues):
     """The forms send JSON with the CSRF token; big integers and markup come back as they were."""
     visitor, name = visit(), "/api/queues/user-forms"
     value = [EXACT, "<script>alert(1)</script>"]
@@ -48,7 +45,7 @@ def test_push_lease_and_ack_by_forms(visit: Any, queues: Catalog) -> None:
     forgive(visitor)
 
 
-def test_looking_takes_nothing(visit: Any, queues: Catalog) -> None:
+def test_looking_takes_nothing(visit, queues):
     """From the root to the last page of a list by links alone; and the page of a pop."""
     queue = queues.queue("user-links")
     items = [queue.push(number) for number in range(3)]
@@ -73,7 +70,7 @@ def test_looking_takes_nothing(visit: Any, queues: Catalog) -> None:
     queue.clear()
 
 
-def test_remove_by_its_button(visit: Any, queues: Catalog) -> None:
+def test_remove_by_its_button(visit, queues):
     """The page of an item has a button that asks first, and then removes the item."""
     queue = queues.queue("user-removed")
     item = queue.push("gone")
@@ -87,7 +84,7 @@ def test_remove_by_its_button(visit: Any, queues: Catalog) -> None:
     assert queue.size() == 0
 
 
-def test_pages_fit_a_phone(visit: Any, queues: Catalog) -> None:
+def test_pages_fit_a_phone(visit, queues):
     """Nothing is wider than the screen, but what scrolls in its own frame."""
     item = queues.queue("user-phone").push({"text": "x" * 300})
     visitor = visit(viewport={"width": 390, "height": 844})

@@ -40,7 +40,7 @@ def until_told(item):
     """Note that it has begun, and return when it is told to."""
     note(item)
     told = _folder() / "end"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not told.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)  # the worker's other threads need the interpreter

@@ -73,7 +73,7 @@ def test_an_item_in_each_state(call, state):
     assert ("DIED" in shown) == (state == "dead")
     assert shown.get("WORKER", "").strip() == ("mail1:7" if state == "leased" else "")
     assert re.fullmatch(r" *attempt \d, [-\d]+ [:\d]+ UTC: given up", shown["LAST FAILURES"])
-    assert re.fullmatch(r" *[-\d]+ [:\d]+ UTC, \d+s ago", shown["PUSHED"])
+    assert re.fullmatch(r" *[-\d]+ [:\d]+ UTC, \d+\w ago", shown["PUSHED"])
     assert mail.get(item.id) == item
 
 

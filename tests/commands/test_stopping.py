@@ -16,7 +16,7 @@ from fdbqueue.service.tools.upkeep import Examiner
 from tests.commands.conftest import Processes
 
 ITEMS = 200
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import time
 
 import pytest
 from django.core.management.base import CommandError
@@ -17,7 +16,7 @@ from fdbqueue.service.tools import presence
 from tests.cases import cases
 from tests.engines.children import wait_until
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture
@@ -133,12 +132,11 @@ def test_a_function_that_ends_its_thread(call, mail, folder):
 def test_a_lease_is_extended(processes, call, mail, folder):
     """A function that takes longer than the lease keeps its item."""
     mail.push(1)
-    arguments = "queue_work", "mail", handler("until_told"), "--lease-seconds=1"
+    arguments = "queue_work", "mail", handler("until_told"), "--lease-seconds=3"
     process = processes.start(*arguments)
     wait_until(lambda: noted(folder) == ["1-0"])
     (first,) = mail.page(state="leased").items
-    wait_until(lambda: time.time() > first.until.timestamp() + 0.5)
-    assert mail.pop() is None
+    wait_until(lambda: mail.page(state="leased").items[0].until > first.until)
     (folder / "end").touch()
     done = processes.finish(process)
     assert (done.returncode, done.stdout) == (0, "Handled 1 item from 'mail', 0 failed.\n")

@@ -80,7 +80,7 @@ def test_a_worker_follows_several_queues(filled):
     fdbqueue.queue("user-9").push(6)
     wait_until(lambda: worker.handled == 7)
     worker.stop()
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive()
     assert sorted(done, key=str) == [1, 2, 3, 4, 5, 6, "later"]
 

@@ -12,7 +12,7 @@ from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import Worker
 from tests.engines.children import wait_until
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fdbqueue.service import Item, Queue, microseconds, run
@@ -112,3 +112,8 @@ def assert_keyed(queue: Queue, held: dict[str, list[Item]]) -> None:
     assert pending.items() <= taken.items(), "an item has lost its key"
     stays = taken.items() - pending.items() - waiting
     assert not stays, "a key stays taken"
+
+
+def values(items: Iterable[Any]) -> list[Any]:
+    """Return the values of items."""
+    return [item.value for item in items]

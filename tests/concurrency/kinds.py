@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,10 @@ class Kind:
     def text(self, value: Any) -> str:
         """Return the text of a value."""
         return value.decode() if isinstance(value, bytes) else value[0]
+
+    def texts(self, items: Iterable[Any]) -> str:
+        """Return the texts of items, as one string."""
+        return "".join(self.text(item.value) for item in items)
 
     def pairs(self, values: Sequence[Any], priorities: Sequence[Any]) -> list[Any]:
         """Return what ``push_many`` takes for these."""

@@ -17,7 +17,7 @@ from fdbqueue.service import Queue, SeveralQueues
 from tests.concurrency.kinds import Kind
 
 #: How long after the last signal threads may take to be done.
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 #: future_not_set
 _NOT_READY = 2015
 

@@ -10,7 +10,6 @@ from collections import Counter
 
 import pytest
 
-from fdbqueue.service import Catalog
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
@@ -26,7 +25,7 @@ LAST_LINES = 120
 FIFO = KINDS[0]
 
 
-def fill(catalog: Catalog, count: int, members: int) -> list[str]:
+def fill(catalog, count, members):
     """Push numbered values to some members, and return their texts."""
     texts = [str(number) for number in range(count)]
     for number in range(members):
@@ -35,7 +34,7 @@ def fill(catalog: Catalog, count: int, members: int) -> list[str]:
     return texts
 
 
-def left(catalog: Catalog) -> list[str]:
+def left(catalog):
     """Return the texts of the ready items, after checking that counts and rows are right."""
     assert_indexed(catalog)
     found = [assert_counted(queue)["ready"] for queue in catalog.queues()]

@@ -45,7 +45,7 @@ for _ in range(2):
 
 
 def in_child():
-    signal.alarm(20)  # a child that hangs is killed
+    signal.alarm(120)  # a child that hangs is killed
     low.push_many(range(5))
     catalog.queue("user-0").push_many(range(3))  # what it takes, and what the verb may
     assert several.pop() is not None
@@ -75,7 +75,7 @@ def fork_at(line):
 
     thread = threading.Thread(target=take)
     thread.start()
-    assert held.wait(20)
+    assert held.wait(60)
     child = os.fork()
     if not child:
         code = 1
@@ -89,7 +89,7 @@ def fork_at(line):
             os._exit(code)
     status = os.waitpid(child, 0)[1]
     go_on.set()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     return status, count()
 

@@ -21,8 +21,8 @@ CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "ints", "fifo-shards"}
 
 def work(kind, queues, turns, seed, *, threads=THREADS, rate=0.004):
     """Let threads push, pop, lease, acknowledge and give up, held up at random lines."""
-    taken: list[str] = []
-    pushed: list[str] = []
+    taken = []
+    pushed = []
 
     def push(queue, thread, turn):
         text = f"{thread}.{turn}"
@@ -91,8 +91,8 @@ def keyed(kind, thread, turn, number):
 
 def work_unique(kind, queues, seed, *, rate=0.004):
     """Let threads push under few keys, pop, lease, acknowledge and give up."""
-    taken: list[str] = []
-    pushed: list[str] = []
+    taken = []
+    pushed = []
 
     def push(queue, thread, turn):
         pushes = [keyed(kind, thread, turn, number) for number in range(1 + turn % 2)]

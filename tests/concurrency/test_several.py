@@ -10,7 +10,6 @@ from collections import Counter
 
 import pytest
 
-from fdbqueue.service import Catalog
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
@@ -26,7 +25,7 @@ LAST_LINES = 120
 FIFO = KINDS[0]
 
 
-def fill(catalog: Catalog, count: int) -> list[str]:
+def fill(catalog, count):
     """Push numbered values to two of the queues, and return their texts."""
     texts = [str(number) for number in range(count)]
     for name, own in (("high", texts[::2]), ("low", texts[1::2])):
@@ -34,7 +33,7 @@ def fill(catalog: Catalog, count: int) -> list[str]:
     return texts
 
 
-def left(catalog: Catalog) -> list[str]:
+def left(catalog):
     """Return the texts of the ready items, after checking that the counts are right."""
     found = [assert_counted(catalog.queue(name))["ready"] for name in NAMES]
     return [FIFO.text(item.value) for items in found for item in items]

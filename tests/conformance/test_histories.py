@@ -6,7 +6,6 @@ import gzip
 import json
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ _RECORDED = Path(__file__).with_name("recorded")
 _PARTS = 10
 
 
-def _histories(recording: str, part: int = 0, parts: int = 1) -> list[dict[str, Any]]:
+def _histories(recording, part=0, parts=1):
     with gzip.open(_RECORDED / recording, "rt") as lines:
         return [json.loads(line) for line in islice(lines, part, None, parts)]
 

@@ -6,8 +6,6 @@ when another setting is adopted, before or meanwhile, is refused, and nothing is
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from fdbqueue.exceptions import FormatMismatch
@@ -35,7 +33,7 @@ class Worker:
         values: The values of the items that are in the queue, in whatever state.
     """
 
-    def __init__(self, database: Any, subspace: Any, shards: int | None, order: str) -> None:
+    def __init__(self, database, subspace, shards, order):
         self.meanwhile = Meanwhile(database)
         self.queue = queue = FifoQueue(
             self.meanwhile, subspace, name="mail", shards=shards, order=order

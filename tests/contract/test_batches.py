@@ -25,17 +25,12 @@ def queue(kind, database, subspace, clock):
     return queue
 
 
-def texts(kind, items):
-    """Return the texts of items, as one string."""
-    return "".join(kind.text(item.value) for item in items)
-
-
 def test_a_batch_is_taken_from_either_end(kind, queue):
     """Its items are the ones that would be popped, and nobody else gets them."""
-    assert texts(kind, queue.lease_batch(2)) == "ab"
-    assert texts(kind, queue.lease_batch(2, end="max")) == "fe"
-    assert texts(kind, queue) == "cd"
-    assert texts(kind, queue.pop_many(9)) == "cd"
+    assert kind.texts(queue.lease_batch(2)) == "ab"
+    assert kind.texts(queue.lease_batch(2, end="max")) == "fe"
+    assert kind.texts(queue) == "cd"
+    assert kind.texts(queue.pop_many(9)) == "cd"
     assert queue.pop() is None
 
 
@@ -68,8 +63,8 @@ def test_a_batch_whose_time_is_over(kind, queue, clock):
     before = queue.page().items
     batch = queue.lease_batch(3, seconds=10)
     clock.advance(10.1)
-    assert texts(kind, queue.peek_many(9)) == "abcdef"
-    assert texts(kind, queue.pop_many(1)) == "a"
+    assert kind.texts(queue.peek_many(9)) == "abcdef"
+    assert kind.texts(queue.pop_many(1)) == "a"
     assert queue.page().items == before[1:]
     for use in (queue.ack_batch, queue.return_batch):
         with pytest.raises(LeaseLost):
@@ -83,7 +78,7 @@ def test_a_late_acknowledgement(kind, queue, clock):
     batch = queue.lease_batch(3, seconds=10)
     clock.advance(60)
     queue.ack_batch(batch)
-    assert texts(kind, queue.pop_many(9)) == "def"
+    assert kind.texts(queue.pop_many(9)) == "def"
     assert_counted(queue)
 
 
@@ -120,7 +115,7 @@ def test_pushes_go_behind_a_batch(kind, queue):
     batch = queue.lease_batch(6)
     queue.push(kind.value("g"), kind.priorities[0])
     queue.return_batch(batch)
-    assert texts(kind, queue.pop_many(9)) == "abcdefg"
+    assert kind.texts(queue.pop_many(9)) == "abcdefg"
 
 
 def test_attempts_are_kept(database, subspace):
@@ -168,9 +163,9 @@ def test_an_outcome_that_is_not_known(kind, database, subspace, engine):
     values = [kind.value(text) for text in "abc"]
     queue.push_many(kind.pairs(values, [kind.priorities[0]] * 3))
     batch = unsure.lease_batch(2)
-    assert texts(kind, batch) == "ab"
+    assert kind.texts(batch) == "ab"
     unsure.ack_batch(batch)
-    assert texts(kind, queue.pop_many(9)) == "c"
+    assert kind.texts(queue.pop_many(9)) == "c"
     assert_counted(queue)
 
 
@@ -197,10 +192,10 @@ def test_what_an_owner_left(kind, queue, clock, done, late):
     removed = queue.settle_batch(OWNER, [ids[text] for text in done])
     assert removed == len(done)
     left = "".join(text for text in "abcdef" if text not in done)
-    assert sorted(texts(kind, queue)) == sorted(left)
+    assert sorted(kind.texts(queue)) == sorted(left)
     assert_counted(queue)
     assert queue.settle_batch(OWNER, [ids[text] for text in done]) == 0
-    assert texts(kind, queue.pop_many(9)) == left
+    assert kind.texts(queue.pop_many(9)) == left
 
 
 def test_what_nobody_left(queue):
@@ -215,7 +210,7 @@ def test_an_owner_has_one_batch(kind, queue):
     """The next one begins when the one before is finished."""
     for text in "abc":
         batch = queue.lease_batch(1, owner=OWNER)
-        assert texts(kind, batch) == text
+        assert kind.texts(batch) == text
         queue.ack_batch(batch)
     assert queue.settle_batch(OWNER) == 0
     assert Examiner(queue).stale_holds() == 0
@@ -259,7 +254,7 @@ def test_removing_in_any_state(kind, queue, clock, state):
     elif state == "gone":
         queue.pop()
     assert queue.remove_many([first.id, first.id]) == (state != "gone")
-    assert texts(kind, queue.pop_many(9)) == "bcdef"
+    assert kind.texts(queue.pop_many(9)) == "bcdef"
     assert queue.counts() == Counts(0, 0, 0, 0)
     assert_counted(queue)
     with pytest.raises(ItemNotFound):
@@ -273,10 +268,10 @@ def test_removing_what_was_taken_for_a_popper(kind, queue, ask_and_die, let_expi
     """It does not come back with the rest."""
     first, second, _ = queue.peek_many(3)
     ask_and_die(queue, lowest=2)
-    assert texts(kind, queue.pop_many(1)) == "a"
+    assert kind.texts(queue.pop_many(1)) == "a"
     assert queue.remove_many([second.id]) == 1
     let_expire(queue)
-    assert texts(kind, queue.pop_many(9)) == "cdef"
+    assert kind.texts(queue.pop_many(9)) == "cdef"
     assert_counted(queue)
     assert first.id != second.id
 

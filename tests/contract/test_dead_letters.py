@@ -21,11 +21,6 @@ def queue(kind, database, subspace, clock):
     return queue
 
 
-def texts(kind, items):
-    """Return the texts of items, as one string."""
-    return "".join(kind.text(item.value) for item in items)
-
-
 def bury(kind, queue, chosen):
     """Bury the items with these texts, in this order, and return their ids."""
     ids = {kind.text(item.value): item.id for item in queue}
@@ -55,7 +50,7 @@ def test_a_buried_item_is_dead(kind, queue):
     assert (dead.until, dead.pushed_at) == (None, item.pushed_at)
     assert queue.get(item.id) == dead
     assert queue.counts().dead == 1
-    assert texts(kind, queue.pop_many(9)) == "acdef"
+    assert kind.texts(queue.pop_many(9)) == "acdef"
 
 
 @pytest.mark.parametrize("state", ["leased", "delayed", "dead", "gone"])
@@ -163,13 +158,13 @@ def test_all_come_back_to_their_places(kind, queue, end):
     """Wherever they were, the queue is as it was before."""
     before = list(queue)
     bury(kind, queue, "fbad")
-    assert texts(kind, queue) == "ce"
-    assert texts(kind, assert_counted(queue)["dead"]) == "abdf"
+    assert kind.texts(queue) == "ce"
+    assert kind.texts(assert_counted(queue)["dead"]) == "abdf"
     assert queue.redrive() == 4
     assert assert_counted(queue)["ready"] == before
     assert queue.redrive() == 0
     expected = "abcdef"[:: 1 if end == "min" else -1]
-    assert texts(kind, queue.pop_many(9, end=end)) == expected
+    assert kind.texts(queue.pop_many(9, end=end)) == expected
 
 
 def test_they_come_back_before_what_was_pushed_since(kind, queue):
@@ -178,7 +173,7 @@ def test_they_come_back_before_what_was_pushed_since(kind, queue):
     queue.push(kind.value("g"), kind.priorities[0])
     queue.redrive()
     queue.push(kind.value("h"), kind.priorities[0])
-    assert texts(kind, queue.pop_many(9)) == "abcdefgh"
+    assert kind.texts(queue.pop_many(9)) == "abcdefgh"
 
 
 def test_they_come_back_as_if_never_tried(kind, queue):
@@ -210,9 +205,9 @@ def test_some_come_back_by_their_ids(kind, queue):
     assert queue.redrive(named) == 2
     assert queue.redrive(iter(named)) == 0
     held = assert_counted(queue)
-    assert texts(kind, held["ready"]) == "ace"
-    assert texts(kind, held["dead"]) == "bd"
-    assert texts(kind, held["leased"]) == "f"
+    assert kind.texts(held["ready"]) == "ace"
+    assert kind.texts(held["dead"]) == "bd"
+    assert kind.texts(held["leased"]) == "f"
     assert queue.redrive([]) == 0
 
 
@@ -248,17 +243,17 @@ def test_no_more_come_back_than_the_limit(kind, queue):
     bury(kind, queue, "fedcba")
     assert queue.redrive(limit=0) == 0
     assert queue.redrive(limit=2) == 2
-    assert texts(kind, queue) == "ab"
+    assert kind.texts(queue) == "ab"
     assert queue.redrive(limit=3) == 3
     assert queue.redrive(limit=3) == 1
-    assert texts(kind, assert_counted(queue)["ready"]) == "abcdef"
+    assert kind.texts(assert_counted(queue)["ready"]) == "abcdef"
 
 
 def test_a_limit_counts_those_that_come_back(kind, queue):
     """Ids of items that are not dead do not use it up."""
     buried = bury(kind, queue, "bc")
     assert queue.redrive([queue.peek().id, *buried], limit=1) == 1
-    assert texts(kind, assert_counted(queue)["ready"]) == "abdef"
+    assert kind.texts(assert_counted(queue)["ready"]) == "abdef"
 
 
 def test_any_number_comes_back(fifo):
@@ -286,7 +281,7 @@ def test_pages_of_the_dead(kind, queue):
             found += page.items
             cursor = page.cursor
         assert cursor is None
-        assert texts(kind, found) == expected
+        assert kind.texts(found) == expected
         assert list(queue.iterate(state="dead", end=end)) == found
 
 
@@ -313,7 +308,7 @@ def test_half_of_an_item(kind, queue, database, end, half):
         page = queue.page(state="dead", end=end, after=cursor, limit=2)
         found, cursor, pages = [*found, *page.items], page.cursor, pages + 1
         assert pages < 10
-    assert texts(kind, found) == ("ade" if end == "min" else "eda")
+    assert kind.texts(found) == ("ade" if end == "min" else "eda")
 
 
 def test_an_unknown_state_is_refused(fifo):

@@ -32,11 +32,6 @@ def push(kind, queue, texts, **options):
     return [queue.push(kind.value(text), kind.priorities[0], **options) for text in texts]
 
 
-def texts(kind, items):
-    """Return the texts of items, as one string."""
-    return "".join(kind.text(item.value) for item in items)
-
-
 def now(clock):
     """Return the time that stands still."""
     return moment(clock.time_ns() // 1000)
@@ -68,13 +63,13 @@ def test_it_comes_to_the_place_of_its_push(kind, queue, clock, end):
     push(kind, queue, "cd")
     push(kind, queue, "e", delay=10)
     push(kind, queue, "f")
-    assert texts(kind, queue) == "acdf"
+    assert kind.texts(queue) == "acdf"
     clock.advance(10)
-    assert texts(kind, queue.peek_many(9, end=end)) == "acdef"[:: 1 if end == "min" else -1]
+    assert kind.texts(queue.peek_many(9, end=end)) == "acdef"[:: 1 if end == "min" else -1]
     clock.advance(20)
     expected = "abcdef"[:: 1 if end == "min" else -1]
-    assert texts(kind, queue.peek_many(9, end=end)) == expected
-    assert texts(kind, [queue.pop_many(1, end=end)[0] for _ in range(6)]) == expected
+    assert kind.texts(queue.peek_many(9, end=end)) == expected
+    assert kind.texts([queue.pop_many(1, end=end)[0] for _ in range(6)]) == expected
 
 
 def test_its_place_is_kept_where_nothing_else_is(kind, queue, clock):
@@ -83,10 +78,10 @@ def test_its_place_is_kept_where_nothing_else_is(kind, queue, clock):
     push(kind, queue, "b", delay=20)
     push(kind, queue, "c", delay=10)
     push(kind, queue, "d")
-    assert texts(kind, [queue.pop()]) == "d"
+    assert kind.texts([queue.pop()]) == "d"
     push(kind, queue, "e")
     clock.advance(30)
-    assert texts(kind, queue.pop_many(9)) == "abce"
+    assert kind.texts(queue.pop_many(9)) == "abce"
 
 
 def test_it_comes_among_those_of_its_priority(ints, clock):
@@ -106,10 +101,10 @@ def test_who_looks_sees_what_is_due_and_moves_nothing(kind, queue, clock, everyt
     push(kind, queue, "ab", delay=5)
     clock.advance(5)
     before = everything()
-    assert texts(kind, [queue.peek(), queue.peek_max()]) == "ab"
+    assert kind.texts([queue.peek(), queue.peek_max()]) == "ab"
     assert everything() == before
     assert (queue.counts().ready, queue.counts().delayed) == (0, 2)
-    assert texts(kind, [queue.pop()]) == "a"
+    assert kind.texts([queue.pop()]) == "a"
     assert (queue.counts().ready, queue.counts().delayed) == (1, 0)
 
 
@@ -121,9 +116,9 @@ def test_a_time_may_be_given_in_place_of_a_delay(kind, queue, clock):
     assert pushed.until.tzinfo is UTC
     for past in (now(clock), datetime.datetime.min.replace(tzinfo=TOKYO)):
         assert [item.state for item in push(kind, queue, "b", not_before=past)] == ["ready"]
-    assert texts(kind, queue.pop_many(3)) == "bb"
+    assert kind.texts(queue.pop_many(3)) == "bb"
     clock.advance(3600)
-    assert texts(kind, queue.pop_many(3)) == "a"
+    assert kind.texts(queue.pop_many(3)) == "a"
 
 
 def test_a_moment_is_as_far_ahead_as_a_delay_may_be_long(fifo, clock):
@@ -158,12 +153,12 @@ def test_many_are_delayed_together(kind, queue, clock):
     values = [kind.value(text) for text in "fg"]
     assert queue.push_many(kind.pairs(values, [kind.priorities[0]] * 2), not_before=until) == 2
     push(kind, queue, "h")
-    assert texts(kind, queue) == "ah"
-    assert texts(kind, assert_counted(queue)["delayed"]) == "bcdefg"
+    assert kind.texts(queue) == "ah"
+    assert kind.texts(assert_counted(queue)["delayed"]) == "bcdefg"
     clock.advance(10)
-    assert texts(kind, queue.peek_many(9)) == "abcdeh"
+    assert kind.texts(queue.peek_many(9)) == "abcdeh"
     clock.advance(10)
-    assert texts(kind, queue.pop_many(9)) == "abcdefgh"
+    assert kind.texts(queue.pop_many(9)) == "abcdefgh"
 
 
 def test_a_delay_in_the_callers_transaction(kind, queue, database, clock):
@@ -174,9 +169,9 @@ def test_a_delay_in_the_callers_transaction(kind, queue, database, clock):
     queue.push_many(kind.pairs(values, [kind.priorities[0]] * 2), delay=10, tr=transaction)
     assert queue.counts().delayed == 0
     transaction.commit().wait()
-    assert texts(kind, assert_counted(queue)["delayed"]) == "abc"
+    assert kind.texts(assert_counted(queue)["delayed"]) == "abc"
     clock.advance(10)
-    assert texts(kind, queue.pop_many(9)) == "abc"
+    assert kind.texts(queue.pop_many(9)) == "abc"
 
 
 @cases(

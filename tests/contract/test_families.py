@@ -970,7 +970,7 @@ def test_a_worker_works_on_a_family(open_catalog, database, kind):
     catalog.queue("user-new").push(20, delay=0.05, **options)
     wait_until(lambda: worker.handled == 21)
     worker.stop()
-    thread.join(30)
+    thread.join(60)
     assert sorted(done) == list(range(21))
     wait_until(lambda: not any(any(assert_counted(q).values()) for q in users.queues()))
 

@@ -277,7 +277,7 @@ def test_threads_that_push_first_at_once(database, subspace):
     refused = []
 
     def work(queue):
-        start.wait(30)
+        start.wait(60)
         for _ in range(5):
             try:
                 queue.push(value(queue))

@@ -12,7 +12,7 @@ from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.consume.round import MAX_NAMES_BYTES
 from fdbqueue.service.storage.handoffs import packed_lease_keys, unpacked_lease_keys
-from tests.concurrency.census import assert_counted
+from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
 from tests.contract.test_contention import HANDOFFS, Meddled, tables
@@ -47,11 +47,6 @@ def rival(database, open_queue):
 def queue(meddled, rival, open_queue):
     """The queue of a client that always meets the other one."""
     return open_queue(meddled)
-
-
-def values(items):
-    """Return the values of items."""
-    return [item.value for item in items]
 
 
 def fill(queue, count):

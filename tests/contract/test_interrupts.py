@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 import pytest
 
@@ -17,20 +16,20 @@ from tests.wrapped import WrappedTransaction
 class Interrupting:
     """A database whose transactions are interrupted once, where they are told to be."""
 
-    def __init__(self, database: Any, at: str) -> None:
+    def __init__(self, database, at):
         self.database, self.at = database, at
         self.is_armed = False
 
-    def create_transaction(self) -> Any:
+    def create_transaction(self):
         return _Transaction(self, self.database.create_transaction())
 
 
 class _Transaction(WrappedTransaction):
-    def __init__(self, owner: Interrupting, transaction: Any) -> None:
+    def __init__(self, owner, transaction):
         super().__init__(transaction)
         self._owner = owner
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         if name == self._owner.at and self._owner.is_armed:
             self._owner.is_armed = False
             raise KeyboardInterrupt
@@ -41,7 +40,7 @@ class _Transaction(WrappedTransaction):
 def interrupted(database, subspace):
     """Pop from a queue of three, interrupted at a step; return the error and the queue."""
 
-    def pop(at: str) -> tuple[KeyboardInterrupt, FifoQueue]:
+    def pop(at):
         interrupting = Interrupting(database, at)
         queue = FifoQueue(interrupting, subspace, name="mail")
         queue.push_many([1, 2, 3])

@@ -43,11 +43,6 @@ def filled(kind, database, subspace, texts="abc", **options):
     return queue
 
 
-def texts(kind, items):
-    """Return the texts of items, as one string."""
-    return "".join(kind.text(item.value) for item in items)
-
-
 def now(clock):
     """Return the time that stands still."""
     return moment(clock.time_ns() // 1000)
@@ -64,15 +59,15 @@ def after(clock, seconds):
 def test_a_leased_item_is_hidden(kind, queue, clock):
     """Nobody else sees it at either end; it is known by its id, without the token."""
     leased = queue.lease(seconds=30)
-    assert (texts(kind, [leased]), leased.state, leased.attempts) == ("a", "leased", 0)
+    assert (kind.texts([leased]), leased.state, leased.attempts) == ("a", "leased", 0)
     assert leased.until == after(clock, 30)
-    assert texts(kind, queue.peek_many(9)) == "bc"
-    assert texts(kind, queue.peek_many(9, end="max")) == "cb"
+    assert kind.texts(queue.peek_many(9)) == "bc"
+    assert kind.texts(queue.peek_many(9, end="max")) == "cb"
     found = queue.get(leased.id)
     assert (found.value, found.state, found.until) == (leased.value, "leased", leased.until)
     assert found.lease is None
     assert queue.page(state="leased").items == [found]
-    assert texts(kind, queue.pop_many(9)) == "bc"
+    assert kind.texts(queue.pop_many(9)) == "bc"
     assert queue.pop() is None
     assert len(assert_counted(queue)["leased"]) == 1
 
@@ -85,7 +80,7 @@ def test_an_acknowledged_item_is_gone(kind, queue, clock, by_token):
     with pytest.raises(ItemNotFound):
         queue.get(leased.id)
     clock.advance(60)
-    assert texts(kind, queue.pop_many(9)) == "ab"
+    assert kind.texts(queue.pop_many(9)) == "ab"
     assert not any(assert_counted(queue).values())
 
 
@@ -104,9 +99,9 @@ def test_a_lease_is_acknowledged_once(queue):
 def test_many_are_leased_in_order_from_either_end(kind, queue):
     """Each has a token of its own; where there are fewer, fewer come."""
     last = queue.lease_many(2, end="max")
-    assert texts(kind, last) == "cb"
+    assert kind.texts(last) == "cb"
     (first,) = queue.lease_many(5)
-    assert texts(kind, [first]) == "a"
+    assert kind.texts([first]) == "a"
     assert queue.lease_many(5) == []
     queue.ack(last[1])
     assert {item.id for item in queue.page(state="leased").items} == {last[0].id, first.id}
@@ -173,17 +168,17 @@ def test_what_is_given_up_goes_back_to_its_place(kind, queue, order):
     for index in order:
         queue.nack(leased[index])
     found = assert_counted(queue)["ready"]
-    assert texts(kind, found) == "abc"
+    assert kind.texts(found) == "abc"
     assert [item.id for item in found] == [item.id for item in leased]
     assert [item.attempts for item in found] == [1, 1, 1]
-    assert texts(kind, queue.pop_many(2, end="max")) == "cb"
+    assert kind.texts(queue.pop_many(2, end="max")) == "cb"
 
 
 def test_attempts_are_kept_wherever_the_item_is(kind, queue, clock):
     """They grow by one each time, and every look at the item tells them."""
     for tried in range(1, 5):
         leased = queue.lease(seconds=1)
-        assert (texts(kind, [leased]), leased.attempts) == ("a", tried - 1)
+        assert (kind.texts([leased]), leased.attempts) == ("a", tried - 1)
         assert queue.get(leased.id).attempts == tried - 1
         if tried % 2:
             queue.nack(leased)
@@ -209,7 +204,7 @@ def test_what_is_given_up_goes_before_what_was_pushed_since(kind, queue):
     for item in leased:
         queue.nack(item)
     queue.push(kind.value("e"), kind.priorities[0])
-    assert texts(kind, queue.pop_many(9)) == "abcde"
+    assert kind.texts(queue.pop_many(9)) == "abcde"
 
 
 def test_what_is_given_up_may_be_kept_hidden_for_a_time(kind, queue, clock):
@@ -221,9 +216,9 @@ def test_what_is_given_up_may_be_kept_hidden_for_a_time(kind, queue, clock):
     (found,) = assert_counted(queue)["delayed"]
     assert (found.id, found.attempts, found.until) == (leased.id, 1, after(clock, 60))
     clock.advance(59)
-    assert texts(kind, queue.peek_many(3)) == "bc"
+    assert kind.texts(queue.peek_many(3)) == "bc"
     clock.advance(1)
-    assert texts(kind, queue.peek_many(3)) == "abc"
+    assert kind.texts(queue.peek_many(3)) == "abc"
     assert queue.pop().attempts == 1
 
 
@@ -264,10 +259,10 @@ def test_what_ran_out_is_brought_back_by_whoever_consumes(kind, queue, clock, en
     queue.lease_many(2, end=end, seconds=10)
     clock.advance(9.999)
     rest = {"min": "c", "max": "a"}[end]
-    assert texts(kind, queue.peek_many(3)) == rest
+    assert kind.texts(queue.peek_many(3)) == rest
     clock.advance(0.001)
     items = getattr(queue, operation)(3, end=end)
-    assert texts(kind, items) == {"min": "abc", "max": "cba"}[end]
+    assert kind.texts(items) == {"min": "abc", "max": "cba"}[end]
     assert [item.attempts for item in items] == [1, 1, 0]
     assert_counted(queue)
 
@@ -276,8 +271,8 @@ def test_who_takes_from_the_other_end_brings_it_back_too(kind, queue, clock):
     """It is in its place then, and counted as ready."""
     queue.lease(seconds=10)
     clock.advance(10)
-    assert texts(kind, [queue.pop_max()]) == "c"
-    assert texts(kind, assert_counted(queue)["ready"]) == "ab"
+    assert kind.texts([queue.pop_max()]) == "c"
+    assert kind.texts(assert_counted(queue)["ready"]) == "ab"
 
 
 def test_who_looks_brings_nothing_back(kind, queue, clock, everything):
@@ -285,11 +280,11 @@ def test_who_looks_brings_nothing_back(kind, queue, clock, everything):
     leased = queue.lease(seconds=10)
     clock.advance(60)
     before = everything()
-    assert texts(kind, queue.peek_many(3)) == "abc"
-    assert texts(kind, [queue.peek_max()]) == "c"
+    assert kind.texts(queue.peek_many(3)) == "abc"
+    assert kind.texts([queue.peek_max()]) == "c"
     assert everything() == before
     queue.ack(leased)
-    assert texts(kind, queue.pop_many(3)) == "bc"
+    assert kind.texts(queue.pop_many(3)) == "bc"
 
 
 def test_a_late_acknowledgement_counts_while_nobody_brought_it_back(kind, queue, clock):
@@ -298,7 +293,7 @@ def test_a_late_acknowledgement_counts_while_nobody_brought_it_back(kind, queue,
     clock.advance(60)
     queue.ack(first)
     queue.extend(second, 10)
-    assert texts(kind, queue.pop_many(3)) == "c"
+    assert kind.texts(queue.pop_many(3)) == "c"
     queue.ack(second)
     assert not any(assert_counted(queue).values())
 
@@ -330,9 +325,9 @@ def test_a_lease_of_no_time_is_brought_back_at_once(queue):
 def test_a_block_acknowledges_at_its_end(kind, queue):
     """Inside it the item is leased from the end that was asked for."""
     with queue.leased(end="max", seconds=30) as item:
-        assert texts(kind, [item]) == "c"
+        assert kind.texts([item]) == "c"
         assert queue.counts().leased == 1
-    assert texts(kind, assert_counted(queue)["ready"]) == "ab"
+    assert kind.texts(assert_counted(queue)["ready"]) == "ab"
     assert queue.counts().leased == 0
 
 
@@ -341,7 +336,7 @@ def test_a_block_that_raises_gives_up(kind, queue, error):
     """The error goes through; the item is in its place, with one attempt."""
     with pytest.raises(error), queue.leased():
         raise error
-    assert texts(kind, assert_counted(queue)["ready"]) == "abc"
+    assert kind.texts(assert_counted(queue)["ready"]) == "abc"
     assert queue.peek().attempts == 1
 
 
@@ -465,17 +460,17 @@ def test_a_lease_in_the_callers_transaction_is_the_callers_to_commit(kind, queue
     """Dropped, it never was; committed, its token is valid."""
     dropped = database.create_transaction()
     lost = queue.lease(tr=dropped)
-    assert texts(kind, [lost, queue.peek()]) == "aa"
+    assert kind.texts([lost, queue.peek()]) == "aa"
     dropped.cancel()
     with pytest.raises(LeaseLost):
         queue.ack(lost)
     kept = database.create_transaction()
     first, last = queue.lease(tr=kept), queue.lease_max(tr=kept)
-    assert texts(kind, queue.lease_many(5, tr=kept)) == "b"
+    assert kind.texts(queue.lease_many(5, tr=kept)) == "b"
     assert queue.lease(tr=kept) is None
     assert queue.counts(tr=kept).leased == 3
     kept.commit().wait()
-    assert texts(kind, [first, last]) == "ac"
+    assert kind.texts([first, last]) == "ac"
     assert queue.ack_many([first, last]) == 2
     assert len(assert_counted(queue)["leased"]) == 1
 
@@ -487,14 +482,14 @@ def test_an_ending_in_the_callers_transaction_is_the_callers_to_commit(kind, que
     queue.ack(first, tr=transaction)
     queue.nack(second, tr=transaction)
     assert queue.extend(third, 50, tr=transaction).lease == third.lease
-    assert texts(kind, queue.peek_many(3, tr=transaction)) == "b"
+    assert kind.texts(queue.peek_many(3, tr=transaction)) == "b"
     assert queue.peek() is None
     with pytest.raises(LeaseLost):
         queue.ack(first, tr=transaction)
     assert queue.ack_many([first, second, third], tr=transaction) == 1
     transaction.commit().wait()
     held = assert_counted(queue)
-    assert texts(kind, held["ready"]) == "b"
+    assert kind.texts(held["ready"]) == "b"
     assert held["leased"] == []
 
 
@@ -503,10 +498,10 @@ def test_a_lease_taken_and_given_up_in_one_transaction(kind, queue, database):
     transaction = database.create_transaction()
     queue.nack(queue.lease(tr=transaction), tr=transaction)
     again = queue.lease(tr=transaction)
-    assert (texts(kind, [again]), again.attempts) == ("a", 1)
+    assert (kind.texts([again]), again.attempts) == ("a", 1)
     queue.ack(again, tr=transaction)
     transaction.commit().wait()
-    assert texts(kind, assert_counted(queue)["ready"]) == "bc"
+    assert kind.texts(assert_counted(queue)["ready"]) == "bc"
 
 
 def test_two_cannot_end_one_lease(fifo, database, engine):
@@ -554,14 +549,14 @@ def test_the_last_attempt_is_the_death(kind, database, subspace, clock):
     queue.lease(seconds=1)
     clock.advance(2)
     leased = queue.lease()
-    assert (texts(kind, [leased]), leased.attempts) == ("a", 2)
+    assert (kind.texts([leased]), leased.attempts) == ("a", 2)
     queue.nack(leased, delay=60, reason="no such address")
     (dead,) = assert_counted(queue)["dead"]
     assert (dead.id, dead.state, dead.attempts) == (leased.id, "dead", 3)
     assert (dead.reason, dead.until, dead.lease) == ("no such address", None, None)
     assert queue.get(dead.id) == dead
     clock.advance(120)
-    assert texts(kind, queue.pop_many(9)) == "bc"
+    assert kind.texts(queue.pop_many(9)) == "bc"
 
 
 def test_what_runs_out_for_the_last_time_dies(kind, database, subspace, clock):
@@ -569,8 +564,8 @@ def test_what_runs_out_for_the_last_time_dies(kind, database, subspace, clock):
     queue = filled(kind, database, subspace, max_attempts=1)
     leased = queue.lease(seconds=1)
     clock.advance(2)
-    assert texts(kind, queue.peek_many(9)) == "bc"
-    assert texts(kind, [queue.pop()]) == "b"
+    assert kind.texts(queue.peek_many(9)) == "bc"
+    assert kind.texts([queue.pop()]) == "b"
     (dead,) = assert_counted(queue)["dead"]
     assert (dead.id, dead.attempts) == (leased.id, 1)
     assert "lease" in dead.reason

@@ -77,7 +77,7 @@ def test_any_pushes_and_pops_agree_with_a_sorted_list(database, subspace, steps)
     """A priority queue behaves as a list kept sorted by priority and order of push."""
     queue = PriorityQueue(database, subspace, priority_type="float")
     queue.clear()
-    model: list[tuple[float, int]] = []
+    model = []
     for number, step in enumerate(steps):
         if isinstance(step, str):
             expected = model.pop(0 if step == "min" else -1) if model else None
@@ -100,7 +100,7 @@ def test_any_fifo_pushes_and_pops_agree_with_a_list(database, subspace, steps):
     """A FIFO queue behaves as a list pushed to at its end."""
     queue = FifoQueue(database, subspace)
     queue.clear()
-    model: list[int] = []
+    model = []
     for number, step in enumerate(steps):
         if step == "push":
             queue.push(number)

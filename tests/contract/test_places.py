@@ -18,7 +18,6 @@ from fdbqueue.service.storage.item_keys import (
     UNTIL_DONE,
     UNTIL_TAKEN,
     FifoKeys,
-    ItemKeys,
     PriorityKeys,
 )
 from tests.cases import cases
@@ -39,12 +38,12 @@ KEYED = st.builds(bytes.__add__, RANDOMS, DIGESTS.map(b"\x01".__add__))
 KEYS = [FifoKeys(Subspace(("fifo",))), PriorityKeys(Subspace(("priority",)))]
 
 
-def comparable(position: tuple[object, ...]) -> tuple[object, ...]:
+def comparable(position):
     """A position with a float's bytes in its place: NaN is no number's equal, nor its own."""
     return tuple(struct.pack(">d", part) if type(part) is float else part for part in position)
 
 
-def by_the_tuple_layer(keys: ItemKeys, place: bytes) -> object:
+def by_the_tuple_layer(keys, place):
     """What the tuple layer says of a place, or the type of its refusal."""
     try:
         elements = list(fdb.tuple.unpack(place))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import Any
 
 import pytest
 
@@ -49,7 +48,7 @@ def queue(name, clock, tmp_path):
     queue.database.close()
 
 
-def seen(found: Any) -> Any:
+def seen(found):
     """Return what JSON makes of facts."""
     return json.loads(json.dumps(found))
 

@@ -428,6 +428,32 @@ def test_many_clients_take_each_item_once(open_catalog, database, kind, operatio
         assert not any(assert_counted(catalogs[0].queue(name)).values())
 
 
+@pytest.mark.parametrize("fair", [False, True])
+def test_threads_that_take_from_the_same_queues_share_transactions(meddled, pool, fair):
+    """In order all from the first as long as it has items; in turn from one after the other."""
+    meddler, catalog, rival = meddled
+    fill(rival, high=range(7), low=range(6))
+    begun, go_on, commits = threading.Event(), threading.Event(), []
+
+    def hold():
+        commits.append(1)
+        begun.set()
+        assert go_on.wait(LONG_SECONDS)
+
+    meddler.meddle = hold
+    several = catalog.several(["other", "high", "low"], fair=fair)
+    first = pool.submit(several.pop)
+    assert begun.wait(LONG_SECONDS)
+    rest = [pool.submit(several.pop) for _ in range(8)]
+    combiner = several._group.poppers["min"].combiner
+    wait_until(lambda: combiner.in_line == 8)
+    go_on.set()
+    assert first.result(LONG_SECONDS).queue == "high"
+    names = [one.result(LONG_SECONDS).queue for one in rest]
+    assert (names.count("high"), names.count("low")) == ((4, 4) if fair else (6, 2))
+    assert len(commits) == 2
+
+
 # In the caller's transaction
 
 

@@ -19,7 +19,7 @@ from tests.concurrency.clients import another
 ORDERS = ["count", "commit"]
 
 
-def expected_rank(shards: int, choices: int) -> float:
+def expected_rank(shards, choices):
     """Return how many ready items are before the one that is taken, as ``head`` says."""
     total = 0.0
     for k in range(1, shards):

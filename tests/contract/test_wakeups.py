@@ -103,7 +103,7 @@ def test_no_item_waits_while_tasks_sleep(database, subspace, in_loop):
     """Tasks are cancelled at any moment, also just after they were woken."""
     queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
     dice = random.Random(5)
-    got: list[int] = []
+    got = []
 
     async def pop():
         while True:

@@ -195,7 +195,7 @@ def test_no_task_keeps_a_worker_for_long(jobs, monkeypatch):
     monkeypatch.setattr("project.tasks.closing.wait", waited.append)
     chance = random.Random(7)
     jobs.work_through_the_past(chance)
-    for _ in range(200):
+    for _ in range(60):
         jobs.enqueue_some(chance)
     (lost,) = backend.queue("default").page(state="leased").items
     with time_ahead(600):
@@ -203,7 +203,7 @@ def test_no_task_keeps_a_worker_for_long(jobs, monkeypatch):
     assert backend.queue("default").counts().ready == backend.queue("default").counts().leased == 0
     result = backend.get_result(lost.value["id"])
     assert (result.status, result.worker_ids[0]) == ("SUCCESSFUL", lost.worker)
-    assert len(waited) > 40
+    assert len(waited) > 10
     assert max(waited) <= 60
 
 

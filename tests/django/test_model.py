@@ -12,7 +12,6 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import NotSupportedError, connection
 from django.db.migrations.loader import MigrationLoader
-from django.test import RequestFactory
 
 from fdbqueue.models import QueueName
 from tests.cases import cases
@@ -108,7 +107,7 @@ def test_migrations_of_others_can_have_the_model():
     assert historical._base_manager.name == historical._default_manager.name == "objects"
 
 
-def test_the_admin_has_an_empty_queryset(rf: RequestFactory):
+def test_the_admin_has_an_empty_queryset(rf):
     """Whatever asks the ModelAdmin for its rows, as search in all models does, gets none."""
     model_admin = site.get_model_admin(apps.get_model("fdbqueue", "QueueName"))
     assert list(model_admin.get_queryset(rf.get("/"))) == []

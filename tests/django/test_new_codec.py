@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.test import Client
 from rest_framework.test import APIClient
 
 import fdbqueue
@@ -30,21 +27,21 @@ class DecimalCodec(Codec):
     name = "decimal"
     in_json = "a string with the number"
 
-    def encode(self, value: Any, pushed_at: int, attempts: int) -> bytes:
+    def encode(self, value, pushed_at, attempts):
         """Return the digits."""
         if not isinstance(value, Decimal):
             raise TypeError("it is not a Decimal")
         return str(value).encode()
 
-    def decode(self, data: bytes) -> Stored:
+    def decode(self, data):
         """Return the number."""
         return Stored(self.from_json(data.decode()))
 
-    def to_json(self, value: Any) -> str:
+    def to_json(self, value):
         """Return the digits."""
         return str(value)
 
-    def from_json(self, value: Any) -> Decimal:
+    def from_json(self, value):
         """Return the number in a string."""
         try:
             return Decimal(value)
@@ -53,7 +50,7 @@ class DecimalCodec(Codec):
 
 
 @pytest.fixture(autouse=True)
-def prices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def prices(monkeypatch):
     """A queue with a codec that is in the table when it is read, as if it stood in its file."""
     monkeypatch.setitem(CODECS, "decimal", DecimalCodec)
     monkeypatch.setitem(ALLOWED, "codec", Choice(tuple(CODECS)))  # type: ignore[arg-type]  # a wider table
@@ -62,7 +59,7 @@ def prices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def api(admin_user: Any) -> APIClient:
+def api(admin_user):
     """A client who may do everything."""
     client = APIClient()
     client.default_format = "json"
@@ -70,7 +67,7 @@ def api(admin_user: Any) -> APIClient:
     return client
 
 
-def test_rest_converts_its_values(api: APIClient) -> None:
+def test_rest_converts_its_values(api):
     """REST pushes and shows the JSON that the codec makes of them, and refuses the rest."""
     pushed = api.post("/api/queues/prices/push/", {"value": "1.50"})
     assert (pushed.status_code, pushed.json()["value"]) == (201, "1.50")
@@ -85,7 +82,7 @@ def test_rest_converts_its_values(api: APIClient) -> None:
     assert [each["value"] for each in popped] == ["1.50"]
 
 
-def test_an_items_file_restores_its_values(tmp_path: Any) -> None:
+def test_an_items_file_restores_its_values(tmp_path):
     """What is drained to a file is the codec's JSON, and is read back by it."""
     queue, file = fdbqueue.queue("prices"), tmp_path / "prices.ndjson"
     queue.push_many(PRICES)
@@ -100,7 +97,7 @@ def test_an_items_file_restores_its_values(tmp_path: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_pages_show_its_values(admin_client: Client) -> None:
+def test_pages_show_its_values(admin_client):
     """The list, the search and the page of an item show them as Python writes them."""
     queue = fdbqueue.queue("prices")
     queue.push_many(PRICES)
@@ -113,7 +110,7 @@ def test_pages_show_its_values(admin_client: Client) -> None:
     assert "Decimal('1.50')" in html.unescape(text(admin_client.get(of("prices", item))))
 
 
-def test_its_items_move_where_their_values_are_taken() -> None:
+def test_its_items_move_where_their_values_are_taken():
     """Another codec that has no such value refuses the item, which stays where it is."""
     queue = fdbqueue.queue("prices")
     queue.push_many(PRICES)

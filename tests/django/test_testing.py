@@ -199,7 +199,7 @@ def test_threads_that_have_not_ended_yet_are_in_nobodys_way(tmp_path, monkeypatc
                     fdbqueue.queue("mail").push("x")
                     thread = threading.Thread(target=make_files, args=(folder, done))
                     thread.start()
-                    assert made.wait(20)
+                    assert made.wait(60)
             finally:
                 done.set()
             thread.join()

@@ -26,7 +26,7 @@ from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, is_readable, steps
 
 _SESSION = Path(__file__).with_name("session.py")
 _ADDRESS = "127.0.0.1:8000"
-_STOP_SECONDS = 20
+_STOP_SECONDS = 60
 #: Below those that systems give to who asks for any: from 32,768 on Linux, 49,152 on macOS.
 _PORTS = range(20_000, 32_000)
 _HTTP = re.compile(r"(GET|POST|HEAD|PUT|DELETE|PATCH) /\S+ HTTP/1\.1|HTTP/1\.1 \d{3} .+")

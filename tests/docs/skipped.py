@@ -17,7 +17,7 @@ COMMANDS = {
         "FoundationDB's own tools, which act on a whole cluster"
     ),
     r"make (?!run$)": "the repository's own commands: CI runs them, or they take minutes",
-    r"(\w+=\S+ )+make ": "as above",
+    r"(\w+=\S+ )+make |\.venv/bin/python -m pytest ": "as above",
     r"git (clone|commit|push|tag|checkout|switch)\b": "needs the network, or changes the checkout",
 }
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.cases import cases
-from tests.docs.blocks import Page, pages
+from tests.docs.blocks import pages
 from tests.docs.projects import KINDS
 
 #: Programs of the documented shell sessions that a machine may lack.
@@ -28,7 +28,7 @@ EMBEDDED_ONLY = frozenset(
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.path)
-def test_every_block_of_a_page_does_what_the_page_says(page: Page, runner_of, monkeypatch):
+def test_every_block_of_a_page_does_what_the_page_says(page, runner_of, monkeypatch):
     """Run from the top to the bottom, each block succeeds and prints what is shown."""
     for program in PROGRAMS:
         if f"{program} " in page.text and shutil.which(program) is None:
@@ -45,6 +45,6 @@ def test_the_pages_that_need_the_embedded_engine_are_there():
 
 
 @cases("page", pages())
-def test_a_page_names_a_project_that_there_is(page: Page):
+def test_a_page_names_a_project_that_there_is(page):
     """A misspelt kind of project is not taken for the usual one."""
     assert page.project in KINDS

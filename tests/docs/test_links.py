@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tests.cases import cases
 from tests.docs.blocks import ROOT, Page, pages
 
 
-def links(page: Page) -> Iterator[str]:
+def links(page):
     """Yield where the links and pictures of a page lead to."""
     for token in page.tokens:
         for child in token.children or []:
@@ -20,9 +19,9 @@ def links(page: Page) -> Iterator[str]:
                     yield str(target)
 
 
-def anchors(page: Page) -> set[str]:
+def anchors(page):
     """Return the anchors of a page's headings, as GitHub makes them."""
-    found: set[str] = set()
+    found = set()
     for token, inline in itertools.pairwise(page.tokens):
         if token.type == "heading_open":
             text = "".join(child.content for child in inline.children or [])
@@ -32,7 +31,7 @@ def anchors(page: Page) -> set[str]:
     return found
 
 
-def wrong(page: Page) -> Iterator[str]:
+def wrong(page):
     """Yield the links of a page that lead nowhere."""
     here = (ROOT / page.path).parent
     for target in links(page):
@@ -49,7 +48,7 @@ def wrong(page: Page) -> Iterator[str]:
 
 
 @cases("page", pages())
-def test_the_links_of_a_page_lead_somewhere(page: Page):
+def test_the_links_of_a_page_lead_somewhere(page):
     """Each relative link is a file of the repository, and its anchor a heading in it."""
     assert list(wrong(page)) == []
 

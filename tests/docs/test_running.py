@@ -20,7 +20,7 @@ from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, is_readable, steps
 def run(tmp_path, runner_of):
     """Run a page of this text."""
 
-    def run_text(text: str) -> None:
+    def run_text(text):
         path = tmp_path / "page.md"
         path.write_text(text)
         runner_of(Page(str(path))).run()
@@ -155,7 +155,7 @@ def test_nothing_outlives_its_shell(tmp_path, control, end):
     os.close(reader)
 
 
-def _next(reader: int) -> bytes:
+def _next(reader):
     """Return what comes next, nothing where no writer is left."""
     assert is_readable(reader, DEADLINE_SECONDS)
     return os.read(reader, 100)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from tests.cases import cases
 from tests.docs.blocks import Page, pages
@@ -32,7 +31,7 @@ DOCUMENTATION = [
 ]
 
 
-def words(text: str) -> int:
+def words(text):
     """Return how many words a text has: what stands between spaces and has a letter or a digit.
 
     The signs of tables are no words, nor is a comment, which no reader sees.
@@ -41,7 +40,7 @@ def words(text: str) -> int:
     return sum(1 for one in shown.split() if re.search(r"\w", one))
 
 
-def sentences(page: Page) -> Iterator[str]:
+def sentences(page):
     """Yield the sentences of a page: of paragraphs, list items, headings and cells, not of code."""
     for token in page.tokens:
         if token.type == "inline":
@@ -53,13 +52,13 @@ def sentences(page: Page) -> Iterator[str]:
 
 
 @cases("page", DOCUMENTATION)
-def test_a_page_is_short(page: Page):
+def test_a_page_is_short(page):
     """No page has more words than its limit: what is said twice, or is for few, goes elsewhere."""
     assert words(page.text) <= LIMITS.get(page.path, MOST_WORDS)
 
 
 @cases("page", [page for page in pages() if page.path.startswith(DECISIONS)])
-def test_a_decision_is_a_page(page: Page):
+def test_a_decision_is_a_page(page):
     """It has the reasons, and no more."""
     assert words(page.text) <= MOST_WORDS_OF_A_DECISION
 
@@ -70,7 +69,7 @@ def test_the_documentation_is_short():
 
 
 @cases("path", PLAIN)
-def test_sentences_are_short(path: str):
+def test_sentences_are_short(path):
     """A sentence of a page that is read first says one thing."""
     long = [one for one in sentences(Page(path)) if words(one) > MOST_WORDS_OF_A_SENTENCE]
     assert long == []

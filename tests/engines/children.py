@@ -40,12 +40,18 @@ def run(database: Any, work: Callable[[Any], object]) -> Any:
             transaction.on_error(error).wait()
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Return once a condition holds that no event tells of; fail after a time."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.005)
+
+
+def code_of(future: Any) -> int | None:
+    """Return the code of the error that a future ends with, None for none."""
+    error = future.exception()
+    return None if error is None else error.code
 
 
 def say(word: object) -> None:

@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from tests.cases import cases
-from tests.conftest import Engine
 from tests.engines.children import wait_until
 
 _STAMP_AT_0 = bytes(14)
 
 
 @pytest.fixture
-def database(engine: Engine) -> Any:
+def database(engine):
     """The engine's database, or the binding's own, which has all its verbs."""
     return getattr(engine.database.create_transaction(), "db", engine.database)
 
 
 @pytest.fixture
-def prefix(database: Any) -> Iterator[bytes]:
+def prefix(database):
     """A random prefix behind all others, so that a selector can run off the end."""
     prefix = b"\xfefdbqueue-test-" + secrets.token_hex(8).encode() + b"/"
     yield prefix
@@ -36,22 +33,22 @@ def prefix(database: Any) -> Iterator[bytes]:
 
 
 @pytest.fixture
-def selector(engine: Engine, prefix: bytes) -> Callable[[bytes, bool, int], Any]:
+def selector(engine, prefix):
     """Make a selector from a key under the prefix."""
     return lambda key, or_equal, offset: engine.key_selector(prefix + key, or_equal, offset)
 
 
 @pytest.fixture
-def transaction(database: Any) -> Any:
+def transaction(database):
     """A new transaction."""
     return database.create_transaction()
 
 
 @pytest.fixture
-def put(database: Any, prefix: bytes) -> Callable[..., None]:
+def put(database, prefix):
     """Set keys as another client would: ``put(k=b"1")``."""
 
-    def put(**rows: bytes) -> None:
+    def put(**rows):
         transaction = database.create_transaction()
         for key, value in rows.items():
             transaction[prefix + key.encode()] = value
@@ -61,10 +58,10 @@ def put(database: Any, prefix: bytes) -> Callable[..., None]:
 
 
 @pytest.fixture
-def code(engine: Engine) -> Callable[[Any], Any]:
+def code(engine):
     """Return a function that tells the code of the error of a future or a call, or None."""
 
-    def code(what: Any) -> Any:
+    def code(what):
         try:
             result = what() if callable(what) else what
             if hasattr(result, "wait"):
@@ -76,7 +73,7 @@ def code(engine: Engine) -> Callable[[Any], Any]:
     return code
 
 
-def _keys(prefix: bytes, rows: Any) -> list[bytes]:
+def _keys(prefix, rows):
     return [row.key.removeprefix(prefix) for row in rows]
 
 
@@ -86,75 +83,75 @@ def _keys(prefix: bytes, rows: Any) -> list[bytes]:
 class Program:
     """A transaction that has set ``a``, for reads that need nothing else."""
 
-    def __init__(self, engine: Engine, prefix: bytes) -> None:
+    def __init__(self, engine, prefix):
         self.transaction = engine.database.create_transaction()
         self.a, self.b, self.d = prefix + b"a", prefix + b"b", prefix + b"d"
         self.transaction[self.a] = b"1"
         self._engine = engine
 
-    def get(self) -> None:
+    def get(self):
         """Read the key it set."""
         assert self.transaction[self.a] == b"1"
 
-    def snapshot_get(self) -> None:
+    def snapshot_get(self):
         """Read the key it set, as a snapshot read."""
         assert self.transaction.snapshot[self.a] == b"1"
 
-    def get_what_was_cleared(self) -> None:
+    def get_what_was_cleared(self):
         """Read a key it cleared."""
         del self.transaction[self.b]
         assert not self.transaction[self.b].present()
 
-    def get_in_a_cleared_range(self) -> None:
+    def get_in_a_cleared_range(self):
         """Read a key in a range it cleared."""
         self.transaction.clear_range(self.b, self.d)
         assert not self.transaction[self.b].present()
 
-    def get_what_was_added_to(self) -> None:
+    def get_what_was_added_to(self):
         """Read a key it set and then added to."""
         self.transaction.add(self.a, b"\x01")
         assert self.transaction[self.a] == b"2"
 
-    def get_key(self) -> None:
+    def get_key(self):
         """Resolve a selector to the key it set."""
         found = self.transaction.get_key(self._engine.key_selector(self.a, False, 1))
         assert found == self.a
 
-    def get_key_behind_the_last(self) -> None:
+    def get_key_behind_the_last(self):
         """Resolve a selector behind the last key there may be."""
         found = self.transaction.get_key(self._engine.key_selector(b"\xff", True, 1))
         assert found == b"\xff"
 
-    def range_with_a_limit(self) -> None:
+    def range_with_a_limit(self):
         """Read a range up to the key it set."""
         rows = self.transaction.get_range(self.a, self.d, limit=1)
         assert [row.key for row in rows] == [self.a]
 
-    def cleared_range(self) -> None:
+    def cleared_range(self):
         """Read a range it cleared."""
         self.transaction.clear_range(self.b, self.d)
         assert self.transaction.get_range(self.b, self.d).to_list() == []
 
-    def cleared_range_in_reverse(self) -> None:
+    def cleared_range_in_reverse(self):
         """Read a range it cleared and set a key in, from the end."""
         self.transaction.clear_range(self.a, self.d)
         self.transaction[self.b] = b"2"
         rows = self.transaction.get_range(self.a, self.d, reverse=True)
         assert [row.key for row in rows] == [self.b]
 
-    def empty_range(self) -> None:
+    def empty_range(self):
         """Read a range without keys."""
         assert self.transaction.get_range(self.b, self.b).to_list() == []
 
-    def inverted_range(self) -> None:
+    def inverted_range(self):
         """Read a range that ends before it begins."""
         assert self.transaction.get_range(self.d, self.b).to_list() == []
 
-    def long_key(self) -> None:
+    def long_key(self):
         """Read a key that is too long to be there."""
         assert not self.transaction[self.a.ljust(10_009, b"k")].present()
 
-    def watch(self) -> None:
+    def watch(self):
         """Watch the key it set."""
         self.transaction.watch(self.a).cancel()
 
@@ -162,13 +159,13 @@ class Program:
 class Unreadable(Program):
     """The same, for reads that fail because the commit's stamp is not known."""
 
-    def get(self) -> None:
+    def get(self):
         """Read a value that will hold the stamp."""
         self.transaction.set_versionstamped_value(self.b, _STAMP_AT_0)
         with pytest.raises(self._engine.error, match="1036"):
             self.transaction[self.b].wait()
 
-    def range(self) -> None:
+    def range(self):
         """Read from the key it set to one that will hold the stamp."""
         self.transaction.set_versionstamped_value(self.a + b"\x00", _STAMP_AT_0)
         with pytest.raises(self._engine.error, match="1036"):
@@ -184,7 +181,7 @@ _READS = [
 
 
 @pytest.fixture(params=_READS, ids=lambda read: f"{read[0].__name__}-{read[1]}")
-def answered(request: pytest.FixtureRequest, engine: Engine, put: Any, prefix: bytes) -> Any:
+def answered(request, engine, put, prefix):
     """A transaction after a read that its own writes answered."""
     put(k=b"0")
     kind, name = request.param
@@ -328,10 +325,10 @@ def test_the_committed_version_outlives_a_reset(transaction, prefix, renew):
 
 
 @pytest.fixture
-def conflicts(transaction: Any, put: Any, prefix: bytes, code: Any) -> Callable[..., bool]:
+def conflicts(transaction, put, prefix, code):
     """Tell whether a commit fails when another client sets a key after the reads."""
 
-    def conflicts(key: str) -> bool:
+    def conflicts(key):
         put(**{key: b"new"})
         transaction[prefix + b"written"] = b""
         return code(transaction.commit()) == 1020
@@ -449,7 +446,7 @@ def test_a_range_may_begin_at_a_key_cleared_by_comparison(
 
 
 @pytest.fixture
-def stamp(transaction: Any, prefix: bytes) -> Any:
+def stamp(transaction, prefix):
     """The future of the versionstamp of a transaction that writes."""
     transaction[prefix + b"a"] = b"1"
     return transaction.get_versionstamp()

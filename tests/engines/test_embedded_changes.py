@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +25,7 @@ _mutations = st.lists(
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Database]:
+def shared(tmp_path_factory):
     """A database that every example empties."""
     path = tmp_path_factory.mktemp("changes") / "queues.sqlite3"
     database = embedded.open(path, durability="normal")
@@ -36,7 +33,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Databa
     database.close()
 
 
-def _apply(rows: dict[bytes, bytes], name: str, key: bytes, *arguments: bytes) -> None:
+def _apply(rows, name, key, *arguments):
     stored = rows.get(key)
     if name == "clear" or (name == "compare_and_clear" and stored == arguments[0]):
         rows.pop(key, None)
@@ -55,7 +52,7 @@ def _apply(rows: dict[bytes, bytes], name: str, key: bytes, *arguments: bytes) -
         rows[key] = arguments[0]
 
 
-def _rows(database: Any) -> dict[bytes, bytes]:
+def _rows(database):
     return dict(database.get_range(b"", b"\xff"))
 
 
@@ -64,8 +61,8 @@ def _rows(database: Any) -> dict[bytes, bytes]:
 def test_a_group_of_commits(shared, commits):
     """Commits made together do what they would one after another, each in its order."""
     shared.clear_range(b"", b"\xff")
-    model: dict[bytes, bytes] = {}
-    transactions: list[Any] = []
+    model = {}
+    transactions = []
     for mutations, read_your_writes in commits:
         transactions.append(shared.create_transaction())
         if not read_your_writes:

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from tests.engines.children import run, wait_until
+from tests.engines.children import code_of, run, wait_until
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 _HOLD = """
 def hold(connection):
     say("holding")
@@ -20,11 +20,6 @@ database._store.write(None, hold)
 say("released")
 sys.stdin.readline()
 """
-
-
-def _code(future):
-    error = future.exception()
-    return None if error is None else error.code
 
 
 def _begin(database, count):
@@ -91,7 +86,7 @@ def test_conflicts_within_a_group(database, put):
     transactions[3][b"d"] = b"refused"
     transactions[4][b"a"] = b"blind too"
     commits = [transaction.commit() for transaction in transactions]
-    assert [_code(commit) for commit in commits] == [None, 1020, None, 1020, None]
+    assert [code_of(commit) for commit in commits] == [None, 1020, None, 1020, None]
     assert database[b"a"] == b"blind too"
     assert database[b"b"] == b"1"
     assert database[b"d"] is None
@@ -110,7 +105,7 @@ def test_a_versionstamped_key_conflicts(database):
         stamped = stamping.commit()
         if not together:
             stamped.wait()
-        assert _code(reading.commit()) == 1020
+        assert code_of(reading.commit()) == 1020
         stamped.wait()
 
 
@@ -128,7 +123,7 @@ def test_the_last_commits_key_may_be_taken_for_the_transactions_own(database):
         stamping.set_versionstamped_key(name, b"later")
         found = stamping[b"log/" + bytes(stamp)]
         if earlier_is_last:
-            assert _code(found) == 1036
+            assert code_of(found) == 1036
         else:
             assert found == b"earlier"
 
@@ -193,8 +188,8 @@ def test_use_during_the_commit(database):
         transaction = database.create_transaction()
         transaction[b"a"] = b"1"
         commit = transaction.commit()
-        assert _code(use(transaction)) == 2017
-        assert _code(commit) == 2017
+        assert code_of(use(transaction)) == 2017
+        assert code_of(commit) == 2017
     assert database[b"a"] is None
 
 
@@ -204,7 +199,7 @@ def test_use_during_the_commit_without_protection(database):
     transaction.options.set_used_during_commit_protection_disable()
     transaction[b"a"] = b"1"
     commit = transaction.commit()
-    assert _code(transaction[b"a"]) == 2017
+    assert code_of(transaction[b"a"]) == 2017
     commit.wait()
     assert database[b"a"] == b"1"
 
@@ -234,7 +229,7 @@ def test_a_commit_ended_by_another_thread_stops_waiting(database, held, end, cod
     follower.join(_DEADLINE_SECONDS)
     assert not follower.is_alive()
     assert leader.is_alive()
-    assert _code(commits[1]) == code
+    assert code_of(commits[1]) == code
     held.tell()
     leader.join(_DEADLINE_SECONDS)
     assert database[b"leading"] == b""
@@ -276,7 +271,7 @@ def test_a_thread_that_leaves_just_before_it_is_woken(database, line):
         thread.join(_DEADLINE_SECONDS)
         assert not thread.is_alive()
     assert len(lines) > line
-    assert [_code(commit) for commit in commits] == [None, None]
+    assert [code_of(commit) for commit in commits] == [None, None]
 
 
 def test_a_commit_that_times_out_as_the_lead_is_passed_on_to_it(database):
@@ -310,17 +305,17 @@ def test_a_commit_that_times_out_as_the_lead_is_passed_on_to_it(database):
     committer._committed, committer.withdraw = hold, withdraw_later
     leader, *_ = wait_in_thread(b"leading")
     assert held.wait(_DEADLINE_SECONDS)
-    waiting, commit, request = wait_in_thread(b"waiting")
-    wait_until(lambda: request.waiter is not None)
     leaving, timed_out, _ = wait_in_thread(b"leaving", timeout=50)
     assert empty.wait(_DEADLINE_SECONDS)
+    waiting, commit, request = wait_in_thread(b"waiting")
+    wait_until(lambda: request.waiter is not None)
     gate.set()
-    leader.join(_DEADLINE_SECONDS)  # having passed the lead on to the youngest in line
+    leader.join(_DEADLINE_SECONDS)  # having passed the lead on to the first in line
     passed_on.set()
     for thread in (leaving, waiting):
         thread.join(_DEADLINE_SECONDS)
         assert not thread.is_alive()
-    assert (_code(timed_out), _code(commit)) == (1031, None)
+    assert (code_of(timed_out), code_of(commit)) == (1031, None)
 
 
 def test_a_commit_that_waits_for_another_process_times_out(database, held):
@@ -329,10 +324,28 @@ def test_a_commit_that_waits_for_another_process_times_out(database, held):
     transaction.options.set_timeout(100)
     transaction[b"a"] = b"1"
     before = time.monotonic()
-    assert _code(transaction.commit()) == 1031
+    assert code_of(transaction.commit()) == 1031
     assert time.monotonic() - before < _DEADLINE_SECONDS
-    assert _code(transaction.on_error(1031)) == 1031
+    assert code_of(transaction.on_error(1031)) == 1031
     held.tell()
     held.expect("released")
+    database[b"b"] = b""
+    assert database[b"a"] is None
+
+
+def test_a_commit_that_was_left_does_not_run_any_more(database, monkeypatch):
+    """Waited for again, after an exception of a signal handler, it ends with 1021."""
+
+    def leave(_):
+        raise KeyboardInterrupt
+
+    transaction = database.create_transaction()
+    transaction[b"a"] = b"1"
+    commit = transaction.commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(database.committer, "_lead", leave)
+        with pytest.raises(KeyboardInterrupt):
+            commit.wait()
+    assert code_of(commit) == 1021
     database[b"b"] = b""
     assert database[b"a"] is None

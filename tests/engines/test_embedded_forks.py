@@ -37,12 +37,14 @@ def pair(transaction):
     for name in (b"left", b"right"):
         transaction.add(name, (1).to_bytes(8, "little"))
 
+def compare(transaction):
+    assert transaction[b"left"] == transaction[b"right"]
+
 def in_child():
-    signal.alarm(20)  # a child that hangs is killed
+    signal.alarm(120)  # a child that hangs is killed
     run(database, lambda tr: add(tr, b"child"))
     run(database, pair)
-    transaction = database.create_transaction()
-    assert transaction[b"left"] == transaction[b"right"]
+    run(database, compare)
     thread = threading.Thread(target=run, args=(database, lambda tr: add(tr, b"child")))
     thread.start()
     thread.join()
@@ -84,7 +86,7 @@ watch = watching.watch(b"a")
 watching.commit().wait()
 child = os.fork()
 if not child:
-    signal.alarm(20)
+    signal.alarm(120)
     say(reading[b"a"].exception().code)
     reading.on_error(1007).wait()
     say(bytes(reading[b"a"]).decode())
@@ -107,7 +109,7 @@ child = os.fork()
 if child:
     say("parent ends")
     os._exit(0)
-signal.alarm(20)
+signal.alarm(120)
 sys.stdin.readline()
 for number in range(50):
     run(database, lambda tr: tr.set(b"%d" % number, bytes(1000)))

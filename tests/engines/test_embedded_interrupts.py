@@ -15,7 +15,7 @@ from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.children import run, wait_until
 from tests.engines.interrupts import Preemption, handled_at_each_place
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 
 _COMMIT_WHEN_TOLD = """
 for line in sys.stdin:
@@ -437,7 +437,7 @@ def test_a_commit_that_ends_just_before_its_thread_waits(database):
     thread = threading.Thread(target=commit.wait, daemon=True)
     try:
         thread.start()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     finally:
         committer._mutex, committer._leader = mutex, None

@@ -15,7 +15,7 @@ from fdbqueue.engines import embedded
 from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.children import run
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 
 _USE_WHEN_TOLD = """
 from fdbqueue.exceptions import EngineUnavailable

@@ -192,7 +192,7 @@ def test_a_killed_writer_gives_up_its_turn(database, start):
     assert database.create_transaction()[b"a"] == None  # reads need no turn
     assert waiting.is_alive()
     victim.kill()
-    waiting.join(30)
+    waiting.join(60)
     assert not waiting.is_alive()
     commit.wait()
     assert [row.key for row in database[:]] == [b"mine"]

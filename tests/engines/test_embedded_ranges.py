@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,10 +41,10 @@ _writes = st.lists(
 class Model:
     """What a database holds, as a dict and nothing more."""
 
-    def __init__(self, rows: dict[bytes, bytes]) -> None:
+    def __init__(self, rows):
         self.rows = dict(rows)
 
-    def write(self, name: str, key: bytes, *arguments: Any) -> None:
+    def write(self, name, key, *arguments):
         """Do what the method of a transaction does."""
         if name == "set":
             self.rows[key] = arguments[0]
@@ -62,7 +60,7 @@ class Model:
             total = old + int.from_bytes(arguments[0], "little")
             self.rows[key] = (total % 256**size).to_bytes(size, "little")
 
-    def get_key(self, selector: KeySelector) -> bytes:
+    def get_key(self, selector):
         """Return the key a selector stands for."""
         keys = sorted(self.rows)
         find = bisect_right if selector.or_equal else bisect_left
@@ -71,9 +69,7 @@ class Model:
             return b""
         return keys[index] if index < len(keys) else b"\xff"
 
-    def get_range(
-        self, begin: KeySelector, end: KeySelector, limit: int, reverse: bool
-    ) -> list[tuple[bytes, bytes]]:
+    def get_range(self, begin, end, limit, reverse):
         """Return the rows between two selectors."""
         first, last = self.get_key(begin), self.get_key(end)
         rows = sorted(row for row in self.rows.items() if first <= row[0] < last)
@@ -83,7 +79,7 @@ class Model:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Database]:
+def shared(tmp_path_factory):
     """A database that every example fills anew."""
     path = tmp_path_factory.mktemp("ranges") / "queues.sqlite3"
     database = embedded.open(path, durability="normal")
@@ -91,8 +87,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Databa
     database.close()
 
 
-def _filled(database: embedded.Database, rows: dict[bytes, bytes]) -> Any:
-    def fill(transaction: Any) -> None:
+def _filled(database, rows):
+    def fill(transaction):
         transaction.clear_range(b"", b"\xff")
         for key, value in rows.items():
             transaction[key] = value
@@ -101,7 +97,7 @@ def _filled(database: embedded.Database, rows: dict[bytes, bytes]) -> Any:
     return database.create_transaction()
 
 
-def _write(transaction: Any, model: Model, writes: list[tuple[Any, ...]]) -> None:
+def _write(transaction, model, writes):
     for name, *arguments in writes:
         if name == "clear_range":
             arguments.sort()
@@ -109,7 +105,7 @@ def _write(transaction: Any, model: Model, writes: list[tuple[Any, ...]]) -> Non
         model.write(name, *arguments)
 
 
-def _pairs(rows: Any) -> list[tuple[bytes, bytes]]:
+def _pairs(rows):
     return [(row.key, row.value) for row in rows]
 
 
@@ -165,11 +161,11 @@ def test_clears_by_selectors(shared, rows, writes, begin, end):
 
 
 @pytest.fixture
-def long_range(shared: embedded.Database) -> tuple[Any, Model]:
+def long_range(shared):
     """A transaction with writes of every kind among a thousand stored rows."""
     rows = {b"%04d" % number: b"v" * (number % 60) for number in range(1000)}
     transaction, model = _filled(shared, rows), Model(rows)
-    writes: list[tuple[Any, ...]] = [
+    writes = [
         *(("clear", b"%04d" % number) for number in range(0, 1000, 7)),
         *(("add", b"%04d" % number, b"\x01") for number in range(3, 1000, 11)),
         *(("set", b"%04d+" % number, b"new") for number in range(2, 1000, 5)),

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +51,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def place():
     """A directory that every user may enter; ``tmp_path``'s parents are closed to others."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name).resolve()

@@ -18,7 +18,7 @@ from tests.engines.children import Child, run, wait_until
 from tests.engines.interrupts import Preemption
 
 #: Less than a reservation holds that these tests have made a long one, on a busy machine too.
-_WITHIN_SECONDS = 25.0
+_WITHIN_SECONDS = 300.0
 #: How long 64 processes may take to start and to work.
 _MANY_SECONDS = 600
 
@@ -74,9 +74,9 @@ except embedded.FDBError as error:
 _LINE_UP = (
     _RETRY
     + """
-reservations._THINK = reservations._COMMIT = 30_000_000_000
-reservations._LATE = reservations._UNCLAIMED = 30_000_000_000
-reservations._PATIENCE = 60_000_000_000
+reservations._THINK = reservations._COMMIT = 600_000_000_000
+reservations._LATE = reservations._UNCLAIMED = 600_000_000_000
+reservations._PATIENCE = 600_000_000_000
 transaction = retried()
 say("ready")
 sys.stdin.readline()
@@ -101,8 +101,8 @@ say("done")
 _FORK = (
     _RETRY
     + """
-reservations._THINK = 30_000_000_000
-reservations._COMMIT = 31_000_000_000
+reservations._THINK = 600_000_000_000
+reservations._COMMIT = 610_000_000_000
 transaction = retried()
 increment(transaction)
 before = database._store.turn.reservations._process
@@ -122,10 +122,10 @@ say("ended")
 
 @pytest.fixture
 def patient(monkeypatch):
-    """Let a reservation hold for half a minute, so that nothing here depends on the machine."""
-    monkeypatch.setattr(reservations, "_THINK", 30_000_000_000)
-    monkeypatch.setattr(reservations, "_COMMIT", 30_000_000_000)
-    monkeypatch.setattr(reservations, "_PATIENCE", 60_000_000_000)
+    """Let a reservation hold for ten minutes, so that nothing here depends on the machine."""
+    monkeypatch.setattr(reservations, "_THINK", 600_000_000_000)
+    monkeypatch.setattr(reservations, "_COMMIT", 600_000_000_000)
+    monkeypatch.setattr(reservations, "_PATIENCE", 600_000_000_000)
 
 
 def _retried(database, key=b"own"):
@@ -233,7 +233,7 @@ def test_a_commit_that_has_not_conflicted_waits_for_nobody(patient, database, st
     """Pushes, and attempts that are the first, go between."""
     child = start(
         "from fdbqueue.engines.embedded import reservations\n"
-        "reservations._THINK = reservations._COMMIT = 30_000_000_000\n" + _STAND,
+        "reservations._THINK = reservations._COMMIT = 600_000_000_000\n" + _STAND,
         "think",
     )
     child.expect("reserved")
@@ -248,7 +248,7 @@ def test_threads_share_one_place_in_line(patient, database, start):
     """Of the threads of a process that wait, one waits for the process; all have their turn."""
     child = start(
         "from fdbqueue.engines.embedded import reservations\n"
-        "reservations._THINK = reservations._COMMIT = 30_000_000_000\n" + _STAND,
+        "reservations._THINK = reservations._COMMIT = 600_000_000_000\n" + _STAND,
         "think",
     )
     child.expect("reserved")
@@ -270,7 +270,7 @@ def test_threads_share_one_place_in_line(patient, database, start):
     child.tell()
     child.expect("committed")
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(ended) == 3
     assert database[b"count"] == b"4"
     assert not _places(database)
@@ -306,7 +306,7 @@ def test_a_deadline_ends_the_wait(patient, database, start):
     """A transaction with a time limit does not wait beyond it."""
     child = start(
         "from fdbqueue.engines.embedded import reservations\n"
-        "reservations._THINK = reservations._COMMIT = 30_000_000_000\n" + _STAND,
+        "reservations._THINK = reservations._COMMIT = 600_000_000_000\n" + _STAND,
         "think",
     )
     child.expect("reserved")
@@ -375,12 +375,15 @@ def pop(transaction):
         del transaction[key]
         return taken.append(value)
 
-taken, longest = [], 0.0
+def commits():
+    return int(database[b"count"] or 0)
+
+taken, most = [], 0
 say("ready")
 sys.stdin.readline()
 for _ in range(int(sys.argv[2])):
     for work in (increment, pop):
-        began = time.monotonic()
+        before = commits()
         attempt = database.create_transaction()
         while True:
             found = len(taken)
@@ -391,8 +394,8 @@ for _ in range(int(sys.argv[2])):
             except embedded.FDBError as error:
                 del taken[found:]
                 attempt.on_error(error).wait()
-        longest = max(longest, time.monotonic() - began)
-say(longest)
+        most = max(most, commits() - before)
+say(most)
 for value in taken:
     say(bytes(value).decode())
 """
@@ -401,7 +404,7 @@ for value in taken:
 
 @pytest.mark.nightly
 def test_sixty_four_processes(database, path, put):
-    """Nothing is lost or taken twice, and nobody waits longer than all need for a few turns."""
+    """Nothing is lost or taken twice, and nobody waits while others commit half of it all."""
     processes, turns = 64, 10
     put({b"item/%04d" % number: b"%d" % number for number in range(processes * turns)})
     with contextlib.ExitStack() as stack:
@@ -411,17 +414,15 @@ def test_sixty_four_processes(database, path, put):
         ]
         for child in children:
             child.expect("ready")
-        began = time.monotonic()
         for child in children:
             child.tell()
         said = [child.end() for child in children]
-        took = time.monotonic() - began
     assert database[b"count"] == b"%d" % (processes * turns)
     assert sorted(int(value) for _, *taken in said for value in taken) == list(
         range(processes * turns)
     )
     assert {len(taken) for _, *taken in said} == {turns}
-    assert max(float(longest) for longest, *_ in said) < took / 2
+    assert max(int(most) for most, *_ in said) < processes * turns / 2
 
 
 _FULL = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
-from tests.engines.children import run
+from tests.engines.children import code_of, run
 
 _COMMIT_WHEN_TOLD = """
 for line in sys.stdin:
@@ -21,7 +21,7 @@ for line in sys.stdin:
 @pytest.fixture
 def statements(monkeypatch):
     """The statements that connections opened from now on run."""
-    said: list[str] = []
+    said = []
     connect = sqlite3.connect
 
     def traced(*args, **kwargs):
@@ -38,16 +38,11 @@ def other(start):
     """Another process, which sets a key when told: ``other(key, value)``."""
     child = start(_COMMIT_WHEN_TOLD)
 
-    def other(key: str, value: str) -> None:
+    def other(key, value):
         child.tell(f"{key} {value}")
         child.expect("committed")
 
     return other
-
-
-def _code(future):
-    error = future.exception()
-    return None if error is None else error.code
 
 
 def _increment(transaction):
@@ -81,8 +76,8 @@ def test_the_commit_of_another_process_is_seen(database, other):
         transactions[1][b"n"].wait()
         transactions[1][b"mine too"] = b"%d" % number
         other("theirs", str(number))
-        assert _code(transactions[0].commit()) == 1020
-        assert _code(transactions[1].commit()) is None
+        assert code_of(transactions[0].commit()) == 1020
+        assert code_of(transactions[1].commit()) is None
         run(database, _increment)
         assert database[b"theirs"] == database[b"mine too"] == b"%d" % number
     assert database[b"mine"] is None
@@ -101,8 +96,8 @@ def test_commits_of_this_process_are_remembered(statements, path):
     for number in range(5):
         run(database, lambda tr, number=number: tr.set(b"b", b"%d" % number))
     statements.clear()
-    assert _code(reader.commit()) is None
-    assert _code(conflicting.commit()) == 1020
+    assert code_of(reader.commit()) is None
+    assert code_of(conflicting.commit()) == 1020
     assert not [said for said in statements if "ranges FROM commits" in said]
     database.close()
 
@@ -119,8 +114,8 @@ def test_what_is_remembered_has_a_bound(database, monkeypatch):
     database[b"b"] = b""
     for number in range(10):
         database[b"c"] = b"%d" % number
-    assert _code(reader.commit()) is None
-    assert _code(conflicting.commit()) == 1020
+    assert code_of(reader.commit()) is None
+    assert code_of(conflicting.commit()) == 1020
 
 
 def test_a_snapshot_that_others_read_by_is_not_written_by(database, put):

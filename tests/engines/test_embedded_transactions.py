@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ class Refused(Exception):
 class Model:
     """What is stored, and the keys that each commit wrote."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.rows: dict[bytes, bytes] = {}
         self.commits: list[set[bytes]] = []
 
@@ -67,7 +66,7 @@ class Model:
 class ModelTransaction:
     """A transaction as its documentation has it, one key at a time."""
 
-    def __init__(self, model: Model, *, sees_own: bool) -> None:
+    def __init__(self, model, *, sees_own):
         self._model = model
         self._rows = dict(model.rows)
         self._version = len(model.commits)
@@ -83,7 +82,7 @@ class ModelTransaction:
         self._known: set[bytes] = set()
         self._unreadable: set[bytes] = set()
 
-    def write(self, name: str, where: Any, value: bytes = b"") -> None:
+    def write(self, name, where, value=b""):
         """Set, clear or change a key, or clear a range."""
         keys = {where} if isinstance(where, bytes) else _within(where)
         self._mutations.append((name, where, value))
@@ -97,7 +96,7 @@ class ModelTransaction:
         if name in ("set", "clear", "clear_range", "set_versionstamped_value"):
             self._known |= keys
 
-    def get(self, key: bytes, is_snapshot: bool) -> bytes | None:
+    def get(self, key, is_snapshot):
         """Return a value."""
         rows = self._view(is_snapshot)
         if key in self._hidden(is_snapshot):
@@ -106,9 +105,7 @@ class ModelTransaction:
         self._depend({key}, is_snapshot)
         return rows.get(key)
 
-    def get_range(
-        self, within: tuple[bytes, bytes], limit: int, reverse: bool, is_snapshot: bool
-    ) -> list[tuple[bytes, bytes]]:
+    def get_range(self, within, limit, reverse, is_snapshot):
         """Return rows, and depend on what was looked at."""
         rows, found = self._view(is_snapshot), []
         looked_at = set()
@@ -124,21 +121,21 @@ class ModelTransaction:
         self._depend(looked_at, is_snapshot)
         return found
 
-    def declare(self, name: str, within: tuple[bytes, bytes]) -> None:
+    def declare(self, name, within):
         """Add a conflict range."""
         if name == "add_read_conflict_range":
             self._depend(_within(within), is_snapshot=False)
         else:
             self._written |= _within(within)
 
-    def set_option(self, name: str) -> None:
+    def set_option(self, name):
         """Set an option."""
         if name == "snapshot_ryw_disable":
             self._snapshot_sees_own = False
         else:
             self._skips_conflict = True
 
-    def commit(self, stamp: bytes | None) -> None:
+    def commit(self, stamp):
         """Commit; the stamp is the engine's, None where it has refused the commit."""
         if self._is_refused:
             raise Refused(1036)
@@ -149,28 +146,28 @@ class ModelTransaction:
         self._model.commits.append(self._written)
         _apply(self._model.rows, self._mutations, stamp or b"")
 
-    def _view(self, is_snapshot: bool) -> dict[bytes, bytes]:
+    def _view(self, is_snapshot):
         rows = dict(self._rows)
         if self._sees(is_snapshot):
             _apply(rows, self._mutations, bytes(10))
         return rows
 
-    def _hidden(self, is_snapshot: bool) -> set[bytes]:
+    def _hidden(self, is_snapshot):
         return self._unreadable if self._sees(is_snapshot) else set()
 
-    def _sees(self, is_snapshot: bool) -> bool:
+    def _sees(self, is_snapshot):
         return self._sees_own and (self._snapshot_sees_own or not is_snapshot)
 
-    def _depend(self, keys: set[bytes], is_snapshot: bool) -> None:
+    def _depend(self, keys, is_snapshot):
         if not is_snapshot:
             self._read |= keys - self._known if self._sees_own else keys
 
 
-def _within(keys: tuple[bytes, bytes]) -> set[bytes]:
+def _within(keys):
     return {key for key in KEYS if keys[0] <= key < keys[1]}
 
 
-def _apply(rows: dict[bytes, bytes], mutations: list[tuple[str, Any, bytes]], stamp: bytes) -> None:
+def _apply(rows, mutations, stamp):
     for name, where, value in mutations:
         if name == "clear_range":
             for key in _within(where):
@@ -197,14 +194,14 @@ def _apply(rows: dict[bytes, bytes], mutations: list[tuple[str, Any, bytes]], st
 class Pair:
     """A transaction of the engine, and the model's."""
 
-    def __init__(self, database: Any, model: Model, *, sees_own: bool) -> None:
+    def __init__(self, database, model, *, sees_own):
         self._engines = database.create_transaction()
         if not sees_own:
             self._engines.options.set_read_your_writes_disable()
         self._engines.get_read_version().wait()
         self._models = ModelTransaction(model, sees_own=sees_own)
 
-    def check(self, name: str, *arguments: Any) -> None:
+    def check(self, name, *arguments):
         """Do a step with both, and compare their answers."""
         if name == "commit":
             stamp = self._engines.get_versionstamp()
@@ -229,14 +226,14 @@ class Pair:
             self._models.set_option(name)
 
 
-def _answer(call: Any) -> Any:
+def _answer(call):
     try:
         return call()
     except (FDBError, Refused) as error:
         return "error", getattr(error, "code", error.args[0])
 
 
-def _read(reads: Any, name: str, where: Any, *options: Any) -> Any:
+def _read(reads, name, where, *options):
     if name == "get":
         found = reads.get(where)
         return bytes(found) if found.present() else None
@@ -244,7 +241,7 @@ def _read(reads: Any, name: str, where: Any, *options: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Database]:
+def shared(tmp_path_factory):
     """A database that every example empties."""
     path = tmp_path_factory.mktemp("transactions") / "queues.sqlite3"
     database = embedded.open(path, durability="normal")

@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.engines.embedded import FDBError
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 
 
 def test_an_absent_value(database):

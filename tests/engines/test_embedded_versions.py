@@ -9,13 +9,9 @@ from itertools import pairwise
 import pytest
 
 from fdbqueue.engines.embedded import FDBError, KeySelector
+from tests.engines.children import code_of
 
-_DEADLINE_SECONDS = 30
-
-
-def _code(future):
-    error = future.exception()
-    return None if error is None else error.code
+_DEADLINE_SECONDS = 60
 
 
 def _begin(database, count):
@@ -47,7 +43,7 @@ def _answer(read):
 def _hides(transaction):
     """Tell whether a stamped key hides one of an earlier commit, which is ``log/`` and zeros."""
     transaction.set_versionstamped_key(b"log/" + bytes(10) + (4).to_bytes(4, "little"), b"")
-    return _code(transaction[b"log/" + bytes(10)]) == 1036
+    return code_of(transaction[b"log/" + bytes(10)]) == 1036
 
 
 @pytest.mark.parametrize("read", _READS.values(), ids=_READS)
@@ -104,7 +100,7 @@ def test_a_conflict_older_than_the_history_is_not_missed(database, clock):
     for _ in range(3):
         clock[0] += 100_000_000
         database[b"b"] = b""
-    assert _code(reader.commit()) == 1007
+    assert code_of(reader.commit()) == 1007
     reader.on_error(1007).wait()
     assert reader[b"a"] == b"2"
     assert database[b"other"] is None
@@ -121,8 +117,8 @@ def test_the_first_commits_after_a_quiet_time(database, clock):
             transaction[b"c"] = b""
         conflicting[b"b"].wait()
         database[b"b"] = b""
-        assert _code(reader.commit()) is None
-        assert _code(conflicting.commit()) == 1020
+        assert code_of(reader.commit()) is None
+        assert code_of(conflicting.commit()) == 1020
 
 
 def test_the_history_is_pruned(database, clock):
@@ -147,10 +143,10 @@ def test_a_read_version_is_shared_inside_a_process(database, put):
     del first
     assert second[b"a"] == b"1"
     second[b"b"] = b""
-    assert _code(second.commit()) == 1020
+    assert code_of(second.commit()) == 1020
     third = database.create_transaction()
     third.set_read_version(version)
-    assert _code(third[b"a"]) == 1007
+    assert code_of(third[b"a"]) == 1007
 
 
 def test_a_dropped_transaction_is_gone_at_once(database):
@@ -183,10 +179,10 @@ def test_a_read_version_is_set_once_and_first(database):
         transaction = database.create_transaction()
         first(transaction)
         transaction.set_read_version(version)
-        assert _code(transaction.commit()) is not None
+        assert code_of(transaction.commit()) is not None
     transaction = database.create_transaction()
     transaction.set_read_version(0)
-    assert _code(transaction[b"a"]) is not None
+    assert code_of(transaction[b"a"]) is not None
 
 
 # Versionstamps
@@ -224,14 +220,14 @@ def test_a_stamp_without_a_commit(database, put):
     transaction[b"a"].wait()
     stamp = transaction.get_versionstamp()
     transaction.commit().wait()
-    assert _code(stamp) == 2021
+    assert code_of(stamp) == 2021
     transaction.reset()
     transaction[b"a"].wait()
     transaction[b"b"] = b""
     stamp = transaction.get_versionstamp()
     put({b"a": b"1"})
-    assert _code(transaction.commit()) == 1020
+    assert code_of(transaction.commit()) == 1020
     with pytest.raises(FDBError) as caught:
         bytes(stamp)
     assert caught.value.code == 2020
-    assert _code(transaction.get_versionstamp()) == 2017
+    assert code_of(transaction.get_versionstamp()) == 2017

@@ -11,9 +11,9 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import FDBError, watches
 from fdbqueue.engines.embedded.watches import Notifier, _Pipe
-from tests.engines.children import run, wait_until
+from tests.engines.children import code_of, run, wait_until
 
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 60
 _THREAD = "fdbqueue-watches"
 _idle = threading.Event()
 
@@ -23,11 +23,6 @@ def _watch(database, *keys):
     futures = [transaction.watch(key) for key in keys]
     transaction.commit().wait()
     return futures
-
-
-def _code(future):
-    error = future.exception()
-    return None if error is None else error.code
 
 
 def _fires(watch):
@@ -179,7 +174,7 @@ def test_a_cancelled_watch(database, put):
     late.cancel()
     late.cancel()
     put({b"a": b"1"})
-    assert [_code(early), _code(late)] == [1101, 1101]
+    assert [code_of(early), code_of(late)] == [1101, 1101]
 
 
 def test_a_watch_whose_transaction_ends_before_its_commit(database):
@@ -188,7 +183,7 @@ def test_a_watch_whose_transaction_ends_before_its_commit(database):
         transaction = database.create_transaction()
         watch = transaction.watch(b"a")
         getattr(transaction, end)(*([1020] if end == "on_error" else []))
-        assert _code(watch) == 1025
+        assert code_of(watch) == 1025
 
 
 def test_a_watch_outlives_its_transaction(database, put):
@@ -209,10 +204,10 @@ def test_watches_that_cannot_be_set(database):
     """1034 without read-your-writes, 2102 for a long key, 2004 for a system key."""
     transaction = database.create_transaction()
     transaction.options.set_read_your_writes_disable()
-    assert _code(transaction.watch(b"a")) == 1034
+    assert code_of(transaction.watch(b"a")) == 1034
     transaction = database.create_transaction()
-    assert _code(transaction.watch(bytes(10_001))) == 2102
-    assert _code(transaction.watch(b"\xff")) == 2004
+    assert code_of(transaction.watch(bytes(10_001))) == 2102
+    assert code_of(transaction.watch(b"\xff")) == 2004
 
 
 def test_too_many_watches(database, monkeypatch):
@@ -221,7 +216,7 @@ def test_too_many_watches(database, monkeypatch):
     held = _watch(database, b"a", b"b")
     transaction = database.create_transaction()
     held.append(transaction.watch(b"c"))
-    assert _code(transaction.watch(b"d")) == 1032
+    assert code_of(transaction.watch(b"d")) == 1032
     held.pop(0).cancel()
     assert _fires_not(transaction.watch(b"d"))
     del held[0]
@@ -280,7 +275,7 @@ def test_closing_ends_the_watches(database, path, watching_threads):
     """Closing the database ends its watches with 1101 and leaves nothing behind."""
     (watch,) = _watch(database, b"a")
     database.close()
-    assert _code(watch) == 1101
+    assert code_of(watch) == 1101
     wait_until(lambda: not watching_threads())
     assert _sync_files(path) == ["turn", "turnstile", "used"]
     assert not database._store._ready
@@ -332,7 +327,7 @@ def test_an_interrupt_as_the_thread_starts(database, monkeypatch):
 
     def interrupted(*arguments, **keywords):
         begin(*arguments, **keywords)
-        assert database.watches._thread._started.wait(30)
+        assert database.watches._thread._started.wait(60)
         raise Alarm
 
     transaction = database.create_transaction()

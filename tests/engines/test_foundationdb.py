@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_SECONDS = 60
 
 
-def run(code: str, **environment: str) -> str:
+def run(code, **environment):
     """Run a program in a process of its own, and return what it printed."""
     answer = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -80,7 +80,7 @@ def test_a_missing_client_library_is_named(tmp_path):
     assert printed.splitlines() == ["client_library_missing True"] * 2
 
 
-def replace_the_library(folder: Path, find: str) -> None:
+def replace_the_library(folder, find):
     """Let Python's next processes find another client library; the binding is the real one."""
     (folder / "sitecustomize.py").write_text(
         textwrap.dedent(find)

@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "fdbqueue" / "engines"
 
 
-def imported(path: Path) -> set[str]:
+def imported(path):
     """Return the engines' modules that one imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -83,7 +83,7 @@ def test_a_thread_that_is_interrupted_as_it_starts(monkeypatch):
 
     def interrupted(*arguments, **keywords):
         begin(*arguments, **keywords)
-        assert threads[0]._started.wait(30)
+        assert threads[0]._started.wait(60)
         raise Alarm
 
     for _ in range(2):
@@ -92,6 +92,6 @@ def test_a_thread_that_is_interrupted_as_it_starts(monkeypatch):
             patch.setattr(threading, "_start_new_thread", interrupted)
             with pytest.raises(Alarm):
                 locks.start_thread(threads[0])
-        assert ran.wait(30)
+        assert ran.wait(60)
         threads[0].join()
         ran.clear()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from fdbqueue.engines import embedded
-from tests.conftest import Engine
 
 WRITTEN = b"\xff\xff/transaction/write_conflict_range/"
 WRITTEN_END = WRITTEN + b"\xff\xff"
@@ -16,27 +12,27 @@ STAMP_AT_0 = bytes(14)
 
 
 @pytest.fixture
-def database(engine: Engine) -> Any:
+def database(engine):
     """The database of the engine under test, not a file of the test's own."""
     return engine.database
 
 
 @pytest.fixture
-def transaction(database: Any) -> Any:
+def transaction(database):
     """A new transaction."""
     return database.create_transaction()
 
 
-def _written(reads: Any, *arguments: Any, **options: Any) -> list[tuple[bytes, bytes]]:
+def _written(reads, *arguments, **options):
     rows = reads.get_range(*(arguments or (WRITTEN, WRITTEN_END)), **options)
     return [(row.key.removeprefix(WRITTEN), row.value) for row in rows]
 
 
-def _bounds(*ranges: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+def _bounds(*ranges):
     return [bound for begin, end in ranges for bound in ((begin, b"1"), (end, b"0"))]
 
 
-def _code(engine: Engine, call: Callable[[], Any]) -> Any:
+def _code(engine, call):
     try:
         call()
     except engine.error as error:
@@ -213,6 +209,13 @@ def test_what_is_wrong_with_a_write_is_said(engine, transaction, prefix):
     """The error of a write is raised here as by any read."""
     transaction[prefix + bytes(10_000)] = b""
     assert _code(engine, lambda: _written(transaction)) == 2102
+
+
+def test_the_end_of_all_keys_is_not_shown(transaction):
+    """A range up to it has a begin alone."""
+    transaction.options.set_access_system_keys()
+    transaction.add_write_conflict_range(b"\xff\xfe", b"\xff\xff")
+    assert _written(transaction, WRITTEN, WRITTEN[:-1] + b"0") == [(b"\xff\xfe", b"1")]
 
 
 @pytest.mark.parametrize(

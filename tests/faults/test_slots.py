@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from fdb.subspace_impl import Subspace
@@ -26,15 +25,15 @@ TIMED_OUT = 1031
 class Pausing(FailingOnce):
     """A database whose first commit fails, and where something happens before what follows."""
 
-    def __init__(self, database: Any, fault: Fault, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, database, fault, meanwhile):
         super().__init__(database, embedded.FDBError, fault)
         self._meanwhile: Callable[[], object] | None = meanwhile
 
-    def create_transaction(self) -> Any:
+    def create_transaction(self):
         self.pause()
         return _Pausing(self)
 
-    def pause(self) -> None:
+    def pause(self):
         """Let it happen, once the commit has failed."""
         if self.happened and self._meanwhile is not None:
             meanwhile, self._meanwhile = self._meanwhile, None
@@ -42,7 +41,7 @@ class Pausing(FailingOnce):
 
 
 class _Pausing(FaultyTransaction):
-    def on_error(self, error: Any) -> Any:
+    def on_error(self, error):
         self._faulty.pause()
         return super().on_error(error)
 
@@ -126,7 +125,7 @@ def test_an_older_receipt_in_the_slot_tells(sound, emails, fault):
 class Late(FailingOnce):
     """A database whose first commit times out before it has a read version, and lands later."""
 
-    def leave_under_way(self, transaction: Any, moment: str) -> None:
+    def leave_under_way(self, transaction, moment):
         self._kept().append((moment, transaction))
 
 

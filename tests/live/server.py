@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS, THREADS = 2, 4
 DEADLINE_SECONDS = 60
-_STOP_SECONDS = 20
+_STOP_SECONDS = 60
 #: Gunicorn leaves the socket it is given to the garbage collector.
 _WARNINGS = "error,ignore::ImportWarning,ignore::ResourceWarning:gunicorn.arbiter"
 _BOOTED = re.compile(r"Booting worker with pid: (\d+)")

@@ -14,7 +14,6 @@ import pytest
 import requests
 
 from tests.concurrency.clients import together
-from tests.live.conftest import Prepared
 from tests.live.server import THREADS, Server
 
 #: Most of it are Python and Django, and the objects of one body at a time.
@@ -25,7 +24,7 @@ _ACCEPTED = '{"items":[' + ",".join(['{"value":' + _VALUE + "}"] * 995) + "]}"
 _REFUSED = _ACCEPTED[:-1] + ',"unknown":1}'
 
 
-def peak_bytes(process: int) -> int:
+def peak_bytes(process):
     """Return the most memory that a process has ever had."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
@@ -33,7 +32,7 @@ def peak_bytes(process: int) -> int:
     return int(found[1]) * 1024
 
 
-def check_memory(folder: Path, count: int, prepared: Prepared) -> None:
+def check_memory(folder, count, prepared):
     """Push so many bodies that are refused, and as many that are not, and look at the peak."""
     assert 4_900_000 < len(_ACCEPTED) < len(_REFUSED) < 5_000_000
     with Server(
@@ -49,7 +48,7 @@ def check_memory(folder: Path, count: int, prepared: Prepared) -> None:
         address = f"{one.api}/user-{secrets.token_hex(8)}/push/"
         bodies, lock, statuses = iter([_REFUSED, _ACCEPTED] * count), threading.Lock(), Counter()
 
-        def push() -> None:
+        def push():
             while True:
                 with lock:
                     body = next(bodies, None)

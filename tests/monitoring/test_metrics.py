@@ -147,10 +147,11 @@ def test_queues_of_a_pattern_are_added_up_under_it(queues, bearer, clock):
     """However many users there are, there is one label."""
     queues.queue("user-2").push_many(range(3))
     clock.advance(30)
-    queues.queue("user-1").push("x")
+    for name in ("user-1", "user-3"):
+        queues.queue(name).push("x")
     found = samples(bearer.get(ADDRESS))
-    assert sample(found, "fdbqueue_items", queue="user-*", state="ready") == 4
-    assert sample(found, "fdbqueue_queues", queue="user-*") == 2
+    assert sample(found, "fdbqueue_items", queue="user-*", state="ready") == 5
+    assert sample(found, "fdbqueue_queues", queue="user-*") == 3
     assert sample(found, "fdbqueue_oldest_item_age_seconds", queue="user-*") == 30
     assert not [labels for _, labels in found if ("queue", "user-1") in labels]
 

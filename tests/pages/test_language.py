@@ -28,7 +28,7 @@ _ATTRIBUTE = re.compile(
 )
 
 
-def has_a_word(markup: str) -> bool:
+def has_a_word(markup):
     """Tell whether a word stands outside of the tags that translate it."""
     return bool(re.search(r"\w", _TAGS.sub(" ", markup)))
 
@@ -53,7 +53,7 @@ WORDS = {
 }
 
 
-def compiled(words: dict[str, str]) -> bytes:
+def compiled(words):
     """Return a catalogue as gettext reads it: a header, two tables and the texts."""
     pairs = sorted({"": "Content-Type: text/plain; charset=UTF-8\n", **words}.items())
     count = len(pairs)

@@ -68,7 +68,7 @@ def test_hadolint_finds_nothing():
     assert done.returncode == 0, done.stdout
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
+def _run(*command):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 import yaml
@@ -25,13 +24,12 @@ SCHEMAS = [
 ]
 
 
-def loaded(name: str) -> dict[str, Any]:
+def loaded(name):
     """Return a YAML file of the repository."""
-    found: dict[str, Any] = yaml.safe_load(text(name))
-    return found
+    return yaml.safe_load(text(name))
 
 
-def commands() -> list[str]:
+def commands():
     """Return the shell commands of all workflows."""
     jobs = [job for path in WORKFLOWS for job in loaded(str(path))["jobs"].values()]
     return [step["run"] for job in jobs for step in job.get("steps", ()) if "run" in step]

@@ -45,7 +45,7 @@ WITHOUT_DJANGO = (
 
 
 @functools.cache
-def modules() -> dict[str, Path]:
+def modules():
     """Return the modules of the package by name."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
@@ -55,7 +55,7 @@ def modules() -> dict[str, Path]:
 
 
 @functools.cache
-def imports(path: Path) -> set[str]:
+def imports(path):
     """Return what a module imports, wherever in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -67,7 +67,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def within(name: str, packages: tuple[str, ...]) -> bool:
+def within(name, packages):
     """Tell whether a module is one of the packages or inside one."""
     return any(name == package or name.startswith(package + ".") for package in packages)
 
@@ -85,7 +85,7 @@ def test_modules_import_only_what_is_below_them():
     assert wrong == {}
 
 
-def packages_imported(name: str) -> set[str]:
+def packages_imported(name):
     """Return the top packages that a module imports."""
     return {i.partition(".")[0] for i in imports(modules()[name])}
 
@@ -199,7 +199,7 @@ BASES_OF_ONE = {
 
 
 @functools.cache
-def modules_imported(path: Path) -> set[str]:
+def modules_imported(path):
     """Return the modules of the package that a module imports, also for types alone."""
     names = modules()
     found = set()
@@ -213,12 +213,12 @@ def modules_imported(path: Path) -> set[str]:
     return found & names.keys()
 
 
-def below_the_face(name: str) -> str:
+def below_the_face(name):
     """Return a module's name within the service, empty where it is none below its face."""
     return name.removeprefix(f"{SERVICE}.") if name.startswith(f"{SERVICE}.") else ""
 
 
-def floor_of(name: str) -> int:
+def floor_of(name):
     """Return the floor of a module of the service."""
     room = name.partition(".")[0]
     found = [number for number, rooms in enumerate(FLOORS) if room in rooms]
@@ -226,11 +226,11 @@ def floor_of(name: str) -> int:
     return found[0]
 
 
-def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+def circles(graph):
     """Return the sets of modules that import each other, directly or not."""
 
-    def reached(start: str) -> set[str]:
-        found: set[str] = set()
+    def reached(start):
+        found = set()
         left = [start]
         while left:
             new = graph[left.pop()] - found
@@ -246,7 +246,7 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
     }
 
 
-def our_classes() -> dict[str, type]:
+def our_classes():
     """Return the classes that are defined in the package, by name."""
     found = {}
     for name in modules():
@@ -257,7 +257,7 @@ def our_classes() -> dict[str, type]:
     return found
 
 
-def is_ours(one: type) -> bool:
+def is_ours(one):
     """Tell whether a class is defined in the package."""
     return one.__module__.partition(".")[0] == "fdbqueue"
 
@@ -300,7 +300,7 @@ def test_circles_are_found():
 
 def test_the_service_is_used_through_its_face():
     """What is imported from below it is in the list, and the list names nothing else."""
-    used: dict[str, set[str]] = {}
+    used = {}
     for name, path in modules().items():
         if within(name, (SERVICE,)):
             continue
@@ -328,7 +328,7 @@ def test_no_class_has_more_than_two_of_ours_above_it():
 
 def test_no_class_is_spread_over_files():
     """A base that one class alone has, in another module, is listed with its reason."""
-    subclasses: dict[type, list[type]] = {}
+    subclasses = {}
     for one in our_classes().values():
         for base in filter(is_ours, one.__bases__):
             subclasses.setdefault(base, []).append(one)

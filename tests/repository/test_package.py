@@ -7,7 +7,6 @@ import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -52,21 +51,21 @@ def test_what_tests_need_comes_on_top():
     assert not pinned("requirements-dev.txt").keys() & pinned("requirements.txt").keys()
 
 
-def lines(name: str) -> list[str]:
+def lines(name):
     """Return the lines of a file of requirements that name packages."""
     text = (ROOT / name).read_text(encoding="utf-8")
     return [line for line in text.splitlines() if line and not line.startswith(("#", "--"))]
 
 
-def pinned(name: str) -> dict[str, str]:
+def pinned(name):
     """Return the packages of a file of requirements, each with its version."""
     pairs = (line.split("==") for line in lines(name))
     return {canonicalize_name(package): version for package, version in pairs}
 
 
-def closure(names: Iterable[str]) -> set[str]:
+def closure(names):
     """Return packages and what they require without extras, here."""
-    found: set[str] = set()
+    found = set()
     left = list(names)
     while left:
         name = canonicalize_name(left.pop())

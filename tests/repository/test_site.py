@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -12,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 
-def _pages(nav: Any) -> Iterator[str]:
+def _pages(nav):
     """Yield the pages of a part of ``nav``."""
     if isinstance(nav, str):
         yield nav

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 from tests.targets import NIGHTLY, PAGES, ROOT
 
 
-def names_in(path: Path) -> set[str]:
-    """Return the functions and classes of a file of tests, and the methods that these inherit."""
+def names_in(path):
+    """Return the functions and classes of a file of tests."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in ast.walk(tree) if hasattr(node, "name")}
 
 
-def is_there(entry: str) -> bool:
+def is_there(entry):
     """Tell whether a folder, file or test exists."""
     file, _, test = entry.partition("::")
     path = ROOT / file
     if not test:
         return path.exists()
-    inherited = names_in(ROOT / "tests/tasks/rules/worker_death.py")
-    return path.exists() and test.split("::")[-1] in names_in(path) | inherited
+    return path.exists() and test.split("::")[-1] in names_in(path)
 
 
 def test_what_is_nightly_is_there():

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any
 
 import tomllib
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from tests.repository.compose import ROOT, text
 
 
-def project() -> dict[str, Any]:
+def project():
     """Return the project's table of pyproject.toml."""
-    found: dict[str, Any] = tomllib.loads(text("pyproject.toml"))["project"]
-    return found
+    return tomllib.loads(text("pyproject.toml"))["project"]
 
 
-def classified(prefix: str) -> set[str]:
+def classified(prefix):
     """Return the versions of the classifiers that begin alike."""
     pattern = rf"{re.escape(prefix)} :: (\d+\.\d+)"
     return {match[1] for one in project()["classifiers"] if (match := re.fullmatch(pattern, one))}
 
 
-def constant(name: str) -> Any:
+def constant(name):
     """Return a constant of noxfile.py, which needs nox to be imported."""
     for node in ast.parse(text("noxfile.py")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
@@ -33,7 +30,7 @@ def constant(name: str) -> Any:
     raise LookupError(name)
 
 
-def required(name: str) -> SpecifierSet:
+def required(name):
     """Return the range of a dependency."""
     found = {one.name: one for one in map(Requirement, project()["dependencies"])}
     return found[name].specifier

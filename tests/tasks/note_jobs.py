@@ -76,7 +76,8 @@ def note_badly(context: Any, kind: str) -> str:
             for number in range(10_000):
                 context.metadata[str(number)] = number
         else:
-            context.progress({"negative": -1, "text": "1", "infinite": float("inf")}[kind])
+            wrong = {"negative": -1, "text": "1", "infinite": float("inf"), "bool": True}
+            context.progress(wrong[kind])
     except Exception as error:  # noqa: BLE001  # whatever it is
         return type(error).__name__
     return "nothing"

@@ -10,27 +10,18 @@ import time
 import pytest
 
 from fdbqueue.tasks import TaskAborted, abort
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests import forked
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
 from tests.tasks import bad_jobs, jobs
 from tests.tasks.killing import ROOT
+from tests.tasks.stored import FAILED, READY, SUCCESSFUL, stored
 
 __all__ = ["clock"]
 
 DEADLINE_SECONDS = 60
-FAILED, READY, SUCCESSFUL = (
-    TaskResultStatus.FAILED,
-    TaskResultStatus.READY,
-    TaskResultStatus.SUCCESSFUL,
-)
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 def leased_together(worker, count):

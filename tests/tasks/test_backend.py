@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import io
 import subprocess
@@ -68,38 +67,6 @@ def test_a_task_is_an_item_of_its_queue(backend):
     assert fdbqueue.queue("tasks-default").size() == 1
 
 
-def test_the_result_of_a_new_task(backend):
-    """What enqueue returns, and what is stored."""
-    result = jobs.note.enqueue(1)
-    assert result.status is TaskResultStatus.READY
-    assert result.enqueued_at is not None
-    assert (result.started_at, result.finished_at, result.last_attempted_at) == (None, None, None)
-    assert (result.attempts, result.errors, result.worker_ids) == (0, [], [])
-    assert 1 <= len(result.id) <= 64
-    again = backend.get_result(result.id)
-    assert again == result
-    assert again.task == jobs.note
-
-
-def test_results_can_be_awaited(backend):
-    """The await forms do the same."""
-
-    async def both():
-        result = await jobs.note.aenqueue(1)
-        return result, await jobs.note.aget_result(result.id)
-
-    result, again = asyncio.run(both())
-    assert result == again
-
-
-@pytest.mark.parametrize("wrong", [object(), {1, 2}, b"\xff", NOW])
-def test_arguments_that_are_no_json_are_refused(backend, wrong):
-    """By the API's own errors, and nothing is enqueued."""
-    with pytest.raises((TypeError, ValueError)):
-        jobs.note.enqueue(wrong)
-    assert backend.queue("default").size() == 0
-
-
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "\ud800", "x" * 1_000_001])
 def test_arguments_that_the_queue_cannot_hold_are_refused(backend, wrong):
     """By the queue's errors, and nothing is enqueued."""
@@ -114,16 +81,6 @@ def test_long_arguments_are_taken(backend, work):
     assert backend.get_result(result.id).args == ["x" * 900_000]
     work()
     assert backend.get_result(result.id).return_value == "x" * 900_000
-
-
-def test_a_queue_that_the_setting_does_not_list_is_refused(backend):
-    """When the task is made, and when it is enqueued."""
-    with pytest.raises(InvalidTask):
-        jobs.note.using(queue_name="nope")
-    other = jobs.note.using(queue_name="other")
-    object.__setattr__(other, "queue_name", "nope")
-    with pytest.raises(InvalidTask):
-        other.enqueue(1)
 
 
 @cases(
@@ -191,17 +148,6 @@ def test_the_order_of_tasks(backend, work):
         *("due 1", "due 2", "due 3"),
         *("plain 1", "plain 2", "low"),
     ]
-
-
-def test_a_task_does_not_run_before_its_time(backend, work):
-    """It is hidden until then."""
-    result = jobs.note.using(run_after=NOW + datetime.timedelta(hours=1)).enqueue(1)
-    work()
-    assert jobs.done == []
-    assert backend.queue("default").counts().delayed == 1
-    result.refresh()
-    assert result.status is TaskResultStatus.READY
-    assert result.task.run_after == NOW + datetime.timedelta(hours=1)
 
 
 # Unique tasks

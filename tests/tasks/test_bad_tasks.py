@@ -13,38 +13,21 @@ from django.test import override_settings
 
 from fdbqueue import conf
 from fdbqueue.service import run
-from fdbqueue.tasks import abort, compat, enqueue_in
+from fdbqueue.tasks import abort, abort_group, compat, enqueue_in, group_result
 from fdbqueue.tasks.compat import (
     InvalidTask,
     InvalidTaskBackend,
-    TaskResultStatus,
-    task_backends,
 )
 from fdbqueue.tasks.housekeeping import Housekeeping
-from fdbqueue.tasks.worker import TaskWorker
 from tests import forked
 from tests.engines.children import wait_until
 from tests.tasks import bad_jobs, jobs
+from tests.tasks.stored import FAILED, SUCCESSFUL, stored
+from tests.tasks.stored import work_in_thread as work
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
-FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
 UNKNOWN = "fdbqueue.tasks.exceptions.TaskUnknown"
-
-
-def work(**options):
-    """Run what is ready, in a thread that may hang; return the worker."""
-    worker = TaskWorker(task_backends["default"], ["default"], **{"follow": False, **options})
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive()
-    return worker
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 @pytest.fixture
@@ -274,6 +257,9 @@ def test_tasks_of_other_backends_are_refused(configure):
             run(conf.database(), lambda tr: enqueue_in(tr, jobs.note, 1))
         with pytest.raises(InvalidTaskBackend, match="to abort a task it must be one of fdbqueue"):
             abort("0" * 32)
+        for function in (group_result, abort_group):
+            with pytest.raises(InvalidTaskBackend, match="it must be one of fdbqueue"):
+                function("0" * 32)
         with pytest.raises(InvalidTaskBackend):
             abort("0" * 32, backend="nobody's")
     assert jobs.done == []

@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 
 import pytest
-from django.dispatch import Signal
 
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import run
@@ -45,9 +44,9 @@ def results_of(backend, results):
     return found
 
 
-def received(signal: Signal):
+def received(signal):
     """Collect the ids that a signal tells of."""
-    ids: list[str] = []
+    ids = []
 
     def receive(task_result, **_):
         ids.append(task_result.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from fdbqueue.service import now_us, run
@@ -98,6 +100,18 @@ def test_an_attempt_that_is_retried_is_a_failure(backend, work):
     work()
     found = read(backend.catalog.database, backend.records.functions, ["tasks-default"])
     assert [row.hour[:2] for row in found.rows] == [(2, 1)]
+
+
+def test_an_attempt_that_was_aborted_is_no_failure(backend, work):
+    """It has run, and ended as it was asked to."""
+    result = jobs.wait_for_abort.enqueue()
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert jobs.begun.wait(60)
+    abort(result.id)
+    worker.join(60)
+    found = read(backend.catalog.database, backend.records.functions, ["tasks-default"])
+    assert [row.hour[:2] for row in found.rows] == [(1, 0)]
 
 
 def test_durations_are_known_up_to_the_factor_two(count, database, counters):

@@ -11,18 +11,17 @@ import pytest
 
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.tasks import compat, worker
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.exceptions import SignalsNotSent
 from fdbqueue.tasks.source import TaskSource
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
 from tests.tasks import bad_jobs, jobs
+from tests.tasks.stored import FAILED, SUCCESSFUL, stored
 
 __all__ = ["clock"]
 
 DEADLINE_SECONDS = 60
-FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
 
 
 class Counting:
@@ -44,11 +43,6 @@ def source_of(backend, catalog=None):
     """Return where a worker's tasks come from."""
     queue = (catalog or backend.catalog).queue("tasks-default")
     return TaskSource(queue, backend.records, lease_seconds=60)
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 # A second signal
@@ -140,7 +134,7 @@ def test_a_task_whose_lease_has_run_out_is_not_begun(backend):
 
 def test_leases_are_extended_together(configure):
     """Two hundred tasks that wait cost no two hundred transactions, and keep their leases."""
-    backend = configure(lease_seconds=3)
+    backend = configure(lease_seconds=6)
     results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(200)]
     database = Counting(backend.catalog.database)
     catalog = backend.catalog.over(database)

@@ -43,11 +43,10 @@ from tests.concurrency.clients import together
 from tests.faults.conftest import clock, faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.tasks import group_jobs, jobs
+from tests.tasks.stored import FAILED, SUCCESSFUL
 from tests.thorough import size
 
 __all__ = ["clock", "faulty"]
-
-SUCCESSFUL, FAILED = TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED
 
 
 @pytest.fixture(autouse=True)
@@ -338,6 +337,8 @@ def test_what_is_no_group_is_refused(backend):
         group([jobs.note]).then(jobs.note).then(jobs.note)
     with pytest.raises(InvalidTask, match="unique key"):
         group([call(jobs.unique, "x")]).enqueue()
+    with pytest.raises(InvalidTask, match="unique key"):  # it may have one with what it is given
+        chain(jobs.note, call(jobs.unique, None)).enqueue()
     with pytest.raises(TypeError):
         group([call(jobs.note, object())]).enqueue()
     with pytest.raises(ValueTooLarge):

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
 from tests.tasks import timed_jobs
+from tests.tasks.stored import FAILED, READY, RUNNING, SUCCESSFUL
 from tests.tasks.test_worker_command import is_alive, start, status
 
 __all__ = ["clock", "start"]
@@ -21,12 +21,6 @@ __all__ = ["clock", "start"]
 DEADLINE_SECONDS = 300
 #: How long leases are: what is known before one expires, a process has noted.
 LEASE_SECONDS = 2 * DEADLINE_SECONDS
-FAILED, READY, RUNNING, SUCCESSFUL = (
-    TaskResultStatus.FAILED,
-    TaskResultStatus.READY,
-    TaskResultStatus.RUNNING,
-    TaskResultStatus.SUCCESSFUL,
-)
 TIMEOUT = "fdbqueue.tasks.exceptions.TaskTimeout"
 DIED = "fdbqueue.tasks.exceptions.WorkerDied"
 REPLACED = "ended by signal 9; another starts in 0 s."

@@ -23,7 +23,6 @@ from fdbqueue.tasks.compat import (
     IN_DJANGO,
     BaseTaskBackend,
     InvalidTask,
-    TaskResultStatus,
     task_backends,
 )
 from fdbqueue.tasks.key_limits import LIMITED, limits_key, member_name, parsed
@@ -33,13 +32,9 @@ from tests.engines.children import wait_until
 from tests.pages.addresses import LIST, of, text
 from tests.tasks import jobs, limited_jobs
 from tests.tasks.killing import Workers
+from tests.tasks.stored import FAILED, READY, SUCCESSFUL, stored
 
 DEADLINE_SECONDS = 60
-SUCCESSFUL, FAILED, READY = (
-    TaskResultStatus.SUCCESSFUL,
-    TaskResultStatus.FAILED,
-    TaskResultStatus.READY,
-)
 
 
 @pytest.fixture(autouse=True)
@@ -82,11 +77,6 @@ def counted(database):
         yield lambda: len(numbers)
     finally:
         kind.create_transaction = create
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 def test_a_worker_runs_limited_tasks_within_their_limits(backend, work):
@@ -339,12 +329,15 @@ def test_a_worker_whose_tasks_are_all_over_their_limits_asks_for_nothing(backend
     """A waiter looks again after five seconds, as ever: nothing else happens."""
     full = [limited_jobs.hold.enqueue(f"k{number % 3}") for number in range(12)]
     slow = [limited_jobs.one_an_hour.enqueue("a", number) for number in range(5)]
-    with working(threads=3), working(threads=2):
-        wait_until(lambda: len(limited_jobs.begun) == 4)
-        time.sleep(1.0)  # what has begun is noted, watches are set
+
+    def are_quiet():
         with counted(backend.catalog.database) as count:
             time.sleep(3.0)
-        assert count() <= 18  # two workers look and keep house; a poll would be many more
+        return count() <= 18  # two workers look and keep house; a poll would be many more
+
+    with working(threads=3), working(threads=2):
+        wait_until(lambda: len(limited_jobs.begun) == 4)
+        wait_until(are_quiet)
         limited_jobs.gate.set()
         wait_until(lambda: all(stored(one).is_finished for one in full))
     assert sum(stored(one).status is READY for one in slow) == 4

@@ -11,24 +11,18 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends, task_finished, task_started
+from fdbqueue.tasks.compat import task_backends, task_finished, task_started
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.tasks import jobs, left_jobs, timed_jobs
+from tests.tasks.stored import FAILED, SUCCESSFUL, status
 
 #: A database in memory is never closed by Django, which Python 3.13 says when a thread ends.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
 DEADLINE_SECONDS = 60
-FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
 LEFT_OPEN = "a transaction was left open, and is rolled back"
-
-
-def status(result):
-    """Return the status of a task as it is now."""
-    result.refresh()
-    return result.status
 
 
 # Connections

@@ -9,20 +9,16 @@ from django.core.management import call_command
 
 from fdbqueue.service import run
 from fdbqueue.tasks import abort_group, call, chain, group, group_result, upkeep
-from fdbqueue.tasks.compat import TaskResultDoesNotExist, TaskResultStatus
+from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.housekeeping import Pruned, remove_lost
-from fdbqueue.tasks.records import Place
+from fdbqueue.tasks.records import TreePlace
 from tests.faults.conftest import clock
 from tests.tasks import group_jobs, jobs
+from tests.tasks.stored import FAILED, READY, SUCCESSFUL
 from tests.tasks.test_groups import few_together, left, look_after
 
 __all__ = ["clock", "few_together"]
 
-READY, SUCCESSFUL, FAILED = (
-    TaskResultStatus.READY,
-    TaskResultStatus.SUCCESSFUL,
-    TaskResultStatus.FAILED,
-)
 WAYS = {
     "removed": lambda queue: queue.remove(queue.peek().id),
     "popped": lambda queue: queue.pop(),
@@ -122,7 +118,7 @@ def test_an_end_is_not_a_loss(backend, work):
     work(limit=1)
 
     def fail(tr, tree):
-        places = [Place(tree, 0, at, 2) for at in range(2)]
+        places = [TreePlace(tree, 0, at, 2) for at in range(2)]
         return upkeep.fail_lost(tr, backend, backend.catalog, places)
 
     database = backend.catalog.database

@@ -170,6 +170,7 @@ def test_an_aborted_task_keeps_its_metadata(backend, work):
         ("negative", "ValueError"),
         ("infinite", "ValueError"),
         ("text", "TypeError"),
+        ("bool", "TypeError"),
     ],
 )
 def test_what_cannot_be_noted_is_refused_where_it_is_said(backend, work, kind, error):

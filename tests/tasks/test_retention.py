@@ -18,9 +18,9 @@ from fdbqueue.tasks.compat import TaskResultDoesNotExist, TaskResultStatus
 from fdbqueue.tasks.housekeeping import Pruned, may_prune, prune, remove_lost
 from fdbqueue.tasks.options import Retention
 from tests.tasks import group_jobs, jobs, kept_jobs
+from tests.tasks.stored import FAILED, SUCCESSFUL
 
 _DAY = 86_400
-FAILED, SUCCESSFUL = TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL
 
 
 @pytest.fixture

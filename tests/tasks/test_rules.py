@@ -12,12 +12,11 @@ from tests.tasks.rules.outcomes import Outcomes
 from tests.tasks.rules.results import Results
 from tests.tasks.rules.signals import Checks, Signals
 from tests.tasks.rules.validation import Validation
-from tests.tasks.rules.worker_death import WorkerDeath
 
 
 class Rules(
     *(Enqueueing, Validation, Outcomes, Results, Contexts, AsyncTasks, Priorities, Deferring),
-    *(Retries, Signals, Checks, WorkerDeath),
+    *(Retries, Signals, Checks),
 ):
     """Everything that the API and its documentation have names for."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 import weakref
 
 import pytest
 
-from fdbqueue.tasks import TaskTimeout
+from fdbqueue.tasks import TaskTimeout, strikes
 from fdbqueue.tasks.strikes import Strike
 from fdbqueue.tasks.time_limits import Limit, TimeLimits
 from tests.engines.children import wait_until
@@ -74,8 +75,14 @@ class Call:
             self.error = error
 
     def wait_for_trap(self):
-        """Wait until the function is to be ended at its place."""
-        wait_until(lambda: self.limit.strike is not None and self.limit.strike.trap is not None)
+        """Wait until a frame of the function has the trap; a moment before there is one already."""
+        wait_until(self._has_trap)
+
+    def _has_trap(self):
+        frame = sys._current_frames().get(self._thread.ident)
+        while frame is not None and not isinstance(frame.f_trace, strikes._Trap):
+            frame = frame.f_back
+        return frame is not None  # kept by nothing: the trap is freed with it
 
     def end(self):
         """Wait for the end of the function, and return what it raised."""

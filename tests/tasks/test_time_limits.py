@@ -18,42 +18,22 @@ from django.core.management import call_command
 
 from fdbqueue.service import Item
 from fdbqueue.tasks import TaskTimeout, abort, time_limits
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.ends import Attempt
 from fdbqueue.tasks.strikes import Strike, set_exception
-from fdbqueue.tasks.time_limits import Limit, Overdue, TimeLimits, Watch, shared_memory
+from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, TimeLimits, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
 from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
 from tests.tasks import jobs, timed_jobs
+from tests.tasks.stored import FAILED, RUNNING, SUCCESSFUL, stored
+from tests.tasks.stored import work_in_thread as work
 
 __all__ = ["clock"]
 
 DEADLINE_SECONDS = 60
-FAILED, READY, RUNNING, SUCCESSFUL = (
-    TaskResultStatus.FAILED,
-    TaskResultStatus.READY,
-    TaskResultStatus.RUNNING,
-    TaskResultStatus.SUCCESSFUL,
-)
 TIMEOUT = "fdbqueue.tasks.exceptions.TaskTimeout"
 SHORT = {"timeout": 0.3, "grace_seconds": 0.2}
-
-
-def work(**options):
-    """Run what is ready, in a thread that may hang; return the worker."""
-    worker = TaskWorker(task_backends["default"], ["default"], **{"follow": False, **options})
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive()
-    return worker
-
-
-def stored(result):
-    """Return what is stored of a result."""
-    return task_backends["default"].get_result(result.id)
 
 
 # In the worker's process
@@ -141,8 +121,13 @@ def test_a_cancellation_of_its_own(configure):
 @pytest.mark.parametrize("job", [timed_jobs.swallow, timed_jobs.swallow_cancellation])
 def test_a_task_that_ignores_its_end(configure, job, caplog):
     """The worker says so, goes on with the rest, and keeps the lease; its end counts at last."""
-    backend = configure(**SHORT, lease_seconds=1)
+    backend = configure(**SHORT, lease_seconds=3)
     held = job.enqueue()
+
+    def leased_until():
+        (item,) = backend.queue("default").page(state="leased").items
+        return item.until
+
     worker = TaskWorker(backend, ["default"], threads=2)
     thread = threading.Thread(target=worker.run)
     with caplog.at_level(logging.WARNING, "fdbqueue.tasks.time_limits"):
@@ -151,7 +136,8 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
             wait_until(lambda: caplog.records)
             after = timed_jobs.quick.enqueue(1)
             wait_until(lambda: stored(after).status is SUCCESSFUL)
-            time.sleep(1.5)  # longer than a lease, for what must not happen
+            until = leased_until()
+            wait_until(lambda: leased_until() > until)
             assert (stored(held).status, stored(held).attempts) == (RUNNING, 1)
         finally:
             jobs.gate.set()
@@ -310,7 +296,7 @@ def attempt():
 def watches():
     """Both ends of the memory."""
     descriptor = shared_memory()
-    return Watch(os.dup(descriptor)), Watch(descriptor)
+    return ParentWatch(os.dup(descriptor)), ParentWatch(descriptor)
 
 
 def test_what_the_parent_sees(configure, watches):
@@ -343,7 +329,7 @@ def test_only_what_was_over_is_taken_over(watches):
     for seconds in (10, 20, 30):
         limits._begin(Limit(attempt(), seconds))
     found = parents.taken_over(time.monotonic() + 25)
-    assert found == [Overdue("q", "1.a", 0, seconds) for seconds in (10, 20)]
+    assert found == [OverdueAttempt("q", "1.a", 0, seconds) for seconds in (10, 20)]
     assert parents.taken_over(math.inf) == []
     limits.close()
 
@@ -355,7 +341,7 @@ def test_a_name_that_is_too_long_for_a_row(watches):
     long = Attempt(None, Item(None, None, "1", lease="x" * 2_000, queue="q"), math.inf)
     for one in (long, attempt()):
         limits._begin(Limit(one, 10))
-    assert parents.taken_over(math.inf) == [Overdue("q", "1.a", 0, 10)]
+    assert parents.taken_over(math.inf) == [OverdueAttempt("q", "1.a", 0, 10)]
     limits.close()
 
 

@@ -17,7 +17,6 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.management.processes import Parent
 from fdbqueue.testing import time_ahead
 from tests import forked
@@ -25,15 +24,10 @@ from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.tasks import jobs, kept_jobs
 from tests.tasks.killing import signalled
+from tests.tasks.stored import FAILED, READY, SUCCESSFUL, status
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
-SUCCESSFUL, FAILED, RUNNING, READY = (
-    TaskResultStatus.SUCCESSFUL,
-    TaskResultStatus.FAILED,
-    TaskResultStatus.RUNNING,
-    TaskResultStatus.READY,
-)
 
 
 class Started:
@@ -105,12 +99,6 @@ def begin(backend, tmp_path):
 def begun(folder, name="*"):
     """Return the numbers of the processes in which tasks have begun."""
     return [int(path.name.rpartition("-")[2]) for path in folder.glob(f"begun-{name}-*")]
-
-
-def status(result):
-    """Return the status of a task as it is now."""
-    result.refresh()
-    return result.status
 
 
 # Signals

@@ -116,7 +116,9 @@ class Committer:
                 self._seek_lead(request)
                 if self._leader is request:
                     self._lead(request)
-                    self._pass_on()
+                    self._leader = None
+                    if self._requests:
+                        self._pass_on()
                 elif not request.done:
                     request.release()
                     self._follow(request)
@@ -198,8 +200,7 @@ class Committer:
             self.withdraw(request, FDBError(1031))
 
     def _pass_on(self) -> None:
-        """Give up the lead, and wake one that waits; one that is about to wait sees it."""
-        self._leader = None
+        """Wake one that waits for the lead, which is free; one that is about to wait sees it."""
         for one in list(self._requests):
             waiter = one.waiter
             if waiter is not None and not one.done:

@@ -269,6 +269,8 @@ class Value(Future["Value"]):
 
     def present(self) -> bool:
         """Tell whether the key has a value."""
+        if self.asked_at is None and self._error is None:
+            return self._result is not None
         return self.value is not None
 
     def as_foundationdb_key(self) -> bytes | None:

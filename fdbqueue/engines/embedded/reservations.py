@@ -184,11 +184,30 @@ class Reservations:
         own = Reservation(next(self._numbers))
         since = time.monotonic_ns()
         self._goes_on = since - self._used_at < _GRACE
+        if self._goes_on and not self._line and self._stays(memory, own, since):
+            return own
+        self.is_used = True
+        return self._wait(memory, own, since, deadline)
+
+    def _stays(self, memory: mmap.mmap, own: Reservation, now: int) -> bool:
+        """Reserve the file again within the slice of this process, without a look at the line."""
+        try:
+            process, number, until, began, _ = _NOTE.unpack_from(memory, 0)
+            if process != self._process or number or not now < until < now + _COMMIT:
+                return False
+            own.is_contended = self._given is None or self._given.is_contended
+            return self._note(memory, own, now, began)
+        except ValueError:  # it was closed
+            return False
+
+    def _wait(
+        self, memory: mmap.mmap, own: Reservation, since: int, deadline: float | None
+    ) -> Reservation | None:
+        """Wait in line for the file."""
         give_up_at = since + _PATIENCE
         if deadline is not None:
             give_up_at = min(give_up_at, int(deadline * 1e9))
         place = 0
-        self.is_used = True
         try:
             self._line[own] = None
             while True:

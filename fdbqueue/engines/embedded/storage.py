@@ -45,6 +45,8 @@ _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
 _TURN_POLL_SECONDS = 0.002
+#: Take a lock if it is free.
+_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
 
 
@@ -246,7 +248,9 @@ class Store:
         try:
             try:
                 for lock in (turnstile, turn):
-                    if not _take_now(lock):
+                    try:  # as _take_now(), whose calls each commit would make
+                        fcntl.flock(lock, _NOW)
+                    except BlockingIOError:
                         snapshot = None
                         release()
                         _take(lock, deadline)
@@ -491,7 +495,7 @@ def _take(lock: int, deadline: float | None) -> None:
 def _take_now(lock: int) -> bool:
     """Take a lock if it is free, or this process has it; tell whether it has it now."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, _NOW)
     except BlockingIOError:
         return False
     return True

@@ -3,7 +3,8 @@
 A process with watches owns a pipe in the file's ``-sync`` directory. A process that commits
 writes one byte into every pipe there; the byte wakes the owner's watching thread, which
 reads from the commit history which keys changed and compares their values. Nothing polls,
-and without watches a commit costs one ``stat``.
+and without watches a commit costs one ``stat``. (To look at ``PRAGMA data_version`` every 5 ms
+needs no pipe; an idle process then used 11 ms of processor time a second, in place of 0.1 ms.)
 """
 
 from __future__ import annotations

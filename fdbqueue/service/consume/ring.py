@@ -114,8 +114,8 @@ class ListWalk:
 
     Args:
         names: Their names.
-        in_turn: Whether each request has a queue of its own as far as there are enough; else all
-            take from the first that has items.
+        in_turn: Whether the requests take from one after the other, round and round; else all from
+            the first that has items.
     """
 
     is_strict = True
@@ -185,7 +185,9 @@ class Walk:
         while len(found) < count:
             hint = self._hint()
             if hint is not None:
-                if hint.name not in self._met and not any(one.fits(hint.name) for one in passed):
+                if hint.name in self._met:
+                    continue
+                if not (passed and any(one.fits(hint.name) for one in passed)):
                     self._met[hint.name] = hint
                     found.append(hint)
             elif self.is_closed:

@@ -8,6 +8,7 @@ what has expired) at once, so an uncontended pop costs one read more than the re
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,7 @@ from fdbqueue.service.writes import SharedTransaction
 #: The most leases that a help request asks for, and the most bytes of the names of those that it
 #: ends: the names must fit into its row.
 MAX_LEASES, MAX_NAMES_BYTES = 500, 30_000
+_COUNT = operator.attrgetter("count")
 #: Pops or leases items that were taken, and returns them. Called with the transaction's
 #: ``CountChange``, and the items, none of them corrupt.
 Effect = Callable[[CountChange, Sequence[Loaded]], list[Item]]
@@ -397,7 +399,7 @@ class Round:
         prompt = fitting(early)
         #: The reads that requests need.
         self._reads = taker.begin_reads(self._shared, prompt)
-        wanted = sum([one.count for one in prompt])
+        wanted = sum(map(_COUNT, prompt))
         limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         self.allowance = None
         if taker.limits is not None:

@@ -13,8 +13,8 @@ How a take goes, without a transaction of the caller's:
    processes, as all rounds do.
 
    *In order*, all requests are made to the first queue, and those that it does not serve to the
-   next. *In turn*, the walk begins behind the queue that gave last, and each request has a queue of
-   its own as long as there are enough. Both are strict: a round that gives too little depends on
+   next. *In turn*, the walk begins behind the queue that gave last, and the requests take from one
+   after the other. Both are strict: a round that gives too little depends on
    its queue's having no more, or on its being paused. So at the commit, the queues before the one
    that gave had nothing to take. From families, in turn by their index, see :mod:`families`.
 3. **Commit**, all or nothing. After a conflict it tries again, on an engine with reservations with

@@ -188,12 +188,13 @@ class Visit:
         """
         dealt = [*waiting]
         waiting.clear()
-        looks = []
+        looks, is_strict = [], self._walk.is_strict
+        step = len(dealt if is_strict else hints)  # else a queue gives to several in its turn
         for place, hint in enumerate(hints):
             consumer = self._open(hint.name)
             own = dealt
             if self._walk.in_turn:
-                own = dealt[place :: len(hints)] or [dealt[place % len(dealt)]]
+                own = dealt[place::step] or [dealt[place % len(dealt)]]
             taker, asked = consumer.taker, {}
             for one in own:
                 asked[one.make(consumer)] = one
@@ -202,12 +203,11 @@ class Visit:
             begun = Round(taker, self._tr, self._end, [*asked], self._order, family_pause=pause)
             looks.append(_Look(hint, consumer, asked, begun))
         left: dict[SeveralRequest, None] = dict.fromkeys(dealt)
-        is_strict = self._walk.is_strict
         again: list[Hint] = []
         is_meant = all if is_strict else any
         for look in looks:
             is_over = self.is_cut or (is_strict and again)
-            if is_over or not is_meant([one in left for one in look.asked.values()]):
+            if is_over or not is_meant(map(left.__contains__, look.asked.values())):
                 again.append(look.hint)
                 continue
             for one in self._serve(look):
@@ -245,7 +245,8 @@ class Visit:
                 served.results.append((one, items))
                 continue
             gave = True
-            self._taken_bytes += sum([item.size_bytes + _ITEM_BYTES for item in items])
+            for item in items:
+                self._taken_bytes += item.size_bytes + _ITEM_BYTES
             one.requeue, one.source = request.requeue, look.hint.name
             served.gave[one] = look.hint.name
             served.results.append((one, items))

@@ -38,7 +38,7 @@ from django.utils import autoreload
 
 from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, handled
-from fdbqueue.tasks.time_limits import Overdue, Watch, shared_memory
+from fdbqueue.tasks.time_limits import OverdueAttempt, ParentWatch, shared_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -195,7 +195,7 @@ class _Child:
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._pipe = -1
         self._memory = shared_memory()
-        self._watch = Watch(os.dup(self._memory))
+        self._watch = ParentWatch(os.dup(self._memory))
         #: The word that was over, since when, and when the process was killed for that; 0 for none.
         self._word = self._over_since = self._killed_at = 0.0
 
@@ -271,13 +271,13 @@ class ParentPipe:
     def __init__(self) -> None:
         found = os.environ.pop(CHILD, None)  # the processes that tasks start are no children
         self.number: int | None = None
-        self.watch: Watch | None = None
-        self.overdue: list[Overdue] = []
+        self.watch: ParentWatch | None = None
+        self.overdue: list[OverdueAttempt] = []
         if found is not None:
             number, pipe, memory, killed_at = found.split(":")
             self.number, self._pipe = int(number), int(pipe)
             os.set_inheritable(self._pipe, False)
-            self.watch = Watch(int(memory))
+            self.watch = ParentWatch(int(memory))
             self.overdue = self.watch.taken_over(float(killed_at))
 
     @contextlib.contextmanager

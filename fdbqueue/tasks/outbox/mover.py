@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from django.db import DatabaseError, close_old_connections, connections
-from django.db.models import QuerySet
+from django.db import DatabaseError, connections
 from django.db.models.functions import Length
 
+from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound, text_of_error
 from fdbqueue.locks import start_thread
@@ -69,7 +69,7 @@ class _Claim(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
-class _Ready(NamedTuple):
+class _ReadyRow(NamedTuple):
     """A row, the queue that it is for, what to push to that, and the limits if it has some."""
 
     row: OutboxTask
@@ -234,16 +234,13 @@ class RowMover:
         """
         most, is_for_known = MOST_ROWS, functools.cache(self._is_for_known)
         while True:
-            rows = self._rows_to_look_at().annotate(size=Length("call"))
+            left_out = [*self._unknown][:_MOST_UNKNOWN]
+            rows = self._outbox.waiting.exclude(queue__in=left_out).annotate(size=Length("call"))
             found = [*rows.values_list("pk", "result_id", "size", "queue")[:most]]
             sizes = [one[:3] for one in found if is_for_known(one[3])]
             if sizes or len(found) < most:
                 return sizes[:MOST_ROWS]
             most *= 2
-
-    def _rows_to_look_at(self) -> QuerySet[OutboxTask]:
-        """Return the rows that wait, without those of most queues that are not known."""
-        return self._outbox.waiting.exclude(queue__in=[*self._unknown][:_MOST_UNKNOWN])
 
     def _knows(self, name: str) -> bool:
         """Tell whether this process knows a queue, as one of the backend's."""
@@ -283,20 +280,20 @@ class RowMover:
         run(self._catalog.database, note, wrote=lambda _: False)  # harmless twice
         self._noted = left
 
-    def _ready(self, rows: Sequence[OutboxTask]) -> tuple[list[_Ready], int]:
+    def _ready(self, rows: Sequence[OutboxTask]) -> tuple[list[_ReadyRow], int]:
         """Return what to push for each row; set those aside that are no tasks, and count them."""
         found, aside = [], 0
         for row in rows:
             try:
                 push, limited = push_in(row)
                 queue = self._catalog.queue(row.queue if limited is None else limited.queue)
-                found.append(_Ready(row, queue, push, limited))
+                found.append(_ReadyRow(row, queue, push, limited))
             except Exception as error:  # noqa: BLE001  # whatever is wrong with it, others are moved
                 self._set_aside(row, error)
                 aside += 1
         return found, aside
 
-    def _moved_together(self, ready: Sequence[_Ready]) -> Iterator[Moved]:
+    def _moved_together(self, ready: Sequence[_ReadyRow]) -> Iterator[Moved]:
         """Move rows in one transaction; if that is refused, each half of them, down to one."""
         if not ready:
             return
@@ -320,9 +317,9 @@ class RowMover:
         yield from self._moved_together(ready[:half])
         yield from self._moved_together(ready[half:])
 
-    def _move_some(self, ready: Sequence[_Ready]) -> int:
+    def _move_some(self, ready: Sequence[_ReadyRow]) -> int:
         """Push tasks with their records, and note that they were moved; return how many."""
-        of_queues: dict[str, list[_Ready]] = {}
+        of_queues: dict[str, list[_ReadyRow]] = {}
         for one in ready:
             of_queues.setdefault(one.queue.name, []).append(one)
         pushes = [(some, _prepared(some)) for some in of_queues.values()]
@@ -357,7 +354,7 @@ class RowMover:
         reads = [(one, records.begin_has(tr, one)) for one in ids]
         return {one for one, has in reads if has()}
 
-    def _push(self, tr: Transaction, new: Sequence[_Ready], push: Prepared) -> None:
+    def _push(self, tr: Transaction, new: Sequence[_ReadyRow], push: Prepared) -> None:
         for one, item in zip(new, push(tr), strict=True):
             if not item.existing:
                 data = encoded(pending(one.queue.name, item.id))
@@ -410,14 +407,14 @@ def abort_row(outbox: Outbox, catalog: Catalog, result_id: str) -> str:
 
     def abort(tr: Transaction) -> str:
         tr.get_read_version().wait()
-        found = outbox.found(result_id)
-        if found is None or backend.records.read(tr, result_id) is not None:
+        task = outbox.found(result_id)
+        if task is None or backend.records.read(tr, result_id) is not None:
             return abort_in(tr, backend, result_id)
         name = OutboxName.objects.using(outbox.alias).filter(pk=1).first()
         key = None if name is None else _claim_at(backend, name.name)
         if key is not None and result_id in _stored_claim(tr, key).moved:
             return "ended"  # nothing is kept of it
-        write_aborted(tr, backend, result_id, found)
+        write_aborted(tr, backend, task)
         return "aborted"
 
     outcome = run(catalog.database, abort)
@@ -434,7 +431,7 @@ def _is_of_rows(error: Exception) -> bool:
     return is_refusal(error) or not is_engines(error)
 
 
-def _prepared(some: Sequence[_Ready]) -> Prepared:
+def _prepared(some: Sequence[_ReadyRow]) -> Prepared:
     """Prepare the tasks of one queue; a function that pushes none if there are none."""
     return some[0].queue.prepare_batch([one.push for one in some]) if some else lambda _: []
 
@@ -507,8 +504,8 @@ class MoverThread:
             woken = self._woken = threading.Event()
             watch = None
             try:
-                close_old_connections()
-                watch, seconds = self._look(woken)
+                with left_in_order():
+                    watch, seconds = self._look(woken)
                 self._failures = 0
             except ClaimLost:
                 seconds = LOOK_SECONDS

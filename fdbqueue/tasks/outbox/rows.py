@@ -27,7 +27,8 @@ from fdbqueue.tasks.key_limits import Limited
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.wake import Waker
 from fdbqueue.tasks.records import TaskCall, aware, packed, rank_of, unpacked
-from fdbqueue.tasks.results import Found, change, local
+from fdbqueue.tasks.results import change, local
+from fdbqueue.tasks.states import TaskState, state_of
 
 #: The longest text of a call: one of 1,000,000 bytes has up to six characters for each of them.
 MAX_CALL_CHARACTERS = 6_100_000
@@ -102,8 +103,8 @@ class Outbox:
         self._waker.wake()
         task_enqueued.send(type(self.backend), task_result=result)
 
-    def found(self, result_id: str) -> Found | None:
-        """Return what is known of a task that waits here, as if it were in its queue; else None.
+    def found(self, result_id: str) -> TaskState | None:
+        """Return the state of a task that waits here, as if it were in its queue; else None.
 
         The record of one that cannot be moved says why, as ``problem``.
         """
@@ -116,7 +117,8 @@ class Outbox:
             value = None
         record = {"queue": row.queue, "item": "", "outbox": True, "problem": row.problem}
         at = moment(row.enqueued_us)
-        return Found(record, Item(value, None, "", pushed_at=at, state="ready", queue=row.queue))
+        item = Item(value, None, "", pushed_at=at, state="ready", queue=row.queue)
+        return state_of(result_id, record, item, self.backend.settings.lease_seconds)
 
     def put_aside(self, row: OutboxTask, problem: str) -> None:
         """Set a row aside: it is not moved until somebody asks for that."""

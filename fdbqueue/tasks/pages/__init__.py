@@ -23,11 +23,10 @@ from fdbqueue.columns.text import grouped, lasting, subspace
 from fdbqueue.pages.readings import Reading, Setting, TaskPlace
 from fdbqueue.service import Catalog, Queue
 from fdbqueue.tasks.backend import FdbQueueBackend
-from fdbqueue.tasks.columns import DONE, RESULT_ID
+from fdbqueue.tasks.columns import RESULT_ID
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, backends
-from fdbqueue.tasks.group_results import first_task
+from fdbqueue.tasks.group_results import first_tasks
 from fdbqueue.tasks.pages.lists import (
-    ABORTED,
     COLUMNS,
     FACTS,
     TABS,
@@ -40,6 +39,7 @@ from fdbqueue.tasks.pages.lists import (
     task_named,
 )
 from fdbqueue.tasks.pages.task_page import read_task
+from fdbqueue.tasks.states import ABORTED, DONE
 
 
 def reading_of_tasks(name: str) -> Reading | None:
@@ -70,17 +70,18 @@ def reading_of_tasks(name: str) -> Reading | None:
 
 
 def find_task(catalog: Catalog, sought: str) -> TaskPlace | None:
-    """Return where the task is that an id names: its own, or that of a group or a chain it begins.
+    """Return where the task is that an id names: its own, or that of a group or a chain it is in.
 
-    None if no backend has one. It reads up to two keys for each, and the first parts of a group.
+    Of a group that is the first that is stored of its first 20 enqueued tasks. None if no backend
+    has one.
     """
     for one in backends():
         backend = one.over(catalog)
         found = _found(backend, sought)
         if found is None:
             with contextlib.suppress(TaskResultDoesNotExist):
-                first = first_task(backend, sought)
-                found = _found(backend, first.id) if first else None
+                places = (_found(backend, part.id) for part in first_tasks(backend, sought))
+                found = next(filter(None, places), None)
         if found is not None:
             return found
     return None
@@ -88,7 +89,7 @@ def find_task(catalog: Catalog, sought: str) -> TaskPlace | None:
 
 def _found(backend: FdbQueueBackend, task_id: str) -> TaskPlace | None:
     found = backend.found(task_id) if RESULT_ID.fullmatch(task_id) else None
-    return TaskPlace(str(found.record["queue"]), task_id) if found else None
+    return TaskPlace(found.queue, task_id) if found else None
 
 
 def _backend_of(name: str) -> FdbQueueBackend | None:

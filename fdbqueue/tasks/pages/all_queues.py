@@ -55,13 +55,21 @@ from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, now_us, run
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.checks import OUTBOX_APP
-from fdbqueue.tasks.columns import DONE, moment, shown_path, state_of
+from fdbqueue.tasks.columns import moment, shown_path, words_of
 from fdbqueue.tasks.compat import Task, TaskResultStatus, backends
 from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
 from fdbqueue.tasks.key_limits import names_begin
 from fdbqueue.tasks.records import Records
-from fdbqueue.tasks.results import Found, imported, known_of
-from fdbqueue.tasks.schedules import Every, Schedule, ScheduleState, schedules_of, state_in
+from fdbqueue.tasks.results import imported
+from fdbqueue.tasks.schedules import (
+    Every,
+    Schedule,
+    ScheduleState,
+    key_of,
+    schedules_of,
+    state_in,
+)
+from fdbqueue.tasks.states import DONE, TaskState
 from fdbqueue.viewer import Viewer
 from fdbqueue.views import ListView
 
@@ -388,7 +396,7 @@ class ScheduleRow:
         state: What the workers know of it.
         next: When it is due next; None for never.
         queue: The name of its queue; None if that is not known here.
-        found: What is stored of its latest task; None for nothing.
+        task: Its latest task; None if nothing is known of it.
     """
 
     backend: FdbQueueBackend
@@ -396,7 +404,7 @@ class ScheduleRow:
     state: ScheduleState
     next: datetime.datetime | None
     queue: str | None
-    found: Found | None
+    task: TaskState | None
 
     @property
     def latest(self) -> datetime.datetime | None:
@@ -450,7 +458,7 @@ def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
         rows: list[ScheduleRow] = []
         for begin in range(0, len(every), MOST_SCHEDULES):
             some = every[begin : begin + MOST_SCHEDULES]
-            begun = [tr.snapshot[_state_key(backend, one)] for backend, one, _queue in some]
+            begun = [tr.snapshot[key_of(backend, one)] for backend, one, _queue in some]
             for (backend, schedule, queue), state_row in zip(some, begun, strict=True):
                 if deadlines.is_half_over():
                     return rows, False
@@ -467,10 +475,6 @@ def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
     return found
 
 
-def _state_key(backend: FdbQueueBackend, schedule: Schedule) -> bytes:
-    return backend.records.state_key("schedule", backend.alias, schedule.name)
-
-
 def _schedule_row(
     tr: Any, backend: FdbQueueBackend, schedule: Schedule, queue: str | None, state: ScheduleState
 ) -> ScheduleRow:
@@ -478,7 +482,7 @@ def _schedule_row(
     due = schedule.times.following(now_us())
     found = backend.found(state.last, tr) if state.last else None
     if queue is None and found is not None:
-        queue = backend.catalog.home(str(found.record["queue"]))
+        queue = backend.catalog.home(found.queue)
     return ScheduleRow(backend, schedule, state, moment(due), queue, found)
 
 
@@ -508,12 +512,11 @@ def schedules(
     )
 
     def latest_task(row: ScheduleRow) -> SafeString | None:
-        queue = "" if row.found is None else str(row.found.record["queue"])
-        if row.found is None or not viewer.sees(queue):
+        task = row.task
+        if task is None or not viewer.sees(task.queue):
             return None
-        known = known_of(row.state.last, row.found, row.backend.settings.lease_seconds)
-        words = state_of(known, row.found.item, row.found.record)
-        return format_html('<a href="{}">{}</a>', addresses.task(queue, row.state.last), words)
+        address = addresses.task(task.queue, task.id)
+        return format_html('<a href="{}">{}</a>', address, words_of(task))
 
     def queue_of(row: ScheduleRow) -> SafeString | None:
         if row.queue is None:

@@ -2,7 +2,8 @@
 
 A list reads one key more for a task than its item (:func:`begin_notes`). Tasks that have succeeded
 or were aborted have no item any more: their lists are made from the index of ended tasks, the
-latest first.
+latest first. What stands for one there is an :class:`Item` whose state is the tab, and whose value
+is the :class:`EndedTask`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -33,51 +34,30 @@ from fdbqueue.pages.search import contains, died_of, worker_contains
 from fdbqueue.pages.values import Preview, preview, previewed
 from fdbqueue.service import Item, Queue, Scan
 from fdbqueue.tasks.columns import (
-    DONE,
     RESULT_ID,
-    attempts_text,
+    TaskRow,
     last_duration,
     moment,
-    most_attempts,
     short_name,
     shown_path,
-    state_of,
 )
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.records import MAX_ID, EndedTask, Records, TaskCall, unpacked
-from fdbqueue.tasks.results import Found, Known, known_of
-
-#: The tab of the tasks that were aborted. Their items are gone, as those of the tasks that are
-#: done: what stands for one in a list is an :class:`Item` in this state, and its value is its
-#: :class:`EndedTask`.
-ABORTED = "aborted"
+from fdbqueue.tasks.records import (
+    MAX_ID,
+    NO_ATTEMPTS,
+    EndedTask,
+    Records,
+    TaskCall,
+    is_pending,
+    unpacked,
+)
+from fdbqueue.tasks.states import ABORTED, DONE, TaskState, state_of
 
 _MAX_MESSAGE = 200
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 # What is read of a task
-
-
-@dataclass(frozen=True, slots=True)
-class TaskNotes:
-    """What a list says of a task.
-
-    Attributes:
-        id: The id of its result; empty if that is not one that has a page.
-        path: The dotted path of its function; empty if the item is not a task.
-        state: What state it is in, in words.
-        known: What is known of it; None if its record is too long for a list.
-        has_record: Whether its record was read, or nothing is in it yet.
-        most_attempts: How many attempts it may have; None if this process does not know.
-    """
-
-    id: str = ""
-    path: str = ""
-    state: str | Promise = ""
-    known: Known | None = None
-    has_record: bool = False
-    most_attempts: int | None = None
 
 
 def matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
@@ -96,21 +76,23 @@ def matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
     return lambda item: all(test(item) for test in tests)
 
 
-def begin_notes(backend: Any, queue: Queue, item: Item, tr: Any) -> Callable[[], TaskNotes]:  # noqa: ARG001  # as readings have it
-    """Begin to read what a list says of a task; what is returned returns it.
+def begin_notes(backend: Any, queue: Queue, item: Item, tr: Any) -> Callable[[], TaskRow | None]:
+    """Begin to read what a list says of a task; what is returned returns it, None for no task.
 
-    One key is read of a task that has been tried, or is done, and none of others.
+    One key is read of a task that has been tried, or is done, and none of others. A record that is
+    too long for a list is left out.
     """
     if isinstance(item.value, EndedTask):
         read = _begin_record(backend, item.value.id, tr)
-        return lambda: _done(backend, item.value, read())
+        return lambda: TaskRow(_ended(backend, item.value, read()), queue, backend)
     call = unpacked(item.value)
     if call is None:
-        return TaskNotes
+        return lambda: None
     read = dict
     if item.attempts or item.state in {"leased", "dead"}:
         read = _begin_record(backend, call.id, tr)
-    return lambda: _noted(backend, call, item, read())
+    seconds = backend.settings.lease_seconds
+    return lambda: TaskRow(state_of(call.id, read() or {}, item, seconds), queue, backend)
 
 
 def path_of(item: Item) -> str:
@@ -147,29 +129,11 @@ def _begin_record(backend: Any, result_id: str, tr: Any) -> Callable[[], dict[st
     return read
 
 
-def _linked(result_id: str) -> str:
-    return result_id if RESULT_ID.fullmatch(result_id) else ""
-
-
-def _noted(backend: Any, call: TaskCall, item: Item, record: dict[str, Any] | None) -> TaskNotes:
-    known = known_of(call.id, Found(record or {}, item), backend.settings.lease_seconds)
-    return TaskNotes(
-        _linked(call.id),
-        call.task,
-        state_of(known, item, record or {}),
-        known,
-        record is not None,
-        most_attempts(backend, call.task),
-    )
-
-
-def _done(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> TaskNotes:
-    is_final = record is not None and "item" not in record
-    known = known_of(ended.id, Found(record or {}, None), 0) if is_final else None
-    is_success = ended.status == TaskResultStatus.SUCCESSFUL.value
-    state = _("Successful") if is_success else _("Aborted")
-    most = most_attempts(backend, ended.task)
-    return TaskNotes(_linked(ended.id), ended.task, state, known, is_final, most)
+def _ended(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> TaskState:
+    if record is not None and not is_pending(record):
+        return state_of(ended.id, record, None, backend.settings.lease_seconds)
+    call = TaskCall(ended.id, ended.task, [], {}, backend.alias)
+    return TaskState(ended.id, call, TaskResultStatus(ended.status), NO_ATTEMPTS)
 
 
 # Columns
@@ -189,11 +153,12 @@ def arguments(call: TaskCall) -> Preview:
 
 def _function(row: ItemRow) -> SafeString:
     """Return the name of a function as a link to the task's page; its path shows on hovering."""
-    notes: TaskNotes = row.notes
-    if not notes.path:
+    if row.notes is None:
         return _linked_function(_("Not a task"), "", address_of(row))
-    address = row.addresses.task(row.queue.name, notes.id) if notes.id else address_of(row)
-    return _linked_function(short_name(notes.path), shown_path(notes.path), address)
+    task: TaskState = row.notes.task
+    is_linked, path = RESULT_ID.fullmatch(task.id), task.call.task
+    address = row.addresses.task(row.queue.name, task.id) if is_linked else address_of(row)
+    return _linked_function(short_name(path), shown_path(path), address)
 
 
 def _linked_function(name: str | Promise, path: str, address: str) -> SafeString:
@@ -207,10 +172,10 @@ def _linked_function(name: str | Promise, path: str, address: str) -> SafeString
 
 def _arguments(row: ItemRow) -> SafeString:
     """Return the arguments of a task, and the value of an item that is not one."""
-    notes: TaskNotes = row.notes
-    if not notes.path:
+    if row.notes is None:
         return _clipped(preview(row.item.value, row.queue.codec))
-    return _clipped(None if notes.known is None else arguments(notes.known.call))
+    task: TaskState = row.notes.task
+    return _clipped(arguments(task.call) if task.is_known else None)
 
 
 def _clipped(value: Preview | None) -> SafeString:
@@ -219,21 +184,19 @@ def _clipped(value: Preview | None) -> SafeString:
     return previewed(value) if value.text else SafeString(markup.DASH)
 
 
-def _of_known(read: Callable[[Known], Any]) -> Callable[[ItemRow], Any]:
-    """Return what reads a value from what is known of a task; None if its record is too long."""
-    return lambda row: None if row.notes.known is None else read(row.notes.known)
+def _of_known(read: Callable[[TaskRow], Any]) -> Callable[[ItemRow], Any]:
+    """Return what reads a value of a task; None if its record is too long, or it is no task."""
 
+    def value(row: ItemRow) -> Any:
+        is_known = row.notes is not None and row.notes.task.is_known
+        return read(row.notes) if is_known else None
 
-def _attempts(row: ItemRow) -> str | None:
-    notes: TaskNotes = row.notes
-    if notes.known is None:
-        return None
-    return attempts_text(len(notes.known.attempts.workers), notes.most_attempts)
+    return value
 
 
 def _returned(row: ItemRow) -> SafeString:
-    known = row.notes.known
-    return _clipped(None if known is None else preview(known.value, row.queue.codec))
+    task: TaskState = row.notes.task
+    return _clipped(preview(task.value, row.queue.codec) if task.is_known else None)
 
 
 def _error(row: ItemRow) -> SafeString:
@@ -242,8 +205,8 @@ def _error(row: ItemRow) -> SafeString:
     The exception is left out if all tasks of the list have it, and this one has a message.
     """
     first, _line, rest = (row.item.reason or "").strip().partition("\n")
-    notes: TaskNotes = row.notes
-    errors = notes.known.attempts.errors if notes.known and notes.has_record else ()
+    task = None if row.notes is None else row.notes.task
+    errors = task.attempts.errors if task is not None and task.record else ()
     message = rest.strip()
     name = short_name(first) if " " not in first else shown_path(first)
     words: list[str] = []
@@ -291,7 +254,7 @@ _COLUMNS = (
     ItemColumn(
         name="state",
         heading=_("State"),
-        value=lambda row: row.notes.state or None,
+        value=lambda row: row.notes and row.notes.words,
         is_shown=in_state("ready", "leased", "delayed"),  # elsewhere it is what the tab is called
     ),
     ItemColumn(
@@ -304,23 +267,28 @@ _COLUMNS = (
     ItemColumn(
         name="priority",
         heading=_("Priority"),
-        value=_of_known(attrgetter("call.priority")),
+        value=_of_known(attrgetter("task.call.priority")),
         kind=NUMBER,
         is_minor=True,
         is_shown=in_state("ready", "delayed"),
     ),
-    ItemColumn(name="attempts", heading=_("Attempts"), value=_attempts, kind=_FIGURE),
+    ItemColumn(
+        name="attempts",
+        heading=_("Attempts"),
+        value=_of_known(attrgetter("attempts")),
+        kind=_FIGURE,
+    ),
     ItemColumn(
         name="worker",
         heading=_("Worker"),
-        value=_of_known(lambda known: next(reversed(known.attempts.workers), None)),
+        value=_of_known(lambda row: next(reversed(row.task.attempts.workers), None)),
         kind=TEXT,
         is_shown=in_state("leased"),
     ),
     ItemColumn(
         name="since",
         heading=_("Running since"),
-        value=_of_known(lambda known: moment(known.attempts.latest)),
+        value=_of_known(lambda row: moment(row.task.attempts.latest)),
         kind=PAST,
         is_shown=in_state("leased"),
     ),
@@ -335,7 +303,7 @@ _COLUMNS = (
     ItemColumn(
         name="duration",
         heading=_("Duration"),
-        value=_of_known(last_duration),
+        value=_of_known(lambda row: last_duration(row.task)),
         kind=replace(DURATION, is_number=True),
         is_shown=in_state(DONE),
     ),

@@ -22,9 +22,7 @@ from fdbqueue.tasks.columns import (
     ShownAttempt,
     Step,
     TaskRow,
-    attempts_text,
     course,
-    most_attempts,
     progress_text,
     short_name,
     shown_attempts,
@@ -33,14 +31,15 @@ from fdbqueue.tasks.columns import (
 )
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
 from fdbqueue.tasks.outlines import outline_of
-from fdbqueue.tasks.records import Place
+from fdbqueue.tasks.records import TreePlace
+from fdbqueue.tasks.states import TaskState
 from fdbqueue.viewer import Viewer
 
 #: How deep an outline is indented at most.
 _MOST_DEPTH = 6
 
 
-class Command(NamedTuple):
+class Advice(NamedTuple):
     """What a reader may do about a task, and the command that does it."""
 
     text: str | Promise
@@ -71,7 +70,7 @@ class Answer(NamedTuple):
     percent: float | None = None
 
 
-class ShownValue(NamedTuple):
+class TreeAndText(NamedTuple):
     """A value as a tree and as text; the tree is missing if it is nested too deeply."""
 
     tree: str | None
@@ -92,40 +91,38 @@ def read_task(
     """
     if not RESULT_ID.fullmatch(task_id):
         return None
-    found = run(queue.database, lambda tr: backend.found(task_id, tr), read_only=True)
-    if found is None:
+    task = run(queue.database, lambda tr: backend.found(task_id, tr), read_only=True)
+    if task is None:
         return None
-    stored = found.record["queue"]
-    if stored not in (queue.name, queue.home) or not viewer.sees(stored):
+    if task.queue not in (queue.name, queue.home) or not viewer.sees(task.queue):
         return None
-    task = replace(TaskRow.of(backend, queue, task_id, found), addresses=addresses)
-    call = task.known.call
+    row, call = TaskRow.of(backend, queue, task, addresses), task.call
     return {
         "title": _("Task %(name)s") % {"name": short_name(call.task)},
-        "facts": facts(shown_facts(task, _FACTS), task),
-        "commands": _commands(task),
+        "facts": facts(shown_facts(row, _FACTS), row),
+        "commands": _commands(row),
         "has_arguments": bool(call.args or call.kwargs),
-        "arguments": _shown(task.arguments, task),
-        "returned": _shown(task.known.value, task) if task.is_successful else None,
-        "outline": [] if call.place is None else _outline(task, call.place, viewer),
-        "noted": _shown(task.known.metadata, task) if task.known.metadata else None,
-        "answer": _answer(task),
+        "arguments": _shown(row.arguments, queue),
+        "returned": _shown(task.value, queue) if task.is_successful else None,
+        "outline": [] if call.place is None else _outline(row, call.place, viewer),
+        "noted": _shown(task.metadata, queue) if task.metadata else None,
+        "answer": _answer(row),
         "can_change": task.item is not None,
     }
 
 
-def _answer(task: TaskRow) -> Answer:
-    attempts = shown_attempts(task.known)
+def _answer(row: TaskRow) -> Answer:
+    task = row.task
+    attempts = shown_attempts(task)
     errors = [n for n, one in enumerate(attempts, start=1) if one.exception]
     first = errors[0] if errors and not task.is_successful else 1
-    path = task.known.call.task
     steps = [step._replace(at=step.at and Moment.ago(step.at)) for step in course(task)]
-    progress = task.known.progress
+    progress = task.progress
     share = None if progress is None else progress.share
     return Answer(
-        task.state,
+        row.words,
         _kind(task),
-        attempts_text(len(task.known.attempts.workers), most_attempts(task.backend, path)),
+        row.attempts,
         attempts[:first],
         attempts[first:],
         steps,
@@ -134,7 +131,7 @@ def _answer(task: TaskRow) -> Answer:
     )
 
 
-def _kind(task: TaskRow) -> str:
+def _kind(task: TaskState) -> str:
     if task.is_successful:
         return "good"
     if task.item is None or task.item.state == "dead":
@@ -142,60 +139,61 @@ def _kind(task: TaskRow) -> str:
     return "busy" if task.is_running else ""
 
 
-def _outline(task: TaskRow, place: Place, viewer: Viewer) -> list[dict[str, Any]]:
+def _outline(row: TaskRow, place: TreePlace, viewer: Viewer) -> list[dict[str, Any]]:
     """Return the lines of the group or the chain that a task is in, each with its address."""
     found = []
-    for line in outline_of(task.queue.database, task.backend, place, viewer):
+    for line in outline_of(row.queue.database, row.backend, place, viewer):
         is_elsewhere = line.is_enqueued and not line.is_here
-        address = task.addresses.task(line.queue, line.task) if is_elsewhere else ""
+        address = row.addresses.task(line.queue, line.task) if is_elsewhere else ""
         found.append({"line": line, "address": address, "depth": min(line.depth, _MOST_DEPTH)})
     return found
 
 
-def _shown(value: Any, task: TaskRow) -> ShownValue:
+def _shown(value: Any, queue: Queue) -> TreeAndText:
     try:
         found = tree(value)
     except RecursionError:
         found = None
-    return ShownValue(found, show(value, task.queue.codec))
+    return TreeAndText(found, show(value, queue.codec))
 
 
 # Commands
 
 
-def _commands(task: TaskRow) -> list[Command]:
-    item, name = task.item, shlex.quote(task.queue.name)
+def _commands(row: TaskRow) -> list[Advice]:
+    item, name = row.task.item, shlex.quote(row.queue.name)
     if item is None:
         return []
     if item.state == "dead":
         again = f"python manage.py queue_redrive {name} --id={shlex.quote(item.id)}"
-        return [Command(gettext_lazy("Run it again, as if it had never been tried:"), again)]
+        return [Advice(gettext_lazy("Run it again, as if it had never been tried:"), again)]
     text = gettext_lazy("Abort it; it does not run any more:")
     if item.state == "leased":
         text = gettext_lazy("Ask it to end; it is not run again, however this attempt ends:")
-    return [Command(text, _abort(task))]
+    return [Advice(text, _abort(row))]
 
 
-def _abort(task: TaskRow) -> str:
-    alias = task.backend.alias
+def _abort(row: TaskRow) -> str:
+    alias, task_id = row.backend.alias, row.task.id
     more = "" if alias == DEFAULT_TASK_BACKEND_ALIAS else f" --backend={shlex.quote(alias)}"
-    dashes = "-- " if task.id.startswith("-") else ""
-    return f"python manage.py tasks_abort{more} {dashes}{task.id}"
+    dashes = "-- " if task_id.startswith("-") else ""
+    return f"python manage.py tasks_abort{more} {dashes}{task_id}"
 
 
 # Facts that are links here
 
 
-def _same_function(task: TaskRow) -> Any:
-    path = task.known.call.task
-    query = urlencode({"state": task.tab, "function": path})
-    address = f"{task.addresses.queue(task.queue.name)}?{query}#fdbqueue-live"
+def _same_function(row: TaskRow) -> Any:
+    path = row.task.call.task
+    query = urlencode({"state": row.task.tab, "function": path})
+    address = f"{row.addresses.queue(row.queue.name)}?{query}#fdbqueue-live"
     return link("same-function", address, shown_path(path))
 
 
-def _item(task: TaskRow) -> Any:
-    assert task.item is not None
-    return link("item", task.addresses.item(task.queue.name, task.item.id), task.item.id)
+def _item(row: TaskRow) -> Any:
+    item = row.task.item
+    assert item is not None
+    return link("item", row.addresses.item(row.queue.name, item.id), item.id)
 
 
 _LINKS = {"function": _same_function, "item": _item}

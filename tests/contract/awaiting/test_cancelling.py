@@ -15,18 +15,13 @@ from fdbqueue.service import FifoQueue, Push, arun, run
 from fdbqueue.service.consume.waiting import ItemWait
 from fdbqueue.service.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
-from tests.concurrency.census import assert_counted
+from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
 from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated, cancellation_of
 from tests.engines.children import wait_until
 
 LONG_SECONDS = 60
-
-
-def values(items):
-    """Return the values of items."""
-    return [item.value for item in items]
 
 
 async def happens(event):

@@ -25,7 +25,7 @@ from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.testing import FaultyDatabase
 from tests.cases import cases
-from tests.concurrency.census import assert_counted
+from tests.concurrency.census import assert_counted, values
 from tests.contract.awaiting.gates import DEADLINE_SECONDS
 
 #: Verbs that commands, pages and operators use, and :func:`arun` or a thread serves well.
@@ -61,11 +61,6 @@ def parameters(method, *left_out):
     """Return the parameters of a method but some: names, kinds and defaults."""
     found = inspect.signature(method).parameters.values()
     return [(one.name, one.kind, one.default) for one in found if one.name not in left_out]
-
-
-def values(items):
-    """Return the values of items."""
-    return [item.value for item in items]
 
 
 @cases("name", sorted(set(operations()) - WITHOUT_TWIN))

@@ -5,48 +5,39 @@ Each is made when it is looked up, so that importing this module needs no backen
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from fdbqueue.tasks.compat import Task, task
-from tests.tasks.rules import journal
+from fdbqueue.tasks.compat import task
 from tests.tasks.rules.functions import FUNCTIONS
 
 _TAKES_CONTEXT = frozenset(
     {"fail_until", "look_at_context", "look_at_context_async", "look_at_result"}
 )
 
-journal.connect()
+_gone: set[str] = set()
 
 
-def task_of(name: str) -> Task[..., Any]:
+def task_of(name):
     """Return the Task of a function, for the backend under test.
 
     Raises:
         InvalidTask: The backend refuses such tasks.
     """
-    decorator: Any = task(takes_context=name in _TAKES_CONTEXT)  # type: ignore[call-overload]  # a literal
+    decorator = task(takes_context=name in _TAKES_CONTEXT)  # type: ignore[call-overload]  # a literal
     return decorator(FUNCTIONS[name])
 
 
 @contextmanager
-def without(name: str) -> Iterator[None]:
-    """Let a function be gone in all processes, as after a deployment without it."""
-    marker = journal.folder() / f"gone-{name}"
-    marker.touch()
+def without(name):
+    """Let a function be gone, as after a deployment without it."""
+    _gone.add(name)
     try:
         yield
     finally:
-        marker.unlink()
+        _gone.discard(name)
 
 
-def _is_gone(name: str) -> bool:
-    return journal.FOLDER_VARIABLE in os.environ and (journal.folder() / f"gone-{name}").exists()
-
-
-def __getattr__(name: str) -> Task[..., Any]:
-    if name not in FUNCTIONS or _is_gone(name):
+def __getattr__(name):
+    if name not in FUNCTIONS or name in _gone:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return task_of(name)

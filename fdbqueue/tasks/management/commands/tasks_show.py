@@ -20,7 +20,7 @@ from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.group_results import GroupResult, group_result_by
 from fdbqueue.tasks.management import given
 from fdbqueue.tasks.outlines import OutlineLine, outline_of
-from fdbqueue.tasks.records import Place, aware
+from fdbqueue.tasks.records import TreePlace, aware
 
 
 class Command(QueueCommand):
@@ -43,18 +43,17 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         backend = given.backend_of(options["backend"]).over(self.catalog)
-        found = backend.found(options["id"])
-        if found is None and backend.settings.outbox is not None:
-            found = backend.found_in_outbox(options["id"])
-        if found is None:
+        task = backend.found(options["id"])
+        if task is None and backend.settings.outbox is not None:
+            task = backend.found_in_outbox(options["id"])
+        if task is None:
             self._show_group(backend, options["id"], as_json=options["as_json"])
             return
-        queue = backend.catalog.queue(found.record["queue"])
-        task = TaskRow.of(backend, queue, options["id"], found)
-        place = task.known.call.place
+        row = TaskRow.of(backend, backend.catalog.queue(task.queue), task)
+        place = task.call.place
         outline = [] if place is None else outline_of(self.catalog.database, backend, place)
-        lines = [*_lines(task), *_outline_lines(outline)]
-        self.console.report(_record(task), "\n".join(lines), as_json=options["as_json"])
+        lines = [*_lines(row), *_outline_lines(outline)]
+        self.console.report(_record(row), "\n".join(lines), as_json=options["as_json"])
 
     def _show_group(self, backend: FdbQueueBackend, result_id: str, *, as_json: bool) -> None:
         """Print how far a group or a chain is."""
@@ -63,7 +62,9 @@ examples:
         except TaskResultDoesNotExist as error:
             raise failure(given.not_found(backend, result_id)) from error
         tree, _, branch = result_id.partition(".")
-        outline = outline_of(self.catalog.database, backend, Place(tree, int(branch or 0), -1, 0))
+        outline = outline_of(
+            self.catalog.database, backend, TreePlace(tree, int(branch or 0), -1, 0)
+        )
         _blank, *lines = _outline_lines(outline)
         self.console.report(_group_record(found), "\n".join(lines), as_json=as_json)
 
@@ -86,26 +87,26 @@ def _group_record(found: GroupResult) -> dict[str, Any]:
     }
 
 
-def _record(task: TaskRow) -> dict[str, Any]:
+def _record(row: TaskRow) -> dict[str, Any]:
     """Return what JSON says of a task."""
-    known, call, attempts = task.known, task.known.call, task.known.attempts
+    task, call, attempts = row.task, row.task.call, row.task.attempts
     times = {
         "run_after": run_after(call),
-        "enqueued_at": moment(known.enqueued),
+        "enqueued_at": moment(task.enqueued),
         "started_at": moment(attempts.started) if task.has_begun else None,
         "last_attempted_at": moment(attempts.latest) if task.has_begun else None,
-        "finished_at": moment(known.finished),
+        "finished_at": moment(task.finished),
     }
     return {
         "id": task.id,
         "task": call.task,
         "args": call.args,
         "kwargs": call.kwargs,
-        "status": known.status.value,
+        "status": task.status.value,
         "backend": call.backend,
-        "queue_name": task.queue.home.removeprefix(task.backend.queue_prefix),
+        "queue_name": row.queue.home.removeprefix(row.backend.queue_prefix),
         "priority": call.priority,
-        "limits": _limits(task),
+        "limits": _limits(row),
         **{name: None if at is None else timestamp(at) for name, at in times.items()},
         "attempts": len(attempts.workers),
         "workers": list(attempts.workers),
@@ -113,18 +114,18 @@ def _record(task: TaskRow) -> dict[str, Any]:
             {"exception": error.exception, "traceback": error.traceback}
             for error in attempts.errors
         ],
-        "return_value": known.value if task.is_successful else None,
+        "return_value": task.value if task.is_successful else None,
         "group": None if call.place is None else call.place._asdict(),
-        "progress": None if known.progress is None else known.progress._asdict(),
-        "metadata": known.metadata or {},
+        "progress": None if task.progress is None else task.progress._asdict(),
+        "metadata": task.metadata or {},
     }
 
 
-def _limits(task: TaskRow) -> dict[str, Any] | None:
+def _limits(row: TaskRow) -> dict[str, Any] | None:
     """Return what JSON says of the limits of a task that has any, and has not ended."""
-    if task.limits is None:
+    if row.limits is None:
         return None
-    state = task.limits
+    state = row.limits
     return {
         "key": state.key,
         **state.limit._asdict(),
@@ -146,17 +147,17 @@ def _outline_lines(outline: Sequence[OutlineLine]) -> Iterator[str]:
         yield f"{'  ' * line.depth}{mark}{text}"
 
 
-def _lines(task: TaskRow) -> Iterator[str]:
+def _lines(row: TaskRow) -> Iterator[str]:
     """Yield what people read of a task, safe for a terminal: the same as on its page."""
-    values = {"ARGUMENTS": task.arguments}
+    task, values = row.task, {"ARGUMENTS": row.arguments}
     if task.is_successful:
-        values["RETURNED"] = task.known.value
-    if task.known.metadata:
-        values["METADATA"] = task.known.metadata
+        values["RETURNED"] = task.value
+    if task.metadata:
+        values["METADATA"] = task.metadata
     texts = [(name, printable(value_text(value))) for name, value in values.items()]
-    yield from facts([*columns.line_texts(shown_facts(task), task), *texts])
+    yield from facts([*columns.line_texts(shown_facts(row), row), *texts])
     with in_english():
-        attempts = shown_attempts(task.known, columns.lines_printable)
+        attempts = shown_attempts(task, columns.lines_printable)
         headings = [f"ATTEMPT {one.number}: {one.outcome}" for one in attempts]
     for heading, attempt in zip(headings, attempts, strict=True):
         yield ""
