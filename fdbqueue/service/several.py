@@ -385,7 +385,6 @@ class SeveralQueues:
             allows: Tells whether a queue with this name may be taken from.
             in_secret: Whether it is asked about every queue there is before patterns are looked
                 at, so that no time tells which of those exist that it does not allow.
-            group: What takes from the same queues; None for one of their own.
         """
         directory = _AllowedOnly(self._directory, allows, in_secret=in_secret)
         return SeveralQueues(directory, self.names, self._group)
