@@ -9,8 +9,9 @@ from django.http import HttpRequest
 from django.urls import URLPattern, reverse_lazy
 
 from fdbqueue import models
+from fdbqueue.pages.framing import PageView
 from fdbqueue.pages.sites import AdminSite, admin_url_name, may_view_in_admin
-from fdbqueue.views import PageView, of_site, page_patterns
+from fdbqueue.views import of_site, page_patterns
 
 
 @admin.register(models.QueueName)

@@ -11,8 +11,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_POST
 
+from fdbqueue.pages.framing import PageView
 from fdbqueue.pages.sites import PlainSite
-from fdbqueue.views import PageView, of_site, page_patterns
+from fdbqueue.views import of_site, page_patterns
 
 app_name = "fdbqueue"
 

@@ -2,9 +2,10 @@
 
 How a request goes
     ``admin.py`` (in an admin site) and ``urls.py`` (as plain views) give the views their
-    addresses. ``fdbqueue.views`` asks the site (``sites.py``) whether the user may view the queue,
-    and checks the query parameters with a form (``forms.py``). Then the module of the page reads
-    all it needs in one transaction, and its ``context()`` returns what the template shows:
+    addresses. The base of all views (``framing.py``) asks the site (``sites.py``) whether the user
+    may view the queue; the view checks the query parameters with a form (``forms.py``). Then the
+    module of the page reads all it needs in one transaction, and its ``context()`` returns what the
+    template shows:
 
     =================  ===============  ==================================  ==================
     page               module           what it says is in                  template

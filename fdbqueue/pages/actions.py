@@ -25,9 +25,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
+from django.apps import apps
 from django.contrib import messages
 from django.http import HttpRequest
 from django.utils.functional import Promise
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
@@ -71,6 +73,9 @@ class PageAction:
         counted: The key of the number of items in the API's answer; empty if there is none.
         asks_reason: Whether the reader gives the reason; otherwise it chooses dead letters.
         of_state: The state whose items it handles; None for an action on the queue.
+        of_task: Whether its ``id`` is that of a task of the queue.
+        work: What does it, called with the ``id``, if the API has no such action; then it needs the
+            permission to manage the queue.
     """
 
     declared: str
@@ -81,6 +86,8 @@ class PageAction:
     counted: str = ""
     asks_reason: bool = False
     of_state: str | None = None
+    of_task: bool = False
+    work: Callable[[str], object] | None = None
 
 
 def _chosen(item_id: str, reason: str) -> dict[str, Any]:
@@ -182,9 +189,18 @@ def are_on() -> bool:
         return False
 
 
-def may_act(user: Any, name: str, queue_name: str) -> bool:
-    """Tell whether a user may do an action to a queue, or to a family; the API's permission."""
-    permission = _declared(ACTIONS[name]).permission
+def action_named(name: str) -> PageAction | None:
+    """Return an action of this package, or of an app that names its own: ``fdbqueue_actions``."""
+    paths = (getattr(app, "fdbqueue_actions", None) for app in apps.get_app_configs())
+    found = ACTIONS.get(name)
+    for path in paths if found is None else ():
+        found = found or (import_string(path).get(name) if path else None)
+    return found
+
+
+def may_act(user: Any, action: PageAction, queue_name: str) -> bool:
+    """Tell whether a user may do an action to a queue, or to a family."""
+    permission = access.MANAGE if action.work is not None else _declared(action).permission
     if "*" in queue_name:
         return access.may_in_general(user, permission)
     return access.may(user, permission, queue_name)
@@ -205,10 +221,11 @@ def offers(
     if not are_on():
         return []
     query = f"?{urlencode(chosen)}" if chosen else ""
+    found = [(name, action) for name in names if (action := action_named(name)) is not None]
     return [
-        Offer(name, ACTIONS[name].verb, addresses.action(queue_name, name) + query)
-        for name in names
-        if may_act(user, name, queue_name)
+        Offer(name, action.verb, addresses.action(queue_name, name) + query)
+        for name, action in found
+        if may_act(user, action, queue_name)
     ]
 
 
@@ -218,17 +235,20 @@ def fresh_form(parameters: Mapping[str, str]) -> ActionForm:
     return ActionForm({**chosen, "once": secrets.token_hex(_ONCE_BYTES)})
 
 
-def question(queue: Queue | Family, name: str, form: ActionForm) -> dict[str, Any]:
+def question(
+    queue: Queue | Family, name: str, action: PageAction, form: ActionForm
+) -> dict[str, Any]:
     """Return what the page of an action asks: what it is done to, how many, and what it means.
 
     Raises:
         ItemNotFound: The item that was chosen is not there, or is in another state.
         InvalidInput: It is not the id of an item of this queue.
     """
-    action = ACTIONS[name]
     item_id, reason = form.cleaned_data["id"], form.cleaned_data["reason"]
     number = None
-    if isinstance(queue, Family):
+    if action.of_task:
+        number = 1
+    elif isinstance(queue, Family):
         item_id = ""
     elif item_id or name in OF_ONE_ITEM:
         state = queue.get(item_id).state
@@ -254,7 +274,9 @@ def _dead(queue: Queue, reason: str, tr: Any) -> int:
     return next((one.count for one in found if one.reason == reason), 0)
 
 
-def perform(request: HttpRequest, queue_name: str, name: str, form: ActionForm) -> Outcome:
+def perform(
+    request: HttpRequest, queue_name: str, name: str, action: PageAction, form: ActionForm
+) -> Outcome:
     """Do an action as the REST API does it, unless the same form was sent before.
 
     Raises:
@@ -263,28 +285,43 @@ def perform(request: HttpRequest, queue_name: str, name: str, form: ActionForm) 
     """
     from rest_framework.exceptions import APIException
 
-    from fdbqueue.api import requests
-    from fdbqueue.api.viewsets import QueueViewSet
-
-    action, asked = ACTIONS[name], form.cleaned_data
-    declared = _declared(action)
-    body = action.body(asked["id"], asked["reason"])
-    place = {"name": queue_name, **({"id": asked["id"]} if "id" in declared.places else {})}
+    asked = form.cleaned_data
     try:
-        checked = requests.checked(declared.body, body) if declared.body is not None else {}
+        act = _prepared(action, queue_name, asked["id"], asked["reason"])
     except APIException as error:
         raise forms.ValidationError(str(error)) from error
     if not _noted(deadlines.begin(conf.api().timeout_seconds), request.user, asked["once"]):
         return Outcome(None, is_repeated=True)
     until, number, has_more = time.monotonic() + _SECONDS, 0, True
-    act = functools.partial(getattr(QueueViewSet, action.declared).__wrapped__, QueueViewSet())
     while has_more and number < MOST_AT_ONCE and time.monotonic() < until:
-        found = act({**checked}, **place)
-        number += found.get(action.counted, 1)
+        found = act()
+        number += found.get(action.counted, 1) if action.counted else 1
         has_more = bool(found.get("more"))
     facts = {"user": str(request.user.pk), "action": name, "queue": queue_name, "items": number}
     logger.info("a user has done an action on a page", extra=facts)
     return Outcome(number if action.counted else None, has_more)
+
+
+def _prepared(
+    action: PageAction, queue_name: str, item_id: str, reason: str
+) -> Callable[[], Mapping[str, Any]]:
+    """Return what does an action once, and returns the API's answer.
+
+    Raises:
+        APIException: The API refuses what is given.
+    """
+    from fdbqueue.api import requests
+    from fdbqueue.api.viewsets import QueueViewSet
+
+    if action.work is not None:
+        work = functools.partial(action.work, item_id)
+        return lambda: {"": work()}
+    declared = _declared(action)
+    body = action.body(item_id, reason)
+    place = {"name": queue_name, **({"id": item_id} if "id" in declared.places else {})}
+    checked = requests.checked(declared.body, body) if declared.body is not None else {}
+    serve = getattr(QueueViewSet, action.declared).__wrapped__
+    return lambda: serve(QueueViewSet(), {**checked}, **place)
 
 
 def _declared(action: PageAction) -> Any:

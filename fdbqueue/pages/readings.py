@@ -59,7 +59,7 @@ class MorePage(NamedTuple):
     Attributes:
         name: Names it in its address and in the name of its URL.
         title: What it is called.
-        view: A subclass of :class:`fdbqueue.views.PageView`.
+        view: A subclass of :class:`fdbqueue.pages.framing.PageView`.
         is_used: Tells whether to lead to it.
         trouble: Says to a viewer what there needs attention; empty for nothing.
     """

@@ -91,7 +91,7 @@ class FreeWorld(World):
         self.slept_us, self.longest_us, self._catalogs, self._promises = 0, 10_000_000, {}, []
         ops = [op for client in self.plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
-        self.verbs, self._is_skewed = {op["do"] for op in ops}, False
+        self.verbs, self.is_skewed = {op["do"] for op in ops}, False
         plans = self.plan["processes"]
         self.processes = [
             _Process(self, at, one.get("options", {}))  # type: ignore[misc]  # in its place
@@ -184,6 +184,7 @@ def open_engine() -> tuple[Any, Exception]:
     """Return the database to run on, a cluster if there is a cluster file, and an error of it."""
     if os.environ.get("FDB_CLUSTER_FILE"):
         engine = importlib.import_module("fdbqueue.engines.foundationdb")
+        engine.load_binding()
         database = engine.open(cluster_file=os.environ["FDB_CLUSTER_FILE"])
         return database, importlib.import_module("fdb").FDBError(1031)
     engine = importlib.import_module("fdbqueue.engines.embedded")

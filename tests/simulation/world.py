@@ -160,7 +160,7 @@ class World:
         }
         if "move" in self.verbs or any("strike" in op for op in ops):
             self._uniques = set()
-        self._is_skewed, self._ahead = any(skews), max([0, *skews])
+        self.is_skewed, self._ahead = any(skews), max([0, *skews])
         self.processes = [Process(self, at, one) for at, one in enumerate(plan["processes"])]
         self.clients = [
             Client(self, at, self.processes[one.get("process", 0)], one["ops"])
@@ -186,7 +186,7 @@ class World:
             is_changed="settings" in self.verbs
             or any(pattern in one.options for one in self.processes),
             has_keys=any("unique" in op for client in self.clients for op in client.ops),
-            slack_us=None if self._is_skewed else self.longest_us + int(sleeps * 1e6),
+            slack_us=None if self.is_skewed else self.longest_us + int(sleeps * 1e6),
         )
 
     def _catalog(self, options: dict[str, Any]) -> Any:
@@ -221,7 +221,7 @@ class World:
 
     def note_taken(self, item: Any, how: str, began_us: int) -> None:
         """Note that a call has taken an item."""
-        if self._is_skewed:
+        if self.is_skewed:
             self.ledger.see(item.value, how)
         else:
             self.ledger.take(item.value, how, began_us)
@@ -263,7 +263,7 @@ class World:
         with self._looking():
             if self.cluster.commits - self._checked >= 10:
                 self._check_counts()
-            if not self._is_skewed and schedule.now_us > self._disturbed_until:
+            if not self.is_skewed and schedule.now_us > self._disturbed_until:
                 self._check_waiters()
 
     @contextlib.contextmanager

@@ -40,6 +40,7 @@ from fdbqueue.columns.text import grouped, lasting
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.across import MOST_NAMED
 from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import (
     Left,
     ListForm,
@@ -71,7 +72,6 @@ from fdbqueue.tasks.schedules import (
 )
 from fdbqueue.tasks.states import DONE, TaskState
 from fdbqueue.viewer import Viewer
-from fdbqueue.views import ListView
 
 #: So many counters of each length of slots are read for the page of functions, and so many
 #: schedules.

@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue.columns import Tile, link
 from fdbqueue.columns.text import grouped, lasting, seconds_since
 from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import (
     Left,
     ListForm,
@@ -41,7 +42,6 @@ from fdbqueue.tasks.outbox.columns import (
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.rows import Outbox
 from fdbqueue.viewer import Viewer
-from fdbqueue.views import ListView
 
 _MOST_ROWS = 200
 #: A row that waits for longer is worth attention: workers look every two seconds.

@@ -40,10 +40,12 @@ _MOST_DEPTH = 6
 
 
 class Advice(NamedTuple):
-    """What a reader may do about a task, and the command that does it."""
+    """What a reader may do about a task: the command that does it, and the action of the pages."""
 
     text: str | Promise
     command: str
+    action: str
+    chosen: str
 
 
 class Answer(NamedTuple):
@@ -166,11 +168,12 @@ def _commands(row: TaskRow) -> list[Advice]:
         return []
     if item.state == "dead":
         again = f"python manage.py queue_redrive {name} --id={shlex.quote(item.id)}"
-        return [Advice(gettext_lazy("Run it again, as if it had never been tried:"), again)]
+        text = gettext_lazy("Run it again, as if it had never been tried:")
+        return [Advice(text, again, "redrive", item.id)]
     text = gettext_lazy("Abort it; it does not run any more:")
     if item.state == "leased":
         text = gettext_lazy("Ask it to end; it is not run again, however this attempt ends:")
-    return [Advice(text, _abort(row))]
+    return [Advice(text, _abort(row), "abort", row.task.id)]
 
 
 def _abort(row: TaskRow) -> str:

@@ -1,0 +1,96 @@
+"""Actions on the page of a task: run it again, abort it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.worker import TaskWorker
+from tests.pages.addresses import LIST, text
+from tests.pages.conftest import person
+from tests.pages.test_actions import at, buttons, do
+from tests.tasks import letters
+
+QUEUE = "tasks-default"
+
+
+@pytest.fixture
+def fdbqueue_queues():
+    """No other queues."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def backend(empty_queues, settings, db):
+    """A backend whose tasks are in queues of the test's own, and pages with actions."""
+    if "fdbqueue.tasks" not in settings.INSTALLED_APPS:
+        settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
+    options = {"max_attempts": 1}
+    one = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "QUEUES": ["default", "other"]}
+    settings.TASKS = {"default": {**one, "OPTIONS": options}}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "PAGES": {"actions": True}}
+    return task_backends["default"]
+
+
+@pytest.fixture
+def manager():
+    """Somebody who may view and manage queues."""
+    return person("manager", "view_queue", "manage_queue")
+
+
+def page_of(task, queue=QUEUE):
+    return f"{LIST}{queue}/tasks/{task.id}/"
+
+
+def test_a_task_that_waits_is_aborted(manager):
+    """Its page leads to the action, which ends it."""
+    task = letters.send.enqueue("ada")
+    (address,) = buttons(manager.get(page_of(task)))
+    assert address == f"{at(LIST, QUEUE, 'abort')}?id={task.id}"
+    page = do(manager, at(LIST, QUEUE, "abort"), {"id": task.id})
+    assert "The task was aborted" in text(page)
+    task.refresh()
+    assert task.status is TaskResultStatus.FAILED
+    assert buttons(manager.get(page_of(task))) == []
+
+
+def test_a_failed_task_runs_again(manager, backend):
+    """As if it had never been tried."""
+    task = letters.lose.enqueue()
+    TaskWorker(backend, follow=False).run()
+    (address,) = buttons(manager.get(page_of(task)))
+    do(manager, at(LIST, QUEUE, "redrive"), {"id": address.partition("?id=")[2]})
+    task.refresh()
+    assert task.status is TaskResultStatus.READY
+
+
+def test_a_task_of_another_queue(manager):
+    """It is not there: the permission is asked for the queue in the address."""
+    task = letters.send.using(queue_name="other").enqueue("ada")
+    assert manager.get(at(LIST, QUEUE, "abort"), {"id": task.id}).status_code == 404
+    form = {"id": task.id, "once": "0" * 32}
+    assert manager.post(at(LIST, QUEUE, "abort"), form).status_code == 404
+    task.refresh()
+    assert task.status is TaskResultStatus.READY
+
+
+@pytest.mark.parametrize("chosen", [{}, {"id": "no task"}, {"id": "0" * 32}])
+def test_there_is_no_such_task(manager, chosen):
+    """The page says so."""
+    letters.send.enqueue("ada")
+    assert manager.get(at(LIST, QUEUE, "abort"), chosen).status_code == 404
+
+
+def test_who_may_only_view(viewer):
+    """They see the command, and no button."""
+    task = letters.send.enqueue("ada")
+    page = viewer.get(page_of(task))
+    assert buttons(page) == []
+    assert "tasks_abort" in text(page)
+    assert viewer.post(at(LIST, QUEUE, "abort"), {"id": task.id}).status_code == 403
+
+
+@pytest.fixture
+def viewer():
+    """Somebody who may view queues."""
+    return person("viewer", "view_queue")
