@@ -1,10 +1,10 @@
 """What is said of a queue: what is read of it, which attention it needs, and its columns.
 
 A :class:`QueueRow` is what is known of one queue; :func:`fill` reads that for many queues at once.
-A :class:`QueueColumn` is one thing that is said. To add one, add it to :data:`FIGURES`, which the
-list of queues, the page of a queue, and ``queue_list`` show, or to the tuple of one
-of these. What it shows must be in a row; if that needs another read, one of its ``reads`` begins it
-for all rows.
+A :class:`QueueColumn` is one thing that is said. To add one, add it to the tuple of what is to show
+it: :data:`FIGURES` (the page of a queue, ``queue_list --rates``, families), :data:`LISTED`
+(``queue_list``), or ``COLUMNS`` of :mod:`fdbqueue.pages.queues_page`. What it shows must be in a
+row; if that needs another read, one of its ``reads`` begins it for all rows.
 
 A :class:`Concern` is one reason why a queue needs attention; :data:`CONCERNS` has them all, the
 worst first. Each looks at what is read anyway, so none costs a read of its own. To add one, add it
