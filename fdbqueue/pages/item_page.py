@@ -113,7 +113,7 @@ def _acts(item: Item, reading: Reading) -> str:
 
 
 def _remedy(queue: Queue, item: Item) -> Remedy | None:
-    """Return what helps a dead letter, or an item that blocks or will block; None for others."""
+    """Return what helps a dead letter, or a ready item that cannot be decoded; None for others."""
     if item.state == "dead":
         which = f"{shlex.quote(queue.name)} --id={shlex.quote(item.id)}"
         text = _("Requeue it, as if it had never been tried:")
