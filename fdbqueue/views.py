@@ -71,14 +71,17 @@ class QueueListView(ListView):
 
 
 class WorkersView(ListView):
-    """The workers, and the leases of all queues."""
+    """The workers there are, and the leases of all queues."""
 
     view, title, template = "workers", _("Workers"), "workers.html"
     form = across.WorkersForm
 
     def rows(self, form: across.WorkersForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the leases, and who holds them."""
-        return across.workers(form, viewer, self.addresses)
+        """Return the leases, and who holds them; and the workers, for who may view all queues."""
+        shown = across.workers(form, viewer, self.addresses)
+        if self.site.may_view_all(self.request):
+            shown |= across.present(form, viewer)
+        return shown
 
 
 class FailuresView(ListView):
@@ -286,13 +289,13 @@ class ActionView(PageView):
     def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Ask: say what is done to what, and what it means."""
         self._check(name)
-        form = actions.fresh_form(request.GET)
+        form = actions.fresh_form(self.action, request.GET.dict())
         return self._asked(name, action, form)
 
     def post(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Do it, and lead back to the queue; or to the rest, if there is more to do."""
         self._check(name)
-        form = actions.ActionForm(request.POST)
+        form = actions.sent_form(self.action, request.POST.dict())
         if not form.is_valid():
             return self._asked(name, action, form)
         try:
@@ -303,7 +306,7 @@ class ActionView(PageView):
             return self._asked(name, action, form)
         except (ItemNotFound, InvalidInput):
             return self._gone(name)
-        text = actions.told(self.action, outcome)
+        text = actions.told(self.action, outcome, name)
         back = self._address_of(name)
         if outcome.has_more:
             chosen = {key: form.cleaned_data[key] for key in ("reason",) if form.cleaned_data[key]}
