@@ -55,9 +55,6 @@ def in_child():
     assert low.pop() is not None
     assert low.lease_many(1, seconds=600, ack=low.lease_many(1, seconds=600))
     assert high.pop(wait=0.01) is None
-    own = threading.Lock()
-    with own:
-        assert several._turns.begins(own), "it takes from one queue at a time for ever"
 
 
 def fork_at(line):

@@ -15,6 +15,7 @@ from typing import Any
 import fdb
 
 from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded.futures import Future
 
 
 def install(path: str, opened: str) -> None:
@@ -26,6 +27,7 @@ def install(path: str, opened: str) -> None:
     """
     implementation: Any = types.ModuleType("fdb.impl")
     implementation._network_thread = None
+    implementation.Future = Future  # a thread waits by it, as by the binding's
     sys.modules["fdb.impl"] = implementation
     given: Any = fdb
     given.impl = implementation
