@@ -50,7 +50,7 @@ def test_items_are_taken_as_far_out_of_order_as_the_formula_says(
         ranks.append(at)
         del left[at]
     mean, expected = statistics.mean(ranks[200:]), expected_rank(shards, choices)
-    assert mean == pytest.approx(expected, rel=0.5, abs=0.0)
+    assert mean == pytest.approx(expected, rel=0.75, abs=0.0)  # of 500 that hang together
     assert max(ranks) <= 40 * expected
 
 
