@@ -211,13 +211,13 @@ class Ours:
     def count_conflicts(self) -> list[int]:
         """Return a list that has an entry more after each round at the min end that conflicts."""
         contention = self.queue.parts.group.poppers["min"]._contention  # noqa: SLF001
-        decide, found = contention.met, []
+        decide, found = contention.after_conflict, []
 
-        def met(conflicts: int, **facts: Any) -> int | None:
+        def after_conflict(conflicts: int, **facts: Any) -> int | None:
             found.append(conflicts)
             return decide(conflicts, **facts)
 
-        contention.met = met  # what every conflict calls
+        contention.after_conflict = after_conflict  # what every conflict calls
         return found
 
     def numbers(self) -> list[int]:

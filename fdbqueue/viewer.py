@@ -138,7 +138,7 @@ class Viewer:
 
         return run(catalog.database, read, read_only=True)
 
-    def members(
+    def next_members(
         self, family: Family, most: int, *, start: str = "", after: str = ""
     ) -> tuple[list[str], str | None]:
         """Return the next members of a family by their names, and where to go on if there are more.
@@ -170,7 +170,7 @@ class Viewer:
     def sees_member(self, catalog: Catalog, family: Family) -> bool:
         """Tell whether the user may see a member; one that is empty is looked for by its name."""
         busy = self.busy_members(catalog, [family], limit=1)
-        return bool(busy or self.members(family, 1)[0])
+        return bool(busy or self.next_members(family, 1)[0])
 
 
 #: Sees everything, as commands do.

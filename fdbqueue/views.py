@@ -286,13 +286,13 @@ class ActionView(PageView):
     def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Ask: say what is done to what, and what it means."""
         self._check(name)
-        form = actions.fresh_form(request.GET)
+        form = actions.fresh_form(self.action, request.GET.dict())
         return self._asked(name, action, form)
 
     def post(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Do it, and lead back to the queue; or to the rest, if there is more to do."""
         self._check(name)
-        form = actions.ActionForm(request.POST)
+        form = actions.sent_form(self.action, request.POST.dict())
         if not form.is_valid():
             return self._asked(name, action, form)
         try:
@@ -303,7 +303,7 @@ class ActionView(PageView):
             return self._asked(name, action, form)
         except (ItemNotFound, InvalidInput):
             return self._gone(name)
-        text = actions.told(self.action, outcome)
+        text = actions.told(self.action, outcome, name)
         back = self._address_of(name)
         if outcome.has_more:
             chosen = {key: form.cleaned_data[key] for key in ("reason",) if form.cleaned_data[key]}

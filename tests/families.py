@@ -95,7 +95,7 @@ def multiply(catalog: Catalog, model: Queue, names: Sequence[str]) -> None:
             prefix = base + fdb.tuple.pack((name,))
             for key, value in rows:
                 tr[prefix + key[len(begin) :]] = value
-            keys.member(name).write(tr, 0)
+            keys.member(name).announce(tr, 0)
 
     for first in range(0, len(names), at_once):
         some = names[first : first + at_once]

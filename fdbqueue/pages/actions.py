@@ -68,8 +68,9 @@ class PageAction:
         declared: The name of the action in the REST API.
         verb: What the button says.
         means: What becomes of the items, or of the queue.
-        told: The message after it, with ``number``.
+        told: The message after it, with ``number`` or ``queue``.
         body: The body of the action, from the form's ``id`` and ``reason``.
+        takes: Which of these it is asked with; the other is ignored, and not shown.
         counted: The key of the number of items in the API's answer; empty if there is none.
         asks_reason: Whether the reader gives the reason; otherwise it chooses dead letters.
         of_state: The state whose items it handles; None for an action on the queue.
@@ -83,6 +84,7 @@ class PageAction:
     means: str | Promise
     told: Any
     body: Callable[[str, str], Mapping[str, Any]] = lambda _id, _reason: {}
+    takes: tuple[str, ...] = ()
     counted: str = ""
     asks_reason: bool = False
     of_state: str | None = None
@@ -106,15 +108,16 @@ ACTIONS: dict[str, PageAction] = {
         "pause",
         _("Pause"),
         _("Pops and leases find nothing until it is resumed. Pushes go on."),
-        _("The queue is paused."),
+        _("Paused: %(queue)s"),
         lambda _id, reason: {"reason": reason} if reason else {},
+        takes=("reason",),
         asks_reason=True,
     ),
     "resume": PageAction(
         "resume",
         _("Resume"),
         _("Pops and leases take items again."),
-        _("The queue is resumed."),
+        _("Resumed: %(queue)s"),
     ),
     "redrive": PageAction(
         "redrive",
@@ -122,7 +125,8 @@ ACTIONS: dict[str, PageAction] = {
         _("They become ready again, as if they had never been tried."),
         ngettext_lazy("%(number)s item was requeued.", "%(number)s items were requeued.", "count"),
         _chosen,
-        "redriven",
+        takes=("id", "reason"),
+        counted="redriven",
         of_state="dead",
     ),
     "purge": PageAction(
@@ -135,7 +139,8 @@ ACTIONS: dict[str, PageAction] = {
             "limit": _limit(),
             **({"reason": reason} if reason else {}),
         },
-        "purged",
+        takes=("reason",),
+        counted="purged",
         of_state="dead",
     ),
     "remove": PageAction(
@@ -143,6 +148,7 @@ ACTIONS: dict[str, PageAction] = {
         _("Remove"),
         _("It is removed for good, whatever its state; nothing brings it back."),
         _("The item was removed."),
+        takes=("id",),
     ),
     "bury": PageAction(
         "bury",
@@ -150,6 +156,7 @@ ACTIONS: dict[str, PageAction] = {
         _("It is kept with its bytes, is not popped any more, and can be requeued later."),
         _("The item is a dead letter now."),
         lambda item_id, reason: {"id": item_id, **({"reason": reason} if reason else {})},
+        takes=("id", "reason"),
         asks_reason=True,
     ),
 }
@@ -229,10 +236,14 @@ def offers(
     ]
 
 
-def fresh_form(parameters: Mapping[str, str]) -> ActionForm:
+def fresh_form(action: PageAction, parameters: Mapping[str, str]) -> ActionForm:
     """Return the form of an action that was not asked for yet, with an id of its own."""
-    chosen = {name: parameters.get(name, "") for name in ("id", "reason")}
-    return ActionForm({**chosen, "once": secrets.token_hex(_ONCE_BYTES)})
+    return sent_form(action, {**parameters, "once": secrets.token_hex(_ONCE_BYTES)})
+
+
+def sent_form(action: PageAction, fields: Mapping[str, str]) -> ActionForm:
+    """Return the form of an action, with those fields alone that it takes."""
+    return ActionForm({name: fields.get(name, "") for name in (*action.takes, "once")})
 
 
 def question(
@@ -249,7 +260,8 @@ def question(
     if action.of_task:
         number = 1
     elif isinstance(queue, Family):
-        item_id = ""
+        if action.of_state is not None or name in OF_ONE_ITEM:  # a family has no items itself
+            raise ItemNotFound(queue=queue.name, id=item_id)
     elif item_id or name in OF_ONE_ITEM:
         state = queue.get(item_id).state
         if action.of_state not in {None, state}:
@@ -346,12 +358,12 @@ def _noted(catalog: Catalog, user: Any, once: str) -> bool:
     return run(catalog.database, note)
 
 
-def told(action: PageAction, outcome: Outcome) -> str:
+def told(action: PageAction, outcome: Outcome, queue_name: str) -> str:
     """Return the message after an action."""
     if outcome.is_repeated:
-        return str(_("This was done before, so nothing was done now."))
+        return str(_("This form was sent before, so nothing was done now."))
     if outcome.number is None:
-        return str(action.told)
+        return str(action.told) % {"queue": queue_name}
     said = action.told % {"count": outcome.number, "number": grouped(outcome.number)}
     more = _("There are more: continue if you wish.")
     return f"{said} {more}" if outcome.has_more else str(said)

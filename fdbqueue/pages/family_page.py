@@ -68,7 +68,7 @@ def listed(form: FamilyForm, viewer: Viewer, family: Family) -> FamilyMembers:
         if not (start.startswith(family.start) or family.start.startswith(start)):
             start = family.start + start  # as it is short for: 17 in user-*
         after = form.cleaned_data["after"]
-        chosen, following = viewer.members(family, MEMBERS_PER_PAGE, start=start, after=after)
+        chosen, following = viewer.next_members(family, MEMBERS_PER_PAGE, start=start, after=after)
     else:
         first = (form.cleaned_data["page"] - 1) * MEMBERS_PER_PAGE
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +27,13 @@ from fdbqueue.service import Item, LongText, Queue, Undecodable, run
 
 #: The page of a longer item does not refresh by itself: each time it would read all of the item.
 MOST_REFRESHED_BYTES = 1_000_000
+
+
+class Remedy(NamedTuple):
+    """What helps an item that no pop gives, in words, and the command that does it."""
+
+    text: str | Promise
+    command: str
 
 
 class WayToShow(NamedTuple):
@@ -90,7 +98,7 @@ def facts_of(
         "places": facts([column for column in columns if column.is_place], row),
         "previous_item": details.previous and addresses.item(queue.name, details.previous),
         "next_item": details.following and addresses.item(queue.name, details.following),
-        "command": _command(queue, item),
+        "remedy": _remedy(queue, item),
         "item_id": item.id,
         "acts": _acts(item, reading),
     }
@@ -104,11 +112,22 @@ def _acts(item: Item, reading: Reading) -> str:
     )
 
 
-def _command(queue: Queue, item: Item) -> str:
-    """Return the command that redrives a dead letter, empty for other items."""
-    if item.state != "dead":
-        return ""
-    return f"python manage.py queue_redrive {shlex.quote(queue.name)} --id={shlex.quote(item.id)}"
+def _remedy(queue: Queue, item: Item) -> Remedy | None:
+    """Return what helps a dead letter, or a ready item that cannot be decoded; None for others."""
+    if item.state == "dead":
+        which = f"{shlex.quote(queue.name)} --id={shlex.quote(item.id)}"
+        text = _("Requeue it, as if it had never been tried:")
+        return Remedy(text, f"python manage.py queue_redrive {which}")
+    if item.state == "ready" and isinstance(item.value, Undecodable):
+        text = _("Make it a dead letter, which keeps its bytes:")
+        return Remedy(text, bury_command(queue, [item.id]))
+    return None
+
+
+def bury_command(queue: Queue, item_ids: Iterable[str]) -> str:
+    """Return the command that makes items that cannot be decoded dead letters."""
+    which = shlex.join((queue.name, *item_ids))
+    return f"python manage.py queue_bury {which} --reason=undecodable"
 
 
 def _choices(queue: Queue, item: Item, form: ItemForm) -> list[WayToShow]:

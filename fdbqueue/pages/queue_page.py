@@ -52,6 +52,7 @@ from fdbqueue.pages.charts import (
 )
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
+from fdbqueue.pages.item_page import bury_command
 from fdbqueue.pages.readings import ITEMS, Reading, Setting
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, group_named, run
@@ -260,7 +261,7 @@ _MEANINGS = {
     "shards": _("The ready items are spread over so many parts, and taken nearly in order."),
     "choices": _("A pop takes the first item of so many shards, drawn at random."),
     "handoff_timeout_seconds": _(
-        "After this time items return that one process took for another, and nobody collected."
+        "Items that one process took for another return if that one has not collected them by then."
     ),
     "max_attempts": _("After so many failed leases an item is a dead letter."),
     "max_value_bytes": _("A longer value is refused."),
@@ -331,11 +332,10 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
     """Return what blocks a queue, and what helps; None if nothing does."""
     if not ends.undecodable_ids:
         return None
-    ids = " ".join(dict.fromkeys(ends.undecodable_ids))
     return Blockade(
         _ENDS[tuple(sorted(ends.undecodable, reverse=True))],
         f"python manage.py queue_doctor {queue.name}",
-        f"python manage.py queue_bury {queue.name} {ids} --reason=undecodable",
+        bury_command(queue, dict.fromkeys(ends.undecodable_ids)),
         ends.undecodable_ids[0],
     )
 

@@ -251,7 +251,7 @@ def _names_and_families(viewer: Viewer) -> tuple[list[str], list[Family]]:
     names = set(filter(viewer.sees, catalog.names_of_their_own()))
     families = []
     for family in catalog.families():
-        members, following = viewer.members(family, MEMBERS_LISTED)
+        members, following = viewer.next_members(family, MEMBERS_LISTED)
         if following is None:
             names.update(members)
             if family.has_parts and members:

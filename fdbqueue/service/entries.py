@@ -320,7 +320,7 @@ class Encoder:
                 size += _KEYS_SENT * self._key_bytes
         return size
 
-    def check_batch(self, entries: list[Entry]) -> None:
+    def check_fits_transaction(self, entries: list[Entry]) -> None:
         """Refuse more than one transaction takes.
 
         Raises:

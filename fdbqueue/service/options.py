@@ -118,7 +118,9 @@ ALLOWED: Mapping[str, Choice | Range | RateText] = {
     "handoff_timeout_seconds": Range((int, float), 0.1, 86_400, gettext_noop("Handoff timeout")),
     "max_attempts": Range(int, 1, 1_000_000, gettext_noop("Maximum attempts"), none_is_valid=True),
     "max_value_bytes": Range(int, 1, MAX_RETURNED_BYTES, gettext_noop("Maximum value size")),
-    "max_leased": Range(int, 1, _MOST_ITEMS, gettext_noop("Most leased"), none_is_valid=True),
+    "max_leased": Range(
+        int, 1, _MOST_ITEMS, gettext_noop("Maximum leased items"), none_is_valid=True
+    ),
     "rate": RateText(gettext_noop("Rate of takes")),
     "burst": Range(int, 1, _MOST_ITEMS, gettext_noop("Burst of takes"), none_is_valid=True),
 }

@@ -239,7 +239,7 @@ class Pusher:
                 entries.append(self._entry(push))
             except InvalidInput as error:
                 raise type(error)(**error.context, index=index) from error
-        self.encoder.check_batch(entries)
+        self.encoder.check_fits_transaction(entries)
         if not entries and once is None:
             return lambda _: []
         return self._prepared("push_batch", pushes, entries, once)

@@ -108,11 +108,11 @@ def _overlaps(backend: Any) -> Iterator[CheckMessage]:
         shared = [name for name in other.names() if name.startswith(backend.queue_prefix)]
         if shared := sorted({*shared} - ours):
             text = f"The task backend {alias!r} takes queues of any name, and among its "
-            text += f"{backend.queue_prefix}* are those of {other.alias!r}: {', '.join(shared)}."
+            text += f"{backend.queue_prefix}* are queues of {other.alias!r}: {', '.join(shared)}."
             hint = f"Only {other.alias!r} takes them. Give one of both another queue_prefix."
             yield Warning(text, hint=hint, id=ANY_NAME)
     for name in sorted(ours.union(backend.limited_names()).intersection(conf.own_names())):
-        text = f"The queue {name!r} in FDBQUEUE is that of the task backend {alias!r}."
+        text = f"The queue {name!r} in FDBQUEUE is also a queue of the task backend {alias!r}."
         hint = "Give one of them another name, or the backend another queue_prefix."
         yield Error(text, hint=hint, id=QUEUES_OF_SETTING)
 

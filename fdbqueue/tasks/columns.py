@@ -202,7 +202,8 @@ class ShownAttempt(NamedTuple):
         number: Which it was; empty for an error that is of no attempt.
         worker: The id of its worker; empty if there was none.
         outcome: What came of it if it has not failed, or if its error is not kept.
-        exception: The dotted path of its exception's class; empty if it has none.
+        exception: The dotted path of its exception's class, a built-in one without its module;
+            empty if it has none.
         traceback: Where it was raised.
     """
 
@@ -257,7 +258,8 @@ def _failed(
     number: str, worker: str, error: AttemptFailure, safe: Callable[[str], str]
 ) -> ShownAttempt:
     text = safe(error.traceback).rstrip()
-    return ShownAttempt(number, worker, _("Failed"), safe(shown_path(error.exception)), text)
+    path = error.exception.removeprefix("builtins.")  # as Python's tracebacks name it
+    return ShownAttempt(number, worker, _("Failed"), safe(shown_path(path)), text)
 
 
 # The course of a task

@@ -137,14 +137,14 @@ def test_the_name_of_a_function_is_one_line(visit, width):
 
 
 def test_the_page_of_a_part_of_a_group(visit, tasks):
-    """It has its course first, then the group, then its metadata; with bars that are named."""
+    """It has its timeline first, then the group, then its metadata; with bars that are named."""
     visitor = visit()
     visitor.go(LIST + tasks["successful-pack"])
     page = visitor.page
     expect(page.locator(".fdbqueue-outline li")).to_have_count(26)
     expect(page.locator(".fdbqueue-outline [aria-current]")).to_have_count(1)
     headings = page.locator("#fdbqueue-live h2").all_inner_texts()
-    assert headings[1:5] == ["Return value", "Course", "Group", "Metadata"]
+    assert headings[1:5] == ["Return value", "Timeline", "Group", "Metadata"]
     visitor.go(LIST + tasks["leased-pack"])
     bar = page.get_by_role("progressbar", name="Progress: 1,234.5 of 5,000, 24 %")
     expect(bar).to_be_visible()

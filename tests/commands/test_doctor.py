@@ -451,7 +451,9 @@ def test_items_in_shards_where_nobody_looks(examine, mail):
     run(mail.database, scatter)
     code, found = examine("mail", "--repair", "--no-input")
     assert (code, found["format"]["status"]) == (1, "error")
-    assert found["format"]["detail"].startswith("4 items in shards where the setting here does not")
+    assert found["format"]["detail"].startswith(
+        "4 items in shards that the setting here leaves out"
+    )
     assert found["format"]["remedy"] == "queue_doctor mail --adopt-settings"
     assert not found.keys() & {"items", "counts"}
     code, found = examine(*found["format"]["remedy"].split()[1:], "--no-input")

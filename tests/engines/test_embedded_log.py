@@ -55,13 +55,13 @@ def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, 
     database[b"a"] = bytes(100_000)
     other = another(database)
     other[b"b"] = b""
-    keep_small, sizes = database._store.keep_log_small, []
+    shrink, sizes = database._store.shrink_large_log, []
 
-    def keep_small_at_last(connection):
+    def shrink_at_last(connection):
         thread.start()
         wait_until(lambda: other.committer._leader is not None)  # it is about to wait, or does so
         monkeypatch.setattr(storage, "_LARGE_LOG_BYTES", 0)
-        wait_until(lambda: keep_small(connection) or not Path(f"{path}-wal").stat().st_size)
+        wait_until(lambda: shrink(connection) or not Path(f"{path}-wal").stat().st_size)
         sizes.append(Path(f"{path}-wal").stat().st_size)
 
     def push():
@@ -70,8 +70,8 @@ def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, 
         transaction.commit().wait()
 
     thread = threading.Thread(target=push)
-    monkeypatch.setattr(database._store, "keep_log_small", keep_small_at_last)
-    monkeypatch.setattr(database.committer, "_groups_until_look", 1)
+    monkeypatch.setattr(database._store, "shrink_large_log", shrink_at_last)
+    monkeypatch.setattr(database.committer, "_groups_until_log_check", 1)
     with closing(other):
         database[b"c"] = b""
         thread.join()

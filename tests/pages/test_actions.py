@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+import secrets
+import threading
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.http import HttpRequest
 from django.test import Client
 
 from fdbqueue import conf
@@ -110,10 +113,10 @@ def test_pause_and_resume(on, site, manager, mail):
     page = do(manager, at(site, "mail", "pause"), reason="<script>deploying</script>")
     assert mail.paused().reason == "<script>deploying</script>"
     assert "&lt;script&gt;deploying" in text(page)
-    assert "The queue is paused." in text(page)
+    assert "Paused: mail" in text(page)
     page = do(manager, at(site, "mail", "resume"))
     assert mail.paused() is None
-    assert "The queue is resumed." in text(page)
+    assert "Resumed: mail" in text(page)
 
 
 def test_a_pause_without_a_reason_keeps_the_one_there_is(on, site, manager, mail):
@@ -160,7 +163,7 @@ def test_a_form_counts_once(on, site, manager, mail, queue):
     manager.post(at(site, "mail", "redrive"), form)
     mail.bury(mail.ready_id, reason="broken")
     page = manager.post(at(site, "mail", "redrive"), form, follow=True)
-    assert "This was done before" in text(page)
+    assert "This form was sent before" in text(page)
     assert states(mail) == (3, 1)
 
 
@@ -251,6 +254,107 @@ def test_what_is_not_there_any_more(on, site, manager, mail):
     ):
         assert response.status_code == 404
     assert states(mail) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("action", "of"), [("purge", "id"), ("pause", "id"), ("resume", "reason"), ("remove", "reason")]
+)
+def test_what_an_action_does_not_take_is_not_shown(on, site, manager, mail, action, of):
+    """A link with an item's id does not make the removal of all look like that of one."""
+    chosen = {"id": mail.dead_ids[0], "reason": "broken"}
+    taken = {"id": mail.ready_id} if action == "remove" else {}
+    form = fields(manager.get(at(site, "mail", action), {**taken, of: chosen[of]}))
+    assert form.get(of, "") == ""
+    assert chosen[of] not in text(manager.get(at(site, "mail", action), {**taken, of: chosen[of]}))
+
+
+@pytest.mark.parametrize("name", ["redrive", "purge", "remove", "bury"])
+def test_a_family_has_no_other_action(on, site, manager, mail, name):
+    """Neither by asking nor by a form that is made up."""
+    address = at(site, "user-*", name)
+    assert manager.get(address, {"id": mail.ready_id}).status_code == 404
+    form = {"id": mail.ready_id, "once": "0" * 32}
+    assert manager.post(address, form).status_code == 404
+    assert states(mail) == (1, 3)
+
+
+def test_an_item_of_another_queue(on, site, manager, mail, queue):
+    """Its id is none of this queue, asked or sent."""
+    other = queue("user-7").push(1)
+    for action in ("remove", "bury", "redrive"):
+        chosen = {"id": other.id, "once": secrets.token_hex(16)}
+        assert manager.get(at(site, "mail", action), chosen).status_code == 404
+        page = manager.post(at(site, "mail", action), chosen, follow=True)
+        assert page.status_code == 404 or "0 items were requeued." in text(page)
+    assert queue("user-7").size() == 1
+    assert states(mail) == (1, 3)
+
+
+def test_a_hidden_queue_is_as_none(on, setting, settings, viewer, mail):
+    """Whether it is there, is not told, whatever the method and the action."""
+    settings.FDBQUEUE = {
+        **settings.FDBQUEUE,
+        "API": {"AUTHORIZER": "tests.pages.test_actions.only_user_7"},
+    }
+    for action in ("pause", "redrive", "nothing"):
+        for ask in (viewer.get, viewer.post, viewer.put, viewer.options, viewer.delete):
+            there, none = (
+                ask(at(SITES["plain"], name, action), {"once": "0" * 32})
+                for name in ("mail", "none")
+            )
+            assert there.status_code == none.status_code != 200
+            assert without_token(there) == without_token(none)
+    assert mail.paused() is None
+
+
+def only_user_7(user, permission, name):
+    """Allow everything for one queue alone."""
+    return name == "user-7"
+
+
+def test_two_threads_send_the_same_form(on, manager, mail):
+    """One of them does it."""
+    user, outcomes = User.objects.get(username="manager"), []
+    action = actions.ACTIONS["pause"]
+    form = actions.fresh_form(action, {})
+    assert form.is_valid()
+    request, barrier = HttpRequest(), threading.Barrier(2)
+    request.user = user
+
+    def send():
+        barrier.wait(60)
+        outcomes.append(actions.perform(request, "mail", "pause", action, form).is_repeated)
+
+    threads = [threading.Thread(target=send) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(outcomes) == [False, True]
+
+
+@pytest.mark.parametrize("wrong", ["yes", {"actions": 1}, {"action": True}, None])
+def test_a_setting_that_is_wrong(setting, settings, site, manager, mail, wrong):
+    """No page acts, and each says what is wrong."""
+    settings.FDBQUEUE = {**setting, "PAGES": wrong}
+    for path in ("", "mail/", "mail/do/pause/"):
+        page = manager.get(site + path)
+        assert page.status_code == 503
+        assert "manage.py check" in text(page)
+    assert manager.post(at(site, "mail", "pause"), {"once": "0" * 32}).status_code == 405
+
+
+def test_every_visitor_logs_in(on, settings, site, mail):
+    """A project may ask for it with Django's middleware."""
+    settings.MIDDLEWARE = [
+        *settings.MIDDLEWARE,
+        "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    ]
+    for ask in (Client().get, Client().post):
+        found = ask(at(site, "mail", "pause"))
+        assert found.status_code == 302
+        assert "login" in found["Location"]
+    assert mail.paused() is None
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import html
 import re
+import shlex
 
 import pytest
+from django.core.management import call_command
 
 from fdbqueue.columns import queues
 from fdbqueue.columns.queues import QueueRow
@@ -231,6 +233,21 @@ def test_the_page_of_a_blocked_queue_says_what_to_do(viewer, queue, end):
     mail.bury(ids, reason="undecodable")
     assert mail.pop().value == 0
     assert "queue_bury" not in text(viewer.get(of("mail")))
+
+
+def test_the_page_of_an_item_that_blocks_says_what_to_do(viewer, queue):
+    """It has the command that buries it; an item that can be decoded has none."""
+    mail = queue("mail")
+    good = mail.push(1)
+    block(mail)
+    bad = mail.page().items[0]
+    assert "queue_bury" not in text(viewer.get(of("mail", good)))
+    page = text(viewer.get(of("mail", bad)))
+    (command,) = re.findall(r'<code id="fdbqueue-remedy">(.*?)</code>', page)
+    call_command(*shlex.split(html.unescape(command))[2:])
+    (dead,) = mail.page(state="dead").items
+    assert (dead.id, dead.reason) == (bad.id, "undecodable")
+    assert mail.pop().value == 1
 
 
 def test_an_item_that_is_at_both_ends_is_named_once(viewer, queue):

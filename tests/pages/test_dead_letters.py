@@ -227,7 +227,7 @@ def test_the_page_of_a_dead_letter_has_the_command_that_redrives_it(viewer, mail
     kill(mail, "a", "b")
     dead, other = mail.page(state="dead").items
     page = text(viewer.get(of("mail", dead)))
-    command = html.unescape(re.search(r'<code id="fdbqueue-redrive">(.*?)</code>', page)[1])
+    command = html.unescape(re.search(r'<code id="fdbqueue-remedy">(.*?)</code>', page)[1])
     call_command(*shlex.split(command)[2:], "--no-input")
     assert [item.id for item in mail.page(state="dead").items] == [other.id]
     assert "queue_redrive" not in text(viewer.get(of("mail", dead)))

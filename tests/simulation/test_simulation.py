@@ -62,13 +62,13 @@ def test_the_cluster_answers_as_a_real_one(recording):
 def test_a_broken_promise_is_found_and_cut():
     """If members of families note no news, some seed finds it, with few operations left."""
     member = world.program("p0")["service.storage.families"].Member
-    write, member.write = member.write, lambda *_: None
+    announce, member.announce = member.announce, lambda *_: None
     try:
         seeds = (run_seed(seed) for seed in range(200))
         found = next(one for one in seeds if one.found and one.plan["clients"])
         small = shrink(found, 20)
     finally:
-        member.write = write
+        member.announce = announce
     assert small.found is not None
     assert sum(len(client["ops"]) for client in small.plan["clients"]) <= 6
 

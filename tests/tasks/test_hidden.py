@@ -105,7 +105,7 @@ def enqueue_boxed(name, count, *, aside=0):
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_hidden_rows_of_an_outbox(reader, sees, monkeypatch, count):
     """They take no place among the first rows, and are in no sum, and in no warning."""
-    monkeypatch.setattr(outbox, "_MOST_ROWS", 2)
+    monkeypatch.setattr(outbox, "_MOST_SHOWN", 2)
     enqueue_boxed("other", 7, aside=3)
     limited = limited_jobs.one_a_customer.using(backend="boxed", queue_name="other")
     for number in range(3):
@@ -125,7 +125,7 @@ def test_hidden_rows_of_an_outbox(reader, sees, monkeypatch, count):
 def test_hidden_rows_of_very_many_queues(reader, monkeypatch):
     """Whatever the number of names, all rows that may be seen are counted and shown."""
     monkeypatch.setattr("fdbqueue.tasks.outbox.columns._NAMES_AT_ONCE", 2)
-    monkeypatch.setattr(outbox, "_MOST_ROWS", 4)
+    monkeypatch.setattr(outbox, "_MOST_SHOWN", 4)
     limited = limited_jobs.one_a_customer.using(backend="boxed")
     for number in range(5):
         limited.using(queue_name="other").enqueue(f"{number}", number)

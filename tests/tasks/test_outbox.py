@@ -32,7 +32,7 @@ from fdbqueue.tasks.compat import (
 from fdbqueue.tasks.key_limits import member_name
 from fdbqueue.tasks.outbox import mover
 from fdbqueue.tasks.outbox.models import OutboxTask
-from fdbqueue.tasks.outbox.mover import MOST_ROWS, ClaimLost, RowMover, move_now
+from fdbqueue.tasks.outbox.mover import ROWS_PER_TRANSACTION, ClaimLost, RowMover, move_now
 from fdbqueue.tasks.records import packed, unknown_call
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
@@ -115,7 +115,7 @@ def test_very_many_rows_are_moved(backend):
     steps = []
     done = move_now(backend.outbox(), backend.catalog, goes_on=lambda one: not steps.append(one))
     assert done == (rows, 0)
-    assert len(steps) >= rows // MOST_ROWS
+    assert len(steps) >= rows // ROWS_PER_TRANSACTION
     assert queued(backend) == [*range(rows)]
     assert not OutboxTask.objects.exists()
 
@@ -219,7 +219,7 @@ def mover_of(configure, *queues):
 def test_rows_of_very_many_queues_that_are_not_known(configure, caplog, monkeypatch):
     """They keep no other row back, and the log says once which they are."""
     monkeypatch.setattr(mover, "_MOST_UNKNOWN", 2)
-    monkeypatch.setattr(mover, "MOST_ROWS", 4)
+    monkeypatch.setattr(mover, "ROWS_PER_TRANSACTION", 4)
     old, new = mover_of(configure, "default"), mover_of(configure)
     with transaction.atomic():
         jobs.note.enqueue("first")

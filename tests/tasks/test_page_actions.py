@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from fdbqueue import conf
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
 from tests.pages.test_actions import at, buttons, do
-from tests.tasks import letters
+from tests.tasks import letters, limited_jobs
 
 QUEUE = "tasks-default"
 
@@ -70,6 +71,19 @@ def test_a_task_of_another_queue(manager):
     assert manager.get(at(LIST, QUEUE, "abort"), {"id": task.id}).status_code == 404
     form = {"id": task.id, "once": "0" * 32}
     assert manager.post(at(LIST, QUEUE, "abort"), form).status_code == 404
+    task.refresh()
+    assert task.status is TaskResultStatus.READY
+
+
+def test_a_task_of_the_home(manager):
+    """It is none of a limited queue's, so who manages that alone cannot end it."""
+    limited_jobs.hold.enqueue("ada")
+    (name,) = [one for one in conf.catalog().names(limit=10) if "ada" in one]
+    task = letters.send.enqueue("ada")
+    assert manager.get(page_of(task, name)).status_code == 404
+    assert manager.get(at(LIST, name, "abort"), {"id": task.id}).status_code == 404
+    form = {"id": task.id, "once": "0" * 32}
+    assert manager.post(at(LIST, name, "abort"), form).status_code == 404
     task.refresh()
     assert task.status is TaskResultStatus.READY
 

@@ -60,7 +60,7 @@ def test_a_failed_task(backend, work):
     assert error["traceback"].endswith("LookupError: closed\n")
     text = called("tasks_show", other.id)
     assert "\nATTEMPT 1: Failed\n" in text
-    assert "\n  error: builtins.LookupError\n" in text
+    assert "\n  error: LookupError\n" in text
     assert "\\x1b[31mred" in text
     assert "\x1b" not in text
 

@@ -46,7 +46,7 @@ _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 #: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: later commits fail, too.
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
-_GROUPS_BETWEEN_LOOKS = 100  # at the size of the log
+_GROUPS_BETWEEN_LOG_CHECKS = 100  # of its size
 #: A larger commit is made by the connection that has room for it in its cache.
 _SMALL_BYTES = 250_000
 
@@ -91,7 +91,7 @@ class Committer:
         self._waiters: list[queue.SimpleQueue[None]] = []
         self._wake_all = _alarm(self._waiters)
         self._history = History()
-        self._groups_until_look = _GROUPS_BETWEEN_LOOKS
+        self._groups_until_log_check = _GROUPS_BETWEEN_LOG_CHECKS
 
     def withdraw(self, request: CommitRequest, error: Exception) -> None:
         """Report ``error`` for a commit, which then runs only if it was running already."""
@@ -290,10 +290,10 @@ class Committer:
             logger.exception("a commit failed", extra={"path": self._store.path})
         self._tell_group()
         if group.failure is None and group.accepted:
-            self._groups_until_look -= 1
-            if self._groups_until_look <= 0:
-                self._groups_until_look = _GROUPS_BETWEEN_LOOKS
-                self._store.keep_log_small(connection)
+            self._groups_until_log_check -= 1
+            if self._groups_until_log_check <= 0:
+                self._groups_until_log_check = _GROUPS_BETWEEN_LOG_CHECKS
+                self._store.shrink_large_log(connection)
 
     def _tell_group(self) -> None:
         """Tell the requests of the last group that were not told yet how it ended.

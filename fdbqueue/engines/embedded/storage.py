@@ -271,7 +271,7 @@ class Store:
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
 
-    def keep_log_small(self, connection: sqlite3.Connection) -> None:
+    def shrink_large_log(self, connection: sqlite3.Connection) -> None:
         """Start the write-ahead log again if it has grown large; called now and then.
 
         Done while this process has the turn. Snapshots go on; new ones no longer need the

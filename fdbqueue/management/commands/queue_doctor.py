@@ -371,8 +371,8 @@ def _check_format(queue: Queue, readable: Queue) -> Finding:
     if strays := examiner.strays():
         least = "at least " if strays >= upkeep.MAX_STRAYS else ""
         text = (
-            f"{least}{item_count(strays)} in shards where the setting here does not look: no pop "
-            "finds them there, or one finds them again and again"
+            f"{least}{item_count(strays)} in shards that the setting here leaves out: no pop finds "
+            "them, or pops take the same ones again and again"
         )
         remedy = _command(queue, "--adopt-settings")
         return Finding("format", queue.name, ERROR, text, remedy=remedy)

@@ -88,7 +88,7 @@ def write_row(database: Database, taker: Taker) -> None:
         if found.moment is None:
             return False
         # a moment by this clock may be wrong: the next take says it
-        member.write(tr, found.moment if found.since is None else 0)
+        member.announce(tr, found.moment if found.since is None else 0)
         return True
 
     run(database, write, wrote=bool)

@@ -10,7 +10,7 @@ A take that conflicts tries again. What else it does depends on what it has met:
 - *A queue with shards*: it takes from another slot, among twice as many as up to that one, so that
   processes that conflict come to take different rows. The one that is nearest to the end comes to
   be there. Nobody asks for help.
-- *From the third conflict in a row on* it pauses first, for longer each time.
+- *From the third conflict in a row on* it sleeps first, for longer each time.
 
 What is noted here only decides what is tried, by the monotonic clock and at random. So whatever
 ends a thread leaves nothing behind, and a forked process starts again. The numbers are below, with
@@ -32,10 +32,10 @@ CONFLICTS = 2
 #: For how long a process that had to ask for help asks again without trying first, and one that
 #: has met others reserves the file. Of the order of a hundred commits; no other was measured.
 _REMEMBERED_SECONDS = 0.25
-#: The longest pause after the first conflict that has one: it doubles with each, up to the second.
+#: The longest sleep after the first conflict that has one: it doubles with each, up to the second.
 #: Without any the recipe's 4 x 16 poppers take 0.30 times as many items as with those that
 #: ``on_error`` makes.
-_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.05
+_FIRST_SLEEP_SECONDS, _MAX_SLEEP_SECONDS = 0.001, 0.05
 #: The slots of a queue with shards; for rounds of many items the skipped rows are fewer than this.
 #: With 16 shards 4 x 16 poppers meet less than 0.1 conflicts a pop, 16 x 1 about 0.1.
 _SLOTS, _SKIPPED_ITEMS = 32, 128
@@ -73,8 +73,8 @@ class Contention:
         if tr.reserve():
             self.reserved_until = time.monotonic() + _REMEMBERED_SECONDS
 
-    def met(self, conflicts: int, *, others: bool, wanted: int = 1) -> int | None:
-        """Decide what follows a conflict, and pause if that is it.
+    def after_conflict(self, conflicts: int, *, others: bool, wanted: int = 1) -> int | None:
+        """Decide what a take does after a conflict, and sleep if it has to wait before.
 
         Args:
             conflicts: How many there were in a row.
@@ -94,7 +94,7 @@ class Contention:
             self.helped_until = time.monotonic() + _REMEMBERED_SECONDS
             return None
         if conflicts > CONFLICTS:
-            pause(conflicts - CONFLICTS)
+            sleep_before_retry(conflicts - CONFLICTS)
         return conflicts
 
     def note_help(self, *, is_given: bool) -> None:
@@ -106,7 +106,7 @@ class Contention:
         self.slot -= self.slot > 0 and not random.randrange(_CALM_ROUNDS)
 
 
-def pause(number: int) -> None:
+def sleep_before_retry(number: int) -> None:
     """Sleep before the retry with a number, up to twice as long as before the one before it."""
-    longest: float = min(_FIRST_PAUSE_SECONDS * 2**number, _MAX_PAUSE_SECONDS)
+    longest: float = min(_FIRST_SLEEP_SECONDS * 2**number, _MAX_SLEEP_SECONDS)
     time.sleep(longest * random.random())

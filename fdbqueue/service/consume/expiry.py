@@ -164,7 +164,7 @@ def _examine_items(
             found.items.append(Expired(item, item.attempts + is_leased))
 
 
-def apply(
+def end_expired(
     store: ItemStore, count_change: CountChange, found: AllExpired, max_attempts: int | None
 ) -> list[Row]:
     """Remove what has expired from its tables, and return the rows to requeue."""
@@ -257,7 +257,7 @@ def preview(
     requests: Sequence[HelpRequest],
     max_attempts: int | None,
 ) -> tuple[list[Row], dict[bytes, int]]:
-    """Return the rows that :func:`apply` would requeue, and their attempts."""
+    """Return the rows that :func:`end_expired` would requeue, and their attempts."""
     found = examine(store, tr, dues, requests)
     rows = [row for batch in found.batches for row in batch.rows]
     attempts = {}

@@ -165,7 +165,7 @@ class SeveralPoppers:
                 conflicts += 1
                 if batch is not None:
                     batch.let_go()
-                if self._contention.met(conflicts, others=bool(seen[-1].gave)) is None:
+                if self._contention.after_conflict(conflicts, others=bool(seen[-1].gave)) is None:
                     return Served([*seen[-1].gave.items()])
 
     def take_each(
@@ -181,7 +181,7 @@ class SeveralPoppers:
                 return self._attempt(database, requests[:asked], None, also, [], conflicts)
             except Conflict:
                 conflicts += 1
-                self._contention.met(conflicts, others=False)
+                self._contention.after_conflict(conflicts, others=False)
                 if self._contention.has_reservations:
                     continue
                 if also is not None:

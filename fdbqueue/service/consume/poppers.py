@@ -142,7 +142,7 @@ class EndPoppers:
             except Conflict:
                 wanted = sum(map(_COUNT, early)) + self._extra
                 others = len(set(seen[-2:])) > 1
-                count = contention.met(conflicts + 1, others=others, wanted=wanted)
+                count = contention.after_conflict(conflicts + 1, others=others, wanted=wanted)
                 if count is None or own is not None:
                     return None
                 conflicts = count

@@ -517,7 +517,7 @@ class Round:
         store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
         store.format.depend(tr)
         found = expiry.examine(store, tr, state.dues, state.expired)
-        self._returned = expiry.apply(store, self._count_change, found, max_attempts)
+        self._returned = expiry.end_expired(store, self._count_change, found, max_attempts)
         self._result.expired = expiry.counted(found, max_attempts)
         self._retried = self._result.wrote = True
         self._more_due = state.more_due or found.is_cut

@@ -23,7 +23,7 @@ How a take goes, without a transaction of the caller's:
    :class:`~fdbqueue.service.consume.poppers.ProcessGroup`: threads share transactions there, and
    processes help each other. The queues before it were empty when 2 read them. If it has nothing
    left, 1 begins again. So from then on a popper can make a call begin again only by taking what it
-   had found: in each turn some client has taken an item. From the third turn on the call pauses
+   had found: in each turn some client has taken an item. From the third turn on the call sleeps
    before it, for 50 ms at most. For a quarter of a second a transaction that only reads finds the
    queue, and its own group takes the items.
 4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
@@ -67,7 +67,7 @@ from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
-from fdbqueue.service.consume.contention import pause
+from fdbqueue.service.consume.contention import sleep_before_retry
 from fdbqueue.service.consume.families import SeveralGroup
 from fdbqueue.service.consume.ring import Walking
 from fdbqueue.service.consume.round import TakeRequest
@@ -82,7 +82,7 @@ from fdbqueue.service.transactions import run
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: A call pauses before the third turn, and before each after it.
+#: A call sleeps before the third turn, and before each after it.
 _TURNS = 2
 _WROTE = operator.attrgetter("wrote")
 
@@ -285,7 +285,7 @@ class SeveralTake:
         try:
             for turn in itertools.count():
                 if turn >= _TURNS:
-                    pause(turn - _TURNS)
+                    sleep_before_retry(turn - _TURNS)
                 names = self._look_up()
                 request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
                 found = self._try(request, saves=saves)

@@ -226,7 +226,7 @@ class Pausing:
             if was_paused:
                 transaction.clear(self._key)
                 if self._member is not None:
-                    self._member.write(transaction, 0)
+                    self._member.announce(transaction, 0)
             return was_paused
 
         return self._runner.write("resume", tr, resume, wrote=bool)

@@ -213,7 +213,7 @@ class CountChange:
             if self._limited is None or self._limited.present():
                 self.news_at = 0
         if self.news_at is not None:
-            member.write(self.tr, self.news_at)
+            member.announce(self.tr, self.news_at)
 
     def _write_one(self, key: bytes, change: int, *, clears: bool) -> None:
         """Add to a count that has a key of its own, which is cleared once it is zero."""

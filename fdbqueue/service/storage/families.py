@@ -40,7 +40,7 @@ So the row LATER says from when on it counts, and a row CLOCK stands there: who 
 more than a minute ahead looks at the member at once. Both go together.
 
 Whoever gives a member something new to take writes its row without reading any, in the transaction
-that does so (:meth:`Member.write`): so pushes depend on no row, and never conflict. Only a take
+that does so (:meth:`Member.announce`): so pushes depend on no row, and never conflict. Only a take
 from the family removes rows (:mod:`fdbqueue.service.consume.families`), and depends on those that
 it removes: if a row is written again meanwhile, that take conflicts. So it must also if it has
 written the row itself before: it gave from the member, requeued what had expired or ended leases
@@ -82,7 +82,7 @@ _WAKES = 16
 _ONE = (1).to_bytes(8, "little")
 #: Moments that writers note are rounded down to the second, so that a member whose items are
 #: delayed by any moments has one row for each second at most.
-_ROUNDED_US = 1_000_000
+_NEWS_ROUNDED_US = 1_000_000
 #: The limits that keep items back.
 BY_LEASES, BY_RATE = b"\x01", b"\x02"
 
@@ -287,7 +287,7 @@ class Member:
         #: The row LATER of a stored moment that this process has written last. Only a hint.
         self._noted: tuple[bytes, ...] = ()
 
-    def write(self, tr: Transaction, moment: int) -> None:
+    def announce(self, tr: Transaction, moment: int) -> None:
         """Write that there may be something to take from a moment on, and wake who waits.
 
         Nothing is read, and nothing but what reads the row can conflict.
@@ -296,7 +296,7 @@ class Member:
             tr: The transaction that makes it so.
             moment: From when, in microseconds; 0 for now.
         """
-        _add_row(tr, self.ready if moment == 0 else self._at(moment - moment % _ROUNDED_US))
+        _add_row(tr, self.ready if moment == 0 else self._at(moment - moment % _NEWS_ROUNDED_US))
         tr.add(self._wake, _ONE)
 
     def begin_limited(self, tr: Transaction) -> Any:
@@ -323,13 +323,13 @@ class Member:
             if level is not None:
                 tr.clear(self._held(Hold(limit, level)))
         if prospect.moment is not None:
-            self._write_later(tr, prospect.moment, prospect.since)
+            self._write_exact_moment(tr, prospect.moment, prospect.since)
         if prospect.hold is not None:
             _add_row(tr, self._held(prospect.hold))
             if prospect.hold.limit == BY_LEASES and not tr.snapshot[self._keys.limited].present():
                 tr[self._keys.limited] = b""
 
-    def _write_later(self, tr: Transaction, moment: int, since: int | None) -> None:
+    def _write_exact_moment(self, tr: Transaction, moment: int, since: int | None) -> None:
         key = self._at(moment)
         if since is None:
             _add_row(tr, key)
@@ -362,7 +362,7 @@ class Member:
         if prospect.moment is None or tr[self.ready].present():
             return True
         until = prospect.moment or now
-        likely = self._at(until), self._at(until - until % _ROUNDED_US)
+        likely = self._at(until), self._at(until - until % _NEWS_ROUNDED_US)
         is_later = self._is_in(tr, self._keys.later(None, until), *likely)
         if prospect.moment == 0:
             ranges = self._keys.open_ranges(now, to_lease=to_lease)

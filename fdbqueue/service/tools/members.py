@@ -120,7 +120,7 @@ class Family:
         rows = self.keys.rows(waiting)
         names = dict.fromkeys(row.name for row in rows if concerns(row.name) and self.has(row.name))
         for name in names:
-            self.keys.member(name).write(tr, 0)
+            self.keys.member(name).announce(tr, 0)
         return len(names)
 
     def names(self, start: str = "", *, after: str = "") -> Iterator[str]:

@@ -33,7 +33,7 @@ from fdbqueue.tasks.schedules import is_engines
 logger = logging.getLogger(__name__)
 
 #: The most rows of one transaction, and about the most characters of their calls.
-MOST_ROWS, MOST_CHARACTERS = 500, 1_500_000
+ROWS_PER_TRANSACTION, MOST_CHARACTERS = 500, 1_500_000
 #: So many queues that a mover does not know are left out by the database, and noted in the claim.
 _MOST_UNKNOWN = 100
 #: How often a mover looks at the table if nothing wakes it.
@@ -232,14 +232,14 @@ class RowMover:
         project, whose workers know their queues. Each read begins with the first row: only what one
         statement reads is whole, so that no row comes before an earlier one.
         """
-        most, is_for_known = MOST_ROWS, functools.cache(self._is_for_known)
+        most, is_for_known = ROWS_PER_TRANSACTION, functools.cache(self._is_for_known)
         while True:
             left_out = [*self._unknown][:_MOST_UNKNOWN]
             rows = self._outbox.waiting.exclude(queue__in=left_out).annotate(size=Length("call"))
             found = [*rows.values_list("pk", "result_id", "size", "queue")[:most]]
             sizes = [one[:3] for one in found if is_for_known(one[3])]
             if sizes or len(found) < most:
-                return sizes[:MOST_ROWS]
+                return sizes[:ROWS_PER_TRANSACTION]
             most *= 2
 
     def _knows(self, name: str) -> bool:

@@ -121,7 +121,7 @@ class Outbox:
         return state_of(result_id, record, item, self.backend.settings.lease_seconds)
 
     def put_aside(self, row: OutboxTask, problem: str) -> None:
-        """Set a row aside: it is not moved until somebody asks for that."""
+        """Set a row aside: it is not moved until a user asks for that."""
         aside = {"set_aside_us": now_us(), "problem": problem[:_MAX_PROBLEM].replace("\x00", "")}
         self.rows.filter(pk=row.pk, set_aside_us=None).update(**aside)
 
@@ -156,7 +156,7 @@ def push_in(row: OutboxTask) -> tuple[Push, Limited | None]:
     part = given.get("part", row.queue)
     name = key_limits.parsed(part) if isinstance(part, str) else None
     if not isinstance(limits, str) or name is None or row.queue not in {part, name.queue}:
-        raise NotATask("its limits are those of another task")
+        raise NotATask("its limits belong to another task")
     return push, Limited(part, limits.encode(errors="replace"))
 
 

@@ -29,6 +29,7 @@ ACTIONS = {
         _("Abort"),
         _("It does not run any more. If it runs now, it is asked to end, and is not run again."),
         _("The task was aborted, or asked to end if it runs."),
+        takes=("id",),
         of_task=True,
         work=_abort,
     )

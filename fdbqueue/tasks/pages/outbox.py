@@ -43,7 +43,7 @@ from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.rows import Outbox
 from fdbqueue.viewer import Viewer
 
-_MOST_ROWS = 200
+_MOST_SHOWN = 200
 #: A row that waits for longer is worth attention: workers look every two seconds.
 _LATE_SECONDS = 60.0
 
@@ -107,7 +107,7 @@ def _context(form: OutboxForm, viewer: Viewer, addresses: Addresses) -> dict[str
     for outbox in _outboxes():
         try:
             found.append(sums(outbox, viewer))
-            rows += first_rows(outbox, _MOST_ROWS, viewer)
+            rows += first_rows(outbox, _MOST_SHOWN, viewer)
         except DatabaseError:
             unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)

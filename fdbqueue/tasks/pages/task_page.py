@@ -96,7 +96,8 @@ def read_task(
     task = run(queue.database, lambda tr: backend.found(task_id, tr), read_only=True)
     if task is None:
         return None
-    if task.queue not in (queue.name, queue.home) or not viewer.sees(task.queue):
+    is_here = task.queue == queue.name or (task.queue == queue.home and task.item is None)
+    if not is_here or not viewer.sees(task.queue):
         return None
     row, call = TaskRow.of(backend, queue, task, addresses), task.call
     return {

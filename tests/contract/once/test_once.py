@@ -724,7 +724,7 @@ def test_a_batch_is_bounded_by_its_keys(kind, database, subspace, stored, delay,
     while most - least > 1:
         middle = (least + most) // 2
         try:
-            queue.parts.pusher.encoder.check_batch(
+            queue.parts.pusher.encoder.check_fits_transaction(
                 [queue.parts.pusher.encoder.of_push(push)] * middle
             )
         except BatchTooLarge:

@@ -177,10 +177,10 @@ examples:
                 prefetch=chosen.prefetch,
                 limit=chosen.max_tasks or math.inf,
                 follow=not chosen.batch,
-                worker=_name(chosen.worker_id, parent.number),
+                worker=_name_of_child(chosen.worker_id, parent.number),
                 catalog=self.catalog,
                 let_in=interrupts.allowed,
-                on_end=self._report,
+                on_end=self._note_failed_attempt,
                 on_stop=self._note_waiting,
                 on_beat=heartbeat.beat,
                 watch=parent.watch,
@@ -210,7 +210,7 @@ examples:
                 f"{retried}{worker.lost:,} lost their lease."
             )
 
-    def _report(self, end: AttemptEnd | None) -> None:
+    def _note_failed_attempt(self, end: AttemptEnd | None) -> None:
         if end is not None and end.failure is not None:
             name = f"{end.call.task} {end.call.id}"
             text = f"{name} failed"
@@ -224,11 +224,11 @@ examples:
         self.console.note(f"Waiting for {waited} to end; a second signal requeues what still runs.")
 
 
-def _name(given_name: str | None, number: int | None) -> str | None:
+def _name_of_child(given_name: str | None, child: int | None) -> str | None:
     """Return the name of one worker process of several; None for its own."""
-    if given_name is None or number is None:
+    if given_name is None or child is None:
         return given_name
-    end = f"-{number}"
+    end = f"-{child}"
     return given_name[: MAX_WORKER_CHARACTERS - len(end)] + end
 
 
