@@ -104,7 +104,7 @@ def test_a_task_of_one_attempt_is_noted_before_it_begins(configure, clock):
 
 
 def test_a_lease_that_was_lost_begins_no_second_attempt(backend, clock):
-    """By a clock that is ahead, though its worker does not know: nothing would count the attempt."""
+    """By a clock that is ahead, though its worker does not know: it would not be counted."""
     jobs.note.enqueue(1)
     leased_together(TaskWorker(backend, ["default"], worker="anna"), 1)
     clock.advance(3_600)
