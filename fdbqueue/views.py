@@ -71,14 +71,17 @@ class QueueListView(ListView):
 
 
 class WorkersView(ListView):
-    """The workers, and the leases of all queues."""
+    """The workers there are, and the leases of all queues."""
 
     view, title, template = "workers", _("Workers"), "workers.html"
     form = across.WorkersForm
 
     def rows(self, form: across.WorkersForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the leases, and who holds them."""
-        return across.workers(form, viewer, self.addresses)
+        """Return the leases, and who holds them; and the workers, for who may view all queues."""
+        shown = across.workers(form, viewer, self.addresses)
+        if self.site.may_view_all(self.request):
+            shown |= across.present(form, viewer)
+        return shown
 
 
 class FailuresView(ListView):

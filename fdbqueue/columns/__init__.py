@@ -15,8 +15,8 @@ list of queues and ``queue_list``, the page of an item and ``queue_show`` say th
     a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``
     a row of an    ``fdbqueue/tasks/outbox/``             ``tasks/pages``, ``tasks_outbox``
     outbox         ``columns.py``
-    a worker,      ``columns/across.py``                  ``pages``
-    a reason
+    a worker       ``columns/across.py``                  ``pages``, ``queue_list``
+    a reason       ``columns/across.py``                  ``pages``
     a function,    ``fdbqueue/tasks/pages/``              ``pages``
     a schedule     ``all_queues.py``
     =============  =====================================  ===================================

@@ -1,8 +1,8 @@
-"""What is said of all queues together: who leases their items, and why their items died.
+"""What is said of all queues together: who works, who leases their items, and why items died.
 
-A row is made of the items that a page has read, never of others: how many those are of how many,
-the page says. To add something, add a column to :data:`WORKERS`, :data:`LEASES` or
-:data:`REASONS`, and what it says to the row.
+A row of leases or of dead letters is made of the items that a page has read, never of others: how
+many those are of how many, the page says. To add something, add a column to :data:`PRESENT`,
+:data:`WORKERS`, :data:`LEASES` or :data:`REASONS`, and what it says to the row.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from operator import attrgetter
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import COUNT, FUTURE, PAST, TEXT, WORD, Column
+from fdbqueue.columns import COUNT, DURATION, FUTURE, NUMBER, PAST, TEXT, WORD, Column, Kind
 from fdbqueue.columns.items import ATTEMPTS, DIED, LEASED_AT, LEASED_UNTIL, WORKER, ItemRow
-from fdbqueue.service import Item, group_named
+from fdbqueue.service import Item, WorkerRow, group_named, moment
 
 _NEVER = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
 
@@ -92,6 +92,48 @@ def by_reason(rows: Iterable[ItemRow]) -> list[ReasonRow]:
     return sorted(found.values(), key=lambda one: died_at(one.latest), reverse=True)
 
 
+#: What the pages call the states of a worker.
+_PRESENCES = {"alive": _("Alive"), "lost": _("Lost")}
+
+
+def _is_lost(state: str) -> bool:
+    return state == "lost"
+
+
+#: The workers there are, whether they lease anything or not; each text is what they say themselves.
+PRESENT: tuple[Column[WorkerRow], ...] = (
+    Column(name="name", heading=_("Worker"), value=attrgetter("name"), kind=TEXT, is_name=True),
+    Column(
+        name="state",
+        heading=_("State"),
+        value=attrgetter("state"),
+        kind=Kind(written=_PRESENCES.__getitem__),
+        css=lambda state: "fdbqueue-problem" if _is_lost(state) else "",
+        alarm=lambda state: "bad" if _is_lost(state) else "",
+    ),
+    Column(
+        name="age_seconds",
+        heading=_("Silent for"),
+        value=attrgetter("age_seconds"),
+        kind=DURATION,
+        label="SILENT",
+    ),
+    Column(name="kind", heading=_("Kind"), value=attrgetter("kind"), kind=TEXT),
+    Column(name="host", heading=_("Host"), value=attrgetter("host"), kind=TEXT),
+    Column(name="process", heading=_("Process"), value=attrgetter("process"), kind=NUMBER),
+    Column(name="version", heading=_("Version"), value=attrgetter("version"), kind=TEXT),
+    Column(name="threads", heading=_("Threads"), value=attrgetter("threads"), kind=COUNT),
+    Column(name="running", heading=_("Running"), value=attrgetter("running"), kind=COUNT),
+    Column(name="done", heading=_("Done"), value=attrgetter("done"), kind=COUNT),
+    Column(name="failed", heading=_("Failed"), value=attrgetter("failed"), kind=COUNT),
+    Column(
+        name="since",
+        heading=_("Since"),
+        value=lambda row: moment(row.since_us) if row.since_us else None,
+        kind=PAST,
+    ),
+    Column(name="queues", heading=_("Queues"), value=attrgetter("queues"), kind=TEXT, fold="wrap"),
+)
 #: The workers above the leases.
 WORKERS: tuple[Column[WorkerLeases], ...] = (
     Column(name="worker", heading=_("Worker"), value=attrgetter("name"), kind=TEXT),

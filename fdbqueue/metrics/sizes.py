@@ -1,4 +1,4 @@
-"""Metrics of the queues' sizes, read at each scrape: bounded in reads and in time."""
+"""Metrics of the queues' sizes and of workers, read at each scrape: bounded in reads and time."""
 
 from __future__ import annotations
 
@@ -80,15 +80,17 @@ class _Sizes:
         self._queues: Counter[str] = Counter()
         self._paused: Counter[str] = Counter()
         self._is_complete = True
+        self._workers = Counter({"alive": 0, "lost": 0})
 
     def read(self, catalog: Catalog) -> None:
-        """Read the sizes, in transactions of some queues each."""
+        """Read the sizes, in transactions of some queues each, and which workers there are."""
         names, self._is_complete = access.monitored_names(catalog)
         rest = (QueueRow(catalog.queue(name)) for name in names)
         while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
             run(catalog.database, functools.partial(_read, rows=some), read_only=True)
             for row in some:
                 self._add(label_of(row.queue.name), row)
+        self._workers.update(row.state for row in catalog.presences.read().rows)
 
     def _add(self, label: str, row: QueueRow) -> None:
         self._queues[label] += 1
@@ -136,6 +138,12 @@ class _Sizes:
             "1 if all queues were read; 0 if patterns have too many queues.",
             value=float(self._is_complete),
         )
+        workers = GaugeMetricFamily(
+            "fdbqueue_workers", "How many workers are alive, or lost.", labels=["state"]
+        )
+        for state, number in self._workers.items():
+            workers.add_metric([state], number)
+        yield workers
 
     def _ages(self) -> Iterator[tuple[tuple[str], float]]:
         """Yield how many seconds the oldest ready item of a name has been there."""

@@ -3,7 +3,9 @@
 What they read is bounded, whatever there is: 1,000 queues in the order of their names, two counts
 of each; then at most 1,000 items, of at most 200 of these queues that have any, each queue getting
 its share. Each page says how many of how many it has read. Its orders, its filters and its sums are
-those of what was read. Only queues that the user may view are counted, read or named.
+those of what was read. Only queues that the user may view are counted, read or named. The rows of
+workers, 1,000 at most, are for users who may view all queues: a row tells what its worker did in
+all its queues, and may not name each of these.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from fdbqueue import deadlines
 from fdbqueue.columns import WORD, link, markup
 from fdbqueue.columns.across import (
     LEASES,
+    PRESENT,
     REASONS,
     WORKERS,
     ReasonRow,
@@ -46,7 +49,7 @@ from fdbqueue.pages.listing import (
     with_links,
 )
 from fdbqueue.pages.readings import Reading, find_task, reading_of
-from fdbqueue.pages.search import reason_contains, worker_contains
+from fdbqueue.pages.search import name_contains, reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, run, scan_by_moment
 from fdbqueue.viewer import Viewer
@@ -311,6 +314,19 @@ def workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str
         ],
         "chosen": visible(name),
         "everyone": form.address(),
+    }
+
+
+def present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
+    """Read which workers there are, and return what the first page of leases shows of them."""
+    if form.cleaned_data["page"] > 1 or form.cleaned_data["after"]:
+        return {}
+    has_text, name = name_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
+    found = viewer.begin().presences.read()
+    rows = [row for row in found.rows if has_text(row.name) and name in {"", row.name}]
+    return {
+        "present": table(tuple(map(in_one_line, PRESENT)), rows),
+        "has_more_present": not found.is_complete,
     }
 
 

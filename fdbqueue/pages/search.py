@@ -37,10 +37,16 @@ def reason_contains(wanted: str) -> Callable[[Item], bool]:
     return lambda item: folded in visible(item.reason or "").casefold()
 
 
+def name_contains(wanted: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a worker's name contains a text."""
+    folded = visible(wanted).casefold()
+    return lambda name: folded in visible(name).casefold()
+
+
 def worker_contains(wanted: str) -> Callable[[Item], bool]:
     """Return a function that tells whether the name of an item's worker contains a text."""
-    folded = visible(wanted).casefold()
-    return lambda item: folded in visible(item.worker or "").casefold()
+    has_text = name_contains(wanted)
+    return lambda item: has_text(item.worker or "")
 
 
 def died_of(reason: str) -> Callable[[Item], bool]:

@@ -105,6 +105,10 @@ class PlainSite:
         """Tell whether a user may view some queue, as far as no queue is asked about."""
         return access.may_some(getattr(request, "user", None), access.VIEW)
 
+    def may_view_all(self, request: HttpRequest) -> bool:
+        """Tell whether a user may view every queue; not if the project decides for each."""
+        return access.may_in_general(getattr(request, "user", None), access.VIEW)
+
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:
         """Return the redirect for a user who may not view a page, None for 403."""
         user = getattr(request, "user", None)
@@ -160,6 +164,10 @@ class AdminSite(PlainSite):
     def may_view_some(self, request: HttpRequest) -> bool:
         """Tell whether a user may view some queue; only asking tells, if the project has rules."""
         return self._has_own_rules or super().may_view_some(request)
+
+    def may_view_all(self, request: HttpRequest) -> bool:
+        """Tell whether a user may view every queue; not if the ModelAdmin decides for each."""
+        return not self._has_own_rules and super().may_view_all(request)
 
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:  # noqa: ARG002  # never
         """Return None: the admin site has already sent anonymous users to its login."""

@@ -8,10 +8,13 @@ import re
 import pytest
 
 import fdbqueue
+from fdbqueue import conf
 from fdbqueue.columns.text import timestamp
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import run
+from fdbqueue.service.tools import presence
 from tests.commands.spoiling import spoil
+from tests.presences import write_rows
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 
@@ -75,6 +78,47 @@ def test_a_paused_queue(call):
     assert records["mail"]["paused"] == {"since": since, "reason": made.reason, "family": None}
     assert records["ranks"]["paused"]["reason"] == ""
     assert records["blobs"]["paused"] is None
+
+
+def test_workers(call):
+    """Those that are alive first; what they say of themselves is escaped, and whole in JSON."""
+    facts = {"kind": "items", "host": "mail1", "process": 4711, "version": "1.2", "threads": 4}
+    counts = {"running": 1, "done": 2_000, "failed": 3, "since_us": 1_700_000_000_000_000}
+    ada = {**facts, **counts, "name": "ada", "queues": "mail, user-*"}
+    write_rows(conf.catalog().presences, ada, {"name": "b\x1b[2J"})
+    write_rows(conf.catalog().presences, {"name": "Abe"}, silent_seconds=60)
+    heading, *rows = call("queue_list", "--workers").out.splitlines()
+    assert heading.split()[:6] == ["WORKER", "STATE", "SILENT", "KIND", "HOST", "PROCESS"]
+    assert [row.split()[:2] for row in rows] == [
+        ["ada", "alive"],
+        [r"b\x1b[2J", "alive"],
+        ["Abe", "lost"],
+    ]
+    records = [
+        json.loads(line) for line in call("queue_list", "--workers", "--json").out.split("\n")[:-1]
+    ]
+    assert records[0].pop("age_seconds") >= 0
+    del ada["since_us"]
+    assert records[0] == {**ada, "state": "alive", "since": "2023-11-14T22:13:20.000000Z"}
+    assert records[2]["age_seconds"] >= 60
+    assert (records[2]["state"], records[2]["since"]) == ("lost", None)
+
+
+def test_more_workers_than_are_read(call, monkeypatch):
+    """A note says so."""
+    monkeypatch.setattr(presence, "MAX_ROWS", 1)
+    write_rows(conf.catalog().presences, {"name": "ada"})
+    assert call("queue_list", "--workers").err == ""
+    write_rows(conf.catalog().presences, {"name": "ada"}, {"name": "bob"})
+    printed = call("queue_list", "--workers", "--json")
+    assert len(printed.out.splitlines()) == 1
+    assert printed.err == "There are more workers than were read.\n"
+
+
+@pytest.mark.parametrize("other", ["mail", "--family", "--rates", "--minutes=3", "--by-reason"])
+def test_workers_and_what_is_of_queues(manage, other):
+    """Wrong usage."""
+    assert manage("queue_list", "--workers", other).returncode == 2
 
 
 def test_queues_of_a_pattern(call):

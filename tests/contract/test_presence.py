@@ -9,11 +9,13 @@ import time
 
 import pytest
 
+from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.service import FifoQueue, Worker, WorkerCounts, run, worker_here
 from fdbqueue.service.clock import set_ahead
 from fdbqueue.service.tools import presence
 from fdbqueue.service.tools.presence import Presences
+from tests.presences import write_rows
 from tests.wrapped import WrappedDatabase
 
 PATIENCE_SECONDS = 60
@@ -137,6 +139,15 @@ def test_a_row_of_another_version_or_of_a_stranger(rows, database, subspace, sai
         assert len(one.name) <= 200
         assert (one.threads, one.since_us, one.queues) == (0, 0, "")
         assert one.age_seconds >= 0
+
+
+def test_a_time_limit_makes_no_row_older_or_younger(rows, database):
+    """A database with one tells the age as the one that it limits."""
+    write_rows(rows, {"name": "abe"}, silent_seconds=60)
+    write_rows(rows, {"name": "old"}, silent_seconds=4_000)
+    (row,) = rows.over(TimedDatabase(database, lambda: 60.0)).read().rows
+    assert (row.name, row.is_lost) == ("abe", True)
+    assert row.age_seconds >= 60
 
 
 def test_more_workers_than_are_read(rows, database, subspace):

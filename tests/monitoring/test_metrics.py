@@ -19,6 +19,7 @@ from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import FifoQueue, run
 from tests.cases import cases
 from tests.commands.spoiling import spoil
+from tests.presences import write_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS, TOKEN = "/metrics/", "a-token-of-some-length"
@@ -172,6 +173,18 @@ def test_paused_queues(queues, bearer):
     assert sample(samples(bearer.get(ADDRESS)), "fdbqueue_paused", queue="quakes") == 0
 
 
+def test_workers_by_their_state(queues, bearer):
+    """Both states are there from the first scrape on; one lost for an hour counts no more."""
+    name = "fdbqueue_workers"
+    found = samples(bearer.get(ADDRESS))
+    assert [sample(found, name, state=state) for state in ("alive", "lost")] == [0, 0]
+    write_rows(queues.presences, {"name": "ada"}, {"name": "bob"})
+    write_rows(queues.presences, {"name": "abe"}, silent_seconds=60)
+    write_rows(queues.presences, {"name": "old"}, silent_seconds=4_000)
+    found = samples(bearer.get(ADDRESS))
+    assert [sample(found, name, state=state) for state in ("alive", "lost")] == [2, 1]
+
+
 def test_too_many_queues_are_not_all_read(queues, bearer, monkeypatch):
     """It says so, and the queues with names of their own are all there."""
     monkeypatch.setattr(access, "MAX_PATTERNED", 2)
@@ -303,7 +316,7 @@ def test_an_engine_that_is_away_does_not_fail_the_scrape(settings, bearer, caplo
 
 
 def test_a_scrape_costs_a_bounded_number_of_transactions(settings, tmp_path, bearer, monkeypatch):
-    """Many queues share one, and nothing is written."""
+    """Many queues share one, workers have one, and nothing is written."""
     from tests.pages import watched_engine
 
     names = [f"queue-{number}" for number in range(50)]
@@ -317,7 +330,7 @@ def test_a_scrape_costs_a_bounded_number_of_transactions(settings, tmp_path, bea
     watched_engine.writes.clear()
     found = samples(bearer.get(ADDRESS))
     assert len([name for name, _ in found if name == "fdbqueue_queues"]) == 50
-    assert (len(watched_engine.transactions), watched_engine.writes) == (3, [])
+    assert (len(watched_engine.transactions), watched_engine.writes) == (3 + 1, [])
 
 
 @pytest.mark.parametrize(

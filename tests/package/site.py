@@ -1,4 +1,4 @@
-"""A new project, made as README.md says, in an environment of its own."""
+"""A new project, made as the quickstart says, in an environment of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installed elsewhere as README.md says: Python, the commands, REST and the pages all work.
+"""Installed elsewhere as the quickstart says: Python, the commands, REST and the pages all work.
 
 In an environment with the wheel and the three packages it requires, and with no extra.
 """
@@ -64,7 +64,7 @@ def test_dumpdata_passes_the_queues_by(site):
 
 def test_the_session_of_the_readme(site):
     """Each result is the one that is shown."""
-    session = next(iter(readme.blocks("pycon")))  # the others have files of their own
+    session = readme.session()
     code = """
 import django, doctest, sys
 django.setup()
@@ -95,10 +95,10 @@ for name in sys.argv[1:]:
 
 def test_the_commands_work(site):
     """Push, list, pop and drain, in processes of their own."""
-    site.manage("queue_push", "user-commands", text='{"a": 1}\n2\n')
-    assert "user-commands" in site.manage("queue_list")
-    assert json.loads(site.manage("queue_pop", "user-commands", "--json"))["value"] == {"a": 1}
-    drained = site.manage("queue_drain", "user-commands", "--output", "-")
+    site.manage("queue_push", "mail", text='{"a": 1}\n2\n')
+    assert "mail" in site.manage("queue_list")
+    assert json.loads(site.manage("queue_pop", "mail", "--json"))["value"] == {"a": 1}
+    drained = site.manage("queue_drain", "mail", "--output", "-")
     assert json.loads(drained)["value"] == 2
 
 

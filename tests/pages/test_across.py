@@ -8,11 +8,14 @@ import re
 import pytest
 from django.test import Client
 
+from fdbqueue import conf
 from fdbqueue.columns import DASH
 from fdbqueue.pages import across
+from fdbqueue.service.tools import presence
 from tests.cases import cases
 from tests.pages import rules
 from tests.pages.addresses import LIST, items, of, text
+from tests.presences import write_rows
 
 WORKERS, FAILURES, FIND = f"{LIST}-/workers/", f"{LIST}-/failures/", f"{LIST}-/find/"
 PAGES = [WORKERS, FAILURES, FIND + "?id=x"]
@@ -111,6 +114,79 @@ def test_nothing_leased(viewer):
     """The page says so."""
     assert "Nothing is leased now." in text(viewer.get(WORKERS))
     assert "There are no dead letters." in text(viewer.get(FAILURES))
+
+
+def present(response):
+    """Return the texts of the cells of each worker there is."""
+    return rows_of(response, "present-caption")
+
+
+def test_the_workers_there_are_come_first(viewer, queue):
+    """With what they say of themselves; one that is lost is marked; leases are below as ever."""
+    facts = {"kind": "items", "host": "mail1", "process": 4711, "version": "1.2", "threads": 4}
+    counts = {"running": 1, "done": 2_000, "failed": 3, "since_us": 1_700_000_000_000_000}
+    write_rows(
+        conf.catalog().presences, {**facts, **counts, "name": "ada", "queues": "mail, user-*"}
+    )
+    write_rows(conf.catalog().presences, {"name": "Abe"}, silent_seconds=60)
+    write_rows(conf.catalog().presences, {"name": "old"}, silent_seconds=3_700)
+    queue("mail").push(1)
+    queue("mail").lease(seconds=60, worker="ada")
+    response = viewer.get(WORKERS)
+    ada, abe = present(response)
+    assert ada[:2] == ["ada", "Alive"]
+    assert ada[3:-2] == ["items", "mail1", "4711", "1.2", "4", "1", "2,000", "3"]
+    assert ada[-1] == "mail, user-*"
+    assert abe[:2] == ["Abe", "Lost"]
+    assert abe[2].startswith("1 min")
+    assert text(response).index("present-caption") < text(response).index("workers-caption")
+    assert [row[2] for row in leases(response)] == ["ada"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [("?worker=AD", ["ada", "Ada-2"]), ("?name=ada", ["ada"]), ("?page=2", []), ("?after=a", [])],
+)
+def test_workers_are_filtered_as_leases_are(viewer, queue, query, names):
+    """Only the first page has them."""
+    write_rows(conf.catalog().presences, {"name": "ada"}, {"name": "Ada-2"}, {"name": "bob"})
+    assert sorted(row[0] for row in present(viewer.get(WORKERS + query))) == sorted(names)
+
+
+def test_what_a_worker_says_is_text(viewer):
+    """Markup is escaped, and numbers and moments of any size are shown."""
+    texts = dict.fromkeys(("name", "kind", "host", "version", "queues"), EVIL + "\ud800\x00")
+    numbers = dict.fromkeys(("process", "threads", "running", "done", "failed"), 10**40)
+    odd = [{**texts, **numbers, "since_us": since} for since in (1, 2**57 - 1, 2**63)]
+    write_rows(conf.catalog().presences, {}, *odd)
+    response = viewer.get(WORKERS)
+    assert len(present(response)) == 4
+    assert EVIL not in text(response)
+
+
+def test_more_workers_than_are_read(viewer, monkeypatch):
+    """As many as are read are shown, and that there are more is said."""
+    assert "more-present" not in text(viewer.get(WORKERS))
+    monkeypatch.setattr(presence, "MAX_ROWS", 3)
+    write_rows(conf.catalog().presences, *({"name": str(number)} for number in range(3)))
+    assert "more-present" not in text(viewer.get(WORKERS))
+    write_rows(conf.catalog().presences, *({"name": str(number)} for number in range(4)))
+    response = viewer.get(WORKERS)
+    assert len(present(response)) == 3
+    assert 'id="more-present"' in text(response)
+
+
+def test_workers_are_for_who_may_view_all_queues(viewer, queue, settings, monkeypatch):
+    """Not if the project decides for each queue: a row tells of queues that it may not name."""
+    write_rows(conf.catalog().presences, {"name": "secret", "queues": "mail"})
+    queue("mail").push(1)
+    assert present(viewer.get(WORKERS))
+    monkeypatch.setattr(rules, "SEEN", {"mail"})
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"AUTHORIZER": "tests.pages.rules.may_see"}}
+    response = viewer.get(WORKERS)
+    assert response.status_code == 200
+    assert present(response) == []
+    assert "secret" not in text(response)
 
 
 # Failures

@@ -7,10 +7,12 @@ from django.contrib import admin
 from django.test import Client
 from django.urls import path, reverse
 
+from fdbqueue import conf
 from fdbqueue.admin import QueueAdmin
 from fdbqueue.models import QueueName
 from tests.pages.addresses import LIST, items, of, text
 from tests.pages.conftest import person
+from tests.presences import write_rows
 
 LOGIN_REQUIRED = "django.contrib.auth.middleware.LoginRequiredMiddleware"
 
@@ -39,6 +41,16 @@ urlpatterns = [
 def mounted(settings):
     """A project with three admin sites."""
     settings.ROOT_URLCONF = __name__
+
+
+def test_a_site_with_rules_of_its_own_shows_no_workers(mounted, viewer):
+    """A row tells of queues that it may not name, so no rule about one queue can decide."""
+    write_rows(conf.catalog().presences, {"name": "ada", "queues": "mail"})
+    shown = {
+        site: 'id="present-caption"' in text(viewer.get(f"/{site}/fdbqueue/queuename/-/workers/"))
+        for site in ("office", "post")
+    }
+    assert shown == {"office": True, "post": False}
 
 
 def may_see_mail(user, permission, name):

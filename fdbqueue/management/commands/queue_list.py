@@ -1,4 +1,4 @@
-"""``queue_list``: print the queues there are, and what they hold."""
+"""``queue_list``: print the queues there are, and what they hold; or the workers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from django.core.management.base import CommandParser
 
 from fdbqueue import access
 from fdbqueue.columns import Column, record
+from fdbqueue.columns.across import PRESENT
 from fdbqueue.columns.families import (
     FAMILY_STATS,
     LISTED_FAMILIES,
@@ -41,6 +42,8 @@ _MINUTES = 5
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
 _PAGE_PRIORITIES = 10_000
 _MOST_REASONS = 100
+#: The options that ask for something of queues.
+_OF_QUEUES = ("names", "family", "rates", "minutes", "by_priority", "by_reason")
 
 
 class Command(QueueCommand):
@@ -64,6 +67,7 @@ examples:
   manage.py queue_list mail --rates --watch 10 --json
   manage.py queue_list 'user-*'
   manage.py queue_list --family
+  manage.py queue_list --workers --watch
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -73,6 +77,13 @@ examples:
             action="store_true",
             help="Print the families instead, the patterns of the setting: how many members of "
             f"each have something to take now, counted up to {MOST_MEMBERS:,}",
+        )
+        parser.add_argument(
+            "--workers",
+            action="store_true",
+            help="Print the workers instead, of tasks and queue_work: those that are alive, and "
+            "those that have been lost for less than an hour, which died, hang, or do not reach "
+            "the engine",
         )
         parser.add_argument(
             "--rates",
@@ -108,6 +119,8 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         names, as_json, seconds = options["names"], options["as_json"], options["watch"]
+        if options["workers"] and any(options[one] for one in _OF_QUEUES):
+            raise usage_error("--workers prints workers: it goes with --watch and --json alone.")
         if options["family"] and names:
             raise usage_error("--family prints all families; a pattern's name, its sums.")
         view = _View(
@@ -117,7 +130,10 @@ examples:
             parts=[part for part in _PARTS if options[part.name]],
             name_field=options.get("name_field", "name"),
         )
-        read = functools.partial(self._json_lines if as_json else self._table_lines, names, view)
+        lines = self._json_lines if as_json else self._table_lines
+        read: Callable[[], Iterable[str]] = functools.partial(lines, names, view)
+        if options["workers"]:
+            read = functools.partial(self._workers, as_json=as_json)
         if seconds is None:
             self.console.print_lines(read())
         else:
@@ -136,6 +152,15 @@ examples:
                 else:
                     self.console.print_lines(lines)
                 pause.wait(seconds)
+
+    def _workers(self, *, as_json: bool) -> list[str]:
+        """Return the lines of the workers, those that are alive first."""
+        found = self.catalog.presences.read()
+        if not found.is_complete:
+            self.console.note("There are more workers than were read.")
+        if as_json:
+            return [formats.json_line(record(PRESENT, row)) for row in found.rows]
+        return formats.table_of(PRESENT, self.console.look)(found.rows)
 
     def _json_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)

@@ -32,7 +32,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import start_thread
 from fdbqueue.service.clock import is_machines, now_us, shared_us
-from fdbqueue.service.transactions import run
+from fdbqueue.service.transactions import run, unlimited
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +44,9 @@ LOST_SECONDS, SHOWN_SECONDS = 9.5, 3600.0
 MAX_ROWS = 1_000
 #: The most characters of each text in a row.
 _MAX_CHARACTERS = 200
-#: Above each number in a row: a moment some ten thousand years from now, in microseconds.
-_MAX_NUMBER = 2**58
+#: Above each number in a row: a moment some four thousand years from now, in microseconds. Readers
+#: can show it in any time zone.
+_MAX_NUMBER = 2**57
 #: How long a worker that ends waits for the engine to remove its row.
 _LEAVING_SECONDS = 2.0
 #: The version of a commit and the number of a transaction in it, before what a row says.
@@ -88,6 +89,11 @@ class WorkerRow:
     def is_lost(self) -> bool:
         """Whether it gave no sign of life for ten seconds."""
         return self.age_seconds > LOST_SECONDS
+
+    @property
+    def state(self) -> str:
+        """In a word: "alive" or "lost"."""
+        return "lost" if self.is_lost else "alive"
 
 
 class WorkerCounts(NamedTuple):
@@ -221,6 +227,7 @@ class _Now:
     """What the age of a row is measured by, in one transaction."""
 
     def __init__(self, tr: Transaction, database: Database) -> None:
+        database = unlimited(database)
         self._us = shared_us(tr, database)
         self._is_machines = is_machines(database)
 
