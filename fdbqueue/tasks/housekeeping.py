@@ -46,8 +46,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
-from fdbqueue.service import Catalog, now_us, run
-from fdbqueue.service.clock import shared_us
+from fdbqueue.service import Catalog, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
