@@ -48,7 +48,7 @@ from fdbqueue.service.browse import (
 )
 from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
 from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
-from fdbqueue.service.clock import now_us
+from fdbqueue.service.clock import now_us, shared_us
 from fdbqueue.service.codecs import (
     CODECS,
     LONG_BYTES,
@@ -181,6 +181,7 @@ __all__ = [
     "scan",
     "scan_by_moment",
     "share_a_name",
+    "shared_us",
     "strict_json",
     "transactional",
     "worker_here",

@@ -9,6 +9,7 @@ import datetime
 import time
 from typing import Any
 
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.limits import MAX_SECONDS
 
@@ -22,6 +23,20 @@ _ahead_us = 0
 def now_us() -> int:
     """Return the microseconds since the Unix epoch."""
     return time.time_ns() // 1000 + _ahead_us
+
+
+def is_machines(database: Database) -> bool:
+    """Tell whether all clients of a database have the clock of one machine."""
+    return getattr(database, "is_of_one_machine", False)
+
+
+def shared_us(tr: Transaction, database: Database) -> int:
+    """Return microseconds that all clients of a database count alike, whatever their clocks say.
+
+    They are the versions of a cluster, which it counts by its time. The versions of a file stand
+    still while nothing is committed, so there it is the machine's clock.
+    """
+    return now_us() if is_machines(database) else int(tr.get_read_version().wait())
 
 
 def set_ahead(microseconds: int) -> None:

@@ -25,10 +25,10 @@ half done. A dead letter that was buried by hand has no entry; it stays until it
 Groups and chains have an index of when each is to be looked at: while they run to find lost parts,
 and when the retention since their end is over (:mod:`fdbqueue.tasks.upkeep`).
 
-One worker does this about once a minute. Which one, a key decides: it has the database's version of
-the last time, so that clocks do not matter. A worker that dies while it prunes is replaced a minute
-later. What is old is judged by the clock of the worker that prunes: if that is an hour ahead, an
-hour early.
+One worker does this about once a minute. Which one, a key decides: it has the moment of the last
+time, by the cluster's versions or, on the embedded engine, by the machine's clock. A worker that
+dies while it prunes is replaced a minute later. What is old is judged by the clock of the worker
+that prunes: if that is an hour ahead, an hour early.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
-from fdbqueue.service import Catalog, now_us, run
+from fdbqueue.service import Catalog, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
@@ -76,8 +76,8 @@ _PARTS = 50
 #: How often a portion is tried before the pruner gives way, and how long it pauses in between.
 _TRIES = 4
 _PAUSE_SECONDS = 0.1
-#: How often a worker prunes, by the database's versions, a million in a second.
-_VERSIONS_BETWEEN = 50_000_000
+#: How often a worker prunes, in microseconds.
+_BETWEEN_US = 50_000_000
 #: How long there is between two questions whether to prune: this, and up to as much again.
 _PRUNE_SECONDS = 40.0
 #: For how long a worker prunes at a time, and how it goes about it: it pauses four times as long
@@ -228,10 +228,10 @@ def may_prune(backend: Any, catalog: Catalog) -> bool:
 
     def claim(tr: Transaction) -> bool:
         before = tr[key]
-        version = tr.get_read_version().wait()
-        if before.present() and 0 <= version - int(bytes(before)) < _VERSIONS_BETWEEN:
+        now = shared_us(tr, catalog.database)
+        if before.present() and 0 <= now - int(bytes(before)) < _BETWEEN_US:
             return False
-        tr[key] = str(version).encode()
+        tr[key] = str(now).encode()
         return True
 
     try:

@@ -273,14 +273,17 @@ class TaskRunner:
             return self._limits
 
     def is_spent(self, item: Item) -> bool:
-        """Tell whether the attempts at a task are used up; only if its code is imported."""
+        """Tell whether the attempts at a task are used up; only if its code is imported.
+
+        If that cannot be read, its attempt begins, and tells why.
+        """
         call = unpacked(item.value) if item.attempts else None
         if call is None or not is_imported(call.task):
             return False
         try:
             most = max_attempts(self._options, task_at(call.task), call)
             return item.attempts >= most and self._source.count_attempts(item, call.id) >= most
-        except TaskUnknown:
+        except Exception:  # noqa: BLE001  # it is unknown or gone, or the engine has failed
             return False
 
     def _is_aborted(self, attempt: Attempt, call: TaskCall) -> bool:

@@ -74,8 +74,6 @@ from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
     Records,
     ahead,
-    attempts_in,
-    is_ahead,
     is_pending,
     pending,
     unpacked,
@@ -191,26 +189,26 @@ class TaskSource:
             raise LeaseLost(queue=attempt.item.queue, item=attempt.item.id)
 
     def begin_again(self, item: Item, result_id: str) -> TaskState:
-        """Return the state of a task that was leased before.
+        """Return the state of a task that was leased before, and note that this attempt begins.
 
-        Notes the attempts whose workers died in its record, and that this one begins if it was
-        leased ahead: so a task that kills its worker at once is spared once at most.
+        Notes the attempts whose workers died in its record, too. So each attempt after the first is
+        counted, and a task that kills its worker at once is spared once at most.
+
+        Raises:
+            LeaseLost: Its lease is not held any more.
+            ItemNotFound: It has ended meanwhile.
         """
 
         def begin(tr: Transaction) -> TaskState:
             state = self._state(tr, item, result_id)
             record, found, over = state.record, state.item, state.over
-            if not record or found is None:
-                return state
-            more: dict[str, Any] = {"abort": True} if state.is_to_end else {}
-            is_held = found.state == "leased" and found.attempts == item.attempts
-            if is_held and is_ahead(item.worker):
-                now = now_us()
-                more |= {"started": over.started or now, "latest": now}
-                more["running"] = item.attempts
-            if len(more) > 1 or over != attempts_in(record):
+            if found is None or found.state != "leased" or found.attempts != item.attempts:
+                raise LeaseLost(queue=item.queue, item=item.id)
+            if record:
+                now, more = now_us(), {"abort": True} if state.is_to_end else {}
                 more |= as_stored(state.metadata, None)
-                again = pending(record["queue"], record["item"], over) | more
+                times = {"started": over.started or now, "latest": now, "running": item.attempts}
+                again = pending(record["queue"], record["item"], over) | more | times
                 self._records.write(tr, result_id, again)
             return state
 

@@ -185,8 +185,7 @@ class Tasks:
         self._world.progress()
         self.runs[how["id"]] += 1
         most = self._world.plan["tasks"]["max_attempts"] + 1  # a killed worker's is spared once
-        is_told = not self._world.is_skewed and "redrive" not in self._world.verbs
-        if self.runs[how["id"]] > most and is_told:
+        if self.runs[how["id"]] > most and "redrive" not in self._world.verbs:
             simulated.running.fail(f"{how['id']} has begun {self.runs[how['id']]} times")
         for number, before, is_always in self._followers:
             missing = [one for one in before if one not in self._succeeded]

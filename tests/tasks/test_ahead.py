@@ -9,8 +9,10 @@ import time
 
 import pytest
 
+from fdbqueue.exceptions import LeaseLost
 from fdbqueue.tasks import TaskAborted, abort
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.records import ahead
 from fdbqueue.tasks.worker import TaskWorker
 from tests import forked
 from tests.concurrency.conftest import clock
@@ -99,6 +101,48 @@ def test_a_task_of_one_attempt_is_noted_before_it_begins(configure, clock):
     TaskWorker(backend, ["default"], follow=False, worker="berta").run()
     assert [stored(result).status for result in results] == [FAILED, SUCCESSFUL]
     assert stored(results[0]).worker_ids == ["anna"]
+
+
+def test_a_lease_that_was_lost_begins_no_second_attempt(backend, clock):
+    """By a clock that is ahead, though its worker does not know: it would not be counted."""
+    jobs.note.enqueue(1)
+    leased_together(TaskWorker(backend, ["default"], worker="anna"), 1)
+    clock.advance(3_600)
+    one = TaskWorker(backend, ["default"], worker="berta")
+    (second,) = leased_together(one, 1)
+    clock.advance(3_600)
+    leased_together(TaskWorker(backend, ["default"], worker="carla"), 1)
+    with pytest.raises(LeaseLost):
+        one._runner(second)
+    assert jobs.done == []
+
+
+def test_a_second_attempt_counts_whatever_follows(backend, clock):
+    """Also once the queue has forgotten it, after three leases ahead in which nothing began."""
+    result = jobs.note.enqueue(1)
+    leased_together(TaskWorker(backend, ["default"], worker="anna"), 1)
+    clock.advance(3_600)
+    one = TaskWorker(backend, ["default"], worker="berta")
+    (second,) = leased_together(one, 1)
+    one._source.begin(second)
+    one._source.begin_again(second, result.id)
+    for _ in range(3):
+        clock.advance(3_600)
+        backend.queue("default").lease(seconds=60, worker=ahead("carla"))
+    clock.advance(3_600)
+    TaskWorker(backend, ["default"], follow=False, worker="dora").run()
+    assert stored(result).worker_ids == ["anna", "unknown", "dora"]
+
+
+def test_a_spent_task_that_is_gone_stops_no_worker(configure, clock):
+    """Its queue is cleared between its lease and the look at its attempts."""
+    backend = configure(max_attempts=1)
+    jobs.note.enqueue(1)
+    leased_together(TaskWorker(backend, ["default"]), 1)
+    clock.advance(3_600)
+    item = backend.queue("default").lease(seconds=60)
+    backend.queue("default").clear()
+    assert not TaskWorker(backend, ["default"])._runner.is_spent(item)
 
 
 def test_what_was_aborted_while_it_waited_does_not_run(backend, monkeypatch):

@@ -31,7 +31,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import start_thread
-from fdbqueue.service.clock import now_us
+from fdbqueue.service.clock import is_machines, now_us, shared_us
 from fdbqueue.service.transactions import run, unlimited
 
 logger = logging.getLogger(__name__)
@@ -227,21 +227,17 @@ class _Now:
     """What the age of a row is measured by, in one transaction."""
 
     def __init__(self, tr: Transaction, database: Database) -> None:
-        self._us = now_us()
-        #: None if the machine's clock is to be asked.
-        self._version = (
-            None
-            if getattr(unlimited(database), "is_of_one_machine", False)
-            else int(tr.get_read_version().wait())
-        )
+        database = unlimited(database)
+        self._us = shared_us(tr, database)
+        self._is_machines = is_machines(database)
 
     def age_of(self, value: bytes) -> float:
         """Return how many seconds ago a row was written; never less than none."""
-        if self._version is None:
+        then = int.from_bytes(value[:8], "big")
+        if self._is_machines:
             then = _said(value).get("said_us", 0)
             then = then if type(then) is int and _is_small(then) else 0
-            return max(0, self._us - then) / 1_000_000
-        return max(0, self._version - int.from_bytes(value[:8], "big")) / 1_000_000
+        return max(0, self._us - then) / 1_000_000
 
 
 def _rows(tr: Transaction, subspace: Subspace, limit: int) -> Sequence[tuple[bytes, bytes]]:
