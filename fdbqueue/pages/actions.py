@@ -37,7 +37,7 @@ from fdbqueue import access, conf, deadlines
 from fdbqueue.columns.text import clip, grouped, visible
 from fdbqueue.exceptions import ConfigurationError, ItemNotFound
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, make_call, run
+from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, group_named, make_call, run
 
 logger = logging.getLogger("fdbqueue.pages")
 
@@ -283,7 +283,8 @@ def _dead(queue: Queue, reason: str, tr: Any) -> int:
     if not reason:
         return int(queue.counts(tr=tr).dead)
     found = queue.dead_by_reason(limit=_MOST_REASONS, tr=tr)
-    return next((one.count for one in found if one.reason == reason), 0)
+    group = group_named(reason)
+    return next((one.count for one in found if group_named(one.reason) == group), 0)
 
 
 def perform(

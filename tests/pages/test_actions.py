@@ -141,6 +141,14 @@ def test_dead_letters_are_requeued(on, site, manager, mail):
     assert "disabled" in text(manager.get(at(site, "mail", "redrive")))
 
 
+def test_a_reason_stands_for_its_group(on, site, manager, mail):
+    """All that died of the same first line, of which 200 characters count, as for the API."""
+    for reason in ("r" * 200 + " first", "r" * 200 + " second\nmore"):
+        mail.bury(mail.push(0).id, reason=reason)
+    asked = manager.get(at(site, "mail", "redrive"), {"reason": "r" * 200 + " third"})
+    assert "Dead letters now: 2" in text(asked)
+
+
 def test_items_are_removed(on, site, manager, mail):
     """Dead letters of a reason, or one item in any state."""
     page = do(manager, at(site, "mail", "purge"), {"reason": "broken"})
