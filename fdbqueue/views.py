@@ -25,9 +25,9 @@ from fdbqueue.pages.forms import (
     refresh_of,
 )
 from fdbqueue.pages.framing import ListView, PageView, read_only, shown_id
-from fdbqueue.pages.problems import Problem, bad_address
+from fdbqueue.pages.problems import Problem, bad_form, item_not_found
 from fdbqueue.pages.readings import more_pages, reading_of
-from fdbqueue.pages.sites import PlainSite
+from fdbqueue.pages.sites import PlainSite, actions_are_on
 from fdbqueue.service import Family, Queue
 from fdbqueue.viewer import Viewer
 
@@ -48,7 +48,7 @@ def of_site(
     acting = csrf_protect(wrap(view.as_view(site=site)))
 
     def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return (acting if actions.are_on() else page)(request, *args, **kwargs)
+        return (acting if actions_are_on() else page)(request, *args, **kwargs)
 
     return csrf_exempt(update_wrapper(chosen, page))  # acting checks it
 
@@ -106,7 +106,7 @@ class FindAnyView(PageView):
         about = self.about_all("")
         form = FindAnyForm(request.GET)
         if not form.is_valid():
-            return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
+            return self.problem(bad_form(form), **about)
         sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
         found = across.find(viewer, sought, after, self.addresses)
         if len(found.places) == 1 and found.following is None and not after:
@@ -201,20 +201,19 @@ class FindView(PageView):
         reading = reading_of(queue)
         form = FindForm(request.GET)
         if not form.is_valid():
-            errors = tuple(form.texts_of_errors())
-            return self.problem(bad_address(errors), **self.about(queue, reading))
+            return self.problem(bad_form(form), **self.about(queue, reading))
         sought = form.cleaned_data["id"]
         try:
             queue.get(sought)
         except ItemNotFound:
-            message = _("This item is not in the queue. It may have been popped or acknowledged.")
+            missing = item_not_found()
         except InvalidInput:
             if self.task_of(reading, queue, sought) is not None:
                 return HttpResponseRedirect(self.addresses.task(queue.name, sought))
             message = _("This is not an id of this queue. An item's own page shows its id.")
+            missing = item_not_found(message)
         else:
             return HttpResponseRedirect(self.addresses.item(queue.name, sought))
-        missing = Problem(status=404, title=_("Item not found"), message=message)
         return self.problem(missing, item_id=shown_id(sought), **self.about(queue, reading))
 
 
@@ -230,13 +229,11 @@ class ItemView(PageView):
         about = self.about(queue, reading)
         form = ItemForm(request.GET)
         if not form.is_valid():
-            return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
+            return self.problem(bad_form(form), **about)
         try:
             details = item_page.item_details(queue, item_id, form)
         except (ItemNotFound, InvalidInput):
-            message = _("This item is not in the queue. It may have been popped or acknowledged.")
-            missing = Problem(status=404, title=_("Item not found"), message=message)
-            return self.problem(missing, item_id=shown_id(item_id), **about)
+            return self.problem(item_not_found(), item_id=shown_id(item_id), **about)
         shown = item_page.facts_of(queue, details, self.addresses, reading)
         if not is_live_part(request):  # the value of an item never changes
             shown |= item_page.value_of(queue, details, form)
@@ -259,7 +256,7 @@ class TaskView(PageView):
         about = self.about(queue, reading)
         form = PageForm(request.GET)
         if not form.is_valid():
-            return self.problem(bad_address(tuple(form.texts_of_errors())), **about)
+            return self.problem(bad_form(form), **about)
         shown = self.task_of(reading, queue, task_id)
         if shown is None:
             message = _(
@@ -276,89 +273,81 @@ class ActionView(PageView):
 
     http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
     template = "action.html"
+    action: actions.PageAction
+    of: Queue | Family
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer as for any other address below a queue if there is no such action here."""
-        found = actions.action_named(kwargs["action"]) if actions.are_on() else None
+        found = actions.action_named(kwargs["action"]) if actions_are_on() else None
         if found is not None:
             self.action = found
             return super().dispatch(request, *args, **kwargs)
         rest = f"do/{kwargs['action']}/"
         return NoPageView.as_view(site=self.site)(request, name=kwargs["name"], rest=rest)
 
-    def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
+    def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:  # noqa: ARG002  # Django's signature
         """Ask: say what is done to what, and what it means."""
         self._check(name)
-        form = actions.fresh_form(self.action, request.GET.dict())
-        return self._asked(name, action, form)
+        return self._asked(actions.fresh_form(self.action, request.GET.dict()))
 
     def post(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Do it, and lead back to the queue; or to the rest, if there is more to do."""
         self._check(name)
         form = actions.sent_form(self.action, request.POST.dict())
         if not form.is_valid():
-            return self._asked(name, action, form)
+            return self._asked(form)
         try:
-            self._check_task(name, form)
-            outcome = actions.perform(request, name, action, self.action, form)
+            self._check_task(form)
+            outcome = actions.perform(request, name, self.action, form)
         except ValidationError as error:
             form.add_error(None, error)
-            return self._asked(name, action, form)
+            return self._asked(form)
         except (ItemNotFound, InvalidInput):
-            return self._gone(name)
-        text = actions.told(self.action, outcome, name)
-        back = self._address_of(name)
+            return self.problem(item_not_found(), **self._about())
+        text, back = actions.told(self.action, outcome, name), self._back()
         if outcome.has_more:
-            chosen = {key: form.cleaned_data[key] for key in ("reason",) if form.cleaned_data[key]}
-            back = f"{self.addresses.action(name, action)}?{urlencode(chosen)}"
+            reason = form.cleaned_data["reason"]
+            query = urlencode({"reason": reason} if reason else {})
+            back = f"{self.addresses.action(name, action)}?{query}"
         if actions.tell(request, text):
             return HttpResponseRedirect(back)
-        return self.page(text, "done.html", text=text, back=back, **self._about(name))
+        return self.page(text, "done.html", text=text, back=back, **self._about())
 
     def _check(self, name: str) -> None:
-        """Raise if the user may not do the action, or there is no such queue."""
+        """Find the queue or the family; raise if there is none, or the user may not act on it."""
         if not actions.may_act(self.request.user, self.action, name):
             raise PermissionDenied
-        self._of(name)
-
-    def _check_task(self, name: str, form: actions.ActionForm) -> None:
-        """Raise if the action is one on a task, and the queue has no such task."""
-        of = self._of(name)
-        if self.action.of_task and (
-            isinstance(of, Family)
-            or self.task_of(reading_of(of), of, form.cleaned_data["id"]) is None
-        ):
-            raise ItemNotFound(queue=name, id=form.cleaned_data["id"])
-
-    def _of(self, name: str) -> Queue | Family:
         catalog = self.catalog()
-        return catalog.family(name) if "*" in name else catalog.queue(name)
+        self.of = catalog.family(name) if "*" in name else catalog.queue(name)
 
-    def _address_of(self, name: str) -> str:
-        return self.addresses.family(name) if "*" in name else self.addresses.queue(name)
+    def _check_task(self, form: actions.ActionForm) -> None:
+        """Raise if the action is one on a task, and the queue has no such task."""
+        of, task_id = self.of, form.cleaned_data["id"]
+        if self.action.of_task and (
+            isinstance(of, Family) or self.task_of(reading_of(of), of, task_id) is None
+        ):
+            raise ItemNotFound(queue=of.name, id=task_id)
 
-    def _about(self, name: str) -> dict[str, Any]:
-        of = self._of(name)
+    def _back(self) -> str:
+        """Return the address of the queue or the family."""
+        is_family = isinstance(self.of, Family)
+        return (self.addresses.family if is_family else self.addresses.queue)(self.of.name)
+
+    def _about(self) -> dict[str, Any]:
+        of = self.of
         return {"family": of} if isinstance(of, Family) else self.about(of, reading_of(of))
 
-    def _gone(self, name: str) -> HttpResponseBase:
-        message = _("This item is not in the queue. It may have been popped or acknowledged.")
-        missing = Problem(status=404, title=_("Item not found"), message=message)
-        return self.problem(missing, **self._about(name))
-
-    def _asked(self, name: str, action: str, form: actions.ActionForm) -> HttpResponseBase:
-        of, about = self._of(name), self._about(name)
+    def _asked(self, form: actions.ActionForm) -> HttpResponseBase:
+        about = self._about()
         if not form.is_valid():
-            errors = tuple(str(one) for found in form.errors.values() for one in found)
-            return self.problem(bad_address(errors), **about)
+            return self.problem(bad_form(form), **about)
         try:
-            self._check_task(name, form)
-            asked = actions.question(of, action, self.action, form)
+            self._check_task(form)
+            asked = actions.question(self.of, self.action, form)
         except (ItemNotFound, InvalidInput):
-            return self._gone(name)
-        title = _("%(action)s: %(queue)s") % {"action": asked["action"].verb, "queue": name}
-        back = self._address_of(name)
-        return self.page(title, form=form, back=back, is_one=True, **asked, **about)
+            return self.problem(item_not_found(), **about)
+        title = _("%(action)s: %(queue)s") % {"action": self.action.verb, "queue": self.of.name}
+        return self.page(title, form=form, back=self._back(), is_one=True, **asked, **about)
 
 
 class NoPageView(PageView):

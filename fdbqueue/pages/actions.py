@@ -16,6 +16,7 @@ undone, or done in part: the page of the queue shows what is so.
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import secrets
 import time
@@ -35,15 +36,15 @@ from django.utils.translation import ngettext_lazy
 
 from fdbqueue import access, conf, deadlines
 from fdbqueue.columns.text import clip, grouped, visible
-from fdbqueue.exceptions import ConfigurationError, ItemNotFound
-from fdbqueue.pages.sites import Addresses
+from fdbqueue.exceptions import ItemNotFound
+from fdbqueue.pages.sites import Addresses, actions_are_on
 from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, group_named, make_call, run
 
 logger = logging.getLogger("fdbqueue.pages")
 
 #: How many items one request handles at most.
 MOST_AT_ONCE = 10_000
-#: After so long no further call is made.
+#: A request that has taken so long makes no further call.
 _SECONDS = 5.0
 _MAX_REASON = 1_000
 _MAX_ID = 14_000
@@ -65,12 +66,12 @@ class PageAction:
     """What the pages say of an action.
 
     Attributes:
-        declared: The name of the action in the REST API.
+        name: The last part of its address, and the name of the action in the REST API if it is one.
         verb: What the button says.
         means: What becomes of the items, or of the queue.
         told: The message after it, with ``number`` or ``queue``.
-        body: The body of the action, from the form's ``id`` and ``reason``.
-        takes: Which of these it is asked with; the other is ignored, and not shown.
+        takes: Which of ``id`` and ``reason`` it is asked with; the other is ignored, and not shown.
+        body: What the body of the API's action has besides the reason, from the ``id``.
         counted: The key of the number of items in the API's answer; empty if there is none.
         asks_reason: Whether the reader gives the reason; otherwise it chooses dead letters.
         of_state: The state whose items it handles; None for an action on the queue.
@@ -79,12 +80,12 @@ class PageAction:
             permission to manage the queue.
     """
 
-    declared: str
+    name: str
     verb: str | Promise
     means: str | Promise
     told: Any
-    body: Callable[[str, str], Mapping[str, Any]] = lambda _id, _reason: {}
     takes: tuple[str, ...] = ()
+    body: Callable[[str], Mapping[str, Any]] = lambda _id: {}
     counted: str = ""
     asks_reason: bool = False
     of_state: str | None = None
@@ -92,24 +93,18 @@ class PageAction:
     work: Callable[[str], object] | None = None
 
 
-def _chosen(item_id: str, reason: str) -> dict[str, Any]:
-    chosen = {"ids": [item_id]} if item_id else {}
-    return {**chosen, **({"reason": reason} if reason else {}), "limit": _limit()}
-
-
 def _limit() -> int:
     """Return how many items one call of the API's action handles."""
     return min(MOST_AT_ONCE, conf.api().max_limit)
 
 
-#: The actions, by the last part of their address.
+#: The actions, by their names.
 ACTIONS: dict[str, PageAction] = {
     "pause": PageAction(
         "pause",
         _("Pause"),
         _("Pops and leases find nothing until it is resumed. Pushes go on."),
         _("Paused: %(queue)s"),
-        lambda _id, reason: {"reason": reason} if reason else {},
         takes=("reason",),
         asks_reason=True,
     ),
@@ -124,8 +119,8 @@ ACTIONS: dict[str, PageAction] = {
         _("Requeue"),
         _("They become ready again, as if they had never been tried."),
         ngettext_lazy("%(number)s item was requeued.", "%(number)s items were requeued.", "count"),
-        _chosen,
         takes=("id", "reason"),
+        body=lambda item_id: {**({"ids": [item_id]} if item_id else {}), "limit": _limit()},
         counted="redriven",
         of_state="dead",
     ),
@@ -134,12 +129,8 @@ ACTIONS: dict[str, PageAction] = {
         _("Remove"),
         _("They are removed for good; nothing brings them back."),
         ngettext_lazy("%(number)s item was removed.", "%(number)s items were removed.", "count"),
-        lambda _id, reason: {
-            "state": "dead",
-            "limit": _limit(),
-            **({"reason": reason} if reason else {}),
-        },
         takes=("reason",),
+        body=lambda _id: {"state": "dead", "limit": _limit()},
         counted="purged",
         of_state="dead",
     ),
@@ -155,8 +146,8 @@ ACTIONS: dict[str, PageAction] = {
         _("Make it a dead letter"),
         _("It is kept with its bytes, is not popped any more, and can be requeued later."),
         _("The item is a dead letter now."),
-        lambda item_id, reason: {"id": item_id, **({"reason": reason} if reason else {})},
         takes=("id", "reason"),
+        body=lambda item_id: {"id": item_id},
         asks_reason=True,
     ),
 }
@@ -188,21 +179,11 @@ class Offer:
     address: str
 
 
-def are_on() -> bool:
-    """Tell whether the setting has the actions on."""
-    try:
-        return conf.pages().actions
-    except ConfigurationError:  # the page says what is wrong
-        return False
-
-
 def action_named(name: str) -> PageAction | None:
     """Return an action of this package, or of an app that names its own: ``fdbqueue_actions``."""
     paths = (getattr(app, "fdbqueue_actions", None) for app in apps.get_app_configs())
-    found = ACTIONS.get(name)
-    for path in paths if found is None else ():
-        found = found or (import_string(path).get(name) if path else None)
-    return found
+    known = itertools.chain([ACTIONS], (import_string(path) for path in paths if path))
+    return next((one[name] for one in known if name in one), None)
 
 
 def may_act(user: Any, action: PageAction, queue_name: str) -> bool:
@@ -225,14 +206,13 @@ def offers(
         names: The names of the actions.
         chosen: The ``id`` of the item, or the ``reason`` of the dead letters.
     """
-    if not are_on():
+    if not actions_are_on():
         return []
     query = f"?{urlencode(chosen)}" if chosen else ""
-    found = [(name, action) for name in names if (action := action_named(name)) is not None]
     return [
         Offer(name, action.verb, addresses.action(queue_name, name) + query)
-        for name, action in found
-        if may_act(user, action, queue_name)
+        for name in names
+        if (action := action_named(name)) is not None and may_act(user, action, queue_name)
     ]
 
 
@@ -246,9 +226,7 @@ def sent_form(action: PageAction, fields: Mapping[str, str]) -> ActionForm:
     return ActionForm({name: fields.get(name, "") for name in (*action.takes, "once")})
 
 
-def question(
-    queue: Queue | Family, name: str, action: PageAction, form: ActionForm
-) -> dict[str, Any]:
+def question(queue: Queue | Family, action: PageAction, form: ActionForm) -> dict[str, Any]:
     """Return what the page of an action asks: what it is done to, how many, and what it means.
 
     Raises:
@@ -259,10 +237,10 @@ def question(
     number = None
     if action.of_task:
         number = 1
-    elif isinstance(queue, Family):
-        if action.of_state is not None or name in OF_ONE_ITEM:  # a family has no items itself
+    elif isinstance(queue, Family):  # it has no items
+        if action.of_state is not None or action.name in OF_ONE_ITEM:
             raise ItemNotFound(queue=queue.name, id=item_id)
-    elif item_id or name in OF_ONE_ITEM:
+    elif item_id or action.name in OF_ONE_ITEM:
         state = queue.get(item_id).state
         if action.of_state not in {None, state}:
             raise ItemNotFound(queue=queue.name, id=item_id)
@@ -287,9 +265,7 @@ def _dead(queue: Queue, reason: str, tr: Any) -> int:
     return next((one.count for one in found if group_named(one.reason) == group), 0)
 
 
-def perform(
-    request: HttpRequest, queue_name: str, name: str, action: PageAction, form: ActionForm
-) -> Outcome:
+def perform(request: HttpRequest, queue_name: str, action: PageAction, form: ActionForm) -> Outcome:
     """Do an action as the REST API does it, unless the same form was sent before.
 
     Raises:
@@ -310,8 +286,8 @@ def perform(
         found = act()
         number += found.get(action.counted, 1) if action.counted else 1
         has_more = bool(found.get("more"))
-    facts = {"user": str(request.user.pk), "action": name, "queue": queue_name, "items": number}
-    logger.info("a user has done an action on a page", extra=facts)
+    facts = {"user": str(request.user.pk), "action": action.name, "queue": queue_name}
+    logger.info("a user has done an action on a page", extra={**facts, "items": number})
     return Outcome(number if action.counted else None, has_more)
 
 
@@ -330,10 +306,10 @@ def _prepared(
         work = functools.partial(action.work, item_id)
         return lambda: {"": work()}
     declared = _declared(action)
-    body = action.body(item_id, reason)
+    body = {**action.body(item_id), **({"reason": reason} if reason else {})}
     place = {"name": queue_name, **({"id": item_id} if "id" in declared.places else {})}
     checked = requests.checked(declared.body, body) if declared.body is not None else {}
-    serve = getattr(QueueViewSet, action.declared).__wrapped__
+    serve = getattr(QueueViewSet, action.name).__wrapped__
     return lambda: serve(QueueViewSet(), {**checked}, **place)
 
 
@@ -342,7 +318,7 @@ def _declared(action: PageAction) -> Any:
     from fdbqueue.api.actions import declaration
     from fdbqueue.api.viewsets import QueueViewSet
 
-    return declaration(QueueViewSet, action.declared)
+    return declaration(QueueViewSet, action.name)
 
 
 def _noted(catalog: Catalog, user: Any, once: str) -> bool:

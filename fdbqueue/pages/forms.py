@@ -98,10 +98,6 @@ class PageForm(forms.Form):
             self.add_error(None, text % {"name": clip(name)[0]})
         return self.cleaned_data
 
-    def texts_of_errors(self) -> list[str]:
-        """Return all errors as texts, for a page that has no form."""
-        return [str(error) for errors in self.errors.values() for error in errors]
-
     def address(self, **changed: Any) -> str:
         """Return the query string of this page with parameters changed; None leaves one out."""
         names = [name for name in (*self.shown, *self.hidden) if name in self.fields]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, TooManyFieldsSent
+from django.forms import Form
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -27,6 +28,7 @@ from fdbqueue.exceptions import (
 from fdbqueue.service import error_code
 
 _MAX_CAUSE = 500
+_GONE = _("This item is not in the queue. It may have been popped or acknowledged.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,16 @@ def bad_address(errors: tuple[str | Promise, ...]) -> Problem:
     """Return what a page says of parameters that are wrong."""
     text = _("This address is not valid.")
     return Problem(status=400, title=_("Address not valid"), message=text, errors=errors)
+
+
+def bad_form(form: Form) -> Problem:
+    """Return what a page that shows no form says of parameters that are wrong."""
+    return bad_address(tuple(str(error) for errors in form.errors.values() for error in errors))
+
+
+def item_not_found(message: str | Promise = _GONE) -> Problem:
+    """Return what a page says of an item that is not there."""
+    return Problem(status=404, title=_("Item not found"), message=message)
 
 
 def method_refused() -> Problem:

@@ -130,12 +130,13 @@ class PlainSite:
             return {}
         own = self.addresses(request).log_out() if hasattr(request, "session") else ""
         logout = logout_address() or own
-        told = messages.get_messages(request) if _has_actions() else ()
+        told = messages.get_messages(request) if actions_are_on() else ()
         name = visible(str(user)[:_MAX_USER_NAME])
         return {"user_name": name, "logout": logout, "told": told}
 
 
-def _has_actions() -> bool:
+def actions_are_on() -> bool:
+    """Tell whether the setting has the actions on; not if it is wrong, which the page says."""
     with contextlib.suppress(ConfigurationError):
         return conf.pages().actions
     return False

@@ -59,8 +59,6 @@ def offers(context: Any, names: str, of: str = "", **chosen: str) -> list[action
         of: The name of another queue or family; empty for the page's.
         chosen: The ``id`` of the item, or the ``reason`` of the dead letters.
     """
-    if not actions.are_on():
-        return []
     name = of or (context.get("queue") or context["family"]).name
     addresses, user = context["addresses"], context.request.user
     return actions.offers(user, addresses, name, *names.split(), **chosen)
