@@ -42,6 +42,18 @@ def configure(engine: Any, embedded_path: str, subspace: Any) -> Iterator[Callab
         one.disable()
 
 
+def backend_of(settings, *, queues=("default", "other"), **options):
+    """Let a test's project have the app of tasks, and return its backend with these options.
+
+    Its queues are on the engine of the test's project.
+    """
+    if "fdbqueue.tasks" not in settings.INSTALLED_APPS:
+        settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
+    own = {"QUEUES": [*queues], "OPTIONS": options}
+    settings.TASKS = {"default": {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", **own}}
+    return task_backends["default"]
+
+
 @pytest.fixture
 def backend(configure: Any) -> Any:
     """The backend with its default options, but for a short pause between attempts."""

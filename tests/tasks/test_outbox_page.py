@@ -9,13 +9,13 @@ from django.db import connection
 from django.test import override_settings
 
 from fdbqueue.columns import DASH
-from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.pages import outbox
 from tests.pages import rules
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
 from tests.tasks import letters
+from tests.tasks.conftest import backend_of
 from tests.tasks.test_pages import rows_in
 
 PAGE = f"{LIST}-/outbox/"
@@ -30,12 +30,7 @@ def fdbqueue_queues():
 @pytest.fixture(autouse=True)
 def backend(empty_queues, settings, db):
     """A backend with an outbox."""
-    if "fdbqueue.tasks" not in settings.INSTALLED_APPS:
-        settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
-    kind = "fdbqueue.tasks.FdbQueueBackend"
-    options = {"BACKEND": kind, "QUEUES": ["default", "other"], "OPTIONS": {"outbox": True}}
-    settings.TASKS = {"default": options}
-    return task_backends["default"]
+    return backend_of(settings, outbox=True)
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fdbqueue import conf
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends
+from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
 from tests.pages.test_actions import at, buttons, do
 from tests.tasks import letters, limited_jobs
+from tests.tasks.conftest import backend_of
 
 QUEUE = "tasks-default"
 
@@ -24,13 +25,8 @@ def fdbqueue_queues():
 @pytest.fixture(autouse=True)
 def backend(empty_queues, settings, db):
     """A backend whose tasks are in queues of the test's own, and pages with actions."""
-    if "fdbqueue.tasks" not in settings.INSTALLED_APPS:
-        settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
-    options = {"max_attempts": 1}
-    one = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "QUEUES": ["default", "other"]}
-    settings.TASKS = {"default": {**one, "OPTIONS": options}}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "PAGES": {"actions": True}}
-    return task_backends["default"]
+    return backend_of(settings, max_attempts=1)
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ from tests.pages import rules, watched_engine
 from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person
 from tests.tasks import letters, limited_jobs, timed_jobs
+from tests.tasks.conftest import backend_of
 
 QUEUE = "tasks-default"
 PAGE = of(QUEUE)
@@ -51,11 +52,7 @@ def fdbqueue_queues():
 @pytest.fixture(autouse=True)
 def backend(empty_queues, settings, db):
     """A backend whose tasks are in queues of the test's own."""
-    if "fdbqueue.tasks" not in settings.INSTALLED_APPS:
-        settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
-    backends = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "QUEUES": ["default", "other"]}
-    settings.TASKS = {"default": backends}
-    return task_backends["default"]
+    return backend_of(settings)
 
 
 @pytest.fixture

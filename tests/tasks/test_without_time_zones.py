@@ -15,13 +15,13 @@ from django.utils import timezone
 
 import fdbqueue
 from fdbqueue.tasks import call, group
-from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.schedules import Periodic
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
 from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person
 from tests.tasks import letters
+from tests.tasks.conftest import backend_of
 
 QUEUE = "tasks-default"
 SCHEDULES = f"{LIST}-/schedules/"
@@ -39,13 +39,9 @@ def fdbqueue_queues():
 def backend(empty_queues, settings, db):
     """A backend with schedules, in a project whose times have no zone."""
     settings.USE_TZ, settings.TIME_ZONE = False, "Asia/Kolkata"
-    if "fdbqueue.tasks" not in settings.INSTALLED_APPS:
-        settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
     calls = {"task": SEND, "args": ["ada"]}
     schedules = {"often": {**calls, "every": 1}, "nightly": {**calls, "cron": "0 3 * * *"}}
-    one = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "OPTIONS": {"schedules": schedules}}
-    settings.TASKS = {"default": one}
-    return task_backends["default"]
+    return backend_of(settings, queues=("default",), schedules=schedules)
 
 
 @pytest.fixture
