@@ -276,7 +276,7 @@ _SPECIAL: dict[str, Callable[[list[str], Stored], str]] = {
 
 
 def main() -> None:
-    """Write the pages anew; with ``--check``, fail if that would change one."""
+    """Write the pages; with ``--check``, only fail if a page would change."""
     for page in (PAGE, ROWS):
         text = page.read_text(encoding="utf-8")
         new = rendered(text)

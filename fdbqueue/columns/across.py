@@ -1,4 +1,4 @@
-"""What is said of all queues together: who works, who leases their items, and why items died.
+"""The columns of the pages over all queues: workers, leases, and the reasons of dead letters.
 
 A row of leases or of dead letters is made of the items that a page has read, never of others: how
 many those are of how many, the page says. To add something, add a column to :data:`PRESENT`,

@@ -204,13 +204,13 @@ examples:
         return queues, (self._summed(family, view) for family in families)
 
     def _families(self) -> Iterator[FamilyRow]:
-        """Yield what is said of each family."""
+        """Yield the row of each family."""
         for family in self.families_there():
             read = functools.partial(family_row, family)
             yield run(self.catalog.database, read, read_only=True)[0]
 
     def _summed(self, family: Family, view: _View) -> FamilyRow:
-        """Return the sums of the members of a family that have items, of so many at most.
+        """Add up the members of a family that have items, at most MOST_MEMBERS of them.
 
         Of parts of queues, also those that have dead letters alone.
         """
@@ -271,7 +271,7 @@ def _by_priority(queue: Queue) -> list[tuple[Priority, int]]:
 
 
 class _Part(NamedTuple):
-    """What else is said of queues, if an option asks for it: a table of its own.
+    """A table of its own that an option asks for.
 
     Attributes:
         name: The option, and the field of JSON.
