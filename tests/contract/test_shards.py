@@ -43,14 +43,14 @@ def test_items_are_taken_as_far_out_of_order_as_the_formula_says(
     queue = FifoQueue(database, subspace, shards=shards, choices=choices)
     queue.push_many(range(700))
     left, ranks = list(range(700)), []
-    for number in range(700, 1_400):
+    for number in range(700, 3_400):
         queue.push(number)
         left.append(number)
         at = bisect.bisect_left(left, queue.pop().value)
         ranks.append(at)
         del left[at]
     mean, expected = statistics.mean(ranks[200:]), expected_rank(shards, choices)
-    assert mean == pytest.approx(expected, rel=0.75, abs=0.0)  # of 500 that hang together
+    assert mean == pytest.approx(expected, rel=0.5, abs=0.0)
     assert max(ranks) <= 40 * expected
 
 
