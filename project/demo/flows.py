@@ -96,7 +96,10 @@ class Stream:
         return int(mean * (0.6 + 0.8 * self._chance.random()) + self._chance.random())
 
     def _take(self, tr: Transaction, count: int) -> list[Item]:
-        """Pop or lease items; return the leased ones. An item that cannot be decoded blocks all."""
+        """Pop or lease items; return the leased ones.
+
+        An item that cannot be decoded blocks all: then one is taken, which may be in front of it.
+        """
         flow = self.flow
         if not count or not flow.takes:
             return []
@@ -109,7 +112,7 @@ class Stream:
                 count, end=flow.end, seconds=flow.lease_seconds, worker=worker, tr=tr
             )
         except CorruptItem:
-            return []
+            return self._take(tr, 1) if count > 1 else []
 
     def _finish(self, tr: Transaction, item: Item) -> None:
         """Acknowledge a leased item, or give it up for the reason that its value has."""

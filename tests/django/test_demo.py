@@ -90,9 +90,12 @@ def test_nothing_is_new_at_the_second_time():
     past.work([])
 
 
-def test_a_blocked_queue_goes_on_once_its_item_is_removed(queues):
-    """Its workers take nothing until then, and everything afterwards."""
-    imports = next(stream for stream in streams() if stream.flow.name == "imports")
+@pytest.mark.parametrize("chance", [2, 4, 7])
+def test_a_blocked_queue_goes_on_once_its_item_is_removed(queues, monkeypatch, chance):
+    """Its workers take nothing until then, and everything afterwards; at high tide, too."""
+    monkeypatch.setattr(Stream, "_tide", lambda stream: 1.5)
+    flow = next(flow for flow in flows() if flow.name == "imports")
+    imports = Stream(flow, random.Random(chance))
     past.work([imports])
     queue = queues.queue("imports")
     head = queue.page(limit=1).items[0]
