@@ -324,9 +324,8 @@ def _events(task: TaskState) -> list[_Event]:
             text = _("Attempt %(number)s began") % {"number": grouped(which)}
             found.append(_Event(at, text, waited, is_begin=True))
     for failure in failures:
-        text = _("Attempt %(number)s failed") % {"number": grouped(failure.attempt)}
-        if _asks(failure):
-            text = _("Asked to run again")
+        failed = _("Attempt %(number)s failed") % {"number": grouped(failure.attempt)}
+        text = _("Asked to run again") if _asks(failure) else failed
         found.append(_Event(failure.at, text, later))
     ended = moment(task.finished)
     if ended is not None:
@@ -444,7 +443,7 @@ FACTS = (
         heading=_("Next attempt after"),
         value=attrgetter("task.item.until"),
         kind=FUTURE,
-        is_shown=lambda row: row.task.tab == "delayed" and bool(row.task.item.attempts),
+        is_shown=lambda row: row.task.tab == "delayed" and row.task.was_leased,
     ),
     TaskColumn(
         name="reason",
