@@ -325,8 +325,8 @@ def _events(task: TaskState) -> list[_Event]:
             found.append(_Event(at, text, waited, is_begin=True))
     for failure in failures:
         failed = _("Attempt %(number)s failed") % {"number": grouped(failure.attempt)}
-        text = _("Asked to run again") if _asks(failure) else failed
-        found.append(_Event(failure.at, text, later))
+        asked = _("Asked to run again")
+        found.append(_Event(failure.at, asked if _asks(failure) else failed, later))
     ended = moment(task.finished)
     if ended is not None:
         found.append(_Event(ended, words_of(task), later))
