@@ -486,7 +486,7 @@ FACTS = (
         value=attrgetter("task.call.priority"),
         kind=NUMBER,
     ),
-    TaskColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.name")),
+    TaskColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.label")),
     TaskColumn(
         name="backend",
         heading=_("Task backend"),

@@ -484,6 +484,23 @@ class Records:
         text = f"{ended.task}{_TREE}{ended.tree}" if ended.tree else ended.task
         return key, text.encode(errors="replace")
 
+    def begin_moments(
+        self, tr: Transaction, queue: str, status: str, *, since: int = 0, limit: int
+    ) -> Callable[[], list[int]]:
+        """Begin to read when tasks of one queue and status ended, the latest first.
+
+        Args:
+            tr: The transaction; the entries are read as it reads.
+            queue: The name of the queue.
+            status: ``"SUCCESSFUL"`` or ``"FAILED"``.
+            since: Only tasks that ended at this moment or later.
+            limit: The most entries.
+        """
+        within = self._ended[queue][status]
+        stop = within.range().stop
+        rows = tr.get_range(within.pack((since,)), stop, limit=limit, reverse=True)
+        return lambda: [within.unpack(row.key)[0] for row in rows]
+
     def ended(
         self,
         tr: Transaction,
