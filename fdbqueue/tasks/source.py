@@ -18,7 +18,8 @@ end what it is for a task. The protocol, for one task:
    extended after each third of its time, and that of what waits as well; the first extension notes
    when the attempt began. If it was leased ahead, that is after a tenth of a second
    (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the
-   function decides is in memory alone: an :class:`AttemptEnd`. What it notes is written with extensions (:mod:`fdbqueue.tasks.notes`).
+   function decides is in memory alone: an :class:`AttemptEnd`. What it notes is written
+   with extensions (:mod:`fdbqueue.tasks.notes`).
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
      if that can be; without one if other processes take items, or if a task is in a group or a
