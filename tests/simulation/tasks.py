@@ -90,6 +90,7 @@ class Tasks:
         self.runs: Counter[int] = Counter()
         self._created: set[bytes] = set()
         self._succeeded: set[int] = set()
+        self._enqueued: set[int] = set()
         self._ids: list[str] = []
         self._groups: dict[str, list[int]] = {}
         #: What is enqueued once others have ended: its number, theirs, and whether also if one of
@@ -203,11 +204,18 @@ class Tasks:
             if was is None and key in self._created:
                 raise Found(f"the task {now!r} is enqueued twice")
             self._created.add(key)
+            record = json.loads(now)
+            if was is None:
+                self._enqueued.add(self._number_of(after, record["item"]))
             if was is not None and was != now and "status" in json.loads(was):
                 raise Found(f"the end of {was!r} is noted again: {now!r}")
-            record = json.loads(now)
             if record.get("status") == "SUCCESSFUL" and record["args"]:
                 self._succeeded.add(_number(record))
+
+    def _number_of(self, after: State, item_id: str) -> int:
+        store = self._queue().parts.store
+        data = after.values[store.keys.key(store.keys.place_named(item_id))]
+        return _number(store.codec.decode(data).value)
 
     def check(self) -> None:
         """Check that each item has its record, each record its item or its end."""
@@ -263,12 +271,17 @@ class Tasks:
     def _check_follower(
         self, ends: dict[int, Any], number: int, before: list[int], is_always: bool
     ) -> None:
-        """Check that what follows others was enqueued if they have succeeded, and only then."""
+        """Check that what follows others was enqueued if they have succeeded, and only then.
+
+        With ``always``, if each of them has ended or was removed by hand.
+        """
         statuses = [ends[one]["status"] if one in ends else None for one in before]
+        if is_always:
+            statuses = ["ended" if one in ends or one in self._enqueued else None for one in before]
         is_due = None not in statuses if is_always else {*statuses} == {"SUCCESSFUL"}
         if number in ends and not (is_due or is_always):
             raise Found(f"{number} was enqueued, though not all of {before} have succeeded")
-        if is_due and number not in ends and not ({*_BY_HAND, "abort_group"} & self._world.verbs):
+        if is_due and number not in self._enqueued and "abort_group" not in self._world.verbs:
             raise Found(f"{number} was not enqueued, though {before} have ended")
 
 
