@@ -16,6 +16,8 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from fdb.subspace_impl import Subspace
+
 from tests.simulation import schedule as simulated
 from tests.simulation.schedule import Found
 
@@ -87,6 +89,7 @@ class Tasks:
         self._world, self._own, self._catalog = world, own, catalog
         self._records = own["tasks.records"].Records(PREFIX)
         self._first = self._records._results_key  # where records begin
+        self._trees = Subspace((*PREFIX, "tasks", "tree"))
         self.runs: Counter[int] = Counter()
         self._created: set[bytes] = set()
         self._succeeded: set[int] = set()
@@ -196,6 +199,8 @@ class Tasks:
     def see(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
         """Check a commit: a task is enqueued once, and its end is noted once."""
         for key in changes:
+            if key.startswith(self._trees.key()):
+                self._see_tree(before, after, key)
             if not (key.startswith(self._first) and key.endswith(b"\x14")):
                 continue  # no record, or not the first part of one
             was, now = before.values.get(key), after.values.get(key)
@@ -211,6 +216,17 @@ class Tasks:
                 raise Found(f"the end of {was!r} is noted again: {now!r}")
             if record.get("status") == "SUCCESSFUL" and record["args"]:
                 self._succeeded.add(_number(record))
+
+    def _see_tree(self, before: State, after: State, key: bytes) -> None:
+        """Check that a group which nothing follows ends once in each way."""
+        tree, kind, *branch = self._trees.unpack(key)
+        values = before.values.get(key), after.values.get(key)
+        if kind == "outcome" and None not in values and "abort_group" not in self._world.verbs:
+            was, now = map(json.loads, values)
+            about = json.loads(after.values[self._trees.pack((tree, "branch", *branch))])
+            is_group = about["kind"] == "group" and not about.get("then")
+            if is_group and was["status"] == now["status"]:
+                raise Found(f"the end of the group {tree} is noted again: {now}")
 
     def _number_of(self, after: State, item_id: str) -> int:
         store = self._queue().parts.store

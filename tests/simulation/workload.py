@@ -215,8 +215,13 @@ class _Draw:
         take = dice.choice(("pop", "pop", "lease"))
         if names[0] == QUEUE:
             self._verbs = ["work"] * 6
-            for verb, text in _ON_TASKS.items():
-                self._verbs += [verb] * int(text.split()[0]) * (dice.random() < 0.6)
+            if dice.random() < 0.5:  # ends of parts, and what else becomes of them
+                others = ("remove", "clear", "redrive", "abort", "abort_group", "fork", "think")
+                self._verbs += ["group"] * 6 + dice.sample(others, 3)
+                self._rates |= {"then": 0.7}
+            else:
+                for verb, text in _ON_TASKS.items():
+                    self._verbs += [verb] * int(text.split()[0]) * (dice.random() < 0.6)
         elif crowd == "family":
             self._verbs = ["push"] * 5 + [take] * 4 + [f"family_{take}"] * 9 + ["think"] * 2
             self._values |= {"think": [0.001, 0.01], "end": ["min"], "count": [1]}
