@@ -480,16 +480,6 @@ def test_the_same_call_under_a_key_returns_the_same(catalog, users, operation):
     assert [catalog.queue(name).size() for name in ("user-1", "user-2", "user-3")] == [1, 1, 1]
 
 
-def test_that_there_was_nothing_is_saved_too(catalog, users):
-    """The same call returns that again."""
-    key = IdempotencyKey("key")
-    assert users.pop_many(2, once=key) == []
-    fill(catalog)
-    assert users.pop_many(2, once=key) == []
-    assert key.replayed
-    assert len(users.pop_many(2, once="another")) == 2
-
-
 def test_expired_responses_are_swept(catalog, users, clock):
     """As those of a queue are."""
     users.pop(once="key")
@@ -545,27 +535,6 @@ def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
         names = {one.result(LONG_SECONDS).queue for one in found}
     assert len(names) == 16
     assert observed.transactions - before <= 2
-
-
-@pytest.mark.parametrize("kind", ["fifo", "priority"])
-def test_a_worker_works_on_a_family(open_catalog, database, kind):
-    """On each member's items, those that come up later too."""
-    catalog = open_catalog(database, kind)
-    done = []
-    users = catalog.several(["user-*"])
-    worker = Worker(users, lambda item: done.append(item.value), concurrency=3, follow=True)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    options = {} if kind == "fifo" else {"priority": 1}
-    for number in range(20):
-        catalog.queue(f"user-{number % 7}").push(number, **options)
-    wait_until(lambda: worker.handled == 20)
-    catalog.queue("user-new").push(20, delay=0.05, **options)
-    wait_until(lambda: worker.handled == 21)
-    worker.stop()
-    thread.join(60)
-    assert sorted(done) == list(range(21))
-    wait_until(lambda: not any(any(assert_counted(q).values()) for q in users.queues()))
 
 
 def test_large_items_of_several_members_fit_into_transactions(catalog, users):
