@@ -452,9 +452,13 @@ class Records:
 
         return record
 
+    def key(self, result_id: str) -> bytes:
+        """Return the key that each change of a record writes or clears."""
+        return self._results_key + packed_element(result_id) + _FIRST
+
     def begin_read_short(self, tr: Transaction, result_id: str) -> Any:
         """Begin to read a record in one key; what is returned returns None for a longer one too."""
-        row = tr[self._results_key + packed_element(result_id) + _FIRST]
+        row = tr[self.key(result_id)]
 
         def record() -> dict[str, Any] | None:
             data = bytes(row) if row.present() else b""
@@ -464,7 +468,7 @@ class Records:
 
     def begin_has(self, tr: Transaction, result_id: str) -> Callable[[], bool]:
         """Begin to read whether there is a record; what is returned tells."""
-        row = tr[self._results_key + packed_element(result_id) + _FIRST]
+        row = tr[self.key(result_id)]
         return lambda: bool(row.present())
 
     def write(self, tr: Transaction, result_id: str, record: dict[str, Any]) -> None:
