@@ -200,6 +200,18 @@ def test_a_lower_limit_waits_for_leases_to_end(open_queue):
     assert values(queue.lease_many(9)) == [6, 7, 8]  # each process has its own limit
 
 
+@pytest.mark.parametrize("ends", [("min", "max"), ("max", "min"), ("min", "min")])
+def test_two_transactions_that_lease_conflict(open_queue, database, ends):
+    """Even at different ends, or they might lease too many together."""
+    queue = open_queue(count=9, max_leased=1)
+    one, other = database.create_transaction(), database.create_transaction()
+    assert lease(queue, end=ends[0], tr=one) is not None
+    assert lease(queue, end=ends[1], tr=other) is not None
+    one.commit().wait()
+    assert conflicts(other)
+    assert len(assert_counted(queue)["leased"]) == 1
+
+
 def test_nothing_else_conflicts_with_a_lease(open_queue, database):
     """Acks, nacks, extends, pushes and pops at the other end take effect beside it."""
     queue = open_queue(count=9, max_leased=5)
