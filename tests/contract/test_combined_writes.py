@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -75,13 +74,6 @@ class Reads:
                 transaction[key] = value
 
         return Wrapped()
-
-
-@pytest.fixture
-def pool():
-    """Some threads."""
-    with ThreadPoolExecutor(32) as pool:
-        yield pool
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import fdb.tuple
@@ -54,13 +53,6 @@ def open_queue(request, database, subspace):
         return queue
 
     return open_queue
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 def pop(queue, end="min", **options):

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import fdb.tuple
 import pytest
@@ -66,13 +65,6 @@ def of_kind(open_catalog, database, kind):
     """A catalog of queues of one kind."""
     name = "fifo" if kind.is_fifo else "priority"
     return open_catalog(database, specs_of(name, **kind.options))
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(16) as pool:
-        yield pool
 
 
 def fill(catalog, **values):
