@@ -277,6 +277,19 @@ def test_each_fails_alone(held, database, subspace, pool):
     assert [item.value for item in found["ready"]][-1] == "pushed"
 
 
+def test_two_acks_of_one_lease(held, database, subspace, pool):
+    """They do not share a transaction: one of them finds the lease gone."""
+    plain, queue = FifoQueue(database, subspace), FifoQueue(held, subspace)
+    plain.push_many(range(2))
+    item = plain.lease(seconds=600)
+    fill(pool, held, queue)
+    calls = in_line(pool, queue, *[(queue.ack, item)] * 3, (queue.push, "pushed"))
+    held.open()
+    errors = [type(call.exception(SOON_SECONDS)) for call in calls]
+    assert errors == [type(None), LeaseLost, LeaseLost, type(None)]
+    assert not counted(queue)["leased"]
+
+
 def test_what_cannot_be_pushed_joins_nothing(held, subspace, pool):
     """A value that cannot be encoded, or is too long, fails before it waits for others."""
     queue = FifoQueue(held, subspace)
