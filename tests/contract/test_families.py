@@ -368,16 +368,16 @@ def test_batches_that_are_requeued_or_expire(catalog, users, clock):
     assert [value for _, value in drained(users)] == [2, 3]
 
 
-def test_a_handoff_that_was_not_collected(catalog, users, ask_and_die, let_expire):
+def test_a_handoff_that_was_not_collected(catalog, users, ask_and_die, clock):
     """What was taken for a process that has died comes back."""
     fill(catalog, 2, ["user-1"])
     queue = catalog.queue("user-1")
-    ask_and_die(queue, lowest=1)
+    ask_and_die(queue, lowest=1, seconds=30)
     assert users.pop() is not None
     assert users.pop() is None
     assert_indexed(catalog)
-    let_expire(queue)
-    assert users.pop(wait=LONG_SECONDS).value == 1
+    clock.advance(31)
+    assert users.pop().value == 1
     assert_indexed(catalog)
 
 
