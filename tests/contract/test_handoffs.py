@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 
 import pytest
 
@@ -126,6 +127,25 @@ def test_a_round_that_finds_nothing_commits_nothing(rival, database, subspace):
     queue.push("more")
     assert queue.pop().value == "more"
     assert noted.made[-1].get_committed_version() > 0
+
+
+def test_a_helped_pop_is_two_commits_of_its_own(queue, rival, meddled, subspace):
+    """It asks, and it collects; what it does meanwhile writes nothing."""
+    noted = Noted(meddled)
+    queue = FifoQueue(noted, subspace)
+    poppers = queue.parts.group.poppers["min"]
+    poppers._contention.helped_until = time.monotonic() + HOUR
+    is_served = []
+
+    def pop_once_asked():
+        if requests_of(rival) and not is_served:
+            is_served.append(rival.pop())
+
+    meddled.meddle = pop_once_asked
+    assert queue.pop().value == 1
+    assert is_served
+    versions = [tr.get_committed_version() for tr in noted.made]
+    assert sum(one > 0 for one in versions) == 2
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])

@@ -1,12 +1,10 @@
 """Requeue what has expired: leases, delays, batches and handoffs.
 
-All expire by the clock of who looks: what is held has a row in the table DUE, and an open help
-request says it in its own row. There is no daemon: the next popper requeues the items, in the transaction in which it
-takes its own. An item returns to its own place, and a popper requeues expired items before it takes
-any. One transaction requeues a bounded number of items and bytes, those that expired first. So if
-more have expired, those that are left may be passed over by this take, and by no other once they
-are requeued: their places are not known before all of them are read, and a take must not wait for
-that.
+All expire by the clock of who looks: what is held has a row in the table DUE, and a help request
+says it in its own row. There is no daemon: the next popper requeues the items, in the transaction
+in which it takes its own, each to its own place, before it takes any. One transaction requeues a
+bounded number of items and bytes, those that expired first. This take may pass over the others,
+whose places are not known before they are read.
 """
 
 from __future__ import annotations

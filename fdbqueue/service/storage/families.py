@@ -35,7 +35,7 @@ know that this is news. It reads LIMITED, which was written with the first row H
 ``max_leased`` in the family, and never goes; of the two commits one conflicts, the first time.
 
 *Clocks.* A moment of LATER is mostly one that is stored elsewhere, too: the end of a lease or of a
-delay. One that was worked out as so long from now (a token, a handoff) is wrong if the clock was.
+delay. One that was worked out as so long from now (a token) is wrong if the clock was.
 So the row LATER says from when on it counts, and a row CLOCK stands there: who finds that to be
 more than a minute ahead looks at the member at once. Both go together.
 

@@ -60,8 +60,8 @@ class HelpRequest(NamedTuple):
         name: Its random name.
         end: The end of the queue to take from.
         wanted: How many items to take.
-        until: When it expires, and its handoff, in microseconds. Without ``is_dated`` after how many
-            versions.
+        until: When it expires, and its handoff, in microseconds; after how many versions if it is
+            not dated.
         version: The version at which it was asked; 0 before that.
         is_handed: Whether another process has served it.
         lease_us: How long the items are to be leased, in microseconds; 0 for a handoff.
