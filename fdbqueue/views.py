@@ -149,7 +149,7 @@ class FamilyView(ListView):
             raise PermissionDenied
         if family is None:
             raise QueueNotFound(name=pattern)
-        self.title, self._family = pattern, family
+        self.title, self._family = family.label, family
         return viewer
 
     def about_all(self, view: str) -> dict[str, Any]:
@@ -179,9 +179,10 @@ class QueueView(PageView):
                 form.add_error(None, message)
         shown: dict[str, Any] = {}
         if details is not None:
-            shown = queue_page.context(form, details, self.addresses, reading)
+            form = details.form
+            shown = queue_page.context(details, self.addresses, reading)
         return self.page(
-            queue.name,
+            queue.label,
             reading.template,
             status=400 if details is None else 200,
             settings=queue_page.settings(queue, reading),
@@ -238,7 +239,7 @@ class ItemView(PageView):
         if not is_live_part(request):  # the value of an item never changes
             shown |= item_page.value_of(queue, details, form)
         return self.page(
-            _("Item in %(queue)s") % {"queue": queue.name},
+            _("Item in %(queue)s") % {"queue": queue.label},
             live=refresh_of(request, form, can_change=item_page.is_cheap(details)),
             is_one=True,
             **about,
@@ -304,14 +305,23 @@ class ActionView(PageView):
             return self._asked(form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **self._about())
-        text, back = actions.told(self.action, outcome, name), self._back()
+        text, back = actions.told(self.action, outcome, self.of.label), self._back()
         if outcome.has_more:
-            reason = form.cleaned_data["reason"]
-            query = urlencode({"reason": reason} if reason else {})
+            asked = {name: form.cleaned_data[name] for name in self.action.takes}
+            asked |= outcome.going_on
+            query = urlencode({name: one for name, one in asked.items() if one})
             back = f"{self.addresses.action(name, action)}?{query}"
         if actions.tell(request, text):
             return HttpResponseRedirect(back)
         return self.page(text, "done.html", text=text, back=back, **self._about())
+
+    def _failed(self, error: Exception, problem: Problem) -> HttpResponseBase:
+        """Return the page of an error, with the form that sends a POST again if it may work."""
+        response = super()._failed(error, problem)
+        form = actions.sent_form(self.action, {**self.request.POST.dict(), "again": "1"})
+        if response.status_code == 503 and self.request.method == "POST" and form.is_valid():
+            return self.problem(problem, form=form, action=self.action)
+        return response
 
     def _check(self, name: str) -> None:
         """Find the queue or the family; raise if there is none, or the user may not act on it."""
@@ -321,12 +331,17 @@ class ActionView(PageView):
         self.of = catalog.family(name) if "*" in name else catalog.queue(name)
 
     def _check_task(self, form: actions.ActionForm) -> None:
-        """Raise if the action is one on a task, and the queue has no such task."""
+        """Raise if the action is one on a task, and the queue has no such task.
+
+        So it is if the user may not do it to another queue that it changes.
+        """
         of, task_id = self.of, form.cleaned_data["id"]
-        if self.action.of_task and (
-            isinstance(of, Family) or self.task_of(reading_of(of), of, task_id) is None
-        ):
+        if not self.action.of_task:
+            return
+        if isinstance(of, Family) or self.task_of(reading_of(of), of, task_id) is None:
             raise ItemNotFound(queue=of.name, id=task_id)
+        if not actions.may_act(self.request.user, self.action, *self.action.queues(task_id)):
+            raise PermissionDenied
 
     def _back(self) -> str:
         """Return the address of the queue or the family."""
@@ -346,8 +361,7 @@ class ActionView(PageView):
             asked = actions.question(self.of, self.action, form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **about)
-        title = _("%(action)s: %(queue)s") % {"action": self.action.verb, "queue": self.of.name}
-        return self.page(title, form=form, back=self._back(), is_one=True, **asked, **about)
+        return self.page(form=form, back=self._back(), is_one=True, **asked, **about)
 
 
 class NoPageView(PageView):

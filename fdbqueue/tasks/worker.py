@@ -118,6 +118,7 @@ class TaskWorker:
         if catalog is not None:
             backend = backend.over(catalog)
         catalog = backend.catalog
+        self._home = catalog.home
         self.backend = backend
         self.worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
         self._threads = threads
@@ -319,7 +320,7 @@ class TaskWorker:
         try:
             item = self._source.take_over(overdue)
         except Exception as error:  # noqa: BLE001  # the engine is away, or others have the task
-            facts = {"queue": overdue.queue, "error": type(error).__name__}
+            facts = {"queue": self._home(overdue.queue), "error": type(error).__name__}
             logger.warning("an attempt over its time limit could not be ended", extra=facts)
         else:
             self._end_without_run(item, overdue)
@@ -368,7 +369,7 @@ class TaskWorker:
         """Log the end of an attempt, without arguments."""
         if not logger.isEnabledFor(logging.INFO):
             return
-        facts: dict[str, Any] = {"queue": item.queue, "worker": self.worker}
+        facts: dict[str, Any] = {"queue": self._home(item.queue), "worker": self.worker}
         if end is None:
             facts |= {"item": item.id, "attempts": item.attempts + 1}
             logger.info("a task was not ended by this worker", extra=facts)
