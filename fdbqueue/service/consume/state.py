@@ -1,19 +1,15 @@
 """Read the state of a queue, which each popper reads besides the items; pause and resume it.
 
-The state is one range of keys: the counts, whether the queue is paused, the help requests of other
-processes, and what has expired. So a popper learns all of it by one read.
+The state is one range of keys, so one read: the counts, whether the queue is paused, the help
+requests of other processes, and what has expired.
 
-A pause is one key within that range (``TableKeys.present``), so a queue that is not paused pays
-nothing for it. Writing it conflicts with every transaction that takes ready items and has not
-committed yet: once ``pause`` has returned, nothing is taken.
+A pause is one key within that range. Writing it conflicts with every transaction that takes ready
+items and has not committed: once ``pause`` has returned, nothing is taken. Who finds the key takes
+nothing and requeues nothing, but ends the leases that it was asked to end, and returns saved
+responses. Waiters watch the key, so pushes do not wake them, and resuming does.
 
-A transaction that takes items and finds the key takes none and requeues nothing that has expired.
-It still ends the leases that it was asked to end, and returns saved responses. Whoever waits for
-items sets its watch on the key, so pushes do not wake it, and resuming does.
-
-A family is paused by one key of its own (:mod:`fdbqueue.service.storage.families`). Who takes from
-a member, by its name or by the family, reads that key too, at the same time; all else is as above.
-A member gives something only if neither it nor its family is paused.
+A family is paused by one key of its own (:mod:`fdbqueue.service.storage.families`), which who takes
+from a member reads at the same time; all else is as above.
 """
 
 from __future__ import annotations
