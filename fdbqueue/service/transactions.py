@@ -15,9 +15,8 @@ How a call of :func:`run` goes. Only its own thread acts for it.
 
    - It holds the attempt's number: the attempt took effect.
    - It does not: the attempt has not taken effect up to this version. After 1021 it never will.
-     After
-     1039 it may be under way: then a *fence* is committed first, a transaction that changes the slot
-     and nothing else; with it the attempt conflicts.
+     After 1039 it may be under way: then a *fence* is committed first, a transaction that changes
+     the slot and nothing else; with it the attempt conflicts.
    - It holds nothing, and versions have moved on so far that the receipt may have been swept: the
      call ends with ``OutcomeUnknown``.
 5. **The call ends.** While an attempt is unsettled, an error of the engine or of fdbqueue becomes
