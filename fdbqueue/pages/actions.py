@@ -58,6 +58,7 @@ class ActionForm(forms.Form):
 
     id = forms.CharField(required=False, max_length=_MAX_ID, widget=forms.HiddenInput)
     reason = forms.CharField(label=_("Reason"), required=False, strip=False, max_length=_MAX_REASON)
+    by_force = forms.BooleanField(label=_("Also end it while it runs"), required=False)
     once = forms.RegexField(rf"^[0-9a-f]{{{2 * _ONCE_BYTES}}}$", widget=forms.HiddenInput)
 
 
@@ -70,14 +71,15 @@ class PageAction:
         verb: What the button says.
         means: What becomes of the items, or of the queue.
         told: The message after it, with ``number`` or ``queue``.
-        takes: Which of ``id`` and ``reason`` it is asked with; the other is ignored, and not shown.
+        takes: Which of ``id``, ``reason`` and ``by_force`` it is asked with; any other is
+            ignored, and not shown.
         body: What the body of the API's action has besides the reason, from the ``id``.
         counted: The key of the number of items in the API's answer; empty if there is none.
         asks_reason: Whether the reader gives the reason; otherwise it chooses dead letters.
         of_state: The state whose items it handles; None for an action on the queue.
         of_task: Whether its ``id`` is that of a task of the queue.
-        work: What does it, called with the ``id``, if the API has no such action; then it needs the
-            permission to manage the queue.
+        work: What does it, called with what was asked, if the API has no such action; then it needs
+            the permission to manage the queue.
     """
 
     name: str
@@ -90,7 +92,7 @@ class PageAction:
     asks_reason: bool = False
     of_state: str | None = None
     of_task: bool = False
-    work: Callable[[str], object] | None = None
+    work: Callable[[Mapping[str, Any]], object] | None = None
 
 
 def _limit() -> int:
@@ -276,7 +278,7 @@ def perform(request: HttpRequest, queue_name: str, action: PageAction, form: Act
 
     asked = form.cleaned_data
     try:
-        act = _prepared(action, queue_name, asked["id"], asked["reason"])
+        act = _prepared(action, queue_name, asked)
     except APIException as error:
         raise forms.ValidationError(str(error)) from error
     if not _noted(deadlines.begin(conf.api().timeout_seconds), request.user, asked["once"]):
@@ -292,7 +294,7 @@ def perform(request: HttpRequest, queue_name: str, action: PageAction, form: Act
 
 
 def _prepared(
-    action: PageAction, queue_name: str, item_id: str, reason: str
+    action: PageAction, queue_name: str, asked: Mapping[str, Any]
 ) -> Callable[[], Mapping[str, Any]]:
     """Return what does an action once, and returns the API's answer.
 
@@ -303,9 +305,9 @@ def _prepared(
     from fdbqueue.api.viewsets import QueueViewSet
 
     if action.work is not None:
-        work = functools.partial(action.work, item_id)
+        work = functools.partial(action.work, asked)
         return lambda: {"": work()}
-    declared = _declared(action)
+    declared, item_id, reason = _declared(action), asked["id"], asked["reason"]
     body = {**action.body(item_id), **({"reason": reason} if reason else {})}
     place = {"name": queue_name, **({"id": item_id} if "id" in declared.places else {})}
     checked = requests.checked(declared.body, body) if declared.body is not None else {}

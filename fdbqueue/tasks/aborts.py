@@ -1,10 +1,45 @@
-"""Abort a task, in its queue or in the outbox; a task that runs sees that it is to end."""
+"""Abort a task, in its queue or in the outbox; one that runs sees that it is to end, or is ended.
+
+A task that waits has no attempt to end: the transaction of the abort removes its item and writes
+its final record. Of one that runs, the record gets a *wish*, which each attempt at it keeps. Who
+may do what:
+
+- *Anybody who may abort a task* writes the wish, in a transaction that depends on the item and the
+  record, as the end of the attempt does. So one of the two comes first: either the attempt ends
+  with the wish, and there is no other, however it ends; or the abort says ``"ended"``. ``by_force``
+  is part of the wish, is never taken back, and counts one number up.
+- *The task* may read the wish about once a second, and end itself: :func:`abort_requested`.
+- *Its worker* reads the number every five seconds, while a function runs (``service/tools/
+  presence.py``): after another number than before, it reads the records of what was leased before
+  that moment, each attempt once. What is to be ended by force then gets a time limit whose deadline
+  is now (``time_limits.py``): its coroutine is cancelled, or its thread is struck; and if that does
+  not end it, its process is replaced ``grace_seconds`` later. The attempt fails as ``TaskAborted``.
+
+So an end by force begins within five seconds; within ten if the lease was being written just then,
+or the function was not called yet. What is left behind by
+
+- *a function that returns or raises something else*, before or because of that: this is its end,
+  and is committed as any other; if it is a failure, it is final;
+- *a process that is replaced*: the replacement fails the attempt, as with a time limit. Without a
+  parent the function goes on until it ends, and the log says so;
+- *a crash, a lost lease, an end whose outcome is not known*: the wish is in the record, so who
+  leases the task next fails it before it begins. An attempt that has lost its lease is ended as
+  well unless the task has ended elsewhere by then, and writes nothing;
+- *an engine that is away*: the worker reads again every five seconds;
+- *a worker of an older version*: it does not look. The function runs to its end, and is the last;
+- *a fork, a thread or a process of its own* that the task has started: these go on. A coroutine
+  that waits for ``sync_to_async`` is cancelled, its call is not;
+- *a task with limits, in a group or a chain*: the end of the attempt is what frees its turn, or
+  ends its branch. An abort of the whole asks or ends all that runs of it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fdbqueue.service import run
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import path_of
+from fdbqueue.service import now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTaskBackend,
@@ -12,11 +47,17 @@ from fdbqueue.tasks.compat import (
     ours,
 )
 from fdbqueue.tasks.current import running
-from fdbqueue.tasks.ends import abort_in
-from fdbqueue.tasks.records import is_id
+from fdbqueue.tasks.ends import final_writes
+from fdbqueue.tasks.exceptions import TaskAborted
+from fdbqueue.tasks.notes import as_stored
+from fdbqueue.tasks.records import FAILED, AttemptFailure, TaskCall, is_id
+from fdbqueue.tasks.states import TaskState
+from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 
 
-def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
+def abort(
+    result_id: str, *, by_force: bool = False, backend: str = DEFAULT_TASK_BACKEND_ALIAS
+) -> str:
     """Abort a task.
 
     One that is ready, or waits for its ``run_after`` or its next attempt, is removed, and FAILED
@@ -26,6 +67,8 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
 
     Args:
         result_id: The id of its result.
+        by_force: Whether its worker also ends it while it runs, within ten seconds, as one that is
+            over its time limit; its attempt fails with :class:`TaskAborted`.
         backend: The alias of its backend.
 
     Returns:
@@ -35,19 +78,22 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
         TaskResultDoesNotExist: There is no such task.
         InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
     """
-    return abort_by(ours(backend, "to abort a task", InvalidTaskBackend), result_id)
+    owner = ours(backend, "to abort a task", InvalidTaskBackend)
+    return abort_by(owner, result_id, by_force=by_force)
 
 
-def abort_by(owner: Any, result_id: str) -> str:
+def abort_by(owner: Any, result_id: str, *, by_force: bool = False) -> str:
     """Abort a task of a backend, as :func:`abort` does."""
     try:
-        return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
+        return run(
+            owner.catalog.database, lambda tr: abort_in(tr, owner, result_id, by_force=by_force)
+        )
     except TaskResultDoesNotExist:
         if owner.settings.outbox is None or not is_id(result_id):
             raise
     from fdbqueue.tasks.outbox.mover import abort_row
 
-    return abort_row(owner.outbox(), owner.catalog, result_id)
+    return abort_row(owner.outbox(), owner.catalog, result_id, by_force=by_force)
 
 
 def abort_requested() -> bool:
@@ -57,3 +103,42 @@ def abort_requested() -> bool:
     """
     current = running()
     return current is not None and current.abort_requested()
+
+
+def abort_in(tr: Transaction, backend: Any, result_id: str, *, by_force: bool = False) -> str:
+    """Abort a task that is in its queue, in a transaction; see :func:`abort`."""
+    task = backend.found(result_id, tr)
+    if task is None:
+        raise TaskResultDoesNotExist(result_id)
+    if task.item is None or task.tab == "dead":
+        return "ended"
+    if task.tab == "leased":
+        wish = {"abort": True, **({"by_force": True} if by_force else {})}
+        backend.records.write(tr, result_id, {**task.record, **wish})
+        if by_force:
+            backend.records.count_abort(tr)
+        return "asked"
+    backend.catalog.queue(task.queue).remove(task.item.id, tr=tr)
+    write_aborted(tr, backend, task)
+    return "aborted"
+
+
+def was_aborted(tr: Transaction, backend: Any, call: TaskCall, *, by_itself: bool) -> bool:
+    """Tell whether the group or chain of a leased task was aborted, or it was ``by_itself``."""
+    if call.place is not None and Tree(tr, backend, call.place.tree).is_aborted():
+        return True
+    record = backend.records.read(tr, call.id) if by_itself else None
+    return record is not None and bool(record.get("abort"))
+
+
+def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
+    """Write what is kept of a task that was aborted before it began, in a transaction."""
+    item, error = task.item, TaskAborted(id=task.id)
+    assert item is not None
+    call = task.call._replace(id=task.id, backend=task.call.backend or backend.alias)
+    attempts = task.over.failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
+    home, noted = backend.catalog.home(item.queue), as_stored(task.metadata, None)
+    write = final_writes(backend.records, call, home, item, attempts, FAILED, now_us(), noted=noted)
+    write(tr)
+    if call.place is not None:
+        note_ends(tr, backend, [PartEnd(call.place, is_success=False)])

@@ -22,6 +22,7 @@ from django.db import transaction
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import now_us, run
+from fdbqueue.tasks.aborts import abort_in
 from fdbqueue.tasks.backend import MAX_CALL_BYTES
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -31,7 +32,6 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     ours,
 )
-from fdbqueue.tasks.ends import abort_in
 from fdbqueue.tasks.group_results import GroupResult, branch_named, named
 from fdbqueue.tasks.key_limits import (
     NO_LIMITS,
@@ -373,7 +373,9 @@ class GroupAbort(NamedTuple):
     never: int = 0
 
 
-def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupAbort:
+def abort_group(
+    result_id: str, *, by_force: bool = False, backend: str = DEFAULT_TASK_BACKEND_ALIAS
+) -> GroupAbort:
     """Abort a group or a chain, with all that is nested in it.
 
     No task of it is enqueued or begins any more, nothing follows it. Its tasks that wait are
@@ -382,6 +384,7 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
 
     Args:
         result_id: The id of the whole: one that is nested in another is not aborted by itself.
+        by_force: Whether workers also end those that run, as :func:`~fdbqueue.tasks.abort` does.
         backend: The alias of its backend.
 
     Raises:
@@ -390,10 +393,10 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
         ValueError: It is the id of one that is nested.
     """
     owner, _tree, _branch = named(result_id, backend)
-    return abort_group_by(owner, result_id)
+    return abort_group_by(owner, result_id, by_force=by_force)
 
 
-def abort_group_by(owner: Any, result_id: str) -> GroupAbort:
+def abort_group_by(owner: Any, result_id: str, *, by_force: bool = False) -> GroupAbort:
     """Abort a group or a chain of a backend, as :func:`abort_group` does."""
     tree, branch = branch_named(result_id)
     if branch:
@@ -415,10 +418,10 @@ def abort_group_by(owner: Any, result_id: str) -> GroupAbort:
 
     if (has_begun := run(database, begin)) is None:
         raise TaskResultDoesNotExist(result_id)
-    return _abort_tasks(owner, keys) if has_begun else GroupAbort()
+    return _abort_tasks(owner, keys, by_force=by_force) if has_begun else GroupAbort()
 
 
-def _abort_tasks(owner: Any, keys: TreeKeys) -> GroupAbort:
+def _abort_tasks(owner: Any, keys: TreeKeys, *, by_force: bool) -> GroupAbort:
     """Abort the tasks of a tree that was aborted, the last one first: workers begin with others."""
     enqueued, counts = [], Counter[str]()
     for part in _tasks_of(owner, keys):
@@ -429,7 +432,7 @@ def _abort_tasks(owner: Any, keys: TreeKeys) -> GroupAbort:
     enqueued.reverse()
     for start in range(0, len(enqueued), _ABORTED_TOGETHER):
         some = enqueued[start : start + _ABORTED_TOGETHER]
-        abort_some = functools.partial(_aborted, owner=owner, ids=some)
+        abort_some = functools.partial(_aborted, owner=owner, ids=some, by_force=by_force)
         counts.update(run(owner.catalog.database, abort_some))
     return GroupAbort(**counts)
 
@@ -446,12 +449,12 @@ def _tasks_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
         begin = bytes(rows[-1].key) + b"\x00"
 
 
-def _aborted(tr: Transaction, owner: Any, ids: Sequence[str]) -> list[str]:
+def _aborted(tr: Transaction, owner: Any, ids: Sequence[str], *, by_force: bool) -> list[str]:
     """Abort some tasks in a transaction; return what became of each."""
     outcomes = []
     for task_id in ids:
         try:
-            outcomes.append(abort_in(tr, owner, task_id))
+            outcomes.append(abort_in(tr, owner, task_id, by_force=by_force))
         except TaskResultDoesNotExist:
             outcomes.append("never")
     return outcomes

@@ -22,7 +22,8 @@ from fdbqueue.exceptions import QueueNotFound, text_of_error
 from fdbqueue.locks import start_thread
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
-from fdbqueue.tasks.ends import abort_in, is_refusal, write_aborted
+from fdbqueue.tasks.aborts import abort_in, write_aborted
+from fdbqueue.tasks.ends import is_refusal
 from fdbqueue.tasks.key_limits import Limited, declare
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
@@ -389,7 +390,7 @@ def _stored_claim(tr: Transaction, key: bytes) -> _Claim:
     return _Claim(found["mover"], found["version"], tuple(found["moved"]), unknown)
 
 
-def abort_row(outbox: Outbox, catalog: Catalog, result_id: str) -> str:
+def abort_row(outbox: Outbox, catalog: Catalog, result_id: str, *, by_force: bool = False) -> str:
     """Abort a task that is not in its queue, but in the table; or one that was just moved.
 
     Its record is written, in a transaction that depends on there being none. A mover's transaction
@@ -409,7 +410,7 @@ def abort_row(outbox: Outbox, catalog: Catalog, result_id: str) -> str:
         tr.get_read_version().wait()
         task = outbox.found(result_id)
         if task is None or backend.records.read(tr, result_id) is not None:
-            return abort_in(tr, backend, result_id)
+            return abort_in(tr, backend, result_id, by_force=by_force)
         name = OutboxName.objects.using(outbox.alias).filter(pk=1).first()
         key = None if name is None else _claim_at(backend, name.name)
         if key is not None and result_id in _stored_claim(tr, key).moved:

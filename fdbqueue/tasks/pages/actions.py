@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
@@ -11,12 +14,13 @@ from fdbqueue.tasks.aborts import abort_by
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, backends
 
 
-def _abort(task_id: str) -> object:
+def _abort(asked: Mapping[str, Any]) -> object:
     """Abort a task of whichever backend has it."""
+    task_id = asked["id"]
     catalog = deadlines.begin(conf.api().timeout_seconds)
     for backend in backends():
         try:
-            return abort_by(backend.over(catalog), task_id)
+            return abort_by(backend.over(catalog), task_id, by_force=asked["by_force"])
         except TaskResultDoesNotExist:
             continue
     raise ItemNotFound(id=task_id)
@@ -27,9 +31,12 @@ ACTIONS = {
     "abort": PageAction(
         "abort",
         _("Abort"),
-        _("It does not run any more. If it runs now, it is asked to end, and is not run again."),
+        _(
+            "It does not run any more. If it runs now, it is asked to end, and is not run again. "
+            "If you choose so, its worker ends it within ten seconds, as one over its time limit."
+        ),
         _("The task was aborted, or asked to end if it runs."),
-        takes=("id",),
+        takes=("id", "by_force"),
         of_task=True,
         work=_abort,
     )
