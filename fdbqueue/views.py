@@ -149,7 +149,7 @@ class FamilyView(ListView):
             raise PermissionDenied
         if family is None:
             raise QueueNotFound(name=pattern)
-        self.title, self._family = pattern, family
+        self.title, self._family = family.label, family
         return viewer
 
     def about_all(self, view: str) -> dict[str, Any]:
@@ -179,9 +179,10 @@ class QueueView(PageView):
                 form.add_error(None, message)
         shown: dict[str, Any] = {}
         if details is not None:
-            shown = queue_page.context(form, details, self.addresses, reading)
+            form = details.form
+            shown = queue_page.context(details, self.addresses, reading)
         return self.page(
-            queue.name,
+            queue.label,
             reading.template,
             status=400 if details is None else 200,
             settings=queue_page.settings(queue, reading),
@@ -238,7 +239,7 @@ class ItemView(PageView):
         if not is_live_part(request):  # the value of an item never changes
             shown |= item_page.value_of(queue, details, form)
         return self.page(
-            _("Item in %(queue)s") % {"queue": queue.name},
+            _("Item in %(queue)s") % {"queue": queue.label},
             live=refresh_of(request, form, can_change=item_page.is_cheap(details)),
             is_one=True,
             **about,
@@ -304,7 +305,7 @@ class ActionView(PageView):
             return self._asked(form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **self._about())
-        text, back = actions.told(self.action, outcome, name), self._back()
+        text, back = actions.told(self.action, outcome, self.of.label), self._back()
         if outcome.has_more:
             reason = form.cleaned_data["reason"]
             query = urlencode({"reason": reason} if reason else {})
@@ -346,7 +347,7 @@ class ActionView(PageView):
             asked = actions.question(self.of, self.action, form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **about)
-        title = _("%(action)s: %(queue)s") % {"action": self.action.verb, "queue": self.of.name}
+        title = _("%(action)s: %(queue)s") % {"action": self.action.verb, "queue": self.of.label}
         return self.page(title, form=form, back=self._back(), is_one=True, **asked, **about)
 
 

@@ -223,7 +223,7 @@ class _Linked:
     def leased(self, row: ItemRow) -> SafeString:
         """Return the link to the leased items of a queue."""
         address = f"{self._addresses.queue(row.queue.name)}?{urlencode({'state': 'leased'})}"
-        return link(f"of-{row.position}", address, row.queue.name)
+        return link(f"of-{row.position}", address, row.queue.label)
 
     def letters(self, reason: ReasonRow) -> SafeString | str:
         """Return the link to the dead letters of a reason, if all of these are in one queue."""
@@ -245,7 +245,7 @@ class _Linked:
         links = []
         for number, (row, count) in enumerate(by_queue[:MOST_NAMED]):
             address = self._of_reason(reason, row)
-            name = f"{row.queue.name} ({grouped(count)})"
+            name = f"{row.queue.label} ({grouped(count)})"
             links.append((link(f"queue-{reason.position}-{number}", address, name),))
         shown = format_html_join(", ", "{}", links)
         others = len(by_queue) - len(links)

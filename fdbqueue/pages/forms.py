@@ -81,6 +81,8 @@ class PageForm(forms.Form):
     hidden: tuple[str, ...] = ("refresh",)
     #: How many fields are always in sight.
     most_main = 1
+    #: What the page has chosen because the reader has not: a refresh keeps to that.
+    opened: Mapping[str, str] = {}
 
     def __init__(self, parameters: QueryDict) -> None:
         given = {name: value for name, value in parameters.items() if value}
@@ -179,11 +181,13 @@ def refresh_of(request: HttpRequest, form: PageForm, *, can_change: bool = True)
     is_possible = can_change and apps.is_installed("django_htmx")
     chosen = int(form.cleaned_data.get("refresh") or 0) if is_possible and form.is_valid() else 0
     query = request.GET.copy()
+    query.update(form.opened)
+    address = f"{request.path}?{query.urlencode()}" if form.opened else request.get_full_path()
     intervals = []
     for seconds in INTERVALS if is_possible else ():
         query["refresh"] = str(seconds)
         intervals.append(Interval(seconds, "?" + query.urlencode(), seconds == chosen))
-    return Refresh(chosen, request.get_full_path(), tuple(intervals), timezone.now())
+    return Refresh(chosen, address, tuple(intervals), timezone.now())
 
 
 class ItemsForm(PageForm):

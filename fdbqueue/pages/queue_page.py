@@ -6,13 +6,16 @@ All of it is read in one transaction.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django.utils.functional import Promise
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue import conf
 from fdbqueue.columns import Tile, nothing
 from fdbqueue.columns.items import ReasonGroup
 from fdbqueue.columns.queues import (
@@ -53,7 +56,7 @@ from fdbqueue.pages.charts import (
 from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.item_page import bury_command
-from fdbqueue.pages.readings import ITEMS, Reading, Setting
+from fdbqueue.pages.readings import ITEMS, OtherTabs, Reading, Setting
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, group_named, run
 from fdbqueue.service.options import ALLOWED
@@ -64,12 +67,16 @@ MOST_REASONS = 20
 
 
 class ShownPause(NamedTuple):
-    """Since when and why a queue is paused, by which family, and the command that resumes it."""
+    """Since when and why a queue is paused, by which family, and the command that resumes it.
+
+    ``label`` is what readers call the family.
+    """
 
     since: Moment
     reason: str
     family: str | None
     command: str
+    label: str
 
 
 class Tab(NamedTuple):
@@ -142,17 +149,19 @@ class QueueDetails:
     """What was read of a queue: its figures, its charts, and one page of its items.
 
     There are no charts of a period in which the queue was empty and nothing happened, and none of
-    the rates if nothing was pushed or popped. ``counted`` is how many items the tabs have that are
-    no state.
+    the rates if nothing was pushed or popped. ``form`` is that of the tab which the page shows, and
+    ``others`` what is said of the tabs that are no state.
     """
+
+    form: ItemsForm
 
     row: QueueRow
     sparklines: tuple[Sparkline, ...]
     charts: tuple[Chart, ...]
     priorities: Priorities | None
     items: ItemList
+    others: OtherTabs
     reasons: Reasons | None = None
-    counted: Mapping[str, str] = field(default_factory=dict)
 
 
 def queue_details(queue: Queue, form: ItemsForm, reading: Reading) -> QueueDetails:
@@ -167,20 +176,30 @@ def queue_details(queue: Queue, form: ItemsForm, reading: Reading) -> QueueDetai
 def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> QueueDetails:
     span = form.cleaned_data["span"]
     row = QueueRow(queue, history_minutes=MINUTES[span])
+    begun = reading.begin_others(queue, tr)
     fill(tr, [(begin, [row]) for begin in reads_of((*FIGURES, STATUS))])
+    others = begun()
+    form = reading.opened(form, _tabs_with_any(row, reading, others))
     levels, is_cut = _levels(queue, tr) if reading.has_priorities else ([], False)
     is_dead = form.cleaned_data["state"] == "dead"
     reasons = queue.dead_by_reason(limit=MOST_REASONS, tr=tr) if is_dead else []
     history = depths(row.counts, row.minutes)
-    counts = {name: reading.count(name, queue, tr) for name in reading.scans if reading.count}
     return QueueDetails(
-        counted={name: count() for name, count in counts.items()},
+        form=form,
+        others=others,
         row=row,
         **_charts(history, row, span),
         priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
         items=item_list.read(queue, form, tr, reading),
         reasons=_reasons(queue, form, reading, reasons, row.counts.dead) if is_dead else None,
     )
+
+
+def _tabs_with_any(row: QueueRow, reading: Reading, others: OtherTabs) -> set[str]:
+    """Return the names of the tabs that have anything."""
+    counts = {name: getattr(row.counts, name, 0) for name, _label in reading.tabs}
+    found = {name for name, count in counts.items() if count > 0}
+    return found.union(name for name, count in others.counts.items() if count not in {"", "0"})
 
 
 def _charts(history: Sequence[Depth], row: QueueRow, span: str) -> dict[str, tuple[Any, ...]]:
@@ -298,17 +317,16 @@ def _text(name: str, option: Any) -> str | Promise:
     return option if isinstance(option, str) else grouped(option)
 
 
-def context(
-    form: ItemsForm, details: QueueDetails, addresses: Addresses, reading: Reading
-) -> dict[str, Any]:
+def context(details: QueueDetails, addresses: Addresses, reading: Reading) -> dict[str, Any]:
     """Return what the template shows of what was read."""
+    form = details.form
     buckets = [] if details.priorities is None else details.priorities.buckets
     return {
         "details": details,
         "pause": details.row.pause and shown_pause(details.row.pause, details.row.queue.name),
         "blockade": _blockade(details.row.queue, details.row.ends),
-        "tiles": _tiles(details.row, form, reading),
-        "tabs": _tabs(form, details, reading),
+        "tiles": [*_tiles(details.row, form, reading), *_today(details)],
+        "tabs": _tabs(details, addresses, reading),
         "spans": [
             (label, form.address(span=span) + "#fdbqueue-charts", form.cleaned_data["span"] == span)
             for span, label in (("hour", _("Last hour")), ("day", _("Last day")))
@@ -355,20 +373,27 @@ def _tiles(row: QueueRow, form: ItemsForm, reading: Reading) -> list[Tile]:
     ]
 
 
-def _tabs(form: ItemsForm, details: QueueDetails, reading: Reading) -> list[Tab]:
-    chosen, counts = form.cleaned_data["state"], details.row.counts
+def _today(details: QueueDetails) -> list[Tile]:
+    """Return the figures of today, each of which leads to its tab."""
     return [
-        Tab(
-            name,
-            label,
-            details.counted.get(name, "")
-            if name in reading.scans
-            else grouped(getattr(counts, name)),
-            form.tab_address(name),
-            name == chosen,
-        )
-        for name, label in reading.tabs
+        Tile(f"{name}-today", label, SafeString(figure), "", details.form.tab_address(name))
+        for name, label, figure in details.others.today
     ]
+
+
+def _tabs(details: QueueDetails, addresses: Addresses, reading: Reading) -> list[Tab]:
+    form, queue, others = details.form, details.row.queue, details.others
+    chosen, counts = form.cleaned_data["state"], details.row.counts
+    tabs = []
+    for name, label in reading.tabs:
+        address, items = form.tab_address(name), others.counts.get(name, "")
+        if name not in reading.scans:
+            items = grouped(getattr(counts, name))
+        elif queue.home != queue.name:
+            query = urlencode({"state": name, **others.at_home})
+            address = f"{addresses.queue(queue.home)}?{query}"
+        tabs.append(Tab(name, label, items, address, name == chosen))
+    return tabs
 
 
 def _bucket_row(bucket: Bucket, form: ItemsForm) -> dict[str, str]:
@@ -385,4 +410,6 @@ def _bucket_row(bucket: Bucket, form: ItemsForm) -> dict[str, str]:
 def shown_pause(pause: Pause, name: str) -> ShownPause:
     """Return what is shown of the pause of the queue, or family, with a name."""
     command = f"python manage.py {resume_command(name, pause)}"
-    return ShownPause(Moment.ago(pause.since), visible(pause.reason), pause.family, command)
+    labels = {one.name: one.label for one in conf.catalog().families()} if pause.family else {}
+    since, reason = Moment.ago(pause.since), visible(pause.reason)
+    return ShownPause(since, reason, pause.family, command, labels.get(pause.family or "", ""))

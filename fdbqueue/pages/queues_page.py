@@ -68,7 +68,9 @@ _PUSHES, _POPS = attrgetter("pushes"), attrgetter("pops")
 
 def _name(row: QueueRow) -> SafeString:
     """Return the link to a queue, and badges if it is blocked or paused."""
-    shown = link(f"queue-{row.queue.name}", row.address, row.queue.name)
+    queue = row.queue
+    title = "" if queue.label == queue.name else queue.name
+    shown = link(f"queue-{queue.name}", row.address, queue.label, title)
     badges = [
         ("fdbqueue-mark fdbqueue-bad", concern.meaning, concern.label)
         for concern in (MISMATCHED, BLOCKED)
@@ -89,7 +91,7 @@ def _with_badges(shown: SafeString, badges: list[Any], pause: Pause | None) -> S
 
 def _family_name(row: FamilyRow) -> SafeString:
     """Return the link to a family, and a badge if it is paused."""
-    shown = link(f"family-{row.queue.name}", row.address, row.queue.name)
+    shown = link(f"family-{row.queue.name}", row.address, row.queue.label)
     return _with_badges(shown, [], row.pause and replace(row.pause, family=None))
 
 
@@ -315,6 +317,7 @@ def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
 class Mention(NamedTuple):
     """A queue with a concern: its name, how much of it there is, and the address that shows it."""
 
+    id: str
     name: str
     figure: str
     address: str
@@ -339,7 +342,7 @@ class Attention:
 def attention(
     rows: Sequence[QueueRow],
     address: Callable[[QueueRow, str], str],
-    name: Callable[[QueueRow], str] = attrgetter("queue.name"),
+    name: Callable[[QueueRow], str] = attrgetter("queue.label"),
 ) -> Attention:
     """Return the concerns of queues.
 
@@ -355,7 +358,7 @@ def attention(
         for row in found:
             firsts.setdefault(name(row), row)
         mentions = [
-            Mention(one, str(concern.figure(row)), address(row, concern.tab))
+            Mention(row.queue.name, one, str(concern.figure(row)), address(row, concern.tab))
             for one, row in itertools.islice(firsts.items(), NAMED)
         ]
         if found:

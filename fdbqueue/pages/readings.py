@@ -18,7 +18,7 @@ The database of a queue or a catalog that is given has the time limit of the pag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -51,6 +51,20 @@ class Setting(NamedTuple):
     value: str | Promise
     is_code: bool = False
     meaning: str | Promise = ""
+
+
+class OtherTabs(NamedTuple):
+    """What is said of the tabs that are no state.
+
+    Attributes:
+        counts: How many items each has, by its name; empty if that is not known.
+        today: The figures of today: the name of the tab, what it is called, and the number.
+        at_home: What chooses the items of a part of another queue among those of that.
+    """
+
+    counts: Mapping[str, str] = {}
+    today: tuple[tuple[str, str | Promise, str], ...] = ()
+    at_home: Mapping[str, str] = {}
 
 
 class MorePage(NamedTuple):
@@ -107,9 +121,10 @@ class Reading:
             :func:`~fdbqueue.service.scan`: called with the queue, what tells whether an item
             matches, and ``tr``, ``most_found``, ``most_looked_at``, ``after``, ``is_backward`` and
             ``is_late``.
-        count: Counts the items of a tab that is no state: called with the tab's name, the queue and
-            ``tr``, it begins to read, and what it returns returns the count as text, empty if it
-            is not known. None if there are no such tabs.
+        begin_others: Begins to read in a transaction what is said of the tabs that are no state;
+            what it returns returns that.
+        opened: Returns the form of the tab that the page shows, from the form and the names of the
+            tabs that have anything: another one if the reader has asked for none.
         begin_notes: Begins to read in a transaction what columns show of an item besides the
             item; what it returns returns that. None if columns show nothing else.
         task: Reads what the page of one task shows: called with the queue, the id, the addresses
@@ -130,7 +145,8 @@ class Reading:
     reason_field: str = "group"
     matching: Callable[[Queue, ItemsForm], Callable[[Item], bool] | None] = _matching
     scans: Mapping[str, Callable[..., Scan]] = field(default_factory=dict)
-    count: Callable[[str, Queue, Any], Callable[[], str]] | None = None
+    begin_others: Callable[[Queue, Any], Callable[[], OtherTabs]] = lambda *_: OtherTabs
+    opened: Callable[[ItemsForm, Collection[str]], ItemsForm] = lambda form, _tabs: form
     begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None
     task: Callable[[Queue, str, Addresses, Viewer], dict[str, Any] | None] | None = None
     task_template: str = ""

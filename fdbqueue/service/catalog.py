@@ -65,6 +65,7 @@ class QueueSpec:
         subspace: The tuple of its subspace if that is not under the catalog's prefix.
         owner: The app that alone pushes and takes its items; None for the project.
         home_of: Returns, by a queue's name, that of the queue it is a part of; None for itself.
+        label_of: Returns, by a queue's name or the pattern, what readers call it; None for that.
         limits_at: Returns, by a queue's name, the key of a row that has its limits
             (:mod:`fdbqueue.service.consume.allowance`); None for those of the options.
         options: As in :class:`fdbqueue.service.options.QueueOptions`.
@@ -81,6 +82,7 @@ class QueueSpec:
         subspace: tuple[Any, ...] | None = None,
         owner: str | None = None,
         home_of: Callable[[str], str] | None = None,
+        label_of: Callable[[str], str] | None = None,
         limits_at: Callable[[str], bytes] | None = None,
         **options: Any,
     ) -> None:
@@ -90,7 +92,7 @@ class QueueSpec:
         self.kind = kind
         self.subspace = subspace
         self.owner = owner
-        self.home: Callable[[str], str] = home_of or str
+        self.home, self.label = home_of or str, label_of or str
         self.has_parts = home_of is not None
         self.limits_at = limits_at
         self.options = options
@@ -119,7 +121,7 @@ class QueueSpec:
             limits_at=None if self.limits_at is None else self.limits_at(name),
             **self.options,
         )
-        queue.home = self.home(name)
+        queue.home, queue.label_of = self.home(name), self.label
         return queue
 
 
@@ -330,6 +332,7 @@ class Catalog:
             Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
             spec.owner,
             has_parts=spec.has_parts,
+            label=spec.label(spec.name),
         )
 
     def _beginning_with(self, start: str) -> KeyRange:
@@ -448,11 +451,7 @@ class Catalog:
         These are the plain names, and those that fit a pattern, or that another app has, and have
         been pushed to; the latter cost about two reads each, a thousand names in a transaction. A
         queue that was drained is among them, because it keeps its counts; one that was cleared is
-        not.
-
-        Args:
-            after: Only names that sort after this one.
-            with_responses: As for :meth:`names`.
+        not. The arguments are those of :meth:`names`.
         """
         return self._names(after=after, with_responses=with_responses)
 

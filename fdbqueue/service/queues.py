@@ -90,6 +90,7 @@ class Queue(AsyncVerbs):
         subspace: Its own place.
         name: What errors, observers and pages call it.
         home: The name of the queue that it is a part of, which only a catalog says; else its own.
+        label_of: Returns what readers call it, by its name, which only a catalog says.
         kind: ``"fifo"`` or ``"priority"``.
         codec: How its values become bytes.
         priority_type: ``"int"`` or ``"float"``; None where there are no priorities.
@@ -115,6 +116,7 @@ class Queue(AsyncVerbs):
         self.database = database
         self.subspace = subspace
         self.name = self.home = name if name is not None else repr(subspace.key())
+        self.label_of: Callable[[str], str] = str
         self.options = checked = QueueOptions.checked(self.name, options)
         codec = checked.codec
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
@@ -144,6 +146,11 @@ class Queue(AsyncVerbs):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+    @property
+    def label(self) -> str:
+        """What readers call it: its name, unless it is a part of another queue."""
+        return self.label_of(self.name)
 
     # Push
 

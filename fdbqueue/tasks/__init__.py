@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fdbqueue.tasks.aborts import abort, abort_requested
     from fdbqueue.tasks.backend import FdbQueueBackend
     from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
-    from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
+    from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskTimeout
     from fdbqueue.tasks.group_results import GroupResult, group_result
     from fdbqueue.tasks.groups import abort_group, call, chain, group
     from fdbqueue.tasks.options import task
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FdbQueueBackend",
     "GroupResult",
+    "Retry",
     "TaskAborted",
     "TaskTimeout",
     "abort",
@@ -69,6 +70,7 @@ __all__ = [
 _LAZY = {
     "FdbQueueBackend": "fdbqueue.tasks.backend",
     "GroupResult": "fdbqueue.tasks.group_results",
+    "Retry": "fdbqueue.tasks.exceptions",
     "TaskAborted": "fdbqueue.tasks.exceptions",
     "TaskTimeout": "fdbqueue.tasks.exceptions",
     "abort": "fdbqueue.tasks.aborts",

@@ -252,7 +252,12 @@ class FdbQueueBackend(BaseTaskBackend):
         """
         limits_at = functools.partial(key_limits.limits_key, self.records.prefix)
         for name in self.limited_names():
-            yield _spec(name, limits_at=limits_at, home_of=key_limits.home_of)
+            yield _spec(
+                name,
+                limits_at=limits_at,
+                home_of=key_limits.home_of,
+                label_of=key_limits.label_of,
+            )
         for name in self.names():
             if NAME.fullmatch(name) or PATTERN.fullmatch(name):
                 yield _spec(name)

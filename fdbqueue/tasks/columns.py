@@ -22,8 +22,10 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import service
 from fdbqueue.columns import CODE, DURATION, FUTURE, NUMBER, PAST, TEXT, Column
 from fdbqueue.columns.text import grouped, lasting, number, seconds_since, visible
-from fdbqueue.service import Queue
+from fdbqueue.exceptions import path_of
+from fdbqueue.service import Failure, Queue
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.exceptions import Retry
 from fdbqueue.tasks.key_limits import KeyState, key_state
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.options import FdbQueueTask
@@ -42,6 +44,8 @@ _WHY = {
     "max_running": _("as many of its key run as may"),
     "rate": _("as many of its key have begun as may"),
 }
+#: How failures say that a task asked to run again.
+_RETRY = path_of(Retry)
 _MAX_PATH = 300
 _MAX_WORKER = 200
 _MAX_MESSAGE = 1_000
@@ -319,22 +323,37 @@ def _events(task: TaskState) -> list[_Event]:
         if at is not None:
             text = _("Attempt %(number)s began") % {"number": grouped(which)}
             found.append(_Event(at, text, waited, is_begin=True))
-    for which, at in failures:
-        text = _("Attempt %(number)s failed") % {"number": grouped(which)}
-        found.append(_Event(at, text, later))
+    for failure in failures:
+        failed = _("Attempt %(number)s failed") % {"number": grouped(failure.attempt)}
+        asked = _("Asked to run again")
+        found.append(_Event(failure.at, asked if _asks(failure) else failed, later))
     ended = moment(task.finished)
     if ended is not None:
         found.append(_Event(ended, words_of(task), later))
     return sorted(found, key=lambda event: event.at)
 
 
-def _failures(task: TaskState) -> list[tuple[int, datetime.datetime]]:
+def _failures(task: TaskState) -> list[Failure]:
     """Return which attempts failed, and when, but for the one that its end says."""
     item, latest = task.item, moment(task.attempts.latest)
-    found = [] if item is None else [(one.attempt, one.at) for one in item.failures]
-    if found and task.finished is not None and latest and found[-1][1] >= latest:
+    found = [] if item is None else [*item.failures]
+    if found and task.finished is not None and latest and found[-1].at >= latest:
         found.pop()
     return found
+
+
+def _asks(failure: Failure) -> bool:
+    """Tell whether an attempt has ended because its task raised ``Retry``."""
+    return failure.reason.partition("\n")[0] == _RETRY
+
+
+def reason_to_wait(task: TaskState) -> str:
+    """Return why a task waits for another attempt, if it said so; else an empty text."""
+    item = task.item
+    if item is None or item.state not in _AGAIN or not item.failures:
+        return ""
+    last = item.failures[-1]
+    return last.reason.partition("\n")[2] if _asks(last) else ""
 
 
 def _now(task: TaskState, since: datetime.datetime | None) -> Step | None:
@@ -424,7 +443,14 @@ FACTS = (
         heading=_("Next attempt after"),
         value=attrgetter("task.item.until"),
         kind=FUTURE,
-        is_shown=lambda row: row.task.tab == "delayed" and row.task.has_begun,
+        is_shown=lambda row: row.task.tab == "delayed" and row.task.was_leased,
+    ),
+    TaskColumn(
+        name="reason",
+        heading=_("Waits because"),
+        value=lambda row: reason_to_wait(row.task),
+        kind=TEXT,
+        is_shown=lambda row: bool(reason_to_wait(row.task)),
     ),
     TaskColumn(
         name="started",
@@ -460,7 +486,7 @@ FACTS = (
         value=attrgetter("task.call.priority"),
         kind=NUMBER,
     ),
-    TaskColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.name")),
+    TaskColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.label")),
     TaskColumn(
         name="backend",
         heading=_("Task backend"),

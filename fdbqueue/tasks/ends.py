@@ -20,6 +20,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import (
     BatchTooLarge,
     EngineError,
+    ItemNotFound,
     LeaseLost,
     OutcomeUnknown,
     message_of,
@@ -28,7 +29,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import Task, TaskResultStatus
-from fdbqueue.tasks.exceptions import TaskAborted, TaskUnknown, WorkerDied
+from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskUnknown, WorkerDied
 from fdbqueue.tasks.notes import NOTED, Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
@@ -41,6 +42,7 @@ from fdbqueue.tasks.records import (
     Records,
     TaskCall,
     encoded,
+    error_in,
     is_ahead,
     pending,
     stored,
@@ -83,6 +85,7 @@ class AttemptEnd:
         retry_seconds: When the task runs again after a failure, None for never.
         noted: What the attempt has noted, as a record has it.
         at_end: What else is to be done in the transaction of a success.
+        asked: What the task has raised to run again, if it does.
         is_aborted: Whether it ends because it was aborted.
         is_done: Whether it has been committed.
         is_unsure: Whether it may have been: the outcome of a commit is not known.
@@ -100,6 +103,7 @@ class AttemptEnd:
     retry_seconds: float | None = None
     noted: dict[str, Any] | None = None
     at_end: Sequence[Callable[[Transaction], Any]] = ()
+    asked: Retry | None = None
     is_aborted: bool = False
     is_done: bool = False
     is_unsure: bool = False
@@ -113,6 +117,11 @@ class AttemptEnd:
     def is_success(self) -> bool:
         """Whether the task has ended as it should."""
         return self.failure is None
+
+    @property
+    def kept_attempts(self) -> Attempts:
+        """The attempts that count, if the task runs again."""
+        return self.attempts.unspent() if self.asked and not self.asked.spend else self.attempts
 
     @property
     def message(self) -> str:
@@ -195,6 +204,7 @@ class Attempt:
             failure=failure,
             reason=f"{failure.exception}\n{message_of(error)}",
             retry_seconds=retry_seconds,
+            asked=error if isinstance(error, Retry) and retry_seconds is not None else None,
             is_aborted=isinstance(error, TaskAborted),
         )
 
@@ -229,6 +239,8 @@ def retry_seconds(
 ) -> float | None:
     """Return how many seconds after a failure a task runs again, None for never."""
     is_last = len(attempt.attempts.workers) >= max_attempts(options, task, attempt.call)
+    if isinstance(error, Retry):
+        return None if is_last and error.spend else error.seconds
     backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
     backoff = options.backoff if backoff is BACKENDS else backoff
     if backoff is None or is_last or isinstance(error, TaskAborted | WorkerDied):
@@ -359,7 +371,7 @@ class AttemptEnds:
         if end.failure is None and not end.at_end and end.call.place is None:
             end.queue.ack(end.item, beside=self.writes(end))
         else:
-            commit = self._succeed if end.is_success else self._fail
+            commit = self._finish if end.is_success else self._fail
             run(
                 end.queue.database,
                 lambda tr: commit(tr, end),
@@ -416,7 +428,7 @@ class AttemptEnds:
             end.call.task if is_known else "",
             end.moment,
             end.attempts.latest,
-            failed=end.failure is not None and not end.is_aborted,
+            failed=end.failure is not None and not (end.is_aborted or end.asked),
         )
 
     def has_taken_effect(self, end: AttemptEnd) -> bool:
@@ -425,17 +437,18 @@ class AttemptEnds:
         record = run(end.queue.database, read, read_only=True)
         if record is None:
             return not self._keeps(end)
-        workers = tuple(record.get("workers", ()))
-        count = len(end.attempts.workers)
-        if workers[:count] != end.attempts.workers:
+        attempts = end.kept_attempts
+        count = len(attempts.workers)
+        if tuple(record.get("workers", ()))[:count] != attempts.workers:
             return False
-        if record.get("ended") == end.moment:
-            return True
-        if end.retry_seconds is None:
-            return False
-        return _error_at(record, count) == (end.attempts.errors[-1] if end.failure else None)
+        is_over = record.get("ended") == end.moment
+        if is_over or end.retry_seconds is None:
+            return is_over
+        if attempts is not end.attempts:  # the record has nothing of this one
+            return _has_failed(end)
+        return error_in(record, count) == (end.attempts.errors[-1] if end.failure else None)
 
-    def _succeed(self, tr: Transaction, end: AttemptEnd) -> None:
+    def _finish(self, tr: Transaction, end: AttemptEnd) -> None:
         end.queue.ack(end.item, tr=tr)
         _call_at_end(tr, end)
         self.writes(end)(tr)
@@ -450,9 +463,7 @@ class AttemptEnds:
         queue = end.queue
         record = self._records.read(tr, end.call.id) or {}
         if end.is_aborted or record.get("abort"):
-            queue.ack(end.item, tr=tr)
-            self.writes(end)(tr)
-            self._note_end(tr, end)
+            self._finish(tr, end)
             return
         seconds = end.retry_seconds
         retry = seconds is not None
@@ -463,7 +474,7 @@ class AttemptEnds:
             more.pop("progress", None)  # that of the attempt
         else:
             more |= {"dead": end.item.attempts + 1, "ended": end.moment}
-        noted = pending(queue.name, end.item.id, end.attempts, **more)
+        noted = pending(queue.name, end.item.id, end.kept_attempts, **more)
         self._records.write(tr, end.call.id, noted)
         if not retry:
             call = end.call
@@ -501,8 +512,7 @@ def _call_at_end(tr: Transaction, end: AttemptEnd) -> None:
 
 def is_refusal(error: BaseException) -> bool:
     """Tell whether the engine refuses what was written, however often it is tried."""
-    code = error_code(error)
-    return code is not None and code in _REFUSALS
+    return error_code(error) in _REFUSALS
 
 
 def pauses_within(seconds: float) -> Iterator[float | None]:
@@ -515,12 +525,13 @@ def pauses_within(seconds: float) -> Iterator[float | None]:
     yield None
 
 
-def _error_at(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
-    """Return how an attempt failed, counted from 1; None if a record does not have that."""
-    errors = record.get("errors", ())
-    failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
-    index = attempt - 1 - (failed - len(errors))
-    return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
+def _has_failed(end: AttemptEnd) -> bool:
+    """Tell whether an item says, among its last failures, that an attempt has ended so."""
+    with contextlib.suppress(ItemNotFound):
+        for one in end.queue.get(end.item.id).failures:
+            if one.attempt == end.item.attempts + 1 and end.reason.startswith(one.reason):
+                return True
+    return False
 
 
 def final_writes(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 
 from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.service import MAX_SECONDS
 
 
 class WorkerDied(FdbQueueError):
@@ -44,6 +46,44 @@ class MetadataTooLarge(FdbQueueError):
     """The metadata of a task would be over its limit, as JSON; it was left as it was."""
 
     code = "metadata_too_large"
+
+
+class Retry(FdbQueueError):
+    """The task asks to run again.
+
+    A task raises it. The attempt ends as a failure does whose pause is over after ``after``;
+    ``backoff`` is not asked. With ``spend``, the default, it counts as any attempt: if it was the
+    last of ``max_attempts``, the task is FAILED. Without, it is as if it had not been made: the
+    next one has its number, and ``errors`` and ``worker_ids`` have nothing of it. Metadata stays.
+    Anywhere else it is an exception like any other.
+
+    Args:
+        after: The pause, in seconds or as ``timedelta``: 0 to ten years.
+        reason: Why, for people; pages and commands show it while the task waits.
+        spend: Whether the attempt counts.
+
+    Raises:
+        TypeError: ``after`` is no number and no ``timedelta``, or ``reason`` no text.
+        ValueError: ``after`` is not from 0 to ten years.
+    """
+
+    code = "retry"
+
+    def __init__(
+        self, after: float | datetime.timedelta, reason: str = "", *, spend: bool = True
+    ) -> None:
+        seconds = after.total_seconds() if isinstance(after, datetime.timedelta) else after
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise TypeError(f"after is seconds or a timedelta, not {type(after).__name__}.")
+        if not isinstance(reason, str):
+            raise TypeError(f"A reason is a text, not {type(reason).__name__}.")
+        if not 0 <= seconds <= MAX_SECONDS:  # not shown: Python shows no long ones
+            raise ValueError(f"after is 0 to {MAX_SECONDS} seconds.")
+        super().__init__(after=float(seconds), reason=reason, spend=bool(spend))
+        self.seconds, self.reason, self.spend = float(seconds), reason, bool(spend)
+
+    def __str__(self) -> str:
+        return self.reason or f"The task asks to run again after {self.seconds:g} seconds"
 
 
 class TaskTimeout(BaseException):

@@ -64,8 +64,10 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from django.utils.translation import gettext
 from fdb.subspace_impl import Subspace
 
+from fdbqueue.columns.text import visible
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service import NAME, Catalog, Queue, run
@@ -136,6 +138,17 @@ class Limited(NamedTuple):
 def home_of(name: str) -> str:
     """Return the queue of whose tasks some are in a queue: itself, unless it is a member."""
     return name[len(LIMITED) :].rsplit(".", 2)[0] if name.startswith(LIMITED) else name
+
+
+def label_of(name: str) -> str:
+    """Return what readers call a member: its home and its key; or the family of a home."""
+    if name.endswith("*"):
+        home = name.removeprefix(LIMITED).removesuffix("*").removesuffix(".")
+        return gettext("%(queue)s: limited tasks") % {"queue": home}
+    found = parsed(name)
+    if found is None:
+        return name
+    return f"{found.queue}: {visible(found.key or found.function.rpartition('.')[2])}"
 
 
 def parsed(name: str) -> MemberName | None:
@@ -426,6 +439,14 @@ def key_state(queue: Queue, prefix: tuple[Any, ...]) -> KeyState | None:
         return KeyState(name.key, limit, running, held_by)
 
     return run(queue.database, read, read_only=True)
+
+
+def function_in(row: bytes) -> str:
+    """Return the path of the function that a row is of; empty without one."""
+    try:
+        return str(json.loads(row).get("task") or "")
+    except (AttributeError, ValueError):
+        return ""
 
 
 def limit_in(row: bytes) -> KeyLimit:

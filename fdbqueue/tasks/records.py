@@ -243,7 +243,8 @@ class Attempts(NamedTuple):
         errors: How attempts have failed, the latest ten.
         started: When the first attempt began, in microseconds; None if that is not known.
         latest: When the last attempt began, likewise.
-        spared: How many leases of the item have ended before an attempt is known to have begun.
+        spared: How many leases of the item have ended before an attempt is known to have begun, or
+            with one that does not count.
     """
 
     workers: tuple[str, ...] = ()
@@ -256,6 +257,16 @@ class Attempts(NamedTuple):
         """Return these attempts, the last of which has failed."""
         clipped = AttemptFailure(error.exception, _clipped(error.traceback))
         return self._replace(errors=(*self.errors, clipped)[-MAX_ERRORS:])
+
+    def unspent(self) -> Attempts:
+        """Return these attempts, the last of which has failed and does not count."""
+        workers = self.workers[:-1]
+        return self._replace(
+            workers=workers,
+            errors=self.errors[:-1],
+            started=self.started if workers else None,
+            spared=self.spared + 1,
+        )
 
     def begun(self, worker: str, moment: int) -> Attempts:
         """Return these attempts and one more, which has just begun."""
@@ -336,6 +347,14 @@ def attempts_in(record: dict[str, Any]) -> Attempts:
 def wishes_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a record says of an abort: that the task is to end, and whether by force."""
     return {name: record[name] for name in ("abort", "by_force") if name in record}
+
+
+def error_in(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
+    """Return how an attempt failed, counted from 1; None if a record does not have that."""
+    errors = record.get("errors", ())
+    failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
+    index = attempt - 1 - (failed - len(errors))
+    return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
 
 
 def is_pending(record: dict[str, Any]) -> bool:
@@ -479,6 +498,23 @@ class Records:
         key = self._ended_key + b"".join(map(packed_element, ended[:4]))
         text = f"{ended.task}{_TREE}{ended.tree}" if ended.tree else ended.task
         return key, text.encode(errors="replace")
+
+    def begin_moments(
+        self, tr: Transaction, queue: str, status: str, *, since: int = 0, limit: int
+    ) -> Callable[[], list[int]]:
+        """Begin to read when tasks of one queue and status ended, the latest first.
+
+        Args:
+            tr: The transaction; the entries are read as it reads.
+            queue: The name of the queue.
+            status: ``"SUCCESSFUL"`` or ``"FAILED"``.
+            since: Only tasks that ended at this moment or later.
+            limit: The most entries.
+        """
+        within = self._ended[queue][status]
+        stop = within.range().stop
+        rows = tr.get_range(within.pack((since,)), stop, limit=limit, reverse=True)
+        return lambda: [within.unpack(row.key)[0] for row in rows]
 
     def ended(
         self,

@@ -96,6 +96,11 @@ class TaskState(NamedTuple):
         return bool(self.attempts.workers)
 
     @property
+    def was_leased(self) -> bool:
+        """Whether its item, which it has still, was leased before: an attempt may not count."""
+        return self.item is not None and self.item.attempts > 0
+
+    @property
     def is_to_end(self) -> bool:
         """Whether its abort was asked for while it ran."""
         return bool(self.record.get("abort"))

@@ -435,5 +435,5 @@ class TimeLimits:
 
 
 def _facts(limit: Limit) -> dict[str, Any]:
-    call, queue = limit.attempt.call, limit.attempt.item.queue
+    call, queue = limit.attempt.call, limit.attempt.queue.home
     return {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}

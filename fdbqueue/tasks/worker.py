@@ -118,6 +118,7 @@ class TaskWorker:
         if catalog is not None:
             backend = backend.over(catalog)
         catalog = backend.catalog
+        self._home = catalog.home
         self.backend = backend
         self.worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
         self._threads = threads
@@ -321,7 +322,7 @@ class TaskWorker:
         try:
             item = self._source.take_over(overdue)
         except Exception as error:  # noqa: BLE001  # the engine is away, or others have the task
-            facts = {"queue": overdue.queue, "error": type(error).__name__}
+            facts = {"queue": self._home(overdue.queue), "error": type(error).__name__}
             logger.warning("an attempt over its time limit could not be ended", extra=facts)
         else:
             self._end_without_run(item, overdue)
@@ -370,7 +371,7 @@ class TaskWorker:
         """Log the end of an attempt, without arguments."""
         if not logger.isEnabledFor(logging.INFO):
             return
-        facts: dict[str, Any] = {"queue": item.queue, "worker": self.worker}
+        facts: dict[str, Any] = {"queue": self._home(item.queue), "worker": self.worker}
         if end is None:
             facts |= {"item": item.id, "attempts": item.attempts + 1}
             logger.info("a task was not ended by this worker", extra=facts)
@@ -383,7 +384,9 @@ class TaskWorker:
         facts |= {"error": end.failure and end.failure.exception, "reason": end.message}
         if end.retry_seconds is not None:
             facts["again"] = end.retry_seconds
-            logger.info("an attempt at a task has failed", extra=facts)
+            asks = end.asked is not None
+            text = "a task asks to run again" if asks else "an attempt at a task has failed"
+            logger.info(text, extra=facts)
         else:
             logger.info("a task has failed", extra=facts)
 

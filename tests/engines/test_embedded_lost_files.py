@@ -6,12 +6,14 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded.files import CHECK_SECONDS
 from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.children import run
 
@@ -54,6 +56,7 @@ def _works(*children):
 
 
 def _unavailable(database, *children):
+    time.sleep(2 * CHECK_SECONDS)  # until a process looks again
     for use in (lambda: database[b"a"], lambda: database.set(b"c", b"")):
         with pytest.raises(EngineUnavailable) as caught:
             use()
@@ -115,6 +118,7 @@ def test_a_transaction_does_not_go_over_to_another_file(database, path, used, tm
     for suffix in ("", "-wal", "-shm"):
         os.rename(f"{path}{suffix}", f"{path}{suffix}.old")
     shutil.copy(_another(path, tmp_path), path)
+    time.sleep(2 * CHECK_SECONDS)
     assert isinstance(transaction.commit().exception(), EngineUnavailable)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT key FROM kv").fetchall() == [(b"a",)]

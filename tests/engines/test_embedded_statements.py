@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded import groups, storage
 from tests.engines.children import code_of, run
 
 _COMMIT_WHEN_TOLD = """
@@ -169,3 +170,75 @@ def test_a_commit_too_large_for_a_small_cache(database):
 
         run(database, work)
         assert database[b"19"] == bytes([is_read]) * 50_000
+
+
+def test_what_an_atomic_operation_adds_to_is_remembered(statements, path):
+    """The next commit does not read it, unless another process or another write changed it."""
+    database = embedded.open(path)
+    for _ in range(2):
+        run(database, lambda tr: tr.add(b"n", b"\x01"))
+    statements.clear()
+    run(database, lambda tr: tr.add(b"n", b"\x01"))
+    assert not [said for said in statements if said.startswith("SELECT (SELECT value")]
+    assert database[b"n"] == b"\x03"
+    for change, found in (
+        (lambda tr: tr.set(b"n", b"\x10"), b"\x11"),
+        (lambda tr: tr.clear(b"n"), b"\x01"),
+        (lambda tr: tr.clear_range(b"a", b"z"), b"\x01"),
+        (lambda tr: tr.append_if_fits(b"n", bytes(200)), b"\x02" + bytes(200)),
+    ):
+        run(database, change)
+        run(database, lambda tr: tr.add(b"n", b"\x01" + bytes(len(database[b"n"] or b"1") - 1)))
+        assert database[b"n"] == found
+    database.close()
+
+
+def test_a_value_that_another_process_changed_is_not_remembered(database, other):
+    """What is added to it is added to what the other process wrote."""
+    for number in range(3):
+        database.add(b"n", b"\x01")
+        other("n", "A")
+        database.add(b"n", b"\x01")
+        assert database[b"n"] == b"B", number
+
+
+def test_a_value_of_a_commit_that_failed_is_not_remembered(database, monkeypatch):
+    """What is added to it is added to what the last commit wrote that took effect."""
+    database.add(b"n", b"\x01")
+    with monkeypatch.context() as patched:
+        patched.setattr(groups, "_ADD", "INSERT INTO missing VALUES (?, ?)")
+        with pytest.raises(embedded.FDBError):
+            run(database, lambda tr: tr.add(b"n", b"\x01"))
+    database.add(b"n", b"\x01")
+    assert database[b"n"] == b"\x02"
+
+
+def test_the_log_is_made_longer_before_it_is_in_use(database, path):
+    """It then has the length that it has when SQLite starts it again."""
+    log = Path(f"{path}-wal")
+    for number in range(600):
+        database[b"a"] = b"%d" % number
+        if number == 30:
+            assert 1_000_000 < log.stat().st_size < 2_000_000
+    assert log.stat().st_size == storage._LOG_BYTES
+    assert database[b"a"] == b"599"
+    database.close()
+    assert not log.exists()
+    assert database[b"a"] == b"599"
+
+
+def test_a_process_that_was_killed_leaves_a_log_longer_than_it_is_in_use(database, start):
+    """Who opens the file reads what was committed, and no more."""
+    child = start(
+        """
+for number in range(100):
+    database[b"a"] = b"%d" % number
+say("written")
+sys.stdin.readline()
+"""
+    )
+    child.expect("written")
+    child.kill()
+    assert database[b"a"] == b"99"
+    database[b"a"] = b"100"
+    assert database[b"a"] == b"100"

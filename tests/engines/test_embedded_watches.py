@@ -284,20 +284,20 @@ def test_closing_ends_the_watches(database, path, watching_threads):
 def test_a_new_pipe_is_never_taken_for_a_dead_one(database, path):
     """Whoever commits at the moment a pipe is made leaves it alone."""
     database[b"a"] = b""
-    directory = str(path) + "-sync"
+    turn = database._store.turn
     stop = threading.Event()
 
     def notify():
         while not stop.is_set():
-            with closing(Notifier(directory)) as notifier:
+            with closing(Notifier(turn)) as notifier:
                 notifier.notify()
 
     notifying = threading.Thread(target=notify)
     notifying.start()
     try:
         for _ in range(300):
-            pipe = _Pipe(directory)
-            with closing(Notifier(directory)) as notifier:
+            pipe = _Pipe(turn)
+            with closing(Notifier(turn)) as notifier:
                 notifier.notify()
             assert pipe.wait(_DEADLINE_SECONDS)
             pipe.remove()

@@ -9,11 +9,10 @@ engines asks for do not count, because their meaning is one.
 from __future__ import annotations
 
 import ast
-import io
 import sys
-import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,27 +28,19 @@ PROTOCOLS = (
 )
 #: Files that Django looks for by their name.
 DJANGO_FILES = {"__init__.py", "apps.py", "urls.py", "models.py", "views.py", "checks.py"}
-_NO_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
 
 
 def lines_of_code(source: str) -> int:
     """Count the lines of a module that are no comment, docstring or blank."""
     with_docstring = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    lines = enumerate(map(str.lstrip, source.splitlines()), 1)
+    code = {number for number, line in lines if line and not line.startswith("#")}
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, with_docstring) and ast.get_docstring(node, clean=False) is not None:
+        if isinstance(node, (ast.Constant, ast.JoinedStr)):
+            code.update(_lines(node))  # a text of several lines has blank ones, too
+        elif isinstance(node, with_docstring) and ast.get_docstring(node, clean=False) is not None:
             docstrings.update(_lines(node.body[0]))
-    code: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in _NO_CODE:
-            code.update(range(token.start[0], token.end[0] + 1))
     return len(code - docstrings)
 
 
@@ -89,7 +80,7 @@ def table() -> Iterator[tuple[str, str]]:
         "tests/simulation": ROOT / "tests/simulation",
     }.items():
         found = files(root)
-        lines = sum(lines_of_code(_text(path)) for path in found)
+        lines = sum(map(_lines_of, found))
         yield f"lines of code in {name}", f"{lines:,} in {len(found)} files"
     pages = files(*(PACKAGE / name for name in PROTOCOLS))
     yield "words in the pages of the protocols", f"{words_of_pages(pages):,}"
@@ -106,7 +97,13 @@ def main() -> None:
         sys.stdout.write(f"{what:<40} {figure}\n")
 
 
-def _lines(node: ast.stmt) -> range:
+@cache
+def _lines_of(path: Path) -> int:
+    """Count the lines of code of a file, which is in a folder and in one of its rooms."""
+    return lines_of_code(_text(path))
+
+
+def _lines(node: ast.stmt | ast.expr) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 

@@ -19,6 +19,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from django.db import ConnectionHandler
+
 from tests.simulation import locks
 from tests.simulation import schedule as simulated
 
@@ -94,6 +96,8 @@ class Program:
             "secrets": _Module(
                 "secrets", {"token_hex": lambda size: self.dice.randbytes(size).hex()}
             ),
+            # Simulated threads are all in one real thread, whose connections others have opened.
+            "django.db": _Module("django.db", {"connections": ConnectionHandler()}),
             "django.utils.module_loading": _Module(
                 "django.utils.module_loading", {"import_string": self._imported}
             ),

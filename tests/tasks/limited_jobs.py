@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fdbqueue.tasks import task
+from fdbqueue.tasks import Retry, task
 from tests.tasks import jobs
 from tests.tasks.jobs import at_once
 
@@ -115,3 +115,10 @@ def write_times(folder: str, customer: str, number: int) -> int:
     with Path(folder, str(os.getpid())).open("a") as file:
         file.write(line)
     return number
+
+
+@task(max_running=1)
+def ask_to_wait(seconds: int) -> int:
+    if seconds:
+        raise Retry(3_600 * seconds)
+    return seconds

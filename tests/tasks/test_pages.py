@@ -1143,8 +1143,8 @@ def test_the_tabs_of_ended_tasks_have_counts(viewer, work, monkeypatch):
     work()
     abort(letters.send.enqueue("late").id)
     assert counts() == ("Aborted 1", "Done 4")
-    monkeypatch.setattr("fdbqueue.tasks.pages.lists._MOST_COUNTED", 3)
-    monkeypatch.setattr("fdbqueue.tasks.pages.lists._MOST_READ", 1)
+    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MOST_COUNTED", 3)
+    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MOST_READ", 1)
     assert counts() == ("Aborted", "Done 3+")
 
 

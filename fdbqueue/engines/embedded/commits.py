@@ -46,7 +46,8 @@ _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 #: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: later commits fail, too.
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
-_GROUPS_BETWEEN_LOG_CHECKS = 100  # of its size
+#: How often the log is made longer, and how often its size is looked at: every so many groups.
+_GROUPS_BETWEEN_EXTENSIONS, _GROUPS_BETWEEN_LOG_CHECKS = 20, 100
 #: A larger commit is made by the connection that has room for it in its cache.
 _SMALL_BYTES = 250_000
 
@@ -279,6 +280,9 @@ class Committer:
                 connection.execute("BEGIN IMMEDIATE")
             group.apply(history, history.begin(connection, newest))
             self._is_announced = not group.accepted
+            self._groups_until_log_check -= 1
+            if self._groups_until_log_check % _GROUPS_BETWEEN_EXTENSIONS == 0:
+                self._store.extend_log()
             try:
                 connection.execute("COMMIT" if group.accepted else "ROLLBACK")
             finally:
@@ -289,11 +293,9 @@ class Committer:
             group.failure = error
             logger.exception("a commit failed", extra={"path": self._store.path})
         self._tell_group()
-        if group.failure is None and group.accepted:
-            self._groups_until_log_check -= 1
-            if self._groups_until_log_check <= 0:
-                self._groups_until_log_check = _GROUPS_BETWEEN_LOG_CHECKS
-                self._store.shrink_large_log(connection)
+        if self._groups_until_log_check <= 0:
+            self._groups_until_log_check = _GROUPS_BETWEEN_LOG_CHECKS
+            self._store.shrink_large_log(connection)
 
     def _tell_group(self) -> None:
         """Tell the requests of the last group that were not told yet how it ended.

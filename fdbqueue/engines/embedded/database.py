@@ -60,7 +60,7 @@ class Database:
         self.durability = durability
         self.defaults = OptionValues()
         self._store = Store(path, _SYNCHRONOUS[durability])
-        self._notifier = Notifier(self._store.sync_directory, self._store.turn.doubt)
+        self._notifier = Notifier(self._store.turn)
         self.watches = WatchRegistry(self._store)
         self.committer = Committer(self._store, self._notifier.notify)
         # only noted: a finalizer may run in any thread, in the middle of anything

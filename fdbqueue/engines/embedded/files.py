@@ -30,6 +30,8 @@ MARK = "used"
 LOCKS = ("turnstile", "turn")
 #: A directory's time stamp may stand still this long while its content changes.
 STAMP_GRANULARITY_NS = 50_000_000
+#: How often to look at the names, by :func:`clock.seconds`.
+CHECK_SECONDS = 0.01
 _LOST = "{} was deleted, moved or replaced while it was in use"
 _MISSING = (
     "the file is missing or empty, but the folder -sync beside it says that it was in use; put it "
@@ -50,6 +52,8 @@ class OpenFiles:
         self._opened: dict[str, Identity] = {}
         #: The directory's time stamp and inode since which all names lead to the opened files.
         self._unchanged: tuple[int, int] | None = None
+        #: When to look again, by :func:`clock.seconds`.
+        self.check_at = 0.0
 
     def opened(self, *suffixes: str) -> None:
         """Note which files the names lead to now, just after they were opened."""
@@ -63,9 +67,14 @@ class OpenFiles:
     def forget(self) -> None:
         """Forget all files; those that are there at the next use are taken."""
         self._opened = {}
+        self.check_at = 0.0
+
+    def has_opened(self, suffix: str, found: os.stat_result) -> bool:
+        """Tell whether a file that was found is the one that was opened under a name."""
+        return self._opened.get(suffix) == (found.st_dev, found.st_ino)
 
     def check(self) -> None:
-        """Raise if a name leads elsewhere.
+        """Raise if a name leads elsewhere; called when it is :attr:`check_at`.
 
         As long as nothing changes in the directory, it costs one ``stat``.
 
@@ -78,6 +87,7 @@ class OpenFiles:
             raise EngineUnavailable(path=self._path, reason=reason_of(self._path, error)) from error
         stamp = found.st_mtime_ns, found.st_ino
         if stamp == self._unchanged:
+            self.check_at = clock.seconds() + CHECK_SECONDS
             return
         self._unchanged = None
         for suffix, identity in self._opened.items():
@@ -89,6 +99,7 @@ class OpenFiles:
                 raise EngineUnavailable(path=self._path, reason=_LOST.format(suffix or "the file"))
         if time.time_ns() - found.st_mtime_ns > STAMP_GRANULARITY_NS:
             self._unchanged = stamp
+        self.check_at = clock.seconds() + CHECK_SECONDS
 
 
 def reason_of(path: str, error: Exception) -> str:

@@ -39,6 +39,8 @@ _SET = [
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
 #: No more commits than this are remembered; those before them are read from the file.
 _REMEMBERED = 1_000
+#: No more values than this are remembered, and none that is longer.
+_VALUES, _VALUE_BYTES = 500, 100
 _NEWEST = """
     SELECT (SELECT max(version) FROM commits), counter, reading, version, unix_microseconds
     FROM clock
@@ -132,6 +134,8 @@ class Group:
         self.connection = connection
         #: What the keys come to hold, until it is written; None clears.
         self._values: dict[bytes, bytes | None] = {}
+        #: What some of them hold before that; see :class:`History`.
+        self._known: dict[bytes, bytes | None] = {}
 
     def failure_code(self) -> int:
         """Return 1510 if it certainly had no effect, 1021 otherwise."""
@@ -148,6 +152,7 @@ class Group:
         written: list[Range] = []
         earlier: list[RangeSet] = []
         self.accepted = 0
+        self._known = history.known
         for request in self.requests:
             if request.read_version is None:  # a commit that has read nothing reads now
                 request.read_version = history.newest
@@ -187,6 +192,7 @@ class Group:
                 values[key] = None
             elif name == "clear_range":
                 self._write()
+                self._known.clear()
                 self.connection.execute("DELETE FROM kv WHERE key >= ? AND key < ?", (key, param))
             elif name == "set_versionstamped_value":
                 values[key] = stamped(param, stamp)
@@ -201,19 +207,31 @@ class Group:
 
     def _read(self, mutations: list[Mutation]) -> None:
         """Start from what is stored under the keys that the next mutations depend on."""
-        values = self._values
+        values, known = self._values, self._known
         keys = []
         for name, key, _ in mutations:
             if name in OPERATIONS and key not in values:
-                keys.append(key)  # a comprehension would be one more call
-        stored = self.connection.execute(_GET[len(keys)], keys).fetchone()
-        values.update(zip(keys, stored, strict=True))
+                if key in known:
+                    values[key] = known[key]
+                else:
+                    keys.append(key)
+        if keys:
+            stored = self.connection.execute(_GET[len(keys)], keys).fetchone()
+            found = dict(zip(keys, stored, strict=True))
+            values.update(found)
+            known.update(found)
 
     def _write(self) -> None:
         """Write what was worked out so far."""
         rows: list[bytes] = []  # each key followed by its value
         cleared = []
+        known = self._known
         for key, value in self._values.items():
+            if key in known:
+                if value is None or len(value) <= _VALUE_BYTES:
+                    known[key] = value
+                else:
+                    del known[key]
             if value is None:
                 cleared.append((key,))
             else:
@@ -238,10 +256,19 @@ class History:
     A process remembers what it read and wrote. Every commit makes a newer version, so this holds
     as long as the file's newest version is the one it remembers; otherwise it reads again. So a
     process that is alone on the file never reads its history.
+
+    It also remembers what its atomic operations made of some keys (the counts of a queue), so that
+    its next commit need not read them.
+
+    Attributes:
+        newest: The version of the newest commit.
+        known: What some keys hold at that version; inside a transaction, at this point of it.
     """
 
     def __init__(self) -> None:
         self.newest = -1
+        self.known: dict[bytes, bytes | None] = {}
+        self._values: dict[bytes, bytes | None] = {}
         self._anchor = clock.Anchor("", 0, 0, 0)
         #: The write conflict ranges of every commit after this version, by version, in order;
         #: as the file has them, until they are asked for.
@@ -258,12 +285,14 @@ class History:
             newest: The version of the file's newest commit; None if that is not known.
         """
         self._added = None
+        # What the transaction changes is remembered if it takes effect.
+        self.known, self._values = self._values, {}
         if newest is None or newest != self.newest:
             newest, *row = connection.execute(_NEWEST).fetchone()
             if newest != self.newest:
                 anchor = clock.Anchor(*row)
                 # The newest comes last: what a signal cuts short is read again by the next commit.
-                self._ranges, self._since, self._anchor = {}, newest, anchor
+                self._ranges, self._since, self._anchor, self.known = {}, newest, anchor, {}
                 self.newest = newest
         version, anchor = clock.next_version(self._anchor, newest)
         self._added = version, anchor, b""
@@ -324,6 +353,7 @@ class History:
         self._ranges[version] = ranges
         self._anchor = anchor
         self.newest = version  # last, as above
+        self._values = self.known if len(self.known) <= _VALUES else {}
         self._added = None
 
 

@@ -74,6 +74,9 @@ _PLACE = struct.Struct("=QQQ")
 _PLACES_AT, _PLACES = 64, 128
 _PLACES_END = _PLACES_AT + _PLACES * _PLACE.size
 _NOBODY = bytes(_PLACES * _PLACE.size)
+#: After the places: when a process last began to wait for the writer's turn (``storage``), and a
+#: number that is another one after a pipe was made (``watches``).
+WAITED, PIPES = slice(3200, 3208), slice(3208, 3216)
 _SIZE = 4096
 
 _MS = 1_000_000  # in nanoseconds, as all times here
@@ -119,7 +122,8 @@ class Reservations:
 
     def __init__(self) -> None:
         self._path: str | None = None
-        self._memory: mmap.mmap | None = None
+        #: What the processes share, once it was needed.
+        self.memory: mmap.mmap | None = None
         self._bell: socket.socket | None = None
         self._numbers = itertools.count(1)
         self._start_empty()
@@ -151,7 +155,7 @@ class Reservations:
     def close(self) -> None:
         """Forget everything; who waits goes on without a reservation."""
         self._path = None
-        memory, self._memory = self._memory, None
+        memory, self.memory = self.memory, None
         bell, self._bell = self._bell, None
         if memory is not None:
             memory.close()
@@ -161,16 +165,27 @@ class Reservations:
     def shared_memory(self) -> mmap.mmap | None:
         """Return the memory that the processes share; None if it cannot be had."""
         path = self._path
-        if self._memory is None and path is not None:
+        if self.memory is None and path is not None:
             with contextlib.suppress(OSError):
                 file = os.open(path, os.O_RDWR)
                 try:
                     if os.fstat(file).st_size < _SIZE:
                         os.pwrite(file, bytes(_SIZE), 0)  # else a write to memory may find no room
-                    self._memory = mmap.mmap(file, _SIZE)
+                    self.memory = mmap.mmap(file, _SIZE)
                 finally:
                     os.close(file)
-        return self._memory
+        return self.memory
+
+    def note_pipe(self) -> bool:
+        """Note that a pipe was made, and tell whether that could be noted."""
+        memory = self.shared_memory()
+        try:
+            if memory is None:
+                return False
+            memory[PIPES] = os.urandom(8)
+        except ValueError:  # it was closed
+            return False
+        return True
 
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.
@@ -338,7 +353,7 @@ class Reservations:
         Args:
             deadline: When to stop waiting, on the monotonic clock; None for no limit.
         """
-        memory = self._memory or self.shared_memory()
+        memory = self.memory or self.shared_memory()
         try:
             while memory is not None:
                 process, number, until, _, strict = _NOTE.unpack_from(memory, 0)
@@ -361,7 +376,7 @@ class Reservations:
         Args:
             number: The attempt's; 0 is a commit without one, which holds the process's slice.
         """
-        memory = self._memory
+        memory = self.memory
         if memory is None:
             return
         with contextlib.suppress(ValueError):
@@ -376,7 +391,7 @@ class Reservations:
 
     def release(self, number: int) -> None:
         """End the reservation of an attempt, unless it is lost."""
-        memory = self._memory
+        memory = self.memory
         if memory is None:
             return
         with contextlib.suppress(ValueError):

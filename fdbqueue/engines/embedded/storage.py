@@ -21,10 +21,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from typing import cast
 
-from fdbqueue.engines.embedded import files
+from fdbqueue.engines.embedded import clock, files
 from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
-from fdbqueue.engines.embedded.reservations import Reservation, Reservations
+from fdbqueue.engines.embedded.reservations import WAITED, Reservation, Reservations
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
@@ -36,6 +37,10 @@ _WRITER_CACHE = "PRAGMA cache_size = -16000"
 _BUSY_TIMEOUT_SECONDS = 30.0
 _IDLE_CONNECTIONS = 64
 _CHECKPOINT_PAGES = 4000
+#: How long the log may be before SQLite starts it again, each page with its header, and by how
+#: much it is made longer at a time.
+_LOG_BYTES = (_CHECKPOINT_PAGES + 100) * 4120
+_LOG_STEP_BYTES = 1_000_000
 #: Readers that overlap without end keep SQLite from starting its log again; past this many
 #: bytes a commit waits for them, which takes as long as the longest of them.
 _LARGE_LOG_BYTES = 64_000_000
@@ -45,6 +50,8 @@ _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
 _TURN_POLL_SECONDS = 0.002
+#: For how long all take the turnstile after a process has waited for the turn.
+_QUIET_NS = 10_000_000_000
 #: Take a lock if it is free.
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
@@ -101,7 +108,8 @@ class Store:
                 raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
             if not self._ready and not self.is_retired:
                 self._prepare()
-            self.files.check()
+            if clock.seconds() >= self.files.check_at:
+                self.files.check()
             check = None
             try:
                 if self._read_only:
@@ -242,21 +250,14 @@ class Store:
         if self.turn.is_doubted:
             with self._lock:
                 self.turn.reopen_deleted()
-        turnstile, turn, connection = self.turn.turnstile, self.turn.turn, self._writer
-        if turnstile is None or turn is None or connection is None:
+        turn, connection = self.turn.turn, self._writer
+        if turn is None or connection is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
         try:
-            try:
-                for lock in (turnstile, turn):
-                    try:  # as _take_now(), whose calls each commit would make
-                        fcntl.flock(lock, _NOW)
-                    except BlockingIOError:
-                        snapshot = None
-                        release()
-                        _take(lock, deadline)
-            finally:  # unlocking what is not locked does nothing
-                fcntl.flock(turnstile, fcntl.LOCK_UN)
-            self.files.check()
+            if not self.turn.take(deadline, release):
+                snapshot = None
+            if clock.seconds() >= self.files.check_at:
+                self.files.check()
             if snapshot is None or not snapshot.write(work):
                 if connection.in_transaction:  # the last rollback failed
                     with contextlib.suppress(sqlite3.Error):  # then this commit fails, too
@@ -270,6 +271,26 @@ class Store:
             logger.exception("a transaction stays open", extra={"path": self.path})
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
+
+    def extend_log(self) -> None:
+        """Make the write-ahead log longer than it is in use, up to where SQLite starts it again.
+
+        To write where a file has content takes half of the time: the file system has no new blocks
+        to note. SQLite ends reading at what is no page of this use of the log, as it does at what
+        is left of an earlier use.
+
+        The caller is in a transaction that may write, so nobody else makes the log longer or
+        starts it again.
+        """
+        with contextlib.suppress(OSError):  # without room SQLite says what is wrong
+            log = os.open(self.path + files.WAL, os.O_WRONLY)
+            try:
+                found = os.fstat(log)
+                size = found.st_size
+                if 0 < size < _LOG_BYTES and self.files.has_opened(files.WAL, found):
+                    os.pwrite(log, bytes(min(_LOG_STEP_BYTES, _LOG_BYTES - size)), size)
+            finally:
+                os.close(log)
 
     def shrink_large_log(self, connection: sqlite3.Connection) -> None:
         """Start the write-ahead log again if it has grown large; called now and then.
@@ -412,23 +433,27 @@ class Store:
 class Turn:
     """The turn of the processes that write: two lock files, made again if they were deleted.
 
-    Each process holds the turnstile until it has the turn, so one that waits for the turn goes
-    before one that has just written. The kernel wakes those who wait at the turnstile together,
-    and one of them gets it. The locks order the writers, and no more: what keeps two from writing
-    at once is SQLite's own lock.
+    A process that waits for the turn holds the turnstile until it has it, and notes in the memory
+    that the processes share when it began to wait. While nobody has waited lately, a process takes
+    the turn directly; otherwise it takes the turnstile first, so one that waits goes before one
+    that has just written. The kernel wakes those who wait at the turnstile together, and one of
+    them gets it. The locks order the writers, and no more: what keeps two from writing at once is
+    SQLite's own lock.
 
     Args:
         directory: Where they are.
 
     Attributes:
+        directory: As given.
         turnstile: The first lock to take, None while it is closed.
         turn: The second one, which the process that writes holds.
         is_doubted: Whether the files may have been deleted.
-        reservations: What the processes note at the beginning of the second one.
+        reservations: What the processes note at the beginning of the second one; the rest of that
+            memory is theirs, too.
     """
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory
+        self.directory = directory
         self.turnstile: int | None = None
         self.turn: int | None = None
         self.is_doubted = False
@@ -440,14 +465,14 @@ class Turn:
         While some processes still hold deleted ones, SQLite's own lock orders the writers.
         """
         with contextlib.suppress(FileExistsError):
-            os.mkdir(self._directory)
+            os.mkdir(self.directory)
         self.close()
         self.turnstile = self._open(files.LOCKS[0])
         self.turn = self._open(files.LOCKS[1])
-        self.reservations.open(os.path.join(self._directory, files.LOCKS[1]))
+        self.reservations.open(os.path.join(self.directory, files.LOCKS[1]))
 
     def _open(self, name: str) -> int:
-        return os.open(os.path.join(self._directory, name), os.O_RDWR | os.O_CREAT, 0o666)
+        return os.open(os.path.join(self.directory, name), os.O_RDWR | os.O_CREAT, 0o666)
 
     def close(self) -> None:
         """Close the lock files, which frees the turn."""
@@ -457,6 +482,39 @@ class Turn:
         for descriptor in opened:
             if descriptor is not None:
                 os.close(descriptor)
+
+    def take(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
+        """Take the turn, and tell whether it was free.
+
+        Args:
+            deadline: When to stop waiting, on the monotonic clock; None for no limit.
+            about_to_wait: Called before it waits.
+
+        Raises:
+            FDBError: 1031 when the deadline passed first.
+        """
+        turnstile, turn = cast("int", self.turnstile), cast("int", self.turn)
+        memory = self.reservations.shared_memory()
+        is_quiet = False
+        if memory is not None:
+            waited_at = int.from_bytes(memory[WAITED], "little")
+            is_quiet = not 0 <= time.monotonic_ns() - waited_at < _QUIET_NS
+        try:
+            if not is_quiet:
+                fcntl.flock(turnstile, _NOW)
+            fcntl.flock(turn, _NOW)
+            return True
+        except BlockingIOError:
+            is_quiet = False
+            about_to_wait()
+            if memory is not None:
+                memory[WAITED] = time.monotonic_ns().to_bytes(8, "little")
+            _take(turnstile, deadline)
+            _take(turn, deadline)
+            return False
+        finally:
+            if not is_quiet:  # unlocking what is not locked does nothing
+                fcntl.flock(turnstile, fcntl.LOCK_UN)
 
     def doubt(self) -> None:
         """Look at the next commit whether the lock files are still there."""
@@ -473,8 +531,8 @@ class Turn:
         """Remove the lock files beside a file that is another program's."""
         with contextlib.suppress(OSError):
             for name in (*files.LOCKS, files.MARK):
-                os.unlink(os.path.join(self._directory, name))
-            os.rmdir(self._directory)
+                os.unlink(os.path.join(self.directory, name))
+            os.rmdir(self.directory)
 
 
 def _take(lock: int, deadline: float | None) -> None:

@@ -2,9 +2,10 @@
 
 A process with watches owns a pipe in the file's ``-sync`` directory. A process that commits
 writes one byte into every pipe there; the byte wakes the owner's watching thread, which
-reads from the commit history which keys changed and compares their values. Nothing polls,
-and without watches a commit costs one ``stat``. (To look at ``PRAGMA data_version`` every 5 ms
-needs no pipe; an idle process then used 11 ms of processor time a second, in place of 0.1 ms.)
+reads from the commit history which keys changed and compares their values. Who makes a pipe says
+so in the memory that the processes share, so a commit looks into the directory only then, and
+every 10 ms. Nothing polls. (To look at ``PRAGMA data_version`` every 5 ms needs no pipe; an idle
+process then used 11 ms of processor time a second, in place of 0.1 ms.)
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.errors import MAX_WATCHES, FDBError
-from fdbqueue.engines.embedded.files import STAMP_GRANULARITY_NS
+from fdbqueue.engines.embedded.files import CHECK_SECONDS, STAMP_GRANULARITY_NS
 from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.keys import RangeSet
+from fdbqueue.engines.embedded.reservations import PIPES
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.storage import Store, Turn
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import RLock, start_thread
 
@@ -43,15 +46,17 @@ class Notifier:
     A pipe whose owner died is removed by the next commit.
 
     Args:
-        directory: Where the pipes are.
-        changed: Called when the directory's content may have changed.
+        turn: The writer's turn; in its directory the pipes are.
     """
 
-    def __init__(self, directory: str, changed: Callable[[], object] = int) -> None:
-        self._directory = directory
-        self._changed = changed
+    def __init__(self, turn: Turn) -> None:
+        self._directory = turn.directory
+        self._turn = turn
         self._pipes: dict[str, int] = {}
         self._changed_at = -1  # until everything there was looked at
+        #: Which number the shared memory had then, and when to look all the same.
+        self._newest: bytes | None = None
+        self._look_at = 0.0
 
     def notify(self) -> None:
         """Write a byte into each pipe; a full one wakes its owner all the same.
@@ -59,11 +64,16 @@ class Notifier:
         Raises nothing: what was committed stays so. A pipe that could not be reached is
         tried again at the next commit.
         """
+        memory, now = self._turn.reservations.memory, clock.seconds()
+        newest = None if memory is None or memory.closed else memory[PIPES]
         try:
-            if os.stat(self._directory).st_mtime_ns != self._changed_at:
-                self._look()
+            if newest != self._newest or newest is None or now >= self._look_at:
+                if os.stat(self._directory).st_mtime_ns != self._changed_at:
+                    self._look()
+                if self._changed_at != -1:
+                    self._newest, self._look_at = newest, now + CHECK_SECONDS
         except FileNotFoundError:
-            self._changed()
+            self._turn.doubt()
         except OSError:
             self._changed_at = -1
             logger.exception("the watching processes cannot be found")
@@ -85,7 +95,7 @@ class Notifier:
 
     def _look(self) -> None:
         changed_at = os.stat(self._directory).st_mtime_ns
-        self._changed()
+        self._turn.doubt()
         self._changed_at = -1
         settled = time.time_ns() - changed_at > STAMP_GRANULARITY_NS
         names = {n for n in os.listdir(self._directory) if n.startswith(_PIPE_PREFIX)}
@@ -200,7 +210,7 @@ class WatchRegistry:
         """Start the thread, also if an interrupt kept it from starting before."""
         before = self._pipe
         try:
-            pipe = _Pipe(self._store.sync_directory)
+            pipe = _Pipe(self._store.turn)
         except OSError as error:
             raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
         try:
@@ -280,7 +290,7 @@ class WatchRegistry:
             if self._pipe is not pipe:
                 return pipe
             try:
-                self._pipe = _Pipe(self._store.sync_directory)
+                self._pipe = _Pipe(self._store.turn)
             except OSError:
                 return pipe
             pipe.remove()
@@ -326,9 +336,14 @@ class WatchRegistry:
 
 
 class _Pipe:
-    """The pipe whose bytes say that something was committed."""
+    """The pipe whose bytes say that something was committed.
 
-    def __init__(self, directory: str) -> None:
+    Args:
+        turn: The writer's turn; in its directory the pipe is made.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        directory = turn.directory
         name = f"{os.getpid()}-{uuid.uuid4().hex}"
         self._path = os.path.join(directory, _PIPE_PREFIX + name)
         self._owner = os.getpid()
@@ -345,6 +360,8 @@ class _Pipe:
             self._writer = os.open(unready, os.O_WRONLY | os.O_NONBLOCK)
             self._open = True
             os.rename(unready, self._path)
+            if not turn.reservations.note_pipe():
+                time.sleep(CHECK_SECONDS)  # from now on every commit has looked into the directory
         except BaseException:
             for made in (unready, self._path):
                 with contextlib.suppress(OSError):

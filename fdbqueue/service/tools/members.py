@@ -30,6 +30,7 @@ class Family:
         pausing: Pauses and resumes it.
         owner: The app that alone pushes to members and takes from them; None for the project.
         has_parts: Whether its members are parts of other queues, which :attr:`Queue.home` names.
+        label: What readers call it.
 
     Attributes:
         name: As given.
@@ -38,6 +39,7 @@ class Family:
         has: As given.
         owner: As given.
         has_parts: As given.
+        label: As given.
         start: What the names of all members begin with.
     """
 
@@ -52,10 +54,12 @@ class Family:
         owner: str | None,
         *,
         has_parts: bool = False,
+        label: str = "",
     ) -> None:
         self.name = name
         self.owner = owner
         self.has_parts = has_parts
+        self.label = label or name
         self.kind = kind
         self.has = has
         self.start = name.partition("*")[0]

@@ -1,8 +1,9 @@
 """How tasks read in the queues' pages: what :mod:`fdbqueue.pages.readings` is told of them.
 
-Here is which queues hold tasks, and how these read; ``lists`` has the lists of a queue, and
-``task_page`` the page of one task. A column of a list, or a fact of an item, is a row of the tables
-in ``lists``; a fact of a task is one in :mod:`fdbqueue.tasks.columns`, for ``tasks_show``, too.
+Here is which queues hold tasks, and how these read; ``lists`` has the lists of a queue, ``ended``
+those of tasks without an item, and ``task_page`` the page of one task. A column of a list, or a
+fact of an item, is a row of the tables in ``lists``; a fact of a task is one in
+:mod:`fdbqueue.tasks.columns`, for ``tasks_show``, too.
 
 The pages import no code of the tasks: what they show is stored, so a task whose code is gone reads
 as any other. How many attempts a task may have is in its code; if this process has not imported it,
@@ -26,16 +27,15 @@ from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.columns import RESULT_ID
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, backends
 from fdbqueue.tasks.group_results import first_tasks
+from fdbqueue.tasks.pages.ended import begin_ended, scan_aborted, scan_done
 from fdbqueue.tasks.pages.lists import (
     COLUMNS,
     FACTS,
     TABS,
     TaskItemsForm,
     begin_notes,
-    count_ended,
     matching,
-    scan_aborted,
-    scan_done,
+    opened,
     task_named,
 )
 from fdbqueue.tasks.pages.task_page import read_task
@@ -61,7 +61,8 @@ def reading_of_tasks(name: str) -> Reading | None:
             DONE: functools.partial(scan_done, backend.records),
             ABORTED: functools.partial(scan_aborted, backend.records),
         },
-        count=functools.partial(count_ended, backend.records),
+        begin_others=functools.partial(begin_ended, backend),
+        opened=opened,
         begin_notes=functools.partial(begin_notes, backend),
         task=functools.partial(read_task, backend),
         task_template="tasks/task.html",
@@ -107,7 +108,14 @@ def _backend_of(name: str) -> FdbQueueBackend | None:
 def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:
     """Return how the tasks of a queue are run, and where they are."""
     options = backend.settings
+    own = Setting(
+        gettext_lazy("Name"),
+        queue.name,
+        is_code=True,
+        meaning=gettext_lazy("What commands call it: the tasks of one limit."),
+    )
     return [
+        *([] if queue.home == queue.name else [own]),
         Setting(
             gettext_lazy("Kind"),
             gettext_lazy("tasks"),

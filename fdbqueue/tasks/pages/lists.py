@@ -1,16 +1,13 @@
-"""The lists of a queue of tasks: their columns, their parameters, and tasks without an item.
+"""The lists of a queue of tasks: their columns, and their parameters.
 
-A list reads one key more for a task than its item (:func:`begin_notes`). Tasks that have succeeded
-or were aborted have no item any more: their lists are made from the index of ended tasks, the
-latest first. What stands for one there is an :class:`Item` whose state is the tab, and whose value
-is the :class:`EndedTask`.
+A list reads one key more for a task than its item (:func:`begin_notes`). Tasks that have no item
+any more are in ``ended``.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -26,13 +23,12 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items, markup
 from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
-from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
-from fdbqueue.exceptions import InvalidInput
+from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, visible
 from fdbqueue.pages.forms import ItemsForm, search_field
 from fdbqueue.pages.item_columns import address_of, in_one_line
 from fdbqueue.pages.search import contains, died_of, worker_contains
 from fdbqueue.pages.values import Preview, preview, previewed
-from fdbqueue.service import Item, Queue, Scan
+from fdbqueue.service import Item, Queue
 from fdbqueue.tasks.columns import (
     RESULT_ID,
     TaskRow,
@@ -42,11 +38,10 @@ from fdbqueue.tasks.columns import (
     shown_path,
 )
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.pages.ended import MAX_FILTER
 from fdbqueue.tasks.records import (
-    MAX_ID,
     NO_ATTEMPTS,
     EndedTask,
-    Records,
     TaskCall,
     is_pending,
     unpacked,
@@ -339,7 +334,10 @@ def _item_function(row: ItemRow) -> SafeString:
 #: The facts on the page of a task's item.
 FACTS = (
     ItemColumn(name="task", heading=_("Task"), value=_item_function),
-    *items.FACTS,
+    *(
+        replace(one, value=attrgetter("queue.label")) if one.name == "queue" else one
+        for one in items.FACTS
+    ),
 )
 
 
@@ -354,7 +352,10 @@ TABS = (
     (ABORTED, _("Aborted")),
     (DONE, _("Done")),
 )
-_MAX_PATH = 300
+#: The tabs, in the order in which the first that has anything is shown.
+_OPENED = ("ready", "leased", "dead", "delayed", DONE, ABORTED)
+#: The parameters that choose no tasks.
+_OF_NO_TAB = frozenset({"limit", "refresh", "span"})
 
 
 #: The parameters that only some tabs have, and what is said of them elsewhere.
@@ -378,10 +379,19 @@ class TaskItemsForm(ItemsForm):
     reason = None  # type: ignore[assignment]  # so a form leaves out a field of its parent
     group = None  # type: ignore[assignment]
 
-    function = search_field(_("Function"), max_length=_MAX_PATH)
-    exception = search_field(_("Exception"), max_length=_MAX_PATH)
+    function = search_field(_("Function"), max_length=MAX_FILTER)
+    exception = search_field(_("Exception"), max_length=MAX_FILTER)
 
-    def __init__(self, parameters: QueryDict) -> None:
+    defaults: Mapping[str, str] = {
+        name: value for name, value in ItemsForm.defaults.items() if name != "state"
+    }
+
+    def __init__(self, parameters: QueryDict, opened: str = "ready") -> None:
+        self.given = parameters
+        if not parameters.get("state"):
+            self.opened = {"state": opened}
+            parameters = parameters.copy()
+            parameters["state"] = opened
         super().__init__(parameters)
         state = self.fields["state"]
         assert isinstance(state, forms.ChoiceField)
@@ -408,158 +418,21 @@ class TaskItemsForm(ItemsForm):
         return self.items_address(**dropped, state=state)
 
 
+def opened(form: ItemsForm, tabs: Collection[str]) -> ItemsForm:
+    """Return the form of the first tab that has anything if the reader has not asked for tasks."""
+    assert isinstance(form, TaskItemsForm)
+    first = next((name for name in _OPENED if name in tabs), "ready")
+    asked = {name for name, value in form.given.items() if value}
+    if first == form.cleaned_data["state"] or not asked <= _OF_NO_TAB:
+        return form
+    found = TaskItemsForm(form.given, first)
+    found.is_valid()
+    return found
+
+
 def _shown_in(state: Any) -> tuple[str, ...]:
     """Return the fields that a reader fills in."""
     if state in {DONE, ABORTED}:
         return ("function", "limit")
     more = {"dead": ("exception",), "leased": ("worker",)}.get(state, ())
     return ("end", "function", *more, "q", "limit")
-
-
-# Tasks without an item
-
-_MAX_DIGITS = 18
-_ASKED_AFTER = 1_000
-#: How many records of failed tasks are read at once.
-_READ_AT_ONCE = 100
-#: A tab counts at most so many done tasks, and reads the records of so many failed ones.
-_MOST_COUNTED = 1_000
-_MOST_READ = 50
-
-
-def scan_done(
-    records: Records, queue: Queue, matches: Callable[[Item], bool], *, tr: Any, **bounds: Any
-) -> Scan:
-    """Look at the index of successful tasks until enough are found, or enough were looked at.
-
-    Args:
-        records: Where the index is.
-        queue: The tasks' queue.
-        matches: Tells whether what stands for a task is one to show.
-        tr: The transaction to read in.
-        bounds: Where the search begins and ends: see :func:`_scan`.
-
-    Raises:
-        InvalidInput: ``after`` is not a place.
-    """
-    entries = _entries(records, queue, TaskResultStatus.SUCCESSFUL, tr=tr, **bounds)
-    return _scan(((entry, True) for entry in entries), DONE, queue, matches, **bounds)
-
-
-def scan_aborted(
-    records: Records, queue: Queue, matches: Callable[[Item], bool], *, tr: Any, **bounds: Any
-) -> Scan:
-    """Look at the index of failed tasks for aborted ones, as :func:`scan_done` does.
-
-    The index also has the tasks that are dead letters. The records tell which those are: one is
-    read for each task that is looked at.
-    """
-    entries = _entries(records, queue, TaskResultStatus.FAILED, tr=tr, **bounds)
-    return _scan(_with_aborted(records, tr, entries), ABORTED, queue, matches, **bounds)
-
-
-def _entries(
-    records: Records,
-    queue: Queue,
-    status: TaskResultStatus,
-    *,
-    tr: Any,
-    most_looked_at: int,
-    after: str | None,
-    is_backward: bool,
-    **_bounds: Any,
-) -> Iterator[EndedTask]:
-    return records.ended(
-        tr,
-        queue.name,
-        status.value,
-        after=None if after is None else _parsed(after),
-        limit=most_looked_at + 1,
-        newest_first=not is_backward,
-    )
-
-
-def _with_aborted(
-    records: Records, tr: Any, entries: Iterable[EndedTask]
-) -> Iterator[tuple[EndedTask, bool]]:
-    """Yield the entries of failed tasks, each with whether it is the end of an aborted one."""
-    rest = iter(entries)
-    while some := list(itertools.islice(rest, _READ_AT_ONCE)):
-        reads = [records.begin_read_short(tr, entry.id) for entry in some]
-        for entry, read in zip(some, reads, strict=True):
-            record = read() or records.read(tr, entry.id) or {}  # a long one is read in full
-            end = (record.get("status"), record.get("ended"))
-            yield entry, end == (entry.status, entry.moment)
-
-
-def _scan(
-    entries: Iterable[tuple[EndedTask, bool]],
-    state: str,
-    queue: Queue,
-    matches: Callable[[Item], bool],
-    *,
-    most_found: int,
-    most_looked_at: int,
-    is_late: Callable[[], bool] = lambda: False,
-    **_bounds: Any,
-) -> Scan:
-    """Look at entries until enough are found, or enough were looked at.
-
-    Args:
-        entries: The entries, each with whether it may be shown.
-        state: The state of what stands for a task.
-        queue: The tasks' queue.
-        matches: Tells whether what stands for a task is one to show.
-        most_found: Find at most this many.
-        most_looked_at: Look at at most this many.
-        is_late: Asked after each 1,000 entries; True ends the search.
-        after: The place of a task: only those that follow it.
-        is_backward: Whether to begin with the earliest.
-    """
-    found: list[tuple[int, Item]] = []
-    looked_at, first, last = 0, None, None
-    for entry, is_candidate in entries:
-        is_pause = looked_at and looked_at % _ASKED_AFTER == 0
-        if len(found) == most_found or looked_at == most_looked_at or (is_pause and is_late()):
-            return Scan(found, looked_at, first, last)
-        item = Item(entry, None, entry.id, state=state, queue=queue.name)
-        if is_candidate and matches(item):
-            found.append((looked_at, item))
-        last = _place(entry)
-        looked_at, first = looked_at + 1, first or last
-    return Scan(found, looked_at, first, None)
-
-
-def count_ended(records: Records, name: str, queue: Queue, tr: Any) -> Callable[[], str]:
-    """Begin to count the done or the aborted tasks, by a bounded part of their index.
-
-    Of more than 1,000 done ones it says that there are more. Which failed tasks were aborted only
-    their records tell: if more than 50 have failed, nothing is said, and the tab looks for them.
-    """
-    if name == DONE:
-        status, most = TaskResultStatus.SUCCESSFUL, _MOST_COUNTED
-    else:
-        status, most = TaskResultStatus.FAILED, _MOST_READ
-    entries = records.ended(tr.snapshot, queue.name, status.value, limit=most + 1)
-
-    def text() -> str:
-        found = list(entries)
-        if len(found) > most:
-            return f"{grouped(most)}+" if name == DONE else ""
-        if name == DONE:
-            return grouped(len(found))
-        return grouped(sum(is_aborted for _one, is_aborted in _with_aborted(records, tr, found)))
-
-    return text
-
-
-def _place(entry: EndedTask) -> str:
-    return f"{entry.moment}-{entry.id}"
-
-
-def _parsed(place: str) -> tuple[int, str]:
-    moment, _dash, result_id = place.partition("-")
-    is_number = moment.isascii() and moment.isdecimal() and len(moment) <= _MAX_DIGITS
-    if not is_number or not 1 <= len(result_id) <= MAX_ID or not result_id.isprintable():
-        raise InvalidInput(after=place)
-    return int(moment), result_id

@@ -15,7 +15,14 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import facts, value_text
 from fdbqueue.tasks.backend import FdbQueueBackend
-from fdbqueue.tasks.columns import TaskRow, moment, run_after, shown_attempts, shown_facts
+from fdbqueue.tasks.columns import (
+    TaskRow,
+    moment,
+    reason_to_wait,
+    run_after,
+    shown_attempts,
+    shown_facts,
+)
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.group_results import GroupResult, group_result_by
 from fdbqueue.tasks.management import given
@@ -114,6 +121,7 @@ def _record(row: TaskRow) -> dict[str, Any]:
             {"exception": error.exception, "traceback": error.traceback}
             for error in attempts.errors
         ],
+        "waits_because": reason_to_wait(task) or None,
         "return_value": task.value if task.is_successful else None,
         "group": None if call.place is None else call.place._asdict(),
         "progress": None if task.progress is None else task.progress._asdict(),

@@ -216,7 +216,8 @@ examples:
             text = f"{name} failed"
             if end.retry_seconds is not None:
                 attempts = len(end.attempts.workers)
-                text = f"{name}, attempt {attempts}, failed; again in {end.retry_seconds:,.0f} s"
+                how = "asks to run" if end.asked else "failed;"
+                text = f"{name}, attempt {attempts}, {how} again in {end.retry_seconds:,.0f} s"
             self.console.note(clipped(f"{text}: {end.failure.exception}: {end.message}"))
 
     def _note_waiting(self, running: int) -> None:
