@@ -173,7 +173,7 @@ def _commands(row: TaskRow) -> list[Advice]:
         return [Advice(text, again, "redrive", item.id)]
     text = gettext_lazy("Abort it; it does not run any more:")
     if item.state == "leased":
-        text = gettext_lazy("Ask it to end; with --force its worker ends it. It is not run again:")
+        text = gettext_lazy("Ask it to end; it is not run again, however this attempt ends:")
     return [Advice(text, _abort(row), "abort", row.task.id)]
 
 
