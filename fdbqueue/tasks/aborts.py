@@ -35,9 +35,12 @@ or the function was not called yet. What is left behind by
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Sequence
 from typing import Any
 
-from fdbqueue.engines.protocols import Transaction
+from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import path_of
 from fdbqueue.service import now_us, run
 from fdbqueue.tasks.compat import (
@@ -47,12 +50,14 @@ from fdbqueue.tasks.compat import (
     ours,
 )
 from fdbqueue.tasks.current import running
-from fdbqueue.tasks.ends import final_writes
+from fdbqueue.tasks.ends import Attempt, final_writes
 from fdbqueue.tasks.exceptions import TaskAborted
 from fdbqueue.tasks.notes import as_stored
-from fdbqueue.tasks.records import FAILED, AttemptFailure, TaskCall, is_id
+from fdbqueue.tasks.records import FAILED, AttemptFailure, Records, TaskCall, is_id
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
+
+_ONE = (1).to_bytes(8, "little")
 
 
 def abort(
@@ -116,7 +121,7 @@ def abort_in(tr: Transaction, backend: Any, result_id: str, *, by_force: bool = 
         wish = {"abort": True, **({"by_force": True} if by_force else {})}
         backend.records.write(tr, result_id, {**task.record, **wish})
         if by_force:
-            backend.records.count_abort(tr)
+            tr.add(_number_key(backend.records), _ONE)
         return "asked"
     backend.catalog.queue(task.queue).remove(task.item.id, tr=tr)
     write_aborted(tr, backend, task)
@@ -142,3 +147,49 @@ def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
     write(tr)
     if call.place is not None:
         note_ends(tr, backend, [PartEnd(call.place, is_success=False)])
+
+
+# In a worker
+
+
+class ForcedAborts:
+    """What a worker knows of aborts by force: which of its attempts are to be ended.
+
+    Args:
+        records: The records of tasks.
+        database: Where they are.
+    """
+
+    def __init__(self, records: Records, database: Database) -> None:
+        self._records = records
+        self._database = database
+        #: The number of aborts, and when another than before was read.
+        self._number, self._changed_at = b"?", 0.0
+
+    def among(self, called: Sequence[Attempt]) -> list[Attempt]:
+        """Return those of the attempts that run that are to be ended; each once.
+
+        Reads one number, and only after aborts by force the records of what was leased before.
+        """
+        look = functools.partial(self._look, called=called)
+        looked = run(self._database, look, read_only=True)
+        for attempt in looked:
+            attempt.looked = time.monotonic()
+        return [attempt for attempt, is_to_end in looked.items() if is_to_end]
+
+    def _look(self, tr: Transaction, called: Sequence[Attempt]) -> dict[Attempt, bool]:
+        row = tr.snapshot[_number_key(self._records)]
+        number = bytes(row) if row.present() else b""
+        if number != self._number:
+            self._number, self._changed_at = number, time.monotonic()
+        reads = {
+            attempt: self._records.begin_read(tr, attempt.call.id)
+            for attempt in called
+            if max(attempt.leased, attempt.looked) < self._changed_at
+        }
+        return {attempt: "by_force" in (read() or {}) for attempt, read in reads.items()}
+
+
+def _number_key(records: Records) -> bytes:
+    """Return the key of how many tasks were aborted by force while they ran."""
+    return records.state_key("aborts")

@@ -65,7 +65,6 @@ MAX_ID = 64
 #: What one step of a task's priority is worth in its item's; a time in milliseconds is less.
 _STEP = 2**48
 _LATEST = 2**47
-_ONE = (1).to_bytes(8, "little")
 #: The longest path of a task.
 _MAX_PATH = 1_000
 #: What a value must have.
@@ -522,15 +521,6 @@ class Records:
         """Return the key of something that the workers know together."""
         key: bytes = self._state.pack(names)
         return key
-
-    def count_abort(self, tr: Transaction) -> None:
-        """Count an abort by force of a task that runs, so that workers look for it."""
-        tr.add(self.state_key("aborts"), _ONE)
-
-    def count_of_aborts(self, tr: Transaction) -> bytes:
-        """Return what is another number after each abort by force; depends on none."""
-        row = tr.snapshot[self.state_key("aborts")]
-        return bytes(row) if row.present() else b""
 
     # The index of ended tasks
 

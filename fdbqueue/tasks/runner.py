@@ -24,7 +24,7 @@ from fdbqueue.exceptions import path_of, traceback_of
 from fdbqueue.locks import RLock
 from fdbqueue.service import Item, now_us, run
 from fdbqueue.tasks import time_limits
-from fdbqueue.tasks.aborts import was_aborted
+from fdbqueue.tasks.aborts import ForcedAborts, was_aborted
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.ends import AtEndFailed, Attempt, max_attempts, retry_seconds
@@ -228,6 +228,7 @@ class TaskRunner:
         #: Held to note that a function has ended; and the rest of ``time_limits.py`` has it, too.
         self.mutex = RLock()
         self._limits: TimeLimits | None = None
+        self._aborts: ForcedAborts | None = None
         #: The beginnings of the names of members whose limits this process has said.
         self._declared: set[str] = set()
         self.loop = Loop()
@@ -313,8 +314,12 @@ class TaskRunner:
 
     def look_for_aborts(self) -> None:
         """End what runs here and was aborted by force; if that fails, at the next look."""
+        if not (called := self._source.called()):
+            return
+        if self._aborts is None:
+            self._aborts = ForcedAborts(self._backend.records, self._backend.catalog.database)
         try:
-            for attempt in self._source.aborted_by_force():
+            for attempt in self._aborts.among(called):
                 self.limits().begin(Limit(attempt, 0))
         except Exception as error:  # noqa: BLE001  # the engine is away, and so are others' wishes
             facts = {"worker": self._worker, "error": type(error).__name__}

@@ -156,8 +156,6 @@ class TaskSource:
         self._mutex = threading.Lock()
         self._has_leased = threading.Condition(self._mutex)
         self._apart_until = 0.0
-        #: The count of aborts by force, and when another than before was read.
-        self._aborts, self._aborts_at = b"?", 0.0
         self.name = queue.name
         self.acks_with_leases = isinstance(queue, Queue)
         #: Given a leased task with attempts, ends it if these are used up, and tells whether so; it
@@ -493,32 +491,10 @@ class TaskSource:
                 is_left = True
         return is_left
 
-    def aborted_by_force(self) -> list[Attempt]:
-        """Return what runs here and was aborted by force; each attempt once.
-
-        Reads one number, and only after aborts by force the records of what runs.
-        """
+    def called(self) -> list[Attempt]:
+        """Return the attempts whose functions run."""
         with self._mutex:
-            running = [attempt for attempt in self._held.values() if attempt.is_called]
-        if not running:
-            return []
-        look = functools.partial(self._look_for_aborts, running=running)
-        looked: dict[Attempt, bool] = run(self._queue.database, look, read_only=True)
-        for attempt in looked:
-            attempt.looked = time.monotonic()
-        return [attempt for attempt, is_to_end in looked.items() if is_to_end]
-
-    def _look_for_aborts(self, tr: Transaction, running: Sequence[Attempt]) -> dict[Attempt, bool]:
-        """Return whether attempts are to be ended by force: those leased before the last abort."""
-        number = self._records.count_of_aborts(tr)
-        if number != self._aborts:
-            self._aborts, self._aborts_at = number, time.monotonic()
-        reads = {
-            attempt: self._records.begin_read(tr, attempt.call.id)
-            for attempt in running
-            if max(attempt.leased, attempt.looked) < self._aborts_at
-        }
-        return {attempt: "by_force" in (read() or {}) for attempt, read in reads.items()}
+            return [attempt for attempt in self._held.values() if attempt.is_called]
 
     # The end of the worker
 

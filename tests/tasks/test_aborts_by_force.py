@@ -15,7 +15,9 @@ from django.core.management import call_command
 
 from fdbqueue.service.tools import presence
 from fdbqueue.tasks import TaskAborted, abort, abort_group, call, chain
+from fdbqueue.tasks.aborts import ForcedAborts
 from fdbqueue.tasks.compat import InvalidTaskBackend, TaskResultDoesNotExist, task_backends
+from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.time_limits import Limit, ParentWatch, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
@@ -114,12 +116,11 @@ def test_a_task_that_was_asked_before_and_is_asked_again(backend):
 @contextlib.contextmanager
 def backend_is_away(backend):
     """Let no worker read whether there were aborts."""
-    records = type(backend.records)
-    read, records.count_of_aborts = records.count_of_aborts, refuse
+    look, ForcedAborts._look = ForcedAborts._look, refuse
     try:
         yield
     finally:
-        records.count_of_aborts = read
+        ForcedAborts._look = look
 
 
 def refuse(*_):
@@ -168,41 +169,43 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
 
 def test_an_engine_that_is_away_when_the_worker_looks(backend, caplog):
     """It says so, and looks again."""
-    with at_work(), backend_is_away(backend):
+    with at_work():
         result = timed_jobs.turn.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
-        abort(result.id, by_force=True)
-        wait_until(lambda: "tasks that were aborted by force were not looked for" in caplog.text)
-        assert stored(result).status is RUNNING
-        type(backend.records).count_of_aborts = lambda *_: b"another"
+        with backend_is_away(backend):
+            abort(result.id, by_force=True)
+            text = "tasks that were aborted by force were not looked for"
+            wait_until(lambda: text in caplog.text)
+            assert stored(result).status is RUNNING
         wait_until(lambda: stored(result).is_finished)
     assert errors(result) == [ABORTED]
 
 
 def test_records_are_read_after_aborts_alone(backend):
     """Of what was leased before them, once; else a look is one read."""
-    worker = TaskWorker(backend, ["default"])
-    source = worker._source
+    source, looked = TaskWorker(backend, ["default"])._source, []
     results = [timed_jobs.quick.enqueue(number) for number in range(3)]
     items = source.lease_many(2, seconds=60, worker="anna")
     attempts = [source.begin(item) for item in items]
-    looked = []
-    read, backend.records.begin_read = backend.records.begin_read, None
-    source._records.begin_read = lambda tr, one: [looked.append(one), read(tr, one)][1]
     for attempt, result in zip(attempts, results, strict=False):
         attempt.call = attempt.call._replace(id=result.id)
         attempt.thread = 1
-    assert source.aborted_by_force() == []  # what was counted before is not known yet
+
+    class Noted(Records):
+        def begin_read(self, tr, result_id):
+            looked.append(result_id)
+            return super().begin_read(tr, result_id)
+
+    aborts = ForcedAborts(Noted(backend.records.prefix), backend.catalog.database)
+    assert aborts.among(source.called()) == []  # what was counted before is not known yet
     looked.clear()
-    assert source.aborted_by_force() == []
+    assert aborts.among(source.called()) == []
     assert looked == []
-    backend.records.begin_read = read
     abort(results[1].id, by_force=True)
-    source._records.begin_read = lambda tr, one: [looked.append(one), read(tr, one)][1]
-    assert source.aborted_by_force() == [attempts[1]]
+    assert aborts.among(source.called()) == [attempts[1]]
     assert looked == [one.id for one in results[:2]]
     attempts[0].has_left = True
-    assert source.aborted_by_force() == []
+    assert aborts.among(source.called()) == []
     assert looked == [one.id for one in results[:2]]
 
 

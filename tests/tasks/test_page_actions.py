@@ -115,7 +115,7 @@ def test_a_task_that_runs_is_asked_or_ended(manager, backend, chosen):
     TaskWorker(backend)._source.lease_many(1, seconds=60, worker="anna")
     page = manager.get(at(LIST, QUEUE, "abort"), {"id": task.id})
     assert '<input type="checkbox" name="by_force" id="id_by_force">' in page.content.decode()
-    do(manager, at(LIST, QUEUE, "abort"), {"id": task.id, **chosen})
+    do(manager, at(LIST, QUEUE, "abort"), {"id": task.id}, **chosen)
     record = backend.found(task.id).record
     assert (record["abort"], record.get("by_force", False)) == (True, bool(chosen))
     assert "by_force" not in manager.get(at(LIST, QUEUE, "pause")).content.decode()
