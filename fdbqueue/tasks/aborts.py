@@ -35,14 +35,17 @@ or the function was not called yet. What is left behind by
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import DatabaseError
+
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import path_of
-from fdbqueue.service import now_us, run
+from fdbqueue.service import Catalog, now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTaskBackend,
@@ -96,9 +99,7 @@ def abort_by(owner: Any, result_id: str, *, by_force: bool = False) -> str:
     except TaskResultDoesNotExist:
         if owner.settings.outbox is None or not is_id(result_id):
             raise
-    from fdbqueue.tasks.outbox.mover import abort_row
-
-    return abort_row(owner.outbox(), owner.catalog, result_id, by_force=by_force)
+    return _abort_row(owner.outbox(), owner.catalog, result_id, by_force=by_force)
 
 
 def abort_requested() -> bool:
@@ -147,6 +148,38 @@ def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
     write(tr)
     if call.place is not None:
         note_ends(tr, backend, [PartEnd(call.place, is_success=False)])
+
+
+def _abort_row(outbox: Any, catalog: Catalog, result_id: str, *, by_force: bool) -> str:
+    """Abort a task that is not in its queue, but in the table; or one that was just moved.
+
+    Its record is written, in a transaction that depends on there being none. A mover's transaction
+    depends on that, too: so it pushes nothing for the row, which is deleted here, or by the mover
+    if the caller's transaction of the ORM is rolled back. The table is read behind the
+    transaction's version, so a row that was moved before and is there yet is among the moved.
+
+    Raises:
+        TaskResultDoesNotExist: There is no such row, and no such task.
+    """
+    from fdbqueue.tasks.outbox.mover import has_moved  # its app need not be installed
+
+    backend = outbox.backend
+
+    def abort(tr: Transaction) -> str:
+        tr.get_read_version().wait()
+        task = outbox.found(result_id)
+        if task is None or backend.records.read(tr, result_id) is not None:
+            return abort_in(tr, backend, result_id, by_force=by_force)
+        if has_moved(tr, outbox, result_id):
+            return "ended"  # nothing is kept of it
+        write_aborted(tr, backend, task)
+        return "aborted"
+
+    outcome = run(catalog.database, abort)
+    if outcome == "aborted":
+        with contextlib.suppress(DatabaseError):  # then the mover deletes it
+            outbox.rows.filter(result_id=result_id).delete()
+    return outcome
 
 
 # In a worker

@@ -14,7 +14,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import (
@@ -52,9 +52,6 @@ from fdbqueue.tasks.records import (
 from fdbqueue.tasks.results import change, microseconds, result_time, set_attempts
 from fdbqueue.tasks.states import was_redriven
 from fdbqueue.tasks.trees import PartEnd, note_ends
-
-if TYPE_CHECKING:
-    from fdbqueue.tasks.time_limits import Limit
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -148,7 +145,7 @@ class Attempt:
         thread: The number of the thread that has called its function; 0 for none.
         coroutine: What runs its function in the loop; None if it is not async, or was left.
         has_left: Whether its function has ended.
-        limit: What ends its function; None if nothing does.
+        limit: What ends its function, as in ``time_limits.py``; None if nothing does.
         looked: When it was looked up whether to end it by force, by the monotonic clock.
     """
 
@@ -166,7 +163,7 @@ class Attempt:
     thread: int = 0
     coroutine: asyncio.Task[Any] | None = None
     has_left: bool = False
-    limit: Limit | None = None
+    limit: Any = None
     looked: float = 0.0
 
     @property

@@ -303,7 +303,7 @@ def runner_of(threads, watch=None, **options):
 def attempt():
     """Return an attempt that is in no queue."""
     item = Item(None, None, "1", lease="1.a", queue="q")
-    return Attempt(None, item, time.monotonic() + 60)
+    return Attempt(SimpleNamespace(home="q"), item, time.monotonic() + 60)
 
 
 # What a process shares with its parent
