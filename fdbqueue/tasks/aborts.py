@@ -99,7 +99,7 @@ def abort_by(owner: Any, result_id: str, *, by_force: bool = False) -> str:
     except TaskResultDoesNotExist:
         if owner.settings.outbox is None or not is_id(result_id):
             raise
-    return _abort_row(owner.outbox(), owner.catalog, result_id, by_force=by_force)
+    return abort_row(owner.outbox(), owner.catalog, result_id, by_force=by_force)
 
 
 def abort_requested() -> bool:
@@ -150,7 +150,7 @@ def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
         note_ends(tr, backend, [PartEnd(call.place, is_success=False)])
 
 
-def _abort_row(outbox: Any, catalog: Catalog, result_id: str, *, by_force: bool) -> str:
+def abort_row(outbox: Any, catalog: Catalog, result_id: str, *, by_force: bool = False) -> str:
     """Abort a task that is not in its queue, but in the table; or one that was just moved.
 
     Its record is written, in a transaction that depends on there being none. A mover's transaction

@@ -389,6 +389,13 @@ def _stored_claim(tr: Transaction, key: bytes) -> _Claim:
     return _Claim(found["mover"], found["version"], tuple(found["moved"]), unknown)
 
 
+def has_moved(tr: Transaction, outbox: Outbox, result_id: str) -> bool:
+    """Tell whether a row was moved by the last transaction of a mover."""
+    name = OutboxName.objects.using(outbox.alias).filter(pk=1).first()
+    key = None if name is None else _claim_at(outbox.backend, name.name)
+    return key is not None and result_id in _stored_claim(tr, key).moved
+
+
 def _is_of_rows(error: Exception) -> bool:
     """Tell whether an error is because of the rows, so that others can be moved without them."""
     if isinstance(error, ClaimLost) or not getattr(error, "outcome_known", True):
@@ -509,10 +516,3 @@ class MoverThread:
     def _give_up(self) -> None:
         with contextlib.suppress(Exception):  # then it is taken when it is old
             self._mover.release()
-
-
-def has_moved(tr: Transaction, outbox: Outbox, result_id: str) -> bool:
-    """Tell whether a row was moved by the last transaction of a mover."""
-    name = OutboxName.objects.using(outbox.alias).filter(pk=1).first()
-    key = None if name is None else _claim_at(outbox.backend, name.name)
-    return key is not None and result_id in _stored_claim(tr, key).moved
