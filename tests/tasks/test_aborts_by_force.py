@@ -271,7 +271,7 @@ def test_an_end_by_force_never_hits_the_next_task(configure, seed):
     configure(lease_seconds=600, max_attempts=3, backoff=jobs.at_once)
     edges = [timed_jobs.take_about.enqueue(0.02 + number / 1_000) for number in range(24)]
     others = [timed_jobs.quick.enqueue(number) for number in range(48)]
-    with preempted(seed, 0.05, "tasks", passes_with=True), at_work(threads=3) as worker:
+    with preempted(seed, 0.05, "tasks", passes_with=True), at_work(threads=3, prefetch=1) as worker:
         left = {one.id for one in edges}
         while left:
             for one in edges:
