@@ -269,7 +269,10 @@ class Value(Future["Value"]):
 
     def present(self) -> bool:
         """Tell whether the key has a value."""
-        if self.asked_at is None and self._error is None:
+        asked_at = self.asked_at
+        if asked_at is not None:
+            asked_at.known, self.asked_at = asked_at.number, None
+        if self._error is None:
             return self._result is not None
         return self.value is not None
 
