@@ -103,7 +103,7 @@ class Format:
         """
         if not self.known_key:
             return functools.partial(self._is_stored, tr, self._read(tr))
-        row = tr.get(self.known_key)
+        row = tr[self.known_key]
         # If it is gone, another may be there.
         return lambda: bool(row.present()) or self._is_stored(tr, self._read(tr))
 
