@@ -307,12 +307,21 @@ class ActionView(PageView):
             return self.problem(item_not_found(), **self._about())
         text, back = actions.told(self.action, outcome, self.of.label), self._back()
         if outcome.has_more:
-            reason = form.cleaned_data["reason"]
-            query = urlencode({"reason": reason} if reason else {})
+            asked = {name: form.cleaned_data[name] for name in self.action.takes}
+            asked |= outcome.going_on
+            query = urlencode({name: one for name, one in asked.items() if one})
             back = f"{self.addresses.action(name, action)}?{query}"
         if actions.tell(request, text):
             return HttpResponseRedirect(back)
         return self.page(text, "done.html", text=text, back=back, **self._about())
+
+    def _failed(self, error: Exception, problem: Problem) -> HttpResponseBase:
+        """Return the page of an error, with the form that sends a POST again if it may work."""
+        response = super()._failed(error, problem)
+        form = actions.sent_form(self.action, {**self.request.POST.dict(), "again": "1"})
+        if response.status_code == 503 and self.request.method == "POST" and form.is_valid():
+            return self.problem(problem, form=form, action=self.action)
+        return response
 
     def _check(self, name: str) -> None:
         """Find the queue or the family; raise if there is none, or the user may not act on it."""
@@ -322,12 +331,17 @@ class ActionView(PageView):
         self.of = catalog.family(name) if "*" in name else catalog.queue(name)
 
     def _check_task(self, form: actions.ActionForm) -> None:
-        """Raise if the action is one on a task, and the queue has no such task."""
+        """Raise if the action is one on a task, and the queue has no such task.
+
+        So it is if the user may not do it to another queue that it changes.
+        """
         of, task_id = self.of, form.cleaned_data["id"]
-        if self.action.of_task and (
-            isinstance(of, Family) or self.task_of(reading_of(of), of, task_id) is None
-        ):
+        if not self.action.of_task:
+            return
+        if isinstance(of, Family) or self.task_of(reading_of(of), of, task_id) is None:
             raise ItemNotFound(queue=of.name, id=task_id)
+        if not actions.may_act(self.request.user, self.action, *self.action.queues(task_id)):
+            raise PermissionDenied
 
     def _back(self) -> str:
         """Return the address of the queue or the family."""
@@ -347,8 +361,7 @@ class ActionView(PageView):
             asked = actions.question(self.of, self.action, form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **about)
-        title = _("%(action)s: %(queue)s") % {"action": self.action.verb, "queue": self.of.label}
-        return self.page(title, form=form, back=self._back(), is_one=True, **asked, **about)
+        return self.page(form=form, back=self._back(), is_one=True, **asked, **about)
 
 
 class NoPageView(PageView):

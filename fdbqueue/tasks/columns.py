@@ -25,11 +25,11 @@ from fdbqueue.columns.text import grouped, lasting, number, seconds_since, visib
 from fdbqueue.exceptions import path_of
 from fdbqueue.service import Failure, Queue
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.exceptions import Retry
+from fdbqueue.tasks.exceptions import Retry, TaskExpired
 from fdbqueue.tasks.key_limits import KeyState, key_state
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.options import FdbQueueTask
-from fdbqueue.tasks.records import AttemptFailure, TaskCall
+from fdbqueue.tasks.records import AttemptFailure, TaskCall, deadline
 from fdbqueue.tasks.results import imported
 from fdbqueue.tasks.states import TaskState
 
@@ -46,6 +46,7 @@ _WHY = {
 }
 #: How failures say that a task asked to run again.
 _RETRY = path_of(Retry)
+_EXPIRED = path_of(TaskExpired)
 _MAX_PATH = 300
 _MAX_WORKER = 200
 _MAX_MESSAGE = 1_000
@@ -126,6 +127,9 @@ def words_of(task: TaskState) -> str | Promise:
         return _("Successful") if task.is_successful else _("Aborted")
     if task.is_in_outbox:
         return _("Set aside in the outbox") if task.record["problem"] else _("In the outbox")
+    errors = task.attempts.errors
+    if item.state == "dead" and errors and errors[-1].exception == _EXPIRED:
+        return _("Expired")
     if item.state != "leased":
         words = _AGAIN if item.attempts and item.state in _AGAIN else _IN_A_STATE
         return words[item.state]
@@ -437,6 +441,13 @@ FACTS = (
         _RUN_AFTER,
         kind=PAST,
         is_shown=lambda row: row.task.call.run_after is not None and row.task.tab != "delayed",
+    ),
+    TaskColumn(
+        name="expires",
+        heading=_("Expires"),
+        value=lambda row: deadline(row.task.call, moment(row.task.enqueued)),
+        kind=FUTURE,
+        is_shown=lambda row: row.task.call.expires is not None and not row.task.was_begun,
     ),
     TaskColumn(
         name="again",

@@ -29,7 +29,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import Task, TaskResultDoesNotExist, TaskResultStatus
-from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskUnknown, WorkerDied
+from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
 from fdbqueue.tasks.notes import NOTED, Notes, as_stored
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
@@ -55,8 +55,8 @@ from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-#: What an attempt fails with whose function the worker does not know.
-UNKNOWN = path_of(TaskUnknown)
+#: What an attempt fails with whose function the worker does not know, and a task that has expired.
+UNKNOWN, EXPIRED = path_of(TaskUnknown), path_of(TaskExpired)
 _NO_CALL = unknown_call("")
 #: Codes of what the client refuses before it sends anything: to try it again would not help.
 _REFUSALS = range(2000, 3000)
@@ -225,7 +225,7 @@ def retry_seconds(
         return None if is_last and error.spend else error.seconds
     backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
     backoff = options.backoff if backoff is BACKENDS else backoff
-    if backoff is None or is_last or isinstance(error, TaskAborted | WorkerDied):
+    if backoff is None or is_last or isinstance(error, TaskAborted | TaskExpired | WorkerDied):
         return None
     try:
         seconds = function_of(backoff)(error, attempt.result)
@@ -403,15 +403,16 @@ class AttemptEnds:
 
     def _count(self, tr: Transaction, end: AttemptEnd) -> None:
         """Count an attempt at its function."""
-        is_known = end.failure is None or end.failure.exception != UNKNOWN
-        self._records.functions.count(
-            tr,
-            end.queue.home,
-            end.call.task if is_known else "",
-            end.moment,
-            end.attempts.latest,
-            failed=end.failure is not None and not (end.is_aborted or end.asked),
-        )
+        exception = None if end.failure is None else end.failure.exception
+        if exception != EXPIRED:  # that is no attempt
+            self._records.functions.count(
+                tr,
+                end.queue.home,
+                "" if exception == UNKNOWN else end.call.task,
+                end.moment,
+                end.attempts.latest,
+                failed=exception is not None and not (end.is_aborted or end.asked),
+            )
 
     def has_taken_effect(self, end: AttemptEnd) -> bool:
         """Tell whether it was this end that took effect, after an outcome that was not known."""
@@ -461,8 +462,7 @@ class AttemptEnds:
         if not retry:
             call = end.call
             entry = EndedTask(queue.home, FAILED, end.moment, call.id, call.task, _tree_of(call))
-            key, value = self._records.ended_row(entry)
-            tr[key] = value
+            tr.set(*self._records.ended_row(entry))
             self._note_end(tr, end)
 
 

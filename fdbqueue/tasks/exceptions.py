@@ -21,6 +21,12 @@ class TaskAborted(FdbQueueError):
     code = "task_aborted"
 
 
+class TaskExpired(FdbQueueError):
+    """No attempt at the task had begun by the time it expired, and so none is made."""
+
+    code = "task_expired"
+
+
 class TaskBuried(FdbQueueError):
     """The task was moved to the dead letters, and no worker has run it since."""
 

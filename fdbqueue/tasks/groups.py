@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
@@ -395,6 +396,27 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
 
 def abort_group_by(owner: Any, result_id: str) -> GroupAbort:
     """Abort a group or a chain of a backend, as :func:`abort_group` does."""
+    found, _passed = abort_some(owner, result_id)
+    return found
+
+
+def abort_some(
+    owner: Any, result_id: str, passed: int = 0, is_late: Callable[[], bool] = lambda: False
+) -> tuple[GroupAbort, int]:
+    """Abort a group or a chain of a backend, or go on with that, until it is late.
+
+    Args:
+        owner: The backend.
+        result_id: The id of the whole.
+        passed: How many parts were passed before.
+        is_late: Asked after some hundred parts.
+
+    Returns:
+        What became of the tasks, and how many parts were passed by now; 0 if these are all.
+
+    Raises:
+        TaskResultDoesNotExist, ValueError: As :func:`abort_group`.
+    """
     tree, branch = branch_named(result_id)
     if branch:
         raise ValueError(f"{result_id} is nested: what is aborted is the whole, {tree}.")
@@ -415,35 +437,37 @@ def abort_group_by(owner: Any, result_id: str) -> GroupAbort:
 
     if (has_begun := run(database, begin)) is None:
         raise TaskResultDoesNotExist(result_id)
-    return _abort_tasks(owner, keys) if has_begun else GroupAbort()
+    return _abort_tasks(owner, keys, passed, is_late) if has_begun else (GroupAbort(), 0)
 
 
-def _abort_tasks(owner: Any, keys: TreeKeys) -> GroupAbort:
+def _abort_tasks(
+    owner: Any, keys: TreeKeys, passed: int, is_late: Callable[[], bool]
+) -> tuple[GroupAbort, int]:
     """Abort the tasks of a tree that was aborted, the last one first: workers begin with others."""
-    enqueued, counts = [], Counter[str]()
-    for part in _tasks_of(owner, keys):
-        if part.get("enqueued"):
-            enqueued.append(part["id"])
-        else:
-            counts["never"] += 1
-    enqueued.reverse()
-    for start in range(0, len(enqueued), _ABORTED_TOGETHER):
-        some = enqueued[start : start + _ABORTED_TOGETHER]
-        abort_some = functools.partial(_aborted, owner=owner, ids=some)
-        counts.update(run(owner.catalog.database, abort_some))
-    return GroupAbort(**counts)
+    counts, parts = Counter[str](), itertools.islice(_parts_of(owner, keys), passed, None)
+    while some := list(itertools.islice(parts, _ABORTED_TOGETHER)):
+        tasks = [part for part in some if "id" in part]
+        ids = [part["id"] for part in tasks if part.get("enqueued")]
+        counts["never"] += len(tasks) - len(ids)
+        if ids:
+            abort_these = functools.partial(_aborted, owner=owner, ids=ids)
+            counts.update(run(owner.catalog.database, abort_these))
+        passed += len(some)
+        if is_late():
+            return GroupAbort(**counts), passed
+    return GroupAbort(**counts), 0
 
 
-def _tasks_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
-    """Yield the tasks of a tree in their order."""
+def _parts_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a tree, the last one first."""
     begin, end = range_of(keys.all["part"])
 
     def read(tr: Transaction) -> list[Any]:
-        return list(tr.snapshot.get_range(begin, end, limit=_ROWS_TOGETHER))
+        return list(tr.snapshot.get_range(begin, end, limit=_ROWS_TOGETHER, reverse=True))
 
     while rows := run(owner.catalog.database, read, read_only=True):
-        yield from (part for row in rows if "id" in (part := json.loads(row.value)))
-        begin = bytes(rows[-1].key) + b"\x00"
+        yield from (json.loads(row.value) for row in rows)
+        end = bytes(rows[-1].key)
 
 
 def _aborted(tr: Transaction, owner: Any, ids: Sequence[str]) -> list[str]:

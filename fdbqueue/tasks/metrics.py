@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from fdbqueue.metrics.operations import OTHER, label_of
 from fdbqueue.service import Item
 from fdbqueue.tasks import worker
-from fdbqueue.tasks.ends import UNKNOWN, AttemptEnd
+from fdbqueue.tasks.ends import EXPIRED, UNKNOWN, AttemptEnd
 
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600)
 #: How many functions have labels of their own; those that come later share one.
@@ -31,7 +31,7 @@ class TaskMetrics:
         self._tasks: set[str] = set()
         self._attempts = Counter(
             "fdbqueue_task_attempts",
-            "How many attempts at tasks ended: succeeded, retried, failed, aborted or lost.",
+            "How many attempts at tasks ended: succeeded, retried, failed, expired, aborted, lost.",
             ("queue", "task", "outcome"),
             registry=registry,
         )
@@ -71,6 +71,8 @@ def outcome_of(end: AttemptEnd) -> str:
         return "succeeded"
     if end.is_aborted:
         return "aborted"
+    if end.failure is not None and end.failure.exception == EXPIRED:
+        return "expired"
     return "failed" if end.retry_seconds is None else "retried"
 
 

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
 
@@ -56,6 +57,20 @@ class _Retentions:
         )
 
 
+class _Expiries:
+    """What the option ``expires`` of a task may be."""
+
+    _seconds = Range((int, float), 0.1, MAX_KEPT_SECONDS, none_is_valid=True)
+
+    def __str__(self) -> str:
+        return f"seconds ({self._seconds}), a timedelta, or a datetime, aware with USE_TZ"
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, datetime.datetime):
+            return value.tzinfo is not None or not settings.USE_TZ
+        return in_seconds(value) in self._seconds
+
+
 #: What each option of a backend may be.
 RULES = {
     "lease_seconds": Rule(Range((int, float), 1, 86_400), OPTIONS),
@@ -74,6 +89,7 @@ RULES = {
 _OF_TASKS = {
     "max_attempts": dataclasses.replace(RULES["max_attempts"].allowed, none_is_valid=True),
     "unique_while": Choice(UNIQUE_WHILE),
+    "expires": _Expiries(),
     "max_running": ALLOWED["max_leased"],
     "rate": ALLOWED["rate"],
     "burst": ALLOWED["burst"],
@@ -259,6 +275,9 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
         backoff: When it runs again after a failure; :data:`BACKENDS` for what the backend says.
         timeout: How many seconds an attempt may take, from when its function begins; None for any
             number, :data:`BACKENDS` for what the backend says.
+        expires: By when its first attempt must have begun: a ``datetime``; or how long after its
+            enqueue, or its ``run_after``, in seconds or as ``timedelta``. A worker that takes it
+            later ends it with :class:`~fdbqueue.tasks.exceptions.TaskExpired`. None for any time.
         unique_key: A text, or a function of the task's arguments that returns one or None. While
             a task of the same function has the same key, another one is not enqueued.
         unique_while: How long a task has its key: ``"ready"``, until a worker takes it, or
@@ -274,6 +293,7 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
     max_attempts: int | None = None
     backoff: Backoff | None = BACKENDS
     timeout: float | None = BACKENDS
+    expires: datetime.datetime | datetime.timedelta | float | None = None
     unique_key: str | Callable[..., str | None] | None = None
     unique_while: str = "pending"
     concurrency_key: str | Callable[..., str | None] | None = None

@@ -51,6 +51,8 @@ class OutlineLine(NamedTuple):
         queue: The queue of a task.
         is_enqueued: Whether it has been enqueued, so that it has a result.
         problem: Why a task has failed without a result.
+        to_abort: Of the whole, the queues of the tasks that an abort ends; empty if there is
+            nothing to abort, or the reader may not view all of them.
     """
 
     depth: int
@@ -63,6 +65,7 @@ class OutlineLine(NamedTuple):
     queue: str = ""
     is_enqueued: bool = False
     problem: str = ""
+    to_abort: tuple[str, ...] = ()
 
 
 def outline_of(
@@ -89,6 +92,14 @@ def outline_of(
     return lines
 
 
+def queues_in(tr: Transaction, backend: Any, tree: str) -> list[str]:
+    """Return the queues that all tasks of a tree are of, or may be of."""
+    row = tr[TreeKeys(backend.records.prefix, tree).branch(0)]
+    known = json.loads(bytes(row)) if row.present() else {}
+    names: list[str] = known.get("queues") or backend.names()
+    return names
+
+
 class _Outline:
     """Reads an outline in a transaction.
 
@@ -104,15 +115,9 @@ class _Outline:
         self._backend = backend
         self._here = place
         self._viewer = viewer
-        self._sees_all = viewer.sees_each(self._queues())
+        self._queues = queues_in(tr, backend, place.tree)
+        self._sees_all = viewer.sees_each(self._queues)
         self.lines: list[OutlineLine] = []
-
-    def _queues(self) -> list[str]:
-        """Return the queues that all tasks are of, or may be of."""
-        row = self._tr[TreeKeys(self._backend.records.prefix, self._here.tree).branch(0)]
-        known = json.loads(bytes(row)) if row.present() else {}
-        names: list[str] = known.get("queues") or self._backend.names()
-        return names
 
     def add(self, branch: int, depth: int, *, is_next: bool) -> None:
         """Add the lines of a branch; ``is_next`` for what follows a group."""
@@ -127,6 +132,9 @@ class _Outline:
             ended = found.succeeded + found.failed
             state = _("Aborted") if found.is_aborted and branch == 0 else _STATES[found.status]
             line = line._replace(state=state, percent=round(100 * ended / found.count, 1))
+            is_over = found.is_aborted or (found.is_finished and ended == found.count)
+            if branch == 0 and not is_over:
+                line = line._replace(to_abort=tuple(self._queues))
         self.lines.append(line)
         shown = self._parts(found, branch)
         for part in shown:

@@ -7,8 +7,9 @@ JSON object, so that every page and command shows it:
 
 and ``"priority"`` if it is not 0, ``"run_after"`` (ISO 8601) if the task has one, ``"tree"`` if it
 is in a group or a chain (:mod:`fdbqueue.tasks.trees`), and ``"max_attempts"`` if the task has its
-own: what the code says counts, but code whose import kills the worker never says it. The id is that
-of the task's result.
+own: what the code says counts, but code whose import kills the worker never says it. ``"expires"``
+is a moment (ISO 8601), or the seconds since the push or since ``run_after``. The id is that of the
+task's result.
 
 Everything else is under ``(*PREFIX, "tasks")``:
 
@@ -28,6 +29,7 @@ record is *final* once the item is gone: it says all there is to say of the task
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import re
@@ -37,7 +39,7 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service import MAX_WORKER_CHARACTERS
+from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
 from fdbqueue.service.tuples import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
 from fdbqueue.tasks.functions import FunctionCounters
@@ -118,6 +120,8 @@ class TaskCall(NamedTuple):
         max_attempts: How many times it ran at most when it was enqueued; None for what the backend
             says.
         place: Which part of a group or a chain it is; None if it is in none.
+        expires: By when it must have begun, or so many seconds after it may: see :func:`deadline`.
+            None for any time.
     """
 
     id: str
@@ -129,6 +133,7 @@ class TaskCall(NamedTuple):
     run_after: datetime.datetime | None = None
     max_attempts: int | None = None
     place: TreePlace | None = None
+    expires: datetime.datetime | float | None = None
 
 
 def unknown_call(result_id: str, backend: str = "") -> TaskCall:
@@ -138,7 +143,11 @@ def unknown_call(result_id: str, backend: str = "") -> TaskCall:
 
 def call_of(result: TaskResult[..., Any]) -> TaskCall:
     """Return the call of a task that is to be enqueued."""
-    task = result.task
+    task: Any = result.task
+    try:
+        max_attempts, expires = task.max_attempts, task.expires
+    except AttributeError:  # a task of another class
+        max_attempts = expires = None
     return TaskCall(
         result.id,
         task.module_path,
@@ -147,7 +156,8 @@ def call_of(result: TaskResult[..., Any]) -> TaskCall:
         result.backend,
         int(task.priority),
         task.run_after,
-        getattr(task, "max_attempts", None),
+        max_attempts,
+        expires=expires,
     )
 
 
@@ -173,7 +183,31 @@ def packed(call: TaskCall) -> dict[str, Any]:
         value["max_attempts"] = call.max_attempts
     if call.place is not None:
         value["tree"] = call.place.stored()
+    if call.expires is not None:
+        value["expires"] = _expires_stored(call.expires)
     return value
+
+
+def _expires_stored(expires: datetime.datetime | datetime.timedelta | float) -> str | float:
+    if isinstance(expires, datetime.datetime):
+        at = expires if expires.tzinfo is not None else expires.astimezone()
+        return at.isoformat()
+    return expires.total_seconds() if isinstance(expires, datetime.timedelta) else expires
+
+
+def _expires_in(stored: Any) -> datetime.datetime | float:
+    """Return when a value says that its task expires.
+
+    Raises:
+        TypeError, ValueError: It says that wrongly.
+    """
+    if isinstance(stored, str):
+        at = datetime.datetime.fromisoformat(stored)
+        if at.tzinfo is not None:
+            return at
+    elif 0 <= stored <= MAX_SECONDS:
+        return float(stored)
+    raise ValueError
 
 
 def unpacked(value: Any) -> TaskCall | None:
@@ -183,9 +217,11 @@ def unpacked(value: Any) -> TaskCall | None:
     for name, kind in _KINDS:
         if not isinstance(value.get(name), kind):
             return None
-    priority, moment = value.get("priority", 0), value.get("run_after")
+    priority, moment, expires = value.get("priority", 0), value.get("run_after"), None
     try:
         run_after = None if moment is None else datetime.datetime.fromisoformat(moment)
+        if "expires" in value:
+            expires = _expires_in(value["expires"])
     except (TypeError, ValueError):
         return None
     if type(priority) is not int or not is_id(value["id"]) or len(value["task"]) > _MAX_PATH:
@@ -204,7 +240,21 @@ def unpacked(value: Any) -> TaskCall | None:
         run_after,
         most,
         None if place is None else place_in(place),
+        expires,
     )
+
+
+def deadline(call: TaskCall, pushed: datetime.datetime | None) -> datetime.datetime | None:
+    """Return when a task expires that has not begun; None for never, or if that is not known.
+
+    Seconds count from when it was pushed, or from its ``run_after`` if that is later.
+    """
+    if call.expires is None or isinstance(call.expires, datetime.datetime):
+        return call.expires
+    with contextlib.suppress(OverflowError, ValueError):  # anyone who may push says run_after
+        begins = [at for at in (pushed, aware(call.run_after)) if at is not None]
+        return max(begins) + datetime.timedelta(seconds=call.expires)
+    return None
 
 
 def aware(at: datetime.datetime | None) -> datetime.datetime | None:

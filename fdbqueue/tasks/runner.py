@@ -29,6 +29,7 @@ from fdbqueue.tasks.ends import AtEndFailed, Attempt, max_attempts, retry_second
 from fdbqueue.tasks.exceptions import (
     ReturnValueTooLarge,
     TaskAborted,
+    TaskExpired,
     TaskTimeout,
     TaskUnknown,
     WorkerDied,
@@ -212,7 +213,10 @@ class TaskRunner:
         """
         attempt = self._source.begin(item)
         call, before, is_aborted = unpacked(item.value), NO_ATTEMPTS, False
-        if item.attempts and call is not None:
+        has_expired = (
+            call is not None and call.expires is not None and self._source.has_expired(item, call)
+        )
+        if item.attempts and call is not None and not has_expired:
             state = self._source.begin_again(item, call.id)
             before, is_aborted = state.over, state.is_to_end
             if state.metadata:
@@ -233,16 +237,16 @@ class TaskRunner:
         try:
             if call is None:
                 raise TaskUnknown(reason="the item is not a task")
-            if is_aborted:
-                raise TaskAborted(id=call.id)
+            if is_aborted or has_expired:
+                raise (TaskAborted if is_aborted else TaskExpired)(id=call.id)
             task = task_at(call.task) if imports else None
             if task is None or len(before.workers) >= max_attempts(self._options, task, call):
                 raise WorkerDied(attempts=len(before.workers))
             if overdue is not None:
                 raise TaskTimeout(overdue.seconds)
-        except (TaskUnknown, TaskAborted, TaskTimeout, WorkerDied) as error:
+        except (TaskUnknown, TaskAborted, TaskExpired, TaskTimeout, WorkerDied) as error:
             attempt.result = result_of(task or found_task(attempt.call, imports=imports))
-            if isinstance(error, WorkerDied):
+            if isinstance(error, WorkerDied | TaskExpired):
                 attempt.attempts = before
             seconds = None if call is None else retry_seconds(self._options, task, error, attempt)
             attempt.fails(error, seconds)

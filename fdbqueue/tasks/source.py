@@ -13,11 +13,13 @@ end what it is for a task. The protocol, for one task:
    Limited tasks (``key_limits.py``) are leased by turns with others. Only if a lease has ended
    before, :meth:`TaskSource.begin_again` reads what is known of it,
    notes the workers that died, and that this attempt begins.
-2. **Run.** Unless it or its group was aborted while it waited. The lease is extended after each
-   third of its time, and that of what waits as well; the first extension notes when the attempt
-   began. If it was leased ahead, that is after a tenth of a second (:meth:`TaskSource.settle`);
-   before it begins if the task may run once only. What the function decides is in memory alone: an
-   :class:`AttemptEnd`. What it notes is written with extensions (:mod:`fdbqueue.tasks.notes`).
+2. **Run.** Unless it or its group was aborted while it waited, or it has expired
+   (:meth:`TaskSource.has_expired`): its time is over before any attempt has begun. The lease is
+   extended after each third of its time, and that of what waits as well; the first extension notes
+   when the attempt began. If it was leased ahead, that is after a tenth of a second
+   (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the
+   function decides is in memory alone: an :class:`AttemptEnd`. What it notes is written
+   with extensions (:mod:`fdbqueue.tasks.notes`).
 3. **End.** One commit, all of it or nothing:
    - *success*: the ack, the final record and its entry in the index; together with the next lease
      if that can be; without one if other processes take items, or if a task is in a group or a
@@ -66,6 +68,7 @@ from fdbqueue.service import (
     Item,
     Queue,
     SeveralQueues,
+    moment,
     now_us,
     run,
 )
@@ -73,7 +76,9 @@ from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal
 from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
     Records,
+    TaskCall,
     ahead,
+    deadline,
     is_pending,
     pending,
     unpacked,
@@ -213,6 +218,20 @@ class TaskSource:
             return state
 
         return run(self._queue.database, begin)
+
+    def has_expired(self, item: Item, call: TaskCall) -> bool:
+        """Tell whether the time is over by which a task must have begun, and it has not.
+
+        One that was redriven need not: somebody has asked for it.
+
+        Raises:
+            ItemNotFound: It has ended meanwhile.
+        """
+        at = deadline(call, item.pushed_at)
+        if at is None or moment(now_us()) <= at:
+            return False
+        read = functools.partial(self._state, item=item, result_id=call.id)
+        return not run(self._queue.database, read, read_only=True).was_begun
 
     def _state(self, tr: Transaction, item: Item, result_id: str) -> TaskState:
         """Read the state of a task; of one without a pending record only what its item says.

@@ -32,6 +32,10 @@ from fdbqueue.tasks.records import (
 DONE, ABORTED = "done", "aborted"
 
 
+#: What a pending record does not have whose task no worker has begun or ended.
+_NOT_BEGUN = frozenset({"workers", "latest", "ended"})
+
+
 class TaskState(NamedTuple):
     """What is known of a task; all of its result but the code.
 
@@ -94,6 +98,11 @@ class TaskState(NamedTuple):
     def has_begun(self) -> bool:
         """Whether an attempt has begun."""
         return bool(self.attempts.workers)
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether an attempt is over, counted or not, or it has ended before it was redriven."""
+        return bool(self.over.workers) or not _NOT_BEGUN.isdisjoint(self.record)
 
     @property
     def was_leased(self) -> bool:

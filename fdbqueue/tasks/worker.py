@@ -382,9 +382,7 @@ class TaskWorker:
         facts |= {"error": end.failure and end.failure.exception, "reason": end.message}
         if end.retry_seconds is not None:
             facts["again"] = end.retry_seconds
-            asks = end.asked is not None
-            text = "a task asks to run again" if asks else "an attempt at a task has failed"
-            logger.info(text, extra=facts)
+            logger.info("an attempt at a task has failed", extra=facts)
         else:
             logger.info("a task has failed", extra=facts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import template
@@ -50,15 +51,18 @@ def copy(copies: str, words: str, *, number: object = "", label: str = "", own_i
 
 
 @register.simple_tag(takes_context=True)
-def offers(context: Any, names: str, of: str = "", **chosen: str) -> list[actions.Offer]:
+def offers(
+    context: Any, names: str, of: str = "", others: Iterable[str] = (), **chosen: str
+) -> list[actions.Offer]:
     """Return the buttons of actions on the queue or the family of a page; none if they are off.
 
     Args:
         context: That of the page.
         names: The names of the actions, apart by blanks.
         of: The name of another queue or family; empty for the page's.
+        others: Other queues that the user must be allowed to do them to.
         chosen: The ``id`` of the item, or the ``reason`` of the dead letters.
     """
     name = of or (context.get("queue") or context["family"]).name
     addresses, user = context["addresses"], context.request.user
-    return actions.offers(user, addresses, name, *names.split(), **chosen)
+    return actions.offers(user, addresses, name, *names.split(), others=others, **chosen)

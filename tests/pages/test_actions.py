@@ -221,6 +221,21 @@ def test_a_permission_that_is_lost_between(on, site, manager, mail):
     assert states(mail) == (1, 3)
 
 
+def test_what_is_asked_is_said(on, site, manager, mail):
+    """The title says whether one item is meant, or dead letters, and of which queue."""
+    titles = {
+        ("pause", ""): "Pause mail",
+        ("redrive", ""): "Requeue dead letters of mail",
+        ("redrive", mail.dead_ids[0]): "Requeue an item of mail",
+        ("purge", ""): "Remove dead letters of mail",
+        ("remove", mail.ready_id): "Remove an item of mail",
+        ("bury", mail.ready_id): "Make an item of mail a dead letter",
+    }
+    for (action, item_id), title in titles.items():
+        page = text(manager.get(at(site, "mail", action), {"id": item_id}))
+        assert f"<h1>{title}</h1>" in page
+
+
 def test_who_may_manage_one_queue_alone(on, setting, settings, viewer, mail, queue):
     """The project's own rule decides, as for the API."""
     settings.FDBQUEUE = {
@@ -405,23 +420,6 @@ def test_a_project_without_messages(on, settings, manager, mail):
     assert page.status_code == 200
     assert "3 items were requeued." in text(page)
     assert f'href="{SITES["plain"]}mail/"' in text(page)
-
-
-def test_an_engine_that_is_away(on, site, manager, mail, monkeypatch):
-    """The page says so, as all pages do."""
-    from fdbqueue.exceptions import EngineUnavailable
-
-    def away(*_args, **_kwargs):
-        raise EngineUnavailable(reason="away")
-
-    monkeypatch.setattr(actions, "_noted", away)
-    assert do_quietly(manager, at(site, "mail", "redrive")).status_code == 503
-    assert states(mail) == (1, 3)
-
-
-def do_quietly(client, address):
-    """Send the form of an action, and return the response."""
-    return client.post(address, fields(client.get(address)))
 
 
 def buttons(page):

@@ -430,7 +430,7 @@ def test_no_part_begins_once_the_whole_is_aborted(backend, monkeypatch):
     result = group([call(group_jobs.add, n) for n in range(2)]).enqueue()
     worker = TaskWorker(backend, ["default"])
     items = worker._source.lease_many(2, seconds=60, worker=worker.worker)
-    monkeypatch.setattr(groups, "_abort_tasks", lambda *_: None)
+    monkeypatch.setattr(groups, "_abort_tasks", lambda *_: (None, 0))
     abort_group(result.id)
     for item in items:
         with pytest.raises(TaskAborted):

@@ -242,8 +242,9 @@ def test_a_key_may_be_any_text(viewer, backend):
         name = backend.found(task.id).record["queue"]
         assert "<b>x" not in text(viewer.get(of(name)))
         assert "\u202e" not in text(viewer.get(of(name)))
-    page = text(viewer.get(f"{LIST}limited.tasks-default.*/"))
-    assert "tasks-default: &lt;b&gt;x&lt;/b&gt;" in page
+    assert "tasks-default: &lt;b&gt;x&lt;/b&gt;" in text(
+        viewer.get(f"{LIST}limited.tasks-default.*/")
+    )
 
 
 def test_the_done_tasks_of_a_limited_queue(viewer, part, work):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fdbqueue import conf
+from fdbqueue.tasks import call, chain, group, group_result, groups
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
-from tests.pages.test_actions import at, buttons, do
+from tests.pages.test_actions import at, buttons, do, without_token
 from tests.tasks import letters, limited_jobs
 from tests.tasks.conftest import backend_of
 
@@ -104,3 +107,109 @@ def test_who_may_only_view(viewer):
 def viewer():
     """Somebody who may view queues."""
     return person("viewer", "view_queue")
+
+
+# Groups and chains
+
+
+@pytest.fixture
+def whole():
+    """A group with a part in another queue, and what follows it."""
+    other = letters.send.using(queue_name="other")
+    parts = [call(letters.send, "ada"), chain(call(letters.send, "bob"), letters.send)]
+    return group([*parts, call(other, "<b>")]).then(letters.send).enqueue()
+
+
+GROUP = at(LIST, QUEUE, "abort-group")
+
+
+def test_a_group_is_aborted(manager, whole, backend):
+    """From the page of any of its tasks, which says so, and names the command to who may not."""
+    task = whole.parts()[0]
+    assert f"{GROUP}?id={task.id}" in buttons(manager.get(page_of(task)))
+    page = manager.get(GROUP, {"id": task.id})
+    assert "<h1>Abort a group of tasks of tasks-default</h1>" in text(page)
+    assert "The group was aborted" in text(do(manager, GROUP, {"id": task.id}))
+    assert group_result(whole.id).is_aborted
+    assert [part.status for part in whole.parts() if part.task] == [TaskResultStatus.FAILED] * 2
+    TaskWorker(backend, follow=False).run()
+    assert group_result(whole.id).succeeded == 0
+    assert GROUP not in text(manager.get(page_of(task)))
+
+
+def test_who_may_view_has_the_command_that_aborts_a_group(viewer, whole, capsys):
+    """It is that of the whole, with a button that copies it."""
+    page = text(viewer.get(page_of(whole.parts()[0])))
+    assert f"tasks_abort {whole.id}</code>" in page
+    assert 'data-copies="command-2"' in page
+    assert buttons(viewer.get(page_of(whole.parts()[0]))) == []
+
+
+def of_default(user, permission, name):
+    """Allow everything for one queue, and to view all others."""
+    return name == QUEUE or permission == "fdbqueue.view_queue"
+
+
+def test_a_group_with_tasks_of_a_queue_that_is_not_managed(settings, viewer, whole):
+    """Who may manage one of the queues alone cannot abort the tasks of the others."""
+    rule = {"AUTHORIZER": "tests.tasks.test_page_actions.of_default"}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": rule}
+    task = whole.parts()[0]
+    found = buttons(viewer.get(page_of(task)))
+    assert found == [f"{at(LIST, QUEUE, 'abort')}?id={task.id}"]
+    assert "tasks_abort" in text(viewer.get(page_of(task)))
+    form = {"id": task.id, "once": "0" * 32}
+    assert viewer.get(GROUP, {"id": task.id}).status_code == 403
+    assert viewer.post(GROUP, form).status_code == 403
+    assert not group_result(whole.id).is_aborted
+    do(viewer, at(LIST, QUEUE, "abort"), {"id": task.id})
+
+
+def test_a_task_that_is_in_no_group(manager):
+    """There is nothing to abort but the task."""
+    task = letters.send.enqueue("ada")
+    assert manager.get(GROUP, {"id": task.id}).status_code == 404
+    assert manager.post(GROUP, {"id": task.id, "once": "0" * 32}).status_code == 404
+    task.refresh()
+    assert task.status is TaskResultStatus.READY
+
+
+def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
+    """Each goes on where the one before has ended; none looks at a task twice."""
+    whole = group([call(letters.send, str(number)) for number in range(50)]).enqueue()
+    task, looked = whole.parts()[0], []
+    monkeypatch.setattr("fdbqueue.deadlines.is_half_over", lambda: True)
+    monkeypatch.setattr("fdbqueue.pages.actions.MOST_AT_ONCE", 1)
+    abort_in = groups.abort_in
+
+    def noted(tr, owner, task_id):
+        looked.append(task_id)
+        return abort_in(tr, owner, task_id)
+
+    monkeypatch.setattr(groups, "abort_in", noted)
+    page = do(manager, GROUP, {"id": task.id})
+    while "There are more" in text(page):
+        more = {"id": task.id, "at": re.search(r'name="at" value="(\d+)"', text(page))[1]}
+        page = do(manager, GROUP, {"id": task.id}, **more)
+        assert len(looked) < 100
+    assert len(looked) == len(set(looked)) == 50
+    assert group_result(whole.id).is_aborted
+
+
+def test_a_hidden_task_is_as_none(settings, viewer):
+    """Whether its id is one, is not told."""
+    rule = {"AUTHORIZER": "tests.tasks.test_page_actions.of_default_alone"}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": rule}
+    hidden = letters.send.using(queue_name="other")
+    ids = [hidden.enqueue("ada").id, group([call(hidden, "ada")]).enqueue().parts()[0].id, "0" * 32]
+    for action in ("abort", "abort-group"):
+        for ask in (viewer.get, viewer.post):
+            found = [ask(at(LIST, QUEUE, action), {"id": one, "once": "1" * 32}) for one in ids]
+            assert [page.status_code for page in found] == [404, 404, 404]
+            pages = zip(found, ids, strict=True)
+            assert len({without_token(page).replace(one, "") for page, one in pages}) == 1
+
+
+def of_default_alone(user, permission, name):
+    """Allow everything for one queue alone."""
+    return name == QUEUE

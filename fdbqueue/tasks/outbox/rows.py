@@ -26,7 +26,7 @@ from fdbqueue.tasks.compat import TaskResult, task_enqueued
 from fdbqueue.tasks.key_limits import Limited
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.wake import Waker
-from fdbqueue.tasks.records import TaskCall, aware, packed, rank_of, unpacked
+from fdbqueue.tasks.records import TaskCall, aware, deadline, packed, rank_of, unpacked
 from fdbqueue.tasks.results import change, local
 from fdbqueue.tasks.states import TaskState, state_of
 
@@ -86,6 +86,9 @@ class Outbox:
         if limited is not None:
             call |= {"part": limited.queue, "limits": limited.row.decode()}
         now = now_us()
+        if "expires" in push.value and (found := unpacked(push.value)) is not None:
+            at = deadline(found, moment(now)) or moment(now)  # not from when it is moved
+            push.value["expires"] = at.isoformat()
         row = OutboxTask(
             result_id=result.id,
             backend=self.backend.alias,

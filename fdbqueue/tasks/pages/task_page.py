@@ -40,12 +40,16 @@ _MOST_DEPTH = 6
 
 
 class Advice(NamedTuple):
-    """What a reader may do about a task: the command that does it, and the action of the pages."""
+    """What a reader may do about a task: the command that does it, and the action of the pages.
+
+    ``queues`` are those that it needs the permission for besides the task's own.
+    """
 
     text: str | Promise
     command: str
     action: str
     chosen: str
+    queues: tuple[str, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -100,14 +104,15 @@ def read_task(
     if not is_here or not viewer.sees(task.queue):
         return None
     row, call = TaskRow.of(backend, queue, task, addresses), task.call
+    outline, of_group = ([], []) if call.place is None else _outline(row, call.place, viewer)
     return {
         "title": _("Task %(name)s") % {"name": short_name(call.task)},
         "facts": facts(shown_facts(row, _FACTS), row),
-        "commands": _commands(row),
+        "commands": [*_commands(row), *of_group],
         "has_arguments": bool(call.args or call.kwargs),
         "arguments": _shown(row.arguments, queue),
         "returned": _shown(task.value, queue) if task.is_successful else None,
-        "outline": [] if call.place is None else _outline(row, call.place, viewer),
+        "outline": outline,
         "noted": _shown(task.metadata, queue) if task.metadata else None,
         "answer": _answer(row),
         "can_change": task.item is not None,
@@ -142,14 +147,20 @@ def _kind(task: TaskState) -> str:
     return "busy" if task.is_running else ""
 
 
-def _outline(row: TaskRow, place: TreePlace, viewer: Viewer) -> list[dict[str, Any]]:
-    """Return the lines of the group or the chain that a task is in, each with its address."""
-    found = []
-    for line in outline_of(row.queue.database, row.backend, place, viewer):
+def _outline(
+    row: TaskRow, place: TreePlace, viewer: Viewer
+) -> tuple[list[dict[str, Any]], list[Advice]]:
+    """Return the lines of the group or the chain that a task is in, and what aborts all of it."""
+    lines, found = outline_of(row.queue.database, row.backend, place, viewer), []
+    for line in lines:
         is_elsewhere = line.is_enqueued and not line.is_here
         address = row.addresses.task(line.queue, line.task) if is_elsewhere else ""
         found.append({"line": line, "address": address, "depth": min(line.depth, _MOST_DEPTH)})
-    return found
+    if not lines or not lines[0].to_abort:
+        return found, []
+    text = gettext_lazy("Abort the whole group or chain; no task of it begins any more:")
+    command = _abort(row, place.tree)
+    return found, [Advice(text, command, "abort-group", row.task.id, lines[0].to_abort)]
 
 
 def _shown(value: Any, queue: Queue) -> TreeAndText:
@@ -174,11 +185,11 @@ def _commands(row: TaskRow) -> list[Advice]:
     text = gettext_lazy("Abort it; it does not run any more:")
     if item.state == "leased":
         text = gettext_lazy("Ask it to end; it is not run again, however this attempt ends:")
-    return [Advice(text, _abort(row), "abort", row.task.id)]
+    return [Advice(text, _abort(row, row.task.id), "abort", row.task.id)]
 
 
-def _abort(row: TaskRow) -> str:
-    alias, task_id = row.backend.alias, row.task.id
+def _abort(row: TaskRow, task_id: str) -> str:
+    alias = row.backend.alias
     more = "" if alias == DEFAULT_TASK_BACKEND_ALIAS else f" --backend={shlex.quote(alias)}"
     dashes = "-- " if task_id.startswith("-") else ""
     return f"python manage.py tasks_abort{more} {dashes}{task_id}"
