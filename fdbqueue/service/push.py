@@ -94,7 +94,7 @@ class PushWrite(Write):
                 continue
             snapshot = shared.tr.snapshot
             if shared.high is None:
-                shared.high = snapshot.get(self.store.tables.high)
+                shared.high = snapshot[self.store.tables.high]
             begin, stop = self.store.keys.level(entry.priority)
             tails[entry.priority] = snapshot.get_range(begin, stop, limit=1, reverse=True)
         shared.begin_format()

@@ -406,7 +406,8 @@ class Store:
         if expiry is not None:
             expiry.cancel()
         while self._idle:
-            self._idle.pop().close()
+            with contextlib.suppress(IndexError):  # a signal handler has closed the last one
+                self._idle.pop().close()
         with self._lock:
             self.files.forget_log()
             self._ready = False
