@@ -172,7 +172,7 @@ class Receipt:
             self.slot = self.slots.free.pop()
         except IndexError:
             self.slot = self.slots.new()
-        self._key: bytes = receipts_of(database).key() + self.slot
+        self._key: bytes = receipts_of(database).rawPrefix + self.slot
 
     def write(self, tr: Transaction) -> int:
         """Let a transaction leave a receipt, and return its number."""

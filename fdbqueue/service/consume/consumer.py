@@ -258,11 +258,12 @@ class Consumer:
 
     def _failures_of(self, tr: Transaction, loaded: Sequence[Loaded]) -> dict[bytes, list[Any]]:
         """Return the rows of the failures of items that have attempts, by their places."""
-        tried = [
-            one.row.place for one in loaded if isinstance(one.item, Item) and one.item.attempts
-        ]
-        reads = [self._store.failures.begin_read(tr, place) for place in tried]
-        return {place: [*rows] for place, rows in zip(tried, reads, strict=True)}
+        reads = []
+        for one in loaded:  # a comprehension would be one more call of each pop
+            if isinstance(one.item, Item) and one.item.attempts:
+                place = one.row.place
+                reads.append((place, self._store.failures.begin_read(tr, place)))
+        return {place: [*rows] for place, rows in reads} if reads else {}
 
     def requeue_popped(self, items: Popped) -> None:
         """Requeue popped items, and remove them from the list: after an error it holds the rest."""

@@ -242,7 +242,8 @@ class Head:
 
     def _next(self) -> Row | None:
         while True:
-            self.preload()
+            if not self._window:
+                self.preload()
             source = self._nearest() if self._returned else self._window
             if not source:
                 return None

@@ -245,7 +245,9 @@ class ItemKeys:
 
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
-        data = self._packed_level(priority) + tuples.packed(index) + tuples.packed(random)
+        data = tuples.packed(index) + tuples.packed(random)
+        if priority is not None:
+            data = tuples.packed_number(priority) + data
         return Place(data if chunks == 1 else data + tuples.packed(chunks))
 
     def place_in_commit_order(
@@ -315,7 +317,10 @@ class ItemKeys:
         None for any other key. Takes half the time of :meth:`position`, which counts because a
         push parses the last item of each priority.
         """
-        sequence, at = tuples.number_at(key, self._place_at + len(self._packed_level(priority)))
+        at = self._place_at
+        if priority is not None:
+            at += len(tuples.packed_number(priority))
+        sequence, at = tuples.number_at(key, at)
         return sequence if type(sequence) is int and tuples.ends_with_bytes(key, at) else None
 
     def _usual_position(self, place: bytes) -> Position | None:
