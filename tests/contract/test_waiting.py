@@ -126,6 +126,18 @@ def test_whatever_comes_back_wakes_who_waits(fifo, waiting, how):
     assert_counted(fifo)
 
 
+@pytest.mark.parametrize("limits", [{}, {"max_leased": 1}], ids=str)
+def test_a_lease_that_is_shortened_wakes_who_waits(observed, subspace, waiting, limits):
+    """Who waits at a limit does not watch the ready items, and learns of the new time, too."""
+    queue = FifoQueue(observed, subspace, **limits)
+    queue.push_many("xy"[: 1 + len(limits)])
+    item = queue.lease(seconds=600)
+    found = waiting("lease", queue)
+    queue.extend(item, 0.2)
+    assert found.result(LONG_SECONDS / 2).value == "x"  # before it looks for the last time
+    assert_counted(queue)
+
+
 def test_who_waits_asks_for_nothing(observed, subspace):
     """In a second without events there are a few reads at its ends, none in between."""
     queue = FifoQueue(observed, subspace)
