@@ -214,8 +214,10 @@ class PushWrite(Write):
         items = []
         for push, entry, placed in zip(self._pushes, self._entries, self.placed, strict=True):
             place, pushed_at, until, existing = placed
-            is_known = place.stamp_at is None or stamp
-            item_id = keys.item_id(place.stamped(stamp)) if is_known else ""
+            if place.stamp_at is None:
+                item_id = keys.item_id(place.data)
+            else:
+                item_id = keys.item_id(place.stamped(stamp)) if stamp else ""
             if existing is not None:
                 items.append(self._pusher.uniques.existing_item(placed, existing, item_id))
                 continue
