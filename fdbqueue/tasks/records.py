@@ -29,7 +29,6 @@ record is *final* once the item is gone: it says all there is to say of the task
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import re
@@ -120,7 +119,7 @@ class TaskCall(NamedTuple):
         max_attempts: How many times it ran at most when it was enqueued; None for what the backend
             says.
         place: Which part of a group or a chain it is; None if it is in none.
-        expires: By when it must have begun, or so many seconds after it may: see :func:`deadline`.
+        expires: By when it must have begun, or so many seconds after it may: see :func:`~fdbqueue.tasks.states.deadline`.
             None for any time.
     """
 
@@ -242,19 +241,6 @@ def unpacked(value: Any) -> TaskCall | None:
         None if place is None else place_in(place),
         expires,
     )
-
-
-def deadline(call: TaskCall, pushed: datetime.datetime | None) -> datetime.datetime | None:
-    """Return when a task expires that has not begun; None for never, or if that is not known.
-
-    Seconds count from when it was pushed, or from its ``run_after`` if that is later.
-    """
-    if call.expires is None or isinstance(call.expires, datetime.datetime):
-        return call.expires
-    with contextlib.suppress(OverflowError, ValueError):  # anyone who may push says run_after
-        begins = [at for at in (pushed, aware(call.run_after)) if at is not None]
-        return max(begins) + datetime.timedelta(seconds=call.expires)
-    return None
 
 
 def aware(at: datetime.datetime | None) -> datetime.datetime | None:
