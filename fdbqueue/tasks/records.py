@@ -119,8 +119,8 @@ class TaskCall(NamedTuple):
         max_attempts: How many times it ran at most when it was enqueued; None for what the backend
             says.
         place: Which part of a group or a chain it is; None if it is in none.
-        expires: By when it must have begun, or so many seconds after it may: see :func:`~fdbqueue.tasks.states.deadline`.
-            None for any time.
+        expires: By when it must have begun, or in how many seconds, from when
+            :func:`~fdbqueue.tasks.states.deadline` says; None for any time.
     """
 
     id: str
