@@ -88,14 +88,15 @@ def test_plain_values_are_stored_as_they_are():
     ],
     ids=repr,
 )
-def test_what_is_stored_wrongly_is_refused(backend, work, wrong):
+def test_what_is_stored_wrongly_is_refused(configure, work, wrong):
     """Nothing else is made of it; its attempt fails, and its result can be read."""
+    backend = configure(rich_types=True, backoff=jobs.never)
     with pytest.raises(TypeUnknown):
         decode([wrong])
     result = jobs.note.enqueue(1)
     queue = backend.queue("default")
     value = queue.pop().value
-    queue.push({**value, "args": [wrong], "rich": True, "max_attempts": 1})
+    queue.push({**value, "args": [wrong], "rich": True})
     work()
     assert jobs.done == []
     (dead,) = queue.page(state="dead").items
