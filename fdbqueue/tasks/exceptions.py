@@ -42,6 +42,12 @@ class TaskUnknown(FdbQueueError):
     code = "task_unknown"
 
 
+class WaitTimedOut(FdbQueueError, TimeoutError):
+    """The task had not ended when the time to wait was over."""
+
+    code = "wait_timed_out"
+
+
 class ReturnValueTooLarge(FdbQueueError):
     """The return value is longer than ``max_result_bytes``, once it is JSON."""
 
@@ -93,13 +99,13 @@ class Retry(FdbQueueError):
 
 
 class TaskTimeout(BaseException):
-    """The attempt took longer than the task's time limit.
+    """The attempt took longer than the task's time limit, or was aborted by force.
 
     A task that runs in a thread has it raised there. It is no ``Exception``, as
     ``asyncio.CancelledError`` is none: so a task that handles its own errors does not swallow it.
 
     Args:
-        seconds: The time limit; None if it is not known.
+        seconds: The time limit; None if it is not known, 0 for an abort.
     """
 
     code = "task_timeout"
@@ -109,6 +115,8 @@ class TaskTimeout(BaseException):
         self.seconds = seconds
 
     def __str__(self) -> str:
+        if self.seconds == 0:
+            return "The task was aborted by force"
         text = "The attempt took longer than the task's time limit"
         return text if self.seconds is None else f"{text}: seconds={self.seconds:g}"
 

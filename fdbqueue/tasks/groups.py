@@ -23,6 +23,7 @@ from django.db import transaction
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import now_us, run
+from fdbqueue.tasks.aborts import abort_in
 from fdbqueue.tasks.backend import MAX_CALL_BYTES
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -32,8 +33,7 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     ours,
 )
-from fdbqueue.tasks.ends import abort_in
-from fdbqueue.tasks.group_results import GroupResult, branch_named, named
+from fdbqueue.tasks.group_results import MAX_READ, GroupResult, branch_named, named
 from fdbqueue.tasks.key_limits import (
     NO_LIMITS,
     Limited,
@@ -46,12 +46,10 @@ from fdbqueue.tasks.key_limits import (
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import call_of, encoded, packed
 from fdbqueue.tasks.results import new_id, new_result
+from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, range_of
 from fdbqueue.tasks.trees import (
     MAX_BYTES,
     Tree,
-    TreeKeys,
-    chunks_of,
-    range_of,
     rows_of_branch,
 )
 from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, due_key
@@ -97,9 +95,10 @@ class Branch:
         self.parts = tuple(_part(part) for part in parts)
         if not self.parts:
             raise InvalidTask(f"A {self.kind} has at least one part; this one is empty.")
-        #: What follows it, if anything does, and whether also if a part has failed.
+        #: What follows it, if anything does; whether also if a part has failed; and whether it is
+        #: given the values of the parts.
         self.follows: Any = None
-        self.always = False
+        self.always = self.gives_values = False
 
     def enqueue(self) -> GroupResult:
         """Enqueue all of it, exactly once; nothing runs if this raises.
@@ -133,7 +132,7 @@ class Group(Branch):
 
     kind = "group"
 
-    def then(self, part: Any, *, always: bool = False) -> Group:
+    def then(self, part: Any, *, always: bool = False, values: bool = False) -> Group:
         """Return the group with what is enqueued once all its parts have succeeded.
 
         It is enqueued exactly once, in the commit of the last end, with the id of the group as its
@@ -143,11 +142,21 @@ class Group(Branch):
         Args:
             part: The task, the call, the group or the chain.
             always: Whether it follows as well if parts have failed, once all have ended.
+            values: Whether its first argument is the list of what the parts give on, in their
+                order, in place of the id: see :meth:`GroupResult.results`. If the list makes the
+                arguments longer than 1,000,000 bytes, what follows has failed, and says so.
+
+        Raises:
+            InvalidTask: Something follows it already; or ``values`` are those of over 1,000 parts,
+                or of parts that may have failed.
         """
         if self.follows is not None:
             raise InvalidTask("Something follows this group already: let a chain follow it.")
         changed = Group(self.parts)
-        changed.follows, changed.always = _part(part), always
+        if values and (always or len(self.parts) > MAX_READ):
+            text = f"values are for what follows up to {MAX_READ:,} parts that have all succeeded"
+            raise InvalidTask(f"{text}: let it read the parts by the id of the group.")
+        changed.follows, changed.always, changed.gives_values = _part(part), always, values
         return changed
 
 
@@ -242,6 +251,8 @@ class _Plan:
             known["place"] = place
         if branch.follows is not None:
             known |= {"then": True, "always": branch.always}
+        if branch.gives_values:
+            known["values"] = True
         self.rows += rows_of_branch(self._keys, number, count)
         leads = branch.kind == "chain"
         following = () if branch.follows is None else (branch.follows,)
@@ -374,7 +385,9 @@ class GroupAbort(NamedTuple):
     never: int = 0
 
 
-def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupAbort:
+def abort_group(
+    result_id: str, *, by_force: bool = False, backend: str = DEFAULT_TASK_BACKEND_ALIAS
+) -> GroupAbort:
     """Abort a group or a chain, with all that is nested in it.
 
     No task of it is enqueued or begins any more, nothing follows it. Its tasks that wait are
@@ -383,6 +396,7 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
 
     Args:
         result_id: The id of the whole: one that is nested in another is not aborted by itself.
+        by_force: Whether workers also end those that run, as :func:`~fdbqueue.tasks.abort` does.
         backend: The alias of its backend.
 
     Raises:
@@ -391,17 +405,22 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
         ValueError: It is the id of one that is nested.
     """
     owner, _tree, _branch = named(result_id, backend)
-    return abort_group_by(owner, result_id)
+    return abort_group_by(owner, result_id, by_force=by_force)
 
 
-def abort_group_by(owner: Any, result_id: str) -> GroupAbort:
+def abort_group_by(owner: Any, result_id: str, *, by_force: bool = False) -> GroupAbort:
     """Abort a group or a chain of a backend, as :func:`abort_group` does."""
-    found, _passed = abort_some(owner, result_id)
+    found, _passed = abort_some(owner, result_id, by_force=by_force)
     return found
 
 
 def abort_some(
-    owner: Any, result_id: str, passed: int = 0, is_late: Callable[[], bool] = lambda: False
+    owner: Any,
+    result_id: str,
+    passed: int = 0,
+    is_late: Callable[[], bool] = lambda: False,
+    *,
+    by_force: bool = False,
 ) -> tuple[GroupAbort, int]:
     """Abort a group or a chain of a backend, or go on with that, until it is late.
 
@@ -410,6 +429,7 @@ def abort_some(
         result_id: The id of the whole.
         passed: How many parts were passed before.
         is_late: Asked after some hundred parts.
+        by_force: Whether workers also end those that run.
 
     Returns:
         What became of the tasks, and how many parts were passed by now; 0 if these are all.
@@ -437,11 +457,13 @@ def abort_some(
 
     if (has_begun := run(database, begin)) is None:
         raise TaskResultDoesNotExist(result_id)
-    return _abort_tasks(owner, keys, passed, is_late) if has_begun else (GroupAbort(), 0)
+    if not has_begun:
+        return GroupAbort(), 0
+    return _abort_tasks(owner, keys, passed, is_late, by_force=by_force)
 
 
 def _abort_tasks(
-    owner: Any, keys: TreeKeys, passed: int, is_late: Callable[[], bool]
+    owner: Any, keys: TreeKeys, passed: int, is_late: Callable[[], bool], *, by_force: bool
 ) -> tuple[GroupAbort, int]:
     """Abort the tasks of a tree that was aborted, the last one first: workers begin with others."""
     counts, parts = Counter[str](), itertools.islice(_parts_of(owner, keys), passed, None)
@@ -450,7 +472,7 @@ def _abort_tasks(
         ids = [part["id"] for part in tasks if part.get("enqueued")]
         counts["never"] += len(tasks) - len(ids)
         if ids:
-            abort_these = functools.partial(_aborted, owner=owner, ids=ids)
+            abort_these = functools.partial(_aborted, owner=owner, ids=ids, by_force=by_force)
             counts.update(run(owner.catalog.database, abort_these))
         passed += len(some)
         if is_late():
@@ -470,12 +492,12 @@ def _parts_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
         end = bytes(rows[-1].key)
 
 
-def _aborted(tr: Transaction, owner: Any, ids: Sequence[str]) -> list[str]:
+def _aborted(tr: Transaction, owner: Any, ids: Sequence[str], *, by_force: bool) -> list[str]:
     """Abort some tasks in a transaction; return what became of each."""
     outcomes = []
     for task_id in ids:
         try:
-            outcomes.append(abort_in(tr, owner, task_id))
+            outcomes.append(abort_in(tr, owner, task_id, by_force=by_force))
         except TaskResultDoesNotExist:
             outcomes.append("never")
     return outcomes

@@ -24,6 +24,7 @@ from fdbqueue.tasks import (
     group_result,
     groups,
     task,
+    tree_keys,
     trees,
     upkeep,
 )
@@ -85,7 +86,7 @@ def look_after(backend):
 
 def stored_rows(backend):
     """Return the rows of all groups and chains."""
-    begin, end = trees.TreeKeys(backend.records.prefix, "x").all.range().start[:-4], b"\xff"
+    begin, end = tree_keys.TreeKeys(backend.records.prefix, "x").all.range().start[:-4], b"\xff"
     database = backend.catalog.database
 
     def read(tr):
@@ -430,7 +431,7 @@ def test_no_part_begins_once_the_whole_is_aborted(backend, monkeypatch):
     result = group([call(group_jobs.add, n) for n in range(2)]).enqueue()
     worker = TaskWorker(backend, ["default"])
     items = worker._source.lease_many(2, seconds=60, worker=worker.worker)
-    monkeypatch.setattr(groups, "_abort_tasks", lambda *_: (None, 0))
+    monkeypatch.setattr(groups, "_abort_tasks", lambda *_, **__: (None, 0))
     abort_group(result.id)
     for item in items:
         with pytest.raises(TaskAborted):
@@ -445,7 +446,8 @@ def test_an_abort_begins_with_the_last_part(backend, monkeypatch, few_together):
     """Workers begin with the first; and what was never enqueued is counted, and not looked for."""
     aborted = []
 
-    def note(_tr, _owner, task_id):
+    def note(_tr, _owner, task_id, *, by_force):
+        assert not by_force
         aborted.append(task_id)
         return "aborted"
 
