@@ -63,15 +63,16 @@ class Notifier:
         Raises nothing: what was committed stays so. A pipe that could not be reached is
         tried again at the next commit.
         """
-        memory, now = self._turn.reservations.memory, clock.seconds()
-        newest = None if memory is None or memory.closed else memory[PIPES]
+        memory, now, newest = self._turn.reservations.memory, clock.seconds(), None
         try:
+            if memory is not None:
+                newest = memory[PIPES]
             if newest != self._newest or newest is None or now >= self._look_at:
                 if os.stat(self._directory).st_mtime_ns != self._changed_at:
                     self._look()
                 if self._changed_at != -1:
                     self._newest, self._look_at = newest, now + CHECK_SECONDS
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # or the memory was closed
             self._turn.doubt()
         except OSError:
             self._changed_at = -1
