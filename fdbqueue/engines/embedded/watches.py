@@ -77,8 +77,6 @@ class Notifier:
         except OSError:
             self._changed_at = -1
             logger.exception("the watching processes cannot be found")
-        if not self._pipes:
-            return
         for name in list(self._pipes):
             try:
                 os.write(self._pipes[name], b"!")
