@@ -3,8 +3,8 @@
 A process with watches owns a pipe in ``-sync``, and says so in the memory that the processes
 share. Who commits writes a byte into every pipe; it looks for new ones after somebody has said
 so, and every 10 ms. The byte wakes the owner's thread, which reads in the history which keys
-changed, and compares their values. The next commit removes a pipe whose owner has died; an owner
-whose pipe was deleted makes another within a second.
+changed, and compares values. A commit removes a pipe whose owner has died; an owner whose pipe
+was deleted makes another within a second.
 """
 
 from __future__ import annotations
