@@ -156,16 +156,7 @@ _ON_TASKS = {
     **{verb: _VERBS[verb] for verb in ("pause", "resume", "clear", "sweep", "clock")},
 }
 #: The verbs that meet at the heads of queues.
-_TAKES = (
-    "pop",
-    "lease",
-    "family_pop",
-    "family_lease",
-    "family_pop",
-    "family_lease",
-    "think",
-    "ack",
-)
+_TAKES = ("pop", "lease", *("family_pop", "family_lease") * 2, "think", "ack")
 #: What arguments are drawn from; a plan leaves some of these values out.
 _VALUES: dict[str, tuple[Any, ...]] = {
     "one": (1,),
