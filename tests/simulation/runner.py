@@ -137,8 +137,8 @@ def _paths(part: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
         while block:
             yield from ((*path, slice(start, start + block)) for start in range(0, size, block))
             block //= 2
-    keyed = part.items() if isinstance(part, dict) else enumerate(part)
-    for key, value in keyed if isinstance(part, dict | list) else ():
+    keyed: Any = enumerate(part) if isinstance(part, list) else ()
+    for key, value in part.items() if isinstance(part, dict) else keyed:
         is_option = path[:1] in (("queues",), ("processes",)) and len(path) == 2 and key != "kind"
         if is_option or key in _OPTIONAL or path == ("faults",):
             yield (*path, key)
