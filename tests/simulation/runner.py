@@ -100,9 +100,9 @@ def run_line(line: str) -> History:
 
 
 def shrink(history: History, seconds: float = _SHRINK_SECONDS) -> History:
-    """Return a history in which the same is found, and from which nothing can be cut."""
-    until, at, since = time.monotonic() + seconds, 0, 0
-    while time.monotonic() < until:
+    """Return a history in which the same is found, cut for so many seconds of processor time."""
+    until, at, since = time.process_time() + seconds, 0, 0
+    while time.process_time() < until:
         cuts = [*_cuts(history.plan)]
         if since > len(cuts):
             break
