@@ -412,6 +412,7 @@ class AttemptEnds:
                 end.moment,
                 end.attempts.latest,
                 failed=exception is not None and not (end.is_aborted or end.asked),
+                waited=end.attempts.waited(end.item.pushed_at, end.call.run_after),
             )
 
     def has_taken_effect(self, end: AttemptEnd) -> bool:
