@@ -79,10 +79,10 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("push", "FIFO", "calls", 165, 347),
-    Case("push", "priority", "calls", 182, 400),
-    Case("pop", "FIFO", "calls", 195, 425),
-    Case("pop", "priority", "calls", 210, 480),
+    Case("push", "FIFO", "calls", 155, 347),
+    Case("push", "priority", "calls", 172, 400),
+    Case("pop", "FIFO", "calls", 190, 425),
+    Case("pop", "priority", "calls", 205, 480),
     Case("lease and ack", "FIFO", "calls", 355, 830),
     Case("lease and ack", "priority", "calls", 375, 887),
     Case("push", "FIFO", "frames", 9, 14),

@@ -53,14 +53,8 @@ NIGHTLY = {
         "tests/live/test_takers.py::test_the_death_of_workers_loses_nothing",
     ),
     "one storm, one killed process and one fork of each kind; the simulation": (
-        "tests/concurrency/test_families.py::test_a_storm_of_signals",
-        "tests/concurrency/test_families.py::test_an_interrupt_under_a_key",
         "tests/concurrency/test_killed.py::test_the_death_of_poppers_stops_nobody",
-        "tests/concurrency/test_killed.py::test_the_unique_keys_of_the_dead",
         "tests/concurrency/test_preempted.py::test_threads_of_several_clients",
-        "tests/concurrency/test_preempted.py::test_threads_that_push_under_few_keys",
-        "tests/concurrency/test_several.py::test_a_storm_of_signals",
-        "tests/concurrency/test_signals.py::test_pushes_in_a_storm_of_signals",
     ),
     "a command that is killed once": (
         "tests/commands/test_drain_file.py::test_killed_again_while_it_resumes",

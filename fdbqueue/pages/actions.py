@@ -67,6 +67,7 @@ class ActionForm(forms.Form):
 
     id = forms.CharField(required=False, max_length=_MAX_ID, widget=forms.HiddenInput)
     reason = forms.CharField(label=_("Reason"), required=False, strip=False, max_length=_MAX_REASON)
+    by_force = forms.BooleanField(label=_("Also end what runs"), required=False)
     at = forms.IntegerField(
         required=False, min_value=0, max_value=_MOST_AT, widget=forms.HiddenInput
     )
@@ -84,8 +85,8 @@ class PageAction:
         title: What it is done to, with ``queue``.
         means: What becomes of the items, or of the queue.
         told: The message after it, with ``number`` or ``queue``.
-        takes: Which of ``id``, ``reason`` and ``at`` it is asked with; others are ignored, and not
-            shown.
+        takes: Which of ``id``, ``reason``, ``by_force`` and ``at`` it is asked with; any other is
+            ignored, and not shown.
         title_of_one: As ``title``, for one item that is chosen; empty for the same.
         chosen: What is said before the id that is chosen, unless that is an item's.
         body: What the body of the API's action has besides the reason, from the ``id``.
@@ -93,9 +94,9 @@ class PageAction:
         asks_reason: Whether the reader gives the reason; otherwise it chooses dead letters.
         of_state: The state whose items it handles; None for an action on the queue.
         of_task: Whether its ``id`` is that of a task of the queue.
-        work: What does it, called with the ``id`` and with how much was done before, if the API has
-            no such action; it returns how much is done now if there is more to do, else 0. It needs
-            the permission to manage the queue,
+        work: What does it, called with what was asked and with how much was done before, if the API
+            has no such action; it returns how much is done now if there is more to do, else 0. It
+            needs the permission to manage the queue,
         queues: and these, by the ``id``.
     """
 
@@ -112,7 +113,7 @@ class PageAction:
     asks_reason: bool = False
     of_state: str | None = None
     of_task: bool = False
-    work: Callable[[str, int], int] | None = None
+    work: Callable[[Mapping[str, Any], int], int] | None = None
     queues: Callable[[str], Sequence[str]] = lambda _id: ()
 
 
@@ -354,7 +355,7 @@ def _prepared(
 
     item_id, reason = asked["id"], asked["reason"]
     if action.work is not None:
-        return _worked(functools.partial(action.work, item_id), asked["at"] or 0)
+        return _worked(functools.partial(action.work, asked), asked["at"] or 0)
     declared = _declared(action)
     body = {**action.body(item_id), **({"reason": reason} if reason else {})}
     place = {"name": queue_name, **({"id": item_id} if "id" in declared.places else {})}

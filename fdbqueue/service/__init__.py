@@ -82,7 +82,7 @@ from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX
 from fdbqueue.service.moments import ORDERS, Order
 from fdbqueue.service.names import NAME, PATTERN, covers, share_a_name
 from fdbqueue.service.options import QueueOptions
-from fdbqueue.service.push import Prepared
+from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
@@ -177,6 +177,7 @@ __all__ = [
     "moment",
     "now_us",
     "pauses_of",
+    "push_portions",
     "run",
     "scan",
     "scan_by_moment",

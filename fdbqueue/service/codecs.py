@@ -163,7 +163,8 @@ class JsonCodec(Codec):
             ValueError: NaN, an infinity, a lone surrogate, more than 200 levels of nesting.
         """
         _check(value)
-        return _packed_text(self._encode(value)) + _packed_metadata(pushed_at, attempts)
+        text = self._encode(value).encode()  # which holds no character 0
+        return _TEXT + text + b"\x00" + _packed_metadata(pushed_at, attempts)
 
     def decode(self, data: bytes) -> Stored:
         """Return the value and its metadata; a tuple of the text alone will do.
@@ -300,11 +301,6 @@ _TEXT, _SEVEN, _ZERO = b"\x02", b"\x1b", b"\x14"
 _SEVEN_FROM, _SEVEN_TO = 1 << 48, 1 << 56
 #: The length of the metadata of an item pushed in these centuries, and never leased.
 _METADATA_BYTES = 9
-
-
-def _packed_text(text: str) -> bytes:
-    """Return ``fdb.tuple.pack((text,))`` of a JSON text: it holds no character 0."""
-    return _TEXT + text.encode() + b"\x00"
 
 
 def _packed_metadata(pushed_at: int, attempts: int) -> bytes:

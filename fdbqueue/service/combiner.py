@@ -1,32 +1,29 @@
 """Combine the operations of a process's threads: one transaction does the work of many.
 
 An operation that finds no other at work is done by its own thread, in a *turn*: a lock that the
-working thread holds. There are as many turns as transactions may be in flight: one if they
-would conflict (takes at one end), three if they do not (pushes, acks). An operation that finds
-no turn free, a batch in flight or others in line, or comes just after a batch of several, joins
-the *line*, and its thread sleeps on the operation's own gate. While anything is in line, *helper*
-threads of the process use the free turns and do the line's work in batches. A batch claims
-everything that is in line; no batch waits for more operations.
+working thread holds. There are as many turns as transactions may be in flight: one if they would
+conflict (takes at one end), three if not (pushes, acks). If no turn is free, or others are in line
+or were just served together, the operation joins the *line*, and its thread sleeps at the
+operation's gate. *Helper* threads use the free turns to do the line's work in batches. A batch
+claims all that is in line, and waits for no more.
 
-Signal handlers run in the main thread alone, between any two bytecodes, and may raise. A
-helper is never the main thread, so no signal ends a batch. A signal that ends a thread cannot
-block others: the mutex and the turns are held only in ``with`` blocks, which release them on any
-exception, and each thread that joins the line makes sure itself that there is a helper. A signal
-handler that uses the queue itself while its thread has a turn is refused at once.
-
-An operation is in line, or claimed by one batch, until it is done or its thread has gone. It is
-in one of these states, which change under the mutex:
+An operation is in line, or claimed by one batch, until it is done or its thread has gone. Its
+states change under the mutex:
 
 - WAITING: nothing was done for it. Its thread may leave, and then nothing will be.
-- IN_FLIGHT: a transaction has taken it up. A thread that leaves now learns that its outcome is
-  unknown; what the transaction did for it is undone once that is known, if it can be.
-- DONE: it has its result or its error. If the thread is interrupted before it returns the
-  result, a helper undoes the operation, if it can be undone.
+- IN_FLIGHT: a transaction has taken it up. The outcome is unknown to a thread that leaves; what was
+  done for it is undone once that is known, if it can be.
+- DONE: it has its result or its error. If its thread is interrupted before it returns the result, a
+  helper undoes it.
 - LEFT: its thread has gone.
 
-After a fork the child begins with an empty line. A helper is a daemon: at the end of the
-process its batch is the database's to finish or not, as any commit is. It ends by itself when
-it has had nothing to do for a second.
+Signal handlers run in the main thread, which no helper is, so no signal ends a batch. The mutex and
+the turns are held by ``with`` alone, so an exception in one thread blocks no other, and each thread
+that joins the line makes sure itself that there is a helper. A handler that uses a queue while its
+thread has a turn is refused at once.
+
+A forked child begins with an empty line. A helper is a daemon: at the end of the process its commit
+is the database's to finish or not. It ends when it has had nothing to do for a second.
 """
 
 from __future__ import annotations

@@ -201,7 +201,9 @@ class Encoder:
         Raises:
             InvalidInput: The queue does not take it.
         """
-        until = self.until(push.delay, push.not_before)
+        until = None
+        if push.delay is not None or push.not_before is not None:
+            until = self.until(push.delay, push.not_before)
         return self._entry(push.value, self.priorities.of_push(push.priority), until, tag)
 
     def of_many(

@@ -212,6 +212,11 @@ class QueueOptions:
         return shown
 
     @property
+    def handoff_timeout_us(self) -> int:
+        """For how many microseconds a help request holds, and its handoff."""
+        return int(self.handoff_timeout_seconds * 1_000_000)
+
+    @property
     def in_commit_order(self) -> bool:
         """Whether items are in the order of their commits."""
         return self.order == "commit"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, KeyTooLarge, OutcomeUnknown, PushInterrupted
@@ -39,6 +39,8 @@ from fdbqueue.service.transactions import run, run_stamped
 from fdbqueue.service.uniques import UniqueKeys, tag_of
 from fdbqueue.service.writes import Runner, SharedTransaction, Write
 
+T = TypeVar("T")
+
 #: What the keys of the queue's tables have more than those of its items.
 _TABLE_BYTES = 16
 
@@ -49,6 +51,35 @@ Beside = Callable[[Transaction, list[Entry]], Callable[[], None]]
 BesideItem = Callable[[Transaction, str], None]
 #: Pushes what was prepared, in the transaction it is given, or in one of its own for None.
 Prepared = Callable[[Transaction | None], list[Item]]
+
+
+def push_portions(queue: str, portions: Iterable[list[T]], put: Callable[[list[T]], int]) -> int:
+    """Push portions, each in a transaction of its own, and return how many items they were.
+
+    Args:
+        queue: The queue's name, for errors.
+        portions: The portions.
+        put: Pushes one, and returns how many it is.
+
+    Raises:
+        PushInterrupted: Something failed when some were pushed already, or may be.
+    """
+    pushed = 0
+    begun: list[T] = []
+    try:
+        for portion in portions:
+            begun = portion
+            pushed += put(portion)
+            begun = []
+    except BaseException as error:
+        unknown = 0 if getattr(error, "outcome_known", False) else len(begun)
+        if not isinstance(error, Exception):
+            vars(error)["outcome_known"] = not pushed and not unknown
+        elif pushed or isinstance(error, OutcomeUnknown):
+            counts = {"pushed": pushed, **({"unknown": unknown} if unknown else {})}
+            raise PushInterrupted(queue=queue, **counts) from error
+        raise
+    return pushed
 
 
 class PushWrite(Write):
@@ -183,8 +214,10 @@ class PushWrite(Write):
         items = []
         for push, entry, placed in zip(self._pushes, self._entries, self.placed, strict=True):
             place, pushed_at, until, existing = placed
-            is_known = place.stamp_at is None or stamp
-            item_id = keys.item_id(place.stamped(stamp)) if is_known else ""
+            if place.stamp_at is None:
+                item_id = keys.item_id(place.data)
+            else:
+                item_id = keys.item_id(place.stamped(stamp)) if stamp else ""
             if existing is not None:
                 items.append(self._pusher.uniques.existing_item(placed, existing, item_id))
                 continue
@@ -319,24 +352,12 @@ class Pusher:
         Raises:
             PushInterrupted: Something failed when some were written already, or may be.
         """
-        pushed = 0
-        begun: list[Entry] = []
-        try:
-            for batch in self.encoder.split(entries):
-                begun = batch
-                pushed += instrumentation.observed(
-                    "push_many", self._queue, self._put_batch, batch, beside
-                )
-                begun = []
-        except BaseException as error:
-            unknown = 0 if getattr(error, "outcome_known", False) else len(begun)
-            if not isinstance(error, Exception):
-                vars(error)["outcome_known"] = not pushed and not unknown
-            elif pushed or isinstance(error, OutcomeUnknown):
-                counts = {"pushed": pushed, **({"unknown": unknown} if unknown else {})}
-                raise PushInterrupted(queue=self._queue, **counts) from error
-            raise
-        return pushed
+
+        def put(batch: list[Entry]) -> int:
+            observed = instrumentation.observed
+            return observed("push_many", self._queue, self._put_batch, batch, beside)
+
+        return push_portions(self._queue, self.encoder.split(entries), put)
 
     def _put_batch(self, entries: list[Entry], beside: Beside | None) -> int:
         """Write entries in a transaction of its own, and return how many."""
@@ -344,7 +365,7 @@ class Pusher:
         def put(tr: Transaction) -> Callable[[], None] | None:
             """Write entries and what goes beside them; return what to do after the commit."""
             committed = None if beside is None else beside(tr, entries)
-            self.put(tr, entries)
+            self.put(tr, list(entries))
             return committed
 
         committed = run(self._runner.database, put, wrote=True)

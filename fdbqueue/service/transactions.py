@@ -2,56 +2,43 @@
 
 How a call of :func:`run` goes. Only its own thread acts for it.
 
-1. **An attempt** runs the function in a transaction. Until its commit begins, nothing has
-   happened.
+1. **An attempt** runs the function in a transaction. Until its commit begins, nothing has happened.
 2. **If it wrote something**, it also writes a receipt: one key, the slot that only this call uses
-   meanwhile, with a number that no other attempt has. The attempt depends on the slot. Before
-   the commit begins, the attempt is noted as unsettled.
-3. **The commit ends.** It returned: the attempt took effect, and its result is the call's. The
-   engine says that it was refused (a conflict, a limit): nothing happened, the attempt is
-   settled, and 1 follows after the engine's own pause (``on_error``), or the error is raised.
-   So it is if an attempt is too old, but twice at most if its function takes so long by itself.
-   Anything else leaves it unsettled.
-4. **While an attempt is unsettled, the function does not run.** The next transaction looks at
-   the slot.
+   meanwhile, with a number that no other attempt has. It depends on the slot. From the beginning of
+   its commit on, it is unsettled.
+3. **The commit ends.** If it returned, the attempt's result is the call's. If the engine says that
+   it was refused, nothing happened: 1 follows after the engine's own pause (``on_error``), or the
+   error is raised. An attempt that is too old is made again, but twice at most if its function
+   takes so long by itself. Anything else leaves it unsettled.
+4. **While an attempt is unsettled, the function does not run.** The next transaction looks at the
+   slot.
 
    - It holds the attempt's number: the attempt took effect.
-   - It holds another number, or nothing: the attempt has not taken effect up to this version.
-     After 1021 it never will, because FoundationDB makes sure that such a commit is not under
-     way any more. After 1039 it may be: then a fence, a transaction that changes the slot and
-     nothing else, is committed first. The old attempt depends on the slot as it was before the
-     fence changed it, so its commit now conflicts. A commit not yet sent has been cancelled.
-   - It holds nothing, and versions have moved on so far that the receipt may have been swept:
-     the call ends with ``OutcomeUnknown``.
-
-   So at most one attempt is unsettled. When the function raises, no earlier attempt can still
-   take effect. Several fences do no harm: they write nothing but the slot.
-5. **The call ends.** While an attempt is unsettled, an error of the engine or of fdbqueue would
-   say that nothing happened: ``OutcomeUnknown`` is raised from it. Other errors pass, since they
-   may be a signal handler's. Every error that passes has an attribute ``outcome_known``: False
-   where an attempt was unsettled, or where the error had it already (from a call within). If
-   the attribute is missing, the error came outside the ``try`` of ``run`` (for example from a
-   signal), so the outcome cannot be told.
-   The slot is released where nothing is unsettled, and before a result is returned, so that an
-   interrupt of that is told as one of the commit. Otherwise it is not used again: what is still
-   under way can overwrite no other call's receipt.
+   - It does not: the attempt has not taken effect up to this version. After 1021 it never will.
+     After 1039 it may be under way: then a *fence* is committed first, a transaction that changes
+     the slot and nothing else; with it the attempt conflicts.
+   - It holds nothing, and versions have moved on so far that the receipt may have been swept: the
+     call ends with ``OutcomeUnknown``.
+5. **The call ends.** While an attempt is unsettled, an error of the engine or of fdbqueue becomes
+   ``OutcomeUnknown``; others pass, because they may be a signal handler's. Each error has an
+   attribute ``outcome_known``: False if an attempt was unsettled, or if the error had it so from a
+   call within. Without it, it came from outside the ``try`` of ``run``, and nothing can be told.
+   The slot is released if nothing is unsettled, and before a result is returned; else it is not
+   used again.
 
 What is left behind by
 
-- *an exception, of any class and from any place* (the function, a signal handler, another
-  thread): before 2 and after a settlement, nothing; from 2 on, what 5 says;
-- *a timeout, a retry limit or a deadline* (1031, 1025, ``create_transaction`` raising): the same;
-- *a crash*: the attempt took effect with its receipt, or neither did. The slot stays until it
-  is swept;
-- *a pause* (a suspended process, a cluster that was away): 4 goes on afterwards, by the
-  database's versions and without any clock;
-- *a signal handler that makes a call in the middle of one*: two calls, or the engine refuses the
-  handler's at once (``EngineUnavailable``), because its thread waits for a commit or a cluster;
-- *a fork in the function*: two processes that make a call each. The child has slots of its own.
+- *an exception, of any class and from any place; a timeout, a retry limit, a deadline*: before 2
+  and after a settlement nothing; from 2 on what 5 says;
+- *a crash*: the attempt took effect with its receipt, or neither did;
+- *a pause* of the process or the cluster: 4 goes on afterwards, by the database's versions;
+- *a signal handler that makes a call in the middle of one*: two calls, or its own is refused at
+  once (``EngineUnavailable``);
+- *a fork in the function*: two processes that make a call each, with slots of their own.
 
-A slot is used again by its thread's next operation, and by other threads after that: there
-are as many as a process ever had operations under way at once, and one more for each call whose
-outcome stayed unknown. Those of processes that have ended stay until they are swept.
+A slot is used again by its thread's next operation, then by other threads: there are as many as
+operations were ever under way at once, and one for each call whose outcome stayed unknown. Those of
+ended processes stay until they are swept.
 """
 
 from __future__ import annotations
@@ -185,7 +172,7 @@ class Receipt:
             self.slot = self.slots.free.pop()
         except IndexError:
             self.slot = self.slots.new()
-        self._key: bytes = receipts_of(database).key() + self.slot
+        self._key: bytes = receipts_of(database).rawPrefix + self.slot
 
     def write(self, tr: Transaction) -> int:
         """Let a transaction leave a receipt, and return its number."""

@@ -1,10 +1,51 @@
-"""Abort a task, in its queue or in the outbox; a task that runs sees that it is to end."""
+"""Abort a task, in its queue or in the outbox; one that runs sees that it is to end, or is ended.
+
+A task that waits has no attempt to end: the transaction of the abort removes its item and writes
+its final record. Of one that runs, the record gets a *wish*, which each attempt at it keeps. Who
+may do what:
+
+- *Anybody who may abort a task* writes the wish, in a transaction that depends on the item and the
+  record, as the end of the attempt does. So one of the two comes first: either the attempt ends
+  with the wish, and there is no other, however it ends; or the abort says ``"ended"``. ``by_force``
+  is part of the wish, is never taken back, and counts one number up.
+- *The task* may read the wish about once a second, and end itself: :func:`abort_requested`.
+- *Its worker* reads the number every five seconds, while a function runs (``service/tools/
+  presence.py``): after another number than before, it reads the records of what was leased before
+  that moment, each attempt once. What is to be ended by force then gets a time limit whose deadline
+  is now (``time_limits.py``): its coroutine is cancelled, or its thread is struck; and if that does
+  not end it, its process is replaced ``grace_seconds`` later. The attempt fails as ``TaskAborted``.
+
+So an end by force begins within five seconds; within ten if the lease was being written just then,
+or the function was not called yet. What is left behind by
+
+- *a function that returns or raises something else*, before or because of that: this is its end,
+  and is committed as any other; if it is a failure, it is final;
+- *a process that is replaced*: the replacement fails the attempt, as with a time limit. Without a
+  parent the function goes on until it ends, and the log says so;
+- *a crash, a lost lease, an end whose outcome is not known*: the wish is in the record, so who
+  leases the task next fails it before it begins. An attempt that has lost its lease is ended as
+  well unless the task has ended elsewhere by then, and writes nothing;
+- *an engine that is away*: the worker reads again every five seconds;
+- *a worker of an older version*: it does not look. The function runs to its end, and is the last;
+- *a fork, a thread or a process of its own* that the task has started: these go on. A coroutine
+  that waits for ``sync_to_async`` is cancelled, its call is not;
+- *a task with limits, in a group or a chain*: the end of the attempt is what frees its turn, or
+  ends its branch. An abort of the whole asks or ends all that runs of it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import time
+from collections.abc import Sequence
 from typing import Any
 
-from fdbqueue.service import run
+from django.db import DatabaseError
+
+from fdbqueue.engines.protocols import Database, Transaction
+from fdbqueue.exceptions import path_of
+from fdbqueue.service import Catalog, now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTaskBackend,
@@ -12,11 +53,19 @@ from fdbqueue.tasks.compat import (
     ours,
 )
 from fdbqueue.tasks.current import running
-from fdbqueue.tasks.ends import abort_in
-from fdbqueue.tasks.records import is_id
+from fdbqueue.tasks.ends import Attempt, final_writes
+from fdbqueue.tasks.exceptions import TaskAborted
+from fdbqueue.tasks.notes import as_stored
+from fdbqueue.tasks.records import FAILED, AttemptFailure, Records, TaskCall, is_id
+from fdbqueue.tasks.states import TaskState
+from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
+
+_ONE = (1).to_bytes(8, "little")
 
 
-def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
+def abort(
+    result_id: str, *, by_force: bool = False, backend: str = DEFAULT_TASK_BACKEND_ALIAS
+) -> str:
     """Abort a task.
 
     One that is ready, or waits for its ``run_after`` or its next attempt, is removed, and FAILED
@@ -26,6 +75,8 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
 
     Args:
         result_id: The id of its result.
+        by_force: Whether its worker also ends it while it runs, within ten seconds, as one that is
+            over its time limit; its attempt fails with :class:`TaskAborted`.
         backend: The alias of its backend.
 
     Returns:
@@ -35,19 +86,20 @@ def abort(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> str:
         TaskResultDoesNotExist: There is no such task.
         InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
     """
-    return abort_by(ours(backend, "to abort a task", InvalidTaskBackend), result_id)
+    owner = ours(backend, "to abort a task", InvalidTaskBackend)
+    return abort_by(owner, result_id, by_force=by_force)
 
 
-def abort_by(owner: Any, result_id: str) -> str:
+def abort_by(owner: Any, result_id: str, *, by_force: bool = False) -> str:
     """Abort a task of a backend, as :func:`abort` does."""
     try:
-        return run(owner.catalog.database, lambda tr: abort_in(tr, owner, result_id))
+        return run(
+            owner.catalog.database, lambda tr: abort_in(tr, owner, result_id, by_force=by_force)
+        )
     except TaskResultDoesNotExist:
         if owner.settings.outbox is None or not is_id(result_id):
             raise
-    from fdbqueue.tasks.outbox.mover import abort_row
-
-    return abort_row(owner.outbox(), owner.catalog, result_id)
+    return abort_row(owner.outbox(), owner.catalog, result_id, by_force=by_force)
 
 
 def abort_requested() -> bool:
@@ -57,3 +109,120 @@ def abort_requested() -> bool:
     """
     current = running()
     return current is not None and current.abort_requested()
+
+
+def abort_in(tr: Transaction, backend: Any, result_id: str, *, by_force: bool = False) -> str:
+    """Abort a task that is in its queue, in a transaction; see :func:`abort`."""
+    task = backend.found(result_id, tr)
+    if task is None:
+        raise TaskResultDoesNotExist(result_id)
+    if task.item is None or task.tab == "dead":
+        return "ended"
+    if task.tab == "leased":
+        wish = {"abort": True, **({"by_force": True} if by_force else {})}
+        backend.records.write(tr, result_id, {**task.record, **wish})
+        if by_force:
+            tr.add(_number_key(backend.records), _ONE)
+        return "asked"
+    backend.catalog.queue(task.queue).remove(task.item.id, tr=tr)
+    write_aborted(tr, backend, task)
+    return "aborted"
+
+
+def was_aborted(tr: Transaction, backend: Any, call: TaskCall, *, by_itself: bool) -> bool:
+    """Tell whether the group or chain of a leased task was aborted, or it was ``by_itself``."""
+    if call.place is not None and Tree(tr, backend, call.place.tree).is_aborted():
+        return True
+    record = backend.records.read(tr, call.id) if by_itself else None
+    return record is not None and bool(record.get("abort"))
+
+
+def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
+    """Write what is kept of a task that was aborted before it began, in a transaction."""
+    item, error = task.item, TaskAborted(id=task.id)
+    assert item is not None
+    call = task.call._replace(id=task.id, backend=task.call.backend or backend.alias)
+    attempts = task.over.failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
+    home, noted = backend.catalog.home(item.queue), as_stored(task.metadata, None)
+    write = final_writes(backend.records, call, home, item, attempts, FAILED, now_us(), noted=noted)
+    write(tr)
+    if call.place is not None:
+        note_ends(tr, backend, [PartEnd(call.place, is_success=False)])
+
+
+def abort_row(outbox: Any, catalog: Catalog, result_id: str, *, by_force: bool = False) -> str:
+    """Abort a task that is not in its queue, but in the table; or one that was just moved.
+
+    Its record is written, in a transaction that depends on there being none. A mover's transaction
+    depends on that, too: so it pushes nothing for the row, which is deleted here, or by the mover
+    if the caller's transaction of the ORM is rolled back. The table is read behind the
+    transaction's version, so a row that was moved before and is there yet is among the moved.
+
+    Raises:
+        TaskResultDoesNotExist: There is no such row, and no such task.
+    """
+    from fdbqueue.tasks.outbox.mover import has_moved  # its app need not be installed
+
+    backend = outbox.backend
+
+    def abort(tr: Transaction) -> str:
+        tr.get_read_version().wait()
+        task = outbox.found(result_id)
+        if task is None or backend.records.read(tr, result_id) is not None:
+            return abort_in(tr, backend, result_id, by_force=by_force)
+        if has_moved(tr, outbox, result_id):
+            return "ended"  # nothing is kept of it
+        write_aborted(tr, backend, task)
+        return "aborted"
+
+    outcome = run(catalog.database, abort)
+    if outcome == "aborted":
+        with contextlib.suppress(DatabaseError):  # then the mover deletes it
+            outbox.rows.filter(result_id=result_id).delete()
+    return outcome
+
+
+# In a worker
+
+
+class ForcedAborts:
+    """What a worker knows of aborts by force: which of its attempts are to be ended.
+
+    Args:
+        records: The records of tasks.
+        database: Where they are.
+    """
+
+    def __init__(self, records: Records, database: Database) -> None:
+        self._records = records
+        self._database = database
+        #: The number of aborts, and when another than before was read.
+        self._number, self._changed_at = b"?", 0.0
+
+    def among(self, called: Sequence[Attempt]) -> list[Attempt]:
+        """Return those of the attempts that run that are to be ended; each once.
+
+        Reads one number, and only after aborts by force the records of what was leased before.
+        """
+        look = functools.partial(self._look, called=called)
+        looked = run(self._database, look, read_only=True)
+        for attempt in looked:
+            attempt.looked = time.monotonic()
+        return [attempt for attempt, is_to_end in looked.items() if is_to_end]
+
+    def _look(self, tr: Transaction, called: Sequence[Attempt]) -> dict[Attempt, bool]:
+        row = tr.snapshot[_number_key(self._records)]
+        number = bytes(row) if row.present() else b""
+        if number != self._number:
+            self._number, self._changed_at = number, time.monotonic()
+        reads = {
+            attempt: self._records.begin_read(tr, attempt.call.id)
+            for attempt in called
+            if max(attempt.leased, attempt.looked) < self._changed_at
+        }
+        return {attempt: "by_force" in (read() or {}) for attempt, read in reads.items()}
+
+
+def _number_key(records: Records) -> bytes:
+    """Return the key of how many tasks were aborted by force while they ran."""
+    return records.state_key("aborts")

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
@@ -34,6 +34,7 @@ from fdbqueue.tasks.compat import (
     backends,
     task_enqueued,
 )
+from fdbqueue.tasks.many import ManyCalls
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, parse, timeouts
 from fdbqueue.tasks.records import (
     Records,
@@ -47,7 +48,7 @@ from fdbqueue.tasks.records import (
     rank_of,
     unpacked,
 )
-from fdbqueue.tasks.results import change, is_task_at, local, new_result, result_of
+from fdbqueue.tasks.results import change, is_task_at, local, new_result, pairs, result_of
 from fdbqueue.tasks.states import TaskState, state_of
 
 if TYPE_CHECKING:
@@ -140,6 +141,18 @@ class FdbQueueBackend(BaseTaskBackend):
             transaction.on_commit(functools.partial(self._push, push, result))
             return result
         return self._push(push, result)
+
+    def enqueue_many(self, task: Any, calls: Iterable[Any]) -> list[TaskResult[Any, Any]]:
+        """Enqueue a task with many arguments, as the task's ``enqueue_many`` says."""
+        self.validate_task(task)
+        results = [new_result(task, *call, self.alias) for call in pairs(calls)]
+        if self.settings.outbox is not None:
+            return self.outbox().enqueue_many(results)
+        many = ManyCalls(self, task.queue_name, results)
+        if self.settings.enqueue_on_commit:
+            transaction.on_commit(many.enqueue)
+            return results
+        return many.enqueue()
 
     def get_result(self, result_id: str, *, tr: Transaction | None = None) -> TaskResult[..., Any]:
         """Return the result of a task, from one moment of the database.
@@ -310,6 +323,26 @@ class FdbQueueBackend(BaseTaskBackend):
                 queue = queue if limited is None else self.catalog.queue(limited.queue)
         not_before = aware(call.run_after)
         return queue, Push(packed(call), rank_of(call), not_before=not_before, **keyed), limited
+
+    def prepare_batch(
+        self, queue: Queue, pushes: Sequence[Push]
+    ) -> Callable[[Transaction], list[Item]]:
+        """Return a function that pushes tasks to a queue, with their records, in a transaction.
+
+        Raises:
+            InvalidInput: The queue refuses one of them; ``index`` says which.
+        """
+        push = queue.prepare_batch(pushes)
+
+        def push_all(tr: Transaction) -> list[Item]:
+            items = push(tr)
+            for one, item in zip(pushes, items, strict=True):
+                if not item.existing:
+                    data = encoded(pending(queue.name, item.id))
+                    self.records.write_encoded(tr, one.value["id"], data, is_new=True)
+            return items
+
+        return push_all
 
     def _keeping(self, limited: key_limits.Limited, push: Any) -> Any:
         """Return a function that pushes a task with limits, which are stored before."""

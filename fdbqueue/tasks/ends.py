@@ -1,13 +1,13 @@
-"""An attempt at a task: how its end is decided, noted and committed; and tasks that are aborted.
+"""An attempt at a task: how its end is decided, noted and committed.
 
 There is one :class:`Attempt` from the lease to the end. :func:`retry_seconds` decides whether there
 is another one after a failure. What was decided is noted as an :class:`AttemptEnd`, which another
 thread may commit (:class:`AttemptEnds`): it does not change, only what became of it.
-A task that waits has no attempt to end: :func:`abort_in` ends it at once, with the same record.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -28,9 +28,9 @@ from fdbqueue.exceptions import (
     traceback_of,
 )
 from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
-from fdbqueue.tasks.compat import Task, TaskResultDoesNotExist, TaskResultStatus
+from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
-from fdbqueue.tasks.notes import NOTED, Notes, as_stored
+from fdbqueue.tasks.notes import NOTED, Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
     FAILED,
@@ -47,10 +47,11 @@ from fdbqueue.tasks.records import (
     pending,
     stored,
     unknown_call,
+    wishes_in,
 )
 from fdbqueue.tasks.results import change, microseconds, result_time, set_attempts
-from fdbqueue.tasks.states import TaskState, was_redriven
-from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
+from fdbqueue.tasks.states import was_redriven
+from fdbqueue.tasks.trees import PartEnd, note_ends
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -141,6 +142,11 @@ class Attempt:
         is_unnoted: Whether the record is to say when the attempt began.
         notes: What the task has noted; None as long as that is nothing.
         end: How it ends, once that is decided.
+        thread: The number of the thread that has called its function; 0 for none.
+        coroutine: What runs its function in the loop; None if it is not async, or was left.
+        has_left: Whether its function has ended.
+        limit: What ends its function, as in ``time_limits.py``; None if nothing does.
+        looked: When it was looked up whether to end it by force, by the monotonic clock.
     """
 
     queue: Queue
@@ -154,6 +160,16 @@ class Attempt:
     is_unnoted: bool = False
     notes: Notes | None = None
     end: AttemptEnd | None = None
+    thread: int = 0
+    coroutine: asyncio.Task[Any] | None = None
+    has_left: bool = False
+    limit: Any = None
+    looked: float = 0.0
+
+    @property
+    def is_called(self) -> bool:
+        """Whether its function runs."""
+        return (self.thread > 0 or self.coroutine is not None) and not self.has_left
 
     @property
     def is_limited(self) -> bool:
@@ -172,8 +188,7 @@ class Attempt:
     def without_notes(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return a pending record without the notes that it writes again, or has outlived."""
         if was_redriven(record, self.item):
-            more = {"abort": True} if record.get("abort") else {}
-            return pending(record["queue"], record["item"]) | more
+            return pending(record["queue"], record["item"]) | wishes_in(record)
         gone = NOTED if self.notes is not None else NOTED[1:]
         return {name: value for name, value in record.items() if name not in gone}
 
@@ -379,7 +394,7 @@ class AttemptEnds:
             keep = functools.partial(self._records.remove, result_id=end.call.id)
         else:
             status = SUCCESSFUL if is_success else FAILED
-            keep = _final_writes(
+            keep = final_writes(
                 self._records,
                 end.call,
                 end.queue.home,
@@ -517,7 +532,7 @@ def _has_failed(end: AttemptEnd) -> bool:
     return False
 
 
-def _final_writes(
+def final_writes(
     records: Records,
     call: TaskCall,
     home: str,
@@ -555,47 +570,3 @@ def _final_writes(
         tr[entry_key] = path
 
     return write
-
-
-# Aborted by somebody
-
-
-def abort_in(tr: Transaction, backend: Any, result_id: str) -> str:
-    """Abort a task that is in its queue, in a transaction.
-
-    Returns and raises what :func:`fdbqueue.tasks.aborts.abort` does.
-    """
-    task = backend.found(result_id, tr)
-    if task is None:
-        raise TaskResultDoesNotExist(result_id)
-    if task.item is None or task.tab == "dead":
-        return "ended"
-    if task.tab == "leased":
-        backend.records.write(tr, result_id, {**task.record, "abort": True})
-        return "asked"
-    backend.catalog.queue(task.queue).remove(task.item.id, tr=tr)
-    write_aborted(tr, backend, task)
-    return "aborted"
-
-
-def was_aborted(tr: Transaction, backend: Any, call: TaskCall, *, by_itself: bool) -> bool:
-    """Tell whether the group or chain of a leased task was aborted, or it was ``by_itself``."""
-    if call.place is not None and Tree(tr, backend, call.place.tree).is_aborted():
-        return True
-    record = backend.records.read(tr, call.id) if by_itself else None
-    return record is not None and bool(record.get("abort"))
-
-
-def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
-    """Write what is kept of a task that was aborted before it began, in a transaction."""
-    item, error = task.item, TaskAborted(id=task.id)
-    assert item is not None
-    call = task.call._replace(id=task.id, backend=task.call.backend or backend.alias)
-    attempts = task.over.failed(AttemptFailure(path_of(TaskAborted), f"{error}\n"))
-    home, noted = backend.catalog.home(item.queue), as_stored(task.metadata, None)
-    write = _final_writes(
-        backend.records, call, home, item, attempts, FAILED, now_us(), noted=noted
-    )
-    write(tr)
-    if call.place is not None:
-        note_ends(tr, backend, [PartEnd(call.place, is_success=False)])

@@ -93,13 +93,13 @@ class Retry(FdbQueueError):
 
 
 class TaskTimeout(BaseException):
-    """The attempt took longer than the task's time limit.
+    """The attempt took longer than the task's time limit, or was aborted by force.
 
     A task that runs in a thread has it raised there. It is no ``Exception``, as
     ``asyncio.CancelledError`` is none: so a task that handles its own errors does not swallow it.
 
     Args:
-        seconds: The time limit; None if it is not known.
+        seconds: The time limit; None if it is not known, 0 for an abort.
     """
 
     code = "task_timeout"
@@ -109,6 +109,8 @@ class TaskTimeout(BaseException):
         self.seconds = seconds
 
     def __str__(self) -> str:
+        if self.seconds == 0:
+            return "The task was aborted by force"
         text = "The attempt took longer than the task's time limit"
         return text if self.seconds is None else f"{text}: seconds={self.seconds:g}"
 

@@ -23,6 +23,7 @@ from django.db import transaction
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import now_us, run
+from fdbqueue.tasks.aborts import abort_in
 from fdbqueue.tasks.backend import MAX_CALL_BYTES
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -32,7 +33,6 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     ours,
 )
-from fdbqueue.tasks.ends import abort_in
 from fdbqueue.tasks.group_results import GroupResult, branch_named, named
 from fdbqueue.tasks.key_limits import (
     NO_LIMITS,
@@ -374,7 +374,9 @@ class GroupAbort(NamedTuple):
     never: int = 0
 
 
-def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupAbort:
+def abort_group(
+    result_id: str, *, by_force: bool = False, backend: str = DEFAULT_TASK_BACKEND_ALIAS
+) -> GroupAbort:
     """Abort a group or a chain, with all that is nested in it.
 
     No task of it is enqueued or begins any more, nothing follows it. Its tasks that wait are
@@ -383,6 +385,7 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
 
     Args:
         result_id: The id of the whole: one that is nested in another is not aborted by itself.
+        by_force: Whether workers also end those that run, as :func:`~fdbqueue.tasks.abort` does.
         backend: The alias of its backend.
 
     Raises:
@@ -391,17 +394,22 @@ def abort_group(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) ->
         ValueError: It is the id of one that is nested.
     """
     owner, _tree, _branch = named(result_id, backend)
-    return abort_group_by(owner, result_id)
+    return abort_group_by(owner, result_id, by_force=by_force)
 
 
-def abort_group_by(owner: Any, result_id: str) -> GroupAbort:
+def abort_group_by(owner: Any, result_id: str, *, by_force: bool = False) -> GroupAbort:
     """Abort a group or a chain of a backend, as :func:`abort_group` does."""
-    found, _passed = abort_some(owner, result_id)
+    found, _passed = abort_some(owner, result_id, by_force=by_force)
     return found
 
 
 def abort_some(
-    owner: Any, result_id: str, passed: int = 0, is_late: Callable[[], bool] = lambda: False
+    owner: Any,
+    result_id: str,
+    passed: int = 0,
+    is_late: Callable[[], bool] = lambda: False,
+    *,
+    by_force: bool = False,
 ) -> tuple[GroupAbort, int]:
     """Abort a group or a chain of a backend, or go on with that, until it is late.
 
@@ -410,6 +418,7 @@ def abort_some(
         result_id: The id of the whole.
         passed: How many parts were passed before.
         is_late: Asked after some hundred parts.
+        by_force: Whether workers also end those that run.
 
     Returns:
         What became of the tasks, and how many parts were passed by now; 0 if these are all.
@@ -437,11 +446,13 @@ def abort_some(
 
     if (has_begun := run(database, begin)) is None:
         raise TaskResultDoesNotExist(result_id)
-    return _abort_tasks(owner, keys, passed, is_late) if has_begun else (GroupAbort(), 0)
+    if not has_begun:
+        return GroupAbort(), 0
+    return _abort_tasks(owner, keys, passed, is_late, by_force=by_force)
 
 
 def _abort_tasks(
-    owner: Any, keys: TreeKeys, passed: int, is_late: Callable[[], bool]
+    owner: Any, keys: TreeKeys, passed: int, is_late: Callable[[], bool], *, by_force: bool
 ) -> tuple[GroupAbort, int]:
     """Abort the tasks of a tree that was aborted, the last one first: workers begin with others."""
     counts, parts = Counter[str](), itertools.islice(_parts_of(owner, keys), passed, None)
@@ -450,7 +461,7 @@ def _abort_tasks(
         ids = [part["id"] for part in tasks if part.get("enqueued")]
         counts["never"] += len(tasks) - len(ids)
         if ids:
-            abort_these = functools.partial(_aborted, owner=owner, ids=ids)
+            abort_these = functools.partial(_aborted, owner=owner, ids=ids, by_force=by_force)
             counts.update(run(owner.catalog.database, abort_these))
         passed += len(some)
         if is_late():
@@ -470,12 +481,12 @@ def _parts_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
         end = bytes(rows[-1].key)
 
 
-def _aborted(tr: Transaction, owner: Any, ids: Sequence[str]) -> list[str]:
+def _aborted(tr: Transaction, owner: Any, ids: Sequence[str], *, by_force: bool) -> list[str]:
     """Abort some tasks in a transaction; return what became of each."""
     outcomes = []
     for task_id in ids:
         try:
-            outcomes.append(abort_in(tr, owner, task_id))
+            outcomes.append(abort_in(tr, owner, task_id, by_force=by_force))
         except TaskResultDoesNotExist:
             outcomes.append("never")
     return outcomes

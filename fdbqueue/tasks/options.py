@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.module_loading import import_string
@@ -25,6 +26,7 @@ from fdbqueue.tasks.checks import OPTIONS
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTask, Task, task_backends
 from fdbqueue.tasks.current import with_own_context
 from fdbqueue.tasks.exceptions import pass_interrupt
+from fdbqueue.tasks.results import pairs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -322,6 +324,35 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
             raise TypeError(f"using() does not take {', '.join(sorted(refused))}.")
         given = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, **given)
+
+    def enqueue_many(self, calls: Iterable[Any]) -> list[Any]:
+        """Enqueue the task with many arguments, up to a thousand calls in each commit.
+
+        All calls are checked before any is enqueued; then they are enqueued in their order. With
+        ``enqueue_on_commit`` that is once the ORM's transaction commits, with the ``outbox`` in it.
+        Unique keys and limits hold as for ``enqueue``, and ``task_enqueued`` is sent for each.
+        Other backends enqueue one after another.
+
+        Args:
+            calls: Pairs of a list or tuple of arguments and a dictionary of those by name.
+
+        Returns:
+            The results in the order of the calls; that of another task if it has the unique key.
+
+        Raises:
+            InvalidTask, TypeError, ValueError, InvalidValue, ValueTooLarge: As for ``enqueue``;
+                nothing was enqueued.
+            PushInterrupted: Something failed later. ``pushed`` says how many calls were enqueued,
+                from the first on; ``unknown``, if it is there, how many after these may be.
+        """
+        backend: Any = self.get_backend()
+        if hasattr(backend, "enqueue_many"):
+            return list(backend.enqueue_many(self, calls))
+        return [backend.enqueue(self, args, kwargs) for args, kwargs in pairs(calls)]
+
+    async def aenqueue_many(self, calls: Iterable[Any]) -> list[Any]:
+        """See enqueue_many()."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(calls)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, as ``ImmediateBackend`` does; its context has what ours have."""

@@ -408,6 +408,11 @@ def attempts_in(record: dict[str, Any]) -> Attempts:
     )
 
 
+def wishes_in(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what a record says of an abort: that the task is to end, and whether by force."""
+    return {name: record[name] for name in ("abort", "by_force") if name in record}
+
+
 def error_in(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
     """Return how an attempt failed, counted from 1; None if a record does not have that."""
     errors = record.get("errors", ())

@@ -7,7 +7,7 @@ import dataclasses
 import datetime
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -89,6 +89,24 @@ def new_result(
     )
     change(result, args=normalised(list(args)), kwargs=normalised(kwargs))
     return result
+
+
+def pairs(calls: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs of arguments, and of those by name.
+
+    Raises:
+        TypeError: One is no such pair.
+    """
+    for number, call in enumerate(calls):
+        try:
+            args, kwargs = call
+            is_call = isinstance(args, list | tuple) and isinstance(kwargs, Mapping)
+        except (TypeError, ValueError):
+            is_call = False
+        if not is_call:
+            text = "a pair of arguments, and of those by name: ([1, 2], {'three': 3})"
+            raise TypeError(f"Each call is {text}; number {number} is not.")
+        yield args, kwargs
 
 
 def normalised(value: Any, other: Callable[[Any], Any] = normalize_json) -> Any:

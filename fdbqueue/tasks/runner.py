@@ -21,11 +21,13 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from fdbqueue.exceptions import path_of, traceback_of
+from fdbqueue.locks import RLock
 from fdbqueue.service import Item, now_us, run
 from fdbqueue.tasks import time_limits
+from fdbqueue.tasks.aborts import ForcedAborts, was_aborted
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
-from fdbqueue.tasks.ends import AtEndFailed, Attempt, max_attempts, retry_seconds, was_aborted
+from fdbqueue.tasks.ends import AtEndFailed, Attempt, max_attempts, retry_seconds
 from fdbqueue.tasks.exceptions import (
     ReturnValueTooLarge,
     TaskAborted,
@@ -62,6 +64,8 @@ logger = logging.getLogger(__name__)
 _is_async = functools.lru_cache(inspect.iscoroutinefunction)
 #: How long the loop may take to end.
 _CLOSE_SECONDS = 2.0
+#: After so many turns of a loop an exception that was set in this thread has been raised.
+_TURNS = 10
 #: The files whose frames the traceback of a task begins with.
 _OWN_FILES = {__file__, time_limits.__file__}
 
@@ -80,8 +84,20 @@ class Loop:
         self._is_over = threading.Event()
         self._mutex = threading.Lock()
 
-    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Await what an async function returns, and return its result."""
+    def run(
+        self,
+        runner: TaskRunner,
+        attempt: Attempt,
+        seconds: float | None,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """Await what the function of an attempt returns, and return its result.
+
+        Raises:
+            TaskTimeout, TaskAborted: As :func:`call_here`.
+        """
         with self._mutex:
             if self._loop is None or self._loop.is_closed():
                 self._loop = asyncio.new_event_loop()
@@ -90,7 +106,7 @@ class Loop:
                 )
                 self._thread.start()
             loop = self._loop
-        call = _outcome(function, *args, **kwargs)
+        call = _outcome(runner, attempt, seconds, function, args, kwargs)
         value, error = asyncio.run_coroutine_threadsafe(call, loop).result()
         try:
             if error is not None:
@@ -125,7 +141,14 @@ class Loop:
         loop.close()
 
 
-async def _outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def _outcome(
+    runner: TaskRunner,
+    attempt: Attempt,
+    seconds: float | None,
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+) -> Any:
     """Return what an async function returns and raises; a SystemExit would end the loop.
 
     What it runs by ``sync_to_async``, the ORM too, runs in a thread of its own, as that of a
@@ -134,11 +157,20 @@ async def _outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     process = os.getpid()
     async with ThreadSensitiveContext() as context:
         try:
+            attempt.coroutine = asyncio.current_task()
+            if seconds is not None:
+                runner.limits().begin(Limit(attempt, seconds))
             value, error = await function(*args, **kwargs), None
         except BaseException as raised:  # noqa: BLE001  # raised in the thread that waits for it
             value, error = None, raised
         if os.getpid() != process:
             _end_child(error)
+        with runner.mutex:
+            attempt.has_left, attempt.coroutine = True, None
+        if (limit := attempt.limit) is not None:
+            runner.limits().leave(attempt)
+            if limit.is_struck and isinstance(error, asyncio.CancelledError):
+                error = limit.error_of(error)
         executor = SyncToAsync.context_to_thread_executor.pop(context, None)
         if executor is not None:  # nobody waits for it: a cancelled call may still run there
             executor.submit(connections.close_all)
@@ -193,9 +225,10 @@ class TaskRunner:
         self._worker = worker
         self._threads = threads
         self._watch = watch
-        #: What ends attempts that take too long; made, under the lock, for the first time limit.
+        #: Held to note that a function has ended; and the rest of ``time_limits.py`` has it, too.
+        self.mutex = RLock()
         self._limits: TimeLimits | None = None
-        self._mutex = threading.Lock()
+        self._aborts: ForcedAborts | None = None
         #: The beginnings of the names of members whose limits this process has said.
         self._declared: set[str] = set()
         self.loop = Loop()
@@ -212,7 +245,8 @@ class TaskRunner:
             BaseException: The attempt has failed: what the task raised, or why it did not run.
         """
         attempt = self._source.begin(item)
-        call, before, is_aborted = unpacked(item.value), NO_ATTEMPTS, False
+        call, before = unpacked(item.value), NO_ATTEMPTS
+        is_aborted = overdue is not None and not overdue.seconds
         has_expired = (
             call is not None and call.expires is not None and self._source.has_expired(item, call)
         )
@@ -265,16 +299,31 @@ class TaskRunner:
         self.loop.close()
 
     def limits(self) -> TimeLimits:
-        """Return what ends attempts that take too long."""
-        with self._mutex:
+        """Return what ends attempts that take too long or are aborted; made for the first."""
+        with self.mutex:
             if self._limits is None:
                 self._limits = TimeLimits(
                     self._threads,
+                    self.mutex,
                     grace_seconds=self._options.grace_seconds,
                     lease_seconds=self._options.lease_seconds,
+                    base=call_here.__code__,
                     watch=self._watch,
                 )
             return self._limits
+
+    def look_for_aborts(self) -> None:
+        """End what runs here and was aborted by force; if that fails, at the next look."""
+        if not (called := self._source.called()):
+            return
+        if self._aborts is None:
+            self._aborts = ForcedAborts(self._backend.records, self._backend.catalog.database)
+        try:
+            for attempt in self._aborts.among(called):
+                self.limits().begin(Limit(attempt, 0))
+        except Exception as error:  # noqa: BLE001  # the engine is away, and so are others' wishes
+            facts = {"worker": self._worker, "error": type(error).__name__}
+            logger.warning("tasks that were aborted by force were not looked for", extra=facts)
 
     def is_spent(self, item: Item) -> bool:
         """Tell whether the attempts at a task are used up; only if its code is imported.
@@ -369,14 +418,8 @@ class TaskRunner:
             args.insert(0, FdbQueueTaskContext(task_result=result, running=running))
         seconds = task.timeout if isinstance(task, FdbQueueTask) else BACKENDS
         seconds = self._options.timeout if seconds is BACKENDS else seconds
-        call = task.func, args, result.kwargs
-        if _is_async(task.func):
-            if seconds is None:
-                return self.loop.run(task.func, *args, **result.kwargs)
-            return self.loop.run(self.limits().awaited, Limit(attempt, seconds), *call)
-        if seconds is None:
-            return _called_here(*call)
-        return self.limits().call(Limit(attempt, seconds), _called_here, *call)
+        call = self.loop.run if _is_async(task.func) else call_here
+        return call(self, attempt, seconds, task.func, args, result.kwargs)
 
     def _normalised(self, value: Any) -> Any:
         """Return a return value as JSON has it, if it is that and not too long."""
@@ -390,18 +433,55 @@ class TaskRunner:
         return value
 
 
-def _called_here(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a function in this thread; a process that it forks ends after it."""
+def call_here(
+    runner: TaskRunner,
+    attempt: Attempt,
+    seconds: float | None,
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+) -> Any:
+    """Call the function of an attempt in this thread; a process that it forks ends after it.
+
+    It is left twice, since an exception that ends it may come in the first: ``time_limits.py``.
+
+    Raises:
+        TaskTimeout: It took longer than its time limit, and did not handle that.
+        TaskAborted: It was aborted by force, and did not handle that.
+    """
+    value: Any = None
+    over: BaseException | None = None
+    has_returned = False
     process = os.getpid()
     try:
-        value = function(*args, **kwargs)
+        try:
+            attempt.thread = threading.get_ident()
+            if seconds is not None:
+                runner.limits().begin(Limit(attempt, seconds))
+            value = function(*args, **kwargs)
+            has_returned = True
+        finally:
+            if os.getpid() != process:
+                _end_child(None if has_returned else sys.exc_info()[1])
+            with runner.mutex:
+                attempt.has_left = True
+            if attempt.limit is not None:
+                runner.limits().leave(attempt)
+                for _ in range(_TURNS):  # what is set, and was not raised yet, is raised here
+                    pass
     except BaseException as error:
-        if os.getpid() != process:
-            _end_child(error)
-        raise
-    if os.getpid() != process:
-        _end_child(None)
-    return value
+        if attempt.limit is None or not runner.limits().leave_again(attempt, error):
+            raise
+        over = None if has_returned else error
+    finally:
+        if attempt.limit is not None:
+            runner.limits().tidy(attempt.limit)
+    if over is None or attempt.limit is None:
+        return value
+    try:
+        raise attempt.limit.error_of(over)
+    finally:
+        del over  # its traceback has this frame
 
 
 def _with_text_keys(value: Any) -> Any:

@@ -82,6 +82,7 @@ from fdbqueue.tasks.records import (
     is_pending,
     pending,
     unpacked,
+    wishes_in,
 )
 from fdbqueue.tasks.states import TaskState, state_of
 from fdbqueue.tasks.time_limits import OverdueAttempt
@@ -210,7 +211,7 @@ class TaskSource:
             if found is None or found.state != "leased" or found.attempts != item.attempts:
                 raise LeaseLost(queue=item.queue, item=item.id)
             if record:
-                now, more = now_us(), {"abort": True} if state.is_to_end else {}
+                now, more = now_us(), wishes_in(record)
                 more |= as_stored(state.metadata, None)
                 times = {"started": over.started or now, "latest": now, "running": item.attempts}
                 again = pending(record["queue"], record["item"], over) | more | times
@@ -489,6 +490,11 @@ class TaskSource:
                 logger.warning("what a task noted is written later", extra=facts)
                 is_left = True
         return is_left
+
+    def called(self) -> list[Attempt]:
+        """Return the attempts whose functions run."""
+        with self._mutex:
+            return [attempt for attempt in self._held.values() if attempt.is_called]
 
     # The end of the worker
 

@@ -3,8 +3,10 @@
 The time of an attempt is that of its function, by the monotonic clock: it begins when the function
 is called, so no wait for a thread, and no end, is part of it. Who may do what:
 
-- *The runner's thread* (of an async function, the loop's) begins a :class:`Limit`, calls the
-  function, and leaves it. Both are under one lock, :attr:`TimeLimits._mutex`.
+- *The runner's thread* (of an async function, the loop's) begins a :class:`Limit` if there is a
+  time limit, calls the function, and leaves it. Both are under one lock, :attr:`TimeLimits._mutex`.
+- *The thread that looks for aborts* (``aborts.py``) begins a limit whose deadline is now, under the
+  same lock, unless the attempt was left. It takes the place of one that the attempt has already.
 - *The thread of the time limits*, one in each worker that has met a task with a limit, ends what
   is over its *deadline*, under the same lock, so it never acts on what has been left; once for
   each attempt. If the attempt goes on behind the *grace*, it says so in the log.
@@ -14,7 +16,8 @@ is called, so no wait for a thread, and no end, is part of it. Who may do what:
   is the same half a second later. Then it starts another in its place, and tells it when.
 - *The replacement* reads the rows before it takes any task. Each attempt whose deadline was over
   when its process was ended it fails with ``TaskTimeout`` under the lease of that attempt, as if it
-  had run it: it counts, and its task runs again as ``backoff`` says.
+  had run it: it counts, and its task runs again as ``backoff`` says. One that was to be aborted
+  fails with ``TaskAborted``.
 
 How a function is ended:
 
@@ -31,11 +34,11 @@ under the lock, not once the attempt is left, and not again once it was raised t
 that has left turns round some times, in which Python raises one that is set and was not raised yet.
 (It could be taken back, but until Python 3.12 the interpreter then looks for it for ever, in each
 thread.) (3) Raised in between, the function having ended, it interrupts the leaving. That is why
-:meth:`TimeLimits.call` leaves twice: by (1) the second time is not interrupted, by (2) nothing
-comes after it. What the function returned is kept then. (4) The lock is one that ``with`` releases
-wherever an exception comes (:mod:`fdbqueue.locks`), and all that is done under it may be done
-twice. The connections of the thread are dropped, because the exception may have come while Django
-changed them.
+``call_here`` of ``runner.py`` leaves twice: by (1) the second time is not interrupted, by (2)
+nothing comes after it. What the function returned is kept then. (4) The lock is one that ``with``
+releases wherever an exception comes (:mod:`fdbqueue.locks`), and all that is done under it may be
+done twice. The connections of the thread are dropped, because the exception may have come while
+Django changed them.
 
 The word is 0 if no attempt with a limit runs. Otherwise it is the earliest moment at which one of
 them is over its grace, but at most a lease and a grace from now: the process writes it again with
@@ -67,9 +70,7 @@ over and never ends: the process is replaced after the grace. What is left behin
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import functools
 import json
 import logging
 import math
@@ -79,12 +80,12 @@ import queue as queues
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue import connections
-from fdbqueue.locks import RLock, start_thread
-from fdbqueue.tasks.exceptions import TaskTimeout
+from fdbqueue.locks import start_thread
+from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
 from fdbqueue.tasks.strikes import Strike, watch_lost, without_collections
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ _ROWS, _ROW_BYTES = 256, 1_024
 _ROW_WORDS, _DATA_AT = _ROW_BYTES // 8, 16
 #: How soon a function is looked at again if its exception has not come.
 _AGAIN_SECONDS = 0.05
-#: After so many turns of a loop an exception that was set in this thread has been raised.
-_TURNS = 10
+_GOES_ON = "a task goes on that was aborted by force"
 
 
 class OverdueAttempt(NamedTuple):
@@ -111,7 +111,7 @@ class OverdueAttempt(NamedTuple):
         queue: The name of the queue.
         lease: The token of its lease.
         began: When it began, in microseconds since 1970.
-        seconds: The time limit.
+        seconds: The time limit; 0 if its task was aborted by force.
     """
 
     queue: str
@@ -165,49 +165,68 @@ def shared_memory() -> int:
 
 
 class Limit:
-    """The time limit of one attempt that runs in this thread, or has this thread wait for it.
+    """What ends one attempt that runs: its time limit, or an abort by force.
 
     Args:
-        attempt: The attempt.
-        seconds: Its time limit.
+        attempt: The attempt, whose function has a thread or a coroutine.
+        seconds: Its time limit; 0 to end it now, because its task was aborted by force.
 
     Attributes:
         data: What the row in the shared memory says of it.
-        cancel: What cancels its coroutine, if it is one.
+        is_async: Whether its coroutine is to be cancelled.
         deadline: When it is to be ended, by the monotonic clock.
         is_asked: Whether it was to be ended.
         is_struck: Whether the exception was sent to its thread, or its coroutine was cancelled.
         is_late: Whether it has gone on after the grace.
         strike: The exception that ends it in its thread, once it is to come.
-        has_left: Whether it has ended.
     """
 
     __slots__ = (
         "attempt",
-        "cancel",
         "data",
         "deadline",
-        "has_left",
         "is_asked",
+        "is_async",
         "is_late",
         "is_struck",
         "seconds",
         "strike",
-        "thread",
     )
 
     def __init__(self, attempt: Attempt, seconds: float) -> None:
         item, began = attempt.item, attempt.attempts.latest or 0
         self.attempt = attempt
         self.seconds = seconds
-        self.thread = threading.get_ident()
         self.data = json.dumps(
             OverdueAttempt(item.queue, item.lease or "", began, seconds)
         ).encode()
-        self.cancel: Callable[[], object] | None = None
+        self.is_async = attempt.coroutine is not None
         self.strike: Strike | None = None
         self.deadline = 0.0
-        self.is_asked = self.is_struck = self.is_late = self.has_left = False
+        self.is_asked = self.is_struck = self.is_late = False
+
+    def cancel(self) -> None:
+        """Have the loop cancel the coroutine, unless the attempt was left by then."""
+        coroutine = self.attempt.coroutine
+        if coroutine is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                coroutine.get_loop().call_soon_threadsafe(self._cancel_here)
+
+    def _cancel_here(self) -> None:
+        coroutine = self.attempt.coroutine
+        if coroutine is not None:
+            self.is_struck = True
+            coroutine.cancel()
+
+    def error_of(self, raised: BaseException) -> BaseException:
+        """Return what the attempt fails with, given what has ended its function."""
+        if self.seconds and isinstance(raised, TaskTimeout):
+            raised.seconds = self.seconds
+            raised.__class__ = TaskTimeout  # not while it is handled: Python 3.10 notes its class
+            return raised
+        is_aborted = not self.seconds
+        error = TaskAborted(id=self.attempt.call.id) if is_aborted else TaskTimeout(self.seconds)
+        return error.with_traceback(raised.__traceback__)
 
 
 class TimeLimits:
@@ -215,24 +234,29 @@ class TimeLimits:
 
     Args:
         threads: How many attempts run at a time.
+        mutex: A lock of :mod:`fdbqueue.locks`, held to note that an attempt was left.
         grace_seconds: How long an attempt may take to end.
         lease_seconds: How long leases are.
+        base: The code that calls the functions: what is called from there is theirs.
         watch: What is shared with the parent; None if there is none.
     """
 
     def __init__(
         self,
         threads: int,
+        mutex: Any,
         *,
         grace_seconds: float,
         lease_seconds: float,
+        base: CodeType,
         watch: ParentWatch | None = None,
     ) -> None:
+        self._base = base
         self._grace = grace_seconds
         self._lease = lease_seconds
         self._watch = watch
         self._process = os.getpid()
-        self._mutex = RLock()
+        self._mutex = mutex
         #: Under the lock: what runs, by the numbers of the rows, when the process is to be ended
         #: for each of them, or for a lock that may be left taken, and when the thread is to wake.
         #: No function of Python is called there: with a tracer, Python 3.11 turns round at the
@@ -248,72 +272,6 @@ class TimeLimits:
         self._wakes: queues.SimpleQueue[None] = queues.SimpleQueue()
         self._is_over = False
 
-    def call(self, limit: Limit, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function in this thread, and return what it returns.
-
-        Raises:
-            TaskTimeout: It took longer than its time limit, and did not handle that.
-        """
-        value = over = None
-        has_returned = False
-        try:
-            try:
-                self._begin(limit)
-                value = function(*args)
-                has_returned = True
-            finally:
-                self._leave(limit)
-                for _ in range(_TURNS):  # what is set, and was not raised yet, is raised here
-                    pass
-        except BaseException as error:
-            self._leave(limit)  # again: the exception may have come in the first
-            if not isinstance(error, TaskTimeout):
-                raise
-            if limit.strike is not None:
-                limit.strike.judge(error)
-            if not has_returned:
-                over = error
-        finally:
-            if limit.is_struck:
-                connections.drop_all()
-            if limit.strike is not None and limit.strike.is_in_doubt:
-                self._doubt(limit)
-        if over is None:
-            return value
-        over.seconds = limit.seconds
-        over.__class__ = TaskTimeout  # not while it is handled: Python 3.10 notes its class
-        try:
-            raise over
-        finally:
-            del over  # its traceback has this frame
-
-    async def awaited(
-        self, limit: Limit, function: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
-        """Await what an async function returns, and return its result.
-
-        Raises:
-            TaskTimeout: It took longer than its time limit, and did not handle that.
-        """
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-
-        def cancel() -> None:
-            if not limit.has_left:
-                limit.is_struck = True
-                task.cancel()
-
-        limit.cancel = functools.partial(loop.call_soon_threadsafe, cancel)
-        try:
-            self._begin(limit)
-            return await function(*args, **kwargs)
-        except asyncio.CancelledError as error:
-            if not limit.is_struck:
-                raise
-            raise TaskTimeout(limit.seconds).with_traceback(error.__traceback__) from None
-        finally:
-            self._leave(limit)
-
     def close(self) -> None:
         """End no attempt any more."""
         self._is_over = True
@@ -321,34 +279,43 @@ class TimeLimits:
 
     # In the threads that run tasks: each of these may be interrupted, and is run again then
 
-    def _begin(self, limit: Limit) -> None:
+    def begin(self, limit: Limit) -> None:
+        """Have an attempt end at its time limit; or now, which another thread may ask for.
+
+        Nothing is changed if it was left, or is being ended.
+        """
         now = time.monotonic()
         limit.deadline = now + limit.seconds
+        attempt, is_first = limit.attempt, False
         with self._mutex:
-            row = self._running.index(None)
-            self._running[row] = limit
-            self._kill_at[row] = limit.deadline + self._grace
-            if self._watch is not None and row < _ROWS:
-                begin = row * _ROW_BYTES + _DATA_AT
-                data = limit.data[: _ROW_BYTES - _DATA_AT - 1] + b"\0"  # a part of one says nothing
-                self._watch.memory[begin : begin + len(data)] = data
-                self._watch.words[row * _ROW_WORDS + 1] = limit.deadline  # last: now it counts
-                self._watch.words[0] = min(
-                    *self._kill_at, self._doubt_at, now + self._lease + self._grace
-                )
-            is_first = limit.deadline < self._wakes_at
-            if is_first:
-                self._wakes_at = limit.deadline
+            before = attempt.limit
+            if not attempt.has_left and (before is None or not before.is_asked):
+                row = self._running.index(before)
+                attempt.limit = self._running[row] = limit
+                self._kill_at[row] = limit.deadline + self._grace
+                if self._watch is not None and row < _ROWS:
+                    begin = row * _ROW_BYTES + _DATA_AT
+                    data = limit.data[: _ROW_BYTES - _DATA_AT - 1] + b"\0"  # a part says nothing
+                    self._watch.words[row * _ROW_WORDS + 1] = 0.0
+                    self._watch.memory[begin : begin + len(data)] = data
+                    self._watch.words[row * _ROW_WORDS + 1] = limit.deadline  # last: now it counts
+                    self._watch.words[0] = min(
+                        *self._kill_at, self._doubt_at, now + self._lease + self._grace
+                    )
+                is_first = limit.deadline < self._wakes_at
+                if is_first:
+                    self._wakes_at = limit.deadline
         if is_first:
             self._wake()
 
-    def _leave(self, limit: Limit) -> None:
+    def leave(self, attempt: Attempt) -> None:
         """Let nothing end an attempt any more."""
         if os.getpid() != self._process:
             return  # a child that the attempt has forked
         with self._mutex:
-            limit.has_left = True
-            if limit in self._running:
+            attempt.has_left, attempt.coroutine = True, None
+            limit = attempt.limit
+            if limit is not None and limit in self._running:
                 row = self._running.index(limit)
                 self._kill_at[row] = math.inf
                 if self._watch is not None and row < _ROWS:
@@ -357,8 +324,24 @@ class TimeLimits:
                     latest = time.monotonic() + self._lease + self._grace
                     self._watch.words[0] = 0.0 if kill_at == math.inf else min(kill_at, latest)
                 self._running[row] = None
-            if limit.strike is not None:
+            if limit is not None and limit.strike is not None:
                 limit.strike.is_over, limit.strike.trap = True, None
+
+    def leave_again(self, attempt: Attempt, error: BaseException) -> bool:
+        """Leave an attempt, in case that was interrupted; tell whether an error is what ends it."""
+        self.leave(attempt)
+        if not isinstance(error, TaskTimeout):
+            return False
+        if attempt.limit is not None and attempt.limit.strike is not None:
+            attempt.limit.strike.judge(error)
+        return True
+
+    def tidy(self, limit: Limit) -> None:
+        """Drop what an exception may have left half done, once its attempt was left."""
+        if limit.is_struck:
+            connections.drop_all()
+        if limit.strike is not None and limit.strike.is_in_doubt:
+            self._doubt(limit)
 
     def _doubt(self, limit: Limit) -> None:
         """Have this process replaced: an exception may have left a lock taken."""
@@ -386,14 +369,14 @@ class TimeLimits:
         while not self._is_over:
             pause, over, late = self._look(time.monotonic())
             for limit in over:
-                if limit.cancel is None:
-                    self._strike(limit)
-                    continue
-                with contextlib.suppress(RuntimeError):  # the loop is closed
+                if limit.is_async:
                     limit.cancel()
+                else:
+                    self._strike(limit)
             for limit in late:
+                text = "a task goes on behind its time limit" if limit.seconds else _GOES_ON
                 with contextlib.suppress(Exception):  # what a handler raises ends no limits
-                    logger.warning("a task goes on behind its time limit", extra=_facts(limit))
+                    logger.warning(text, extra=_facts(limit))
             while not self._doubts.empty():
                 facts = _facts(self._doubts.get())
                 with contextlib.suppress(Exception):
@@ -425,7 +408,7 @@ class TimeLimits:
                 if not limit.is_late:
                     moment = self._kill_at[row] if limit.is_asked else limit.deadline
                     next_at = min(next_at, moment)
-                if limit in over and limit.cancel is None:
+                if limit in over and not limit.is_async:
                     next_at = min(next_at, now + _AGAIN_SECONDS)
             kill_at = min(*self._kill_at, self._doubt_at)
             if self._watch is not None and kill_at < math.inf:
@@ -437,13 +420,13 @@ class TimeLimits:
     def _strike(self, limit: Limit) -> None:
         """Bring the exception a step further to the thread of a limit."""
         if limit.strike is None:
-            limit.strike = Strike(limit.thread, limit.seconds, TimeLimits.call.__code__)
+            limit.strike = Strike(limit.attempt.thread, limit.seconds, self._base)
         strike = limit.strike
         is_strict = time.monotonic() < limit.deadline + self._grace / 2
         with without_collections():
             step = strike.next_step(is_strict=is_strict)
             with self._mutex:
-                if limit.has_left:
+                if limit.attempt.has_left:
                     strike.trap = None
                 elif step is not None:
                     limit.is_struck = True

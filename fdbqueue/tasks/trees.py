@@ -90,7 +90,6 @@ from fdbqueue.tasks.records import (
     TreePlace,
     aware,
     encoded,
-    pending,
     rank_of,
     unpacked,
 )
@@ -190,12 +189,6 @@ def chunks_of(within: Subspace, data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the rows of something long."""
     for number, start in enumerate(range(0, len(data), _CHUNK_BYTES)):
         yield within.pack((number,)), data[start : start + _CHUNK_BYTES]
-
-
-def due_key(prefix: tuple[Any, ...], backend: str, moment: int, tree: str) -> bytes:
-    """Return the key that says when to look whether a tree can be removed."""
-    key: bytes = Subspace((*prefix, "tasks", "trees", backend)).pack((moment, tree))
-    return key
 
 
 class Tree:
@@ -520,16 +513,12 @@ class Tree:
         self._ends.append(PartEnd(place, False))
 
     def _push_to(self, name: str, values: Sequence[Any]) -> None:
-        queue, records = self._backend.catalog.queue(name), self._backend.records
         calls = [call for call in map(unpacked, values) if call is not None]
         pushes = [
             Push(value, rank_of(call), not_before=aware(call.run_after))
             for value, call in zip(values, calls, strict=True)
         ]
-        items = queue.prepare_batch(pushes)(self._tr)
-        for call, item in zip(calls, items, strict=True):
-            data = encoded(pending(name, item.id))
-            records.write_encoded(self._tr, call.id, data, is_new=True)
+        self._backend.prepare_batch(self._backend.catalog.queue(name), pushes)(self._tr)
 
     def _rest(self) -> dict[str, Any]:
         """Return the call of the task that enqueues what waits."""

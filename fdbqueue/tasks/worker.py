@@ -131,9 +131,6 @@ class TaskWorker:
         self._on_beat = on_beat
         options = backend.settings
         self.queue = _queue(backend, names, excluded, catalog)
-        self._presence = catalog.presences.of(
-            worker_here(self.worker, "tasks", self.queue.name, threads=threads), self._counts
-        )
         self._beside = _beside(self.queue, backend, names, excluded, catalog)
         self._source = TaskSource(
             self.queue,
@@ -146,6 +143,11 @@ class TaskWorker:
         )
         self._overdue = overdue
         self._runner = TaskRunner(backend, self._source, self.worker, threads, watch)
+        self._presence = catalog.presences.of(
+            worker_here(self.worker, "tasks", self.queue.name, threads=threads),
+            self._counts,
+            self._runner.look_for_aborts,
+        )
         self._signals = _FinishedSignals(type(backend))
         self._source.ends_spent = self._ends_spent
         #: One end is counted at a time, whichever thread it comes from.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from fdbqueue import conf, deadlines
-from fdbqueue.exceptions import DeadlineExceeded, OutcomeUnknown
+from fdbqueue.exceptions import DeadlineExceeded
 from tests.api import silent_engine
 from tests.api.test_errors import MAIL, check_shape, each_request
 from tests.concurrency.clients import together
-from tests.engines.children import wait_until
 
 SILENT = "tests.api.silent_engine"
 KEYED = {"Idempotency-Key": "key"}
@@ -162,55 +160,3 @@ def test_what_was_given_up_does_not_happen_later(root, turn):
     assert "Idempotent-Replayed" not in again
     items = client.get("/api/queues/mail/items/").json()["items"]
     assert [item["value"] for item in items] == ["there", 1]
-
-
-def test_threads_that_wait_for_one_writer(root, turn):
-    """Each request is given up, whichever thread is to commit for the others."""
-    clients = [root() for _ in range(4)]
-    turn.take()
-    responses = together(4, lambda n: clients[n].post("/api/queues/mail/pop/", {}))
-    assert {response.status_code for response in responses} == {503}
-    turn.leave()
-    assert len(clients[0].post("/api/queues/mail/pop/", {}).json()["items"]) == 1
-
-
-def pop_within(seconds):
-    """Pop as a request does that has so many seconds; return the value."""
-    item = deadlines.begin(seconds).queue("mail").pop()
-    return None if item is None else item.value
-
-
-def in_line():
-    """Return how many threads wait in line."""
-    return conf.catalog().queue("mail").parts.group.poppers["min"].combiner.in_line
-
-
-def test_one_requests_time_does_not_run_out_on_another(turn):
-    """Those who wait behind one that gives up have their own time."""
-    conf.catalog().queue("mail").push("another")
-    turn.take()
-    with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(pop_within, 0.5)
-        wait_until(lambda: conf.catalog().queue("mail").parts.group.poppers["min"].combiner.is_busy)
-        others = [pool.submit(pop_within, 60) for _ in range(2)]
-        wait_until(lambda: in_line() == 2)
-        with pytest.raises(OutcomeUnknown):
-            first.result(60)
-        turn.leave()
-        assert sorted(other.result(60) for other in others) == ["another", "there"]
-
-
-def test_a_request_whose_time_is_over_in_line_has_changed_nothing(turn):
-    """It is told so, and it is true: the one before it, and the next, get the items."""
-    conf.catalog().queue("mail").push("another")
-    turn.take()
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(pop_within, 60)
-        wait_until(lambda: conf.catalog().queue("mail").parts.group.poppers["min"].combiner.is_busy)
-        with pytest.raises(DeadlineExceeded) as caught:
-            pool.submit(pop_within, 0.2).result(60)
-        assert getattr(caught.value, "outcome_known", None) is True
-        turn.leave()
-        assert first.result(60) == "there"
-    assert pop_within(60) == "another"
-    assert pop_within(60) is None

@@ -265,18 +265,6 @@ def test_two_threads_with_one_key(queues, root, path):
     assert queue.size() == 20
 
 
-def test_two_threads_push_with_one_key(queues, root):
-    """One item is pushed, and both are told its id."""
-    clients = [root(), root()]
-    for turn in range(20):
-        body = {"items": [{"value": turn}, {"value": turn}]}
-        key = f"key-{turn}"
-        answers = together(2, lambda n, b=body, key=key: post(clients[n], "push/", b, key))
-        assert answers[0].content == answers[1].content
-        assert sorted("Idempotent-Replayed" in answer for answer in answers) == [False, True]
-    assert queues.queue("mail").size() == 40
-
-
 def test_a_refused_request_uses_up_no_key(api, queues):
     """After a mistake the same key is good for the request put right."""
     assert post(api, "push/", {"value": 1, "priority": 1}, "key").status_code == 400
@@ -340,24 +328,6 @@ def test_a_lost_lease_uses_up_no_key(api, queues, clock, path):
     response = post(api, path, {"lease": second.lease}, "key")
     assert response.status_code == 200
     assert "Idempotent-Replayed" not in response
-
-
-@pytest.mark.parametrize("path", ["ack/", "nack/", "extend/"])
-@pytest.mark.parametrize("many", [False, True])
-def test_two_threads_end_a_lease_with_one_key(queues, root, path, many):
-    """One of them does, the other is told what that did, and no attempt is counted twice."""
-    queue = queues.queue("mail")
-    queue.push_many(range(20))
-    clients = [root(), root()]
-    for turn in range(10):
-        (item,) = queue.lease_many(1, end="max")
-        body = {"leases": [item.lease]} if many else {"lease": item.lease}
-        answers = together(2, lambda n, b=body, t=turn: post(clients[n], path, b, f"key-{t}"))
-        assert [answer.status_code for answer in answers] == [200, 200]
-        assert answers[0].content == answers[1].content
-        assert sorted("Idempotent-Replayed" in answer for answer in answers) == [False, True]
-    assert queue.counts().ready == {"ack/": 10, "nack/": 20, "extend/": 10}[path]
-    assert max(item.attempts for item in queue) == (10 if path == "nack/" else 0)
 
 
 def test_another_users_key_for_a_lease(client_with, queues):

@@ -89,15 +89,6 @@ def test_a_lease_lasts_as_long_as_was_asked(api, clock):
         check_lost(response, "mail", short["lease"])
 
 
-def test_an_ack_after_its_time_counts_while_nobody_took_it_back(api, queues, clock):
-    """Whoever was slow but first is done."""
-    fill(api, "mail", 1)
-    (item,) = lease(api, "mail", seconds=1)
-    clock.advance(2)
-    assert api.post("/api/queues/mail/ack/", {"lease": item["lease"]}).status_code == 200
-    assert queues.queue("mail").counts() == GONE
-
-
 def test_ack_many(api, queues):
     """The answer counts those that are gone and those that were lost, each token once."""
     fill(api, "jobs", 5)
@@ -110,15 +101,6 @@ def test_ack_many(api, queues):
     lost = {"acked": 0, "lost": 3, "lost_leases": tokens[:3]}
     assert api.post(address, body).json() == lost
     assert queues.queue("jobs").counts() == Counts(ready=0, leased=2, delayed=0, dead=0)
-
-
-def test_ack_of_a_thousand(api, queues):
-    """A thousand leases are given and acknowledged in one request each."""
-    fill(api, "mail", 1_000)
-    tokens = [item["lease"] for item in lease(api, "mail", limit=1_000)]
-    response = api.post("/api/queues/mail/ack/", {"leases": tokens})
-    assert response.json() == {"acked": 1_000, "lost": 0, "lost_leases": []}
-    assert queues.queue("mail").counts() == GONE
 
 
 def test_nack_many(api, queues, clock):

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from django.conf import settings as project
-
-EARTHQUAKES = Path(project.BASE_DIR) / "project" / "sample_data" / "earthquakes.ndjson"
 
 
 def fill(api, priorities):
@@ -58,42 +52,6 @@ def test_a_popped_item_is_the_pushed_item(api):
     got = api.get(f"/api/queues/quakes/items/{pushed['id']}/").json()
     popped = api.post("/api/queues/quakes/pop/", {}).json()["items"]
     assert [pushed] == peeked == [got] == popped
-
-
-def test_earthquakes_come_out_strongest_first(api):
-    """All 1,707 earthquakes pop once each, in falling magnitude, Hualian's 6.4 first."""
-    quakes = [json.loads(line) for line in EARTHQUAKES.read_text(encoding="utf-8").splitlines()]
-    for start in range(0, len(quakes), 1_000):
-        entries = [
-            {"value": quake, "priority": quake["magnitude"]}
-            for quake in quakes[start : start + 1_000]
-        ]
-        api.post("/api/queues/quakes/push/", {"items": entries})
-    popped = []
-    while taken := pop(api, "quakes", end="max", limit=100):
-        popped += taken
-    assert "Hualian" in popped[0]["place"]
-    assert popped[0]["magnitude"] == 6.4
-    magnitudes = [quake["magnitude"] for quake in popped]
-    assert magnitudes == sorted(magnitudes, reverse=True)
-    assert sorted(popped, key=lambda quake: quake["id"]) == sorted(
-        quakes, key=lambda quake: quake["id"]
-    )
-    assert len({quake["id"] for quake in popped}) == 1_707
-
-
-def test_pop_refuses_a_body_it_would_not_read(api):
-    """A chunked body is refused: taken for none, it would pop from the wrong end."""
-    fill(api, [1])
-    response = api.generic(
-        "POST",
-        "/api/queues/jobs/pop/",
-        content_type="application/json",
-        headers={"transfer-encoding": "chunked"},
-    )
-    assert response.status_code == 400
-    assert response.json()["code"] == "parse_error"
-    assert pop(api) == [0]
 
 
 def test_pop_takes_no_query(api):

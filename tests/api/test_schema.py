@@ -295,28 +295,6 @@ def test_odd_items_are_what_the_schema_says(api, queues):
     assert check("queues_items", api.get("/api/queues/tried/items/?state=dead"))["items"]
 
 
-@each_operation
-def test_errors_are_what_the_schema_says(api, anonymous, client_with, name):
-    """Each operation's errors are told of, and have the one shape."""
-    method, template, _ = OPERATIONS[name]
-
-    def ask(client, queue="mail", **more):
-        path = template.replace("{name}", queue).replace("{id}", "AAAA")
-        more = {"data": {"odd": 1}, **more} if method == "post" else more
-        return check(name, getattr(client, method)(path + more.pop("query", ""), **more))["code"]
-
-    assert ask(api, query="?odd=1") == "invalid_input"
-    assert ask(anonymous) == "not_authenticated"
-    assert ask(api, headers={"Accept": "application/xml"}) == "not_acceptable"
-    if name != "queues_list":
-        assert ask(client_with()) == "permission_denied"
-    if "{name}" in template and method == "get":
-        assert ask(api, "nope") == "queue_not_found"
-    if method == "post":
-        media = {"data": "x", "content_type": "text/plain"}
-        assert ask(api, **media) == "unsupported_media_type"
-
-
 TOKEN = "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA.AAAAAAAAAAA"
 MOMENT = "2030-01-31T08:30:00Z"
 #: Bodies, and whether they are acceptable.

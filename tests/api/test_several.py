@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -201,22 +200,3 @@ def test_a_corrupt_item_is_a_conflict(api, filled):
     assert (found.status_code, found.json()["code"]) == (409, "corrupt_item")
     assert found.json()["queue"] == "user-1"
     assert sizes(filled) == [1, 1, 1]
-
-
-def test_requests_at_once_take_each_item_once(root, queues):
-    """From whichever queue."""
-    names = ["mail", "user-1", "user-2"]
-    for name in names:
-        queues.queue(name).push_many(range(10))
-    barrier = threading.Barrier(6)
-
-    def work(_):
-        client, found = root(), []
-        barrier.wait()
-        while items := (answer := client.post("/api/pop-from/", {"queues": names}).json())["items"]:
-            found += [(answer["queue"], item["value"]) for item in items]
-        return found
-
-    with ThreadPoolExecutor(6) as pool:
-        found = [one for each in pool.map(work, range(6)) for one in each]
-    assert sorted(found) == sorted((name, n) for name in names for n in range(10))

@@ -6,7 +6,6 @@ import pytest
 
 from tests.api.test_idempotency import contents
 from tests.cases import cases
-from tests.concurrency.clients import together
 
 PUSH = "/api/queues/mail/push/"
 QUEUES = ["mail", "jobs", "audit", "raw", "pairs"]
@@ -178,13 +177,3 @@ def test_good_keys(api, key):
     assert api.post(PUSH, {"value": 1, "unique": key.strip() or "-"}).status_code == (
         200 if key.strip() == key else 201
     )
-
-
-def test_requests_at_the_same_moment(root, queues):
-    """One of them pushes, and all are told of the same item."""
-    clients = [root() for _ in range(6)]
-    body = {"value": 1, "unique": "k"}
-    found = together(6, lambda n: clients[n].post(PUSH, body))
-    assert sorted(one.status_code for one in found) == [200] * 5 + [201]
-    assert len({one.json()["id"] for one in found}) == 1
-    assert queues.queue("mail").size() == 1

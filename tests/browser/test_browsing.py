@@ -21,7 +21,8 @@ def earthquakes():
 
 
 def priorities(page):
-    """Return the priorities in the table of items."""
+    """Return the priorities in the table of items, once all of its page is there."""
+    page.wait_for_load_state()
     return [float(text) for text in page.locator("#scroll-items td:nth-child(2)").all_inner_texts()]
 
 

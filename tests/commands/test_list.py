@@ -13,7 +13,6 @@ from fdbqueue.columns.text import timestamp
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import run
 from fdbqueue.service.tools import presence
-from tests.commands.spoiling import spoil
 from tests.presences import write_rows
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
@@ -143,16 +142,6 @@ def test_a_head_that_cannot_be_decoded(call):
     queue.resume()
     with pytest.raises(CorruptItem):
         queue.pop()
-
-
-def test_the_age_of_a_head_that_cannot_be_decoded(call):
-    """A text that is not JSON still has its push time behind it."""
-    item = fdbqueue.queue("mail").push("letter")
-    spoil(fdbqueue.queue("mail"), item)
-    row = row_of("mail", call)
-    assert re.search(r"  \d+s +blocked at both ends$", row)
-    head = json.loads(call("queue_list", "--json").out.splitlines()[NAMES.index("mail")])["head"]
-    assert (head["id"], head["pushed_at"]) == (item.id, timestamp(item.pushed_at))
 
 
 def row_of(name, call):

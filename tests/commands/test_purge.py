@@ -88,13 +88,6 @@ def test_it_does_not_ask_nobody(processes, mail, redirect):
     assert mail.size() == 3
 
 
-def test_by_manage_py(manage, mail):
-    """The command says what it removed."""
-    done = manage("queue_purge", "mail", "--no-input", "--state=dead")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "Removed 1 dead item from 'mail'.\n"
-
-
 @needs_full_device
 def test_purged_without_being_able_to_say_so(processes, mail):
     """Where standard output fails, standard error still tells of it."""

@@ -144,15 +144,3 @@ def test_the_id_of_another_kind_of_queue(call):
     with pytest.raises(CommandError, match="is not the id") as caught:
         call("queue_show", "mail", other)
     assert caught.value.returncode == 2
-
-
-def test_by_manage_py(manage):
-    """It is printed, and the exit code is 0; where nothing is found it is 1."""
-    item = fdbqueue.queue("mail").push("x")
-    done = manage("queue_show", "mail", item.id, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["id"] == item.id
-    fdbqueue.queue("mail").clear()
-    done = manage("queue_show", "mail", item.id)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("CommandError: 'mail' has no item")

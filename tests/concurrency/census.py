@@ -81,19 +81,6 @@ def unique_keys(queue: Queue) -> dict[bytes, bytes]:
     return {bytes(row.key): bytes(row.value) for row in found}
 
 
-def assert_one_each(queue: Queue) -> None:
-    """Check that of each key one item is pending at most, even while others work on the queue."""
-    keys = queue.parts.store.keys
-
-    def pending(tr: Any) -> list[bytes]:
-        pages = [queue.page(state=state, limit=1_000, tr=tr) for state in STATES if state != "dead"]
-        ids = [item.id for page in pages for item in page.items]
-        return [keys.position(keys.place_named(one)).tag for one in ids]
-
-    found = Counter(run(queue.database, pending, read_only=True))
-    assert [mark for mark, n in found.items() if mark[:1] == UNTIL_DONE and n > 1] == []
-
-
 def assert_keyed(queue: Queue, held: dict[str, list[Item]]) -> None:
     """Check that each unique key is the key of one item that is there, and that none is lost."""
     keys, tables = queue.parts.store.keys, queue.parts.store.tables

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from fdbqueue.service import Queue, run
+from fdbqueue.service import Queue, now_us, run
 from fdbqueue.service.storage.handoffs import HelpRequest, read_request, write_request
 from fdbqueue.service.storage.rows import End
-from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Kind, TableKeys
 
 #: A time that does not end during a test.
 LONG_SECONDS = 3_600.0
-#: Where the row of a help request says how long it is valid, in eight bytes.
-_TIMEOUT_AT = 16
+#: Where the row of a help request says when it expires, in eight bytes.
+_UNTIL_AT = 16
 
 
 def ask(
@@ -24,7 +24,7 @@ def ask(
 ) -> HelpRequest:
     """Write the help request of a popper, and return it."""
     name = os.urandom(HANDOFF_NAME_BYTES)
-    request = HelpRequest(name, end, wanted, int(seconds * 1_000_000), **leasing)
+    request = HelpRequest(name, end, wanted, now_us() + int(seconds * 1_000_000), **leasing)
     tables = TableKeys(queue.subspace.key())
     run(queue.database, lambda tr: write_request(tr, tables, request), wrote=lambda _: True)
     return request
@@ -68,7 +68,12 @@ def let_expire() -> Callable[[Queue], None]:
         def shorten(tr: Any) -> None:
             for row in tr.get_range(begin, begin + b"\xff" * 9):
                 value = bytes(row.value)
-                tr[row.key] = value[:_TIMEOUT_AT] + bytes(8) + value[_TIMEOUT_AT + 8 :]
+                tr[row.key] = value[:_UNTIL_AT] + bytes(8) + value[_UNTIL_AT + 8 :]
+            for row in tr.get_range(*tables.dues):
+                due = tables.parse_due(bytes(row.key))
+                if due is not None and due.kind is Kind.BATCH:
+                    del tr[row.key]
+                    tr[tables.due(0, *due[1:])] = b""
 
         run(queue.database, shorten, wrote=lambda _: True)
 

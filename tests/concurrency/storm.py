@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import signal
 import threading
@@ -130,49 +129,3 @@ def rage(
     priorities = [kind.priorities[n % len(kind.priorities)] for n in range(items)]
     queue.push_many(kind.pairs([kind.value(text) for text in texts], priorities))
     return Storm(kind, queue, seed).run(seconds, threads, longest_seconds)
-
-
-def rage_pushes(
-    kind: Kind, database: Any, subspace: Subspace, seconds: float, longest_seconds: float
-) -> dict[str, Any]:
-    """Push in a storm of signals beside three other threads, and return what came of it."""
-    queue = kind.open(database, subspace)
-    dice, stop = random.Random(1), threading.Event()
-    pushed: list[str] = []
-    unknown: list[str] = []
-    errors: list[str] = []
-
-    def work(thread: int) -> None:
-        try:
-            for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count()):
-                text = f"{thread}-{number}"
-                queue.push(kind.value(text), kind.priorities[number % len(kind.priorities)])
-                pushed.append(text)
-        except BaseException as error:  # noqa: BLE001  # told of
-            errors.append(repr(error))
-
-    others = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(3)]
-    for other in others:
-        other.start()
-    end = time.monotonic() + seconds
-    interrupted = 0
-    start_alarms(dice, longest_seconds)
-    for number in itertools.takewhile(lambda _: time.monotonic() < end, itertools.count()):
-        text = f"main-{number}"
-        try:
-            queue.push(kind.value(text), kind.priorities[0])
-            pushed.append(text)
-        except Exception as error:
-            if not isinstance(error, Alarm) and getattr(error, "code", None) != _NOT_READY:
-                raise
-            interrupted += 1
-            if getattr(error, "outcome_known", False) is not True:
-                unknown.append(text)
-    signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    stop.set()
-    for other in others:
-        other.join(_DEADLINE_SECONDS)
-    hung = sum(other.is_alive() for other in others)
-    facts = {"errors": errors, "hung": hung, "interrupted": interrupted}
-    return {"pushed": pushed, "unknown": unknown, **facts}

@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import threading
 from collections import Counter
 
 import pytest
 
-from tests.concurrency.census import assert_counted, assert_one_each, unique_keys
+from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
 from tests.concurrency.requests import requests_of
-from tests.concurrency.worker import UNIQUE, open_queue
+from tests.concurrency.worker import open_queue
 from tests.engines.children import wait_until
 
 PROCESSES, THREADS = 4, 3
@@ -121,32 +120,3 @@ def test_the_death_of_poppers_stops_nobody(engine, subspace, start, kind):
     assert [text for text, count in Counter(popped).items() if count > 1] == []
     assert len(set(texts) - set(popped)) <= len(victims) * THREADS
     assert set(popped) <= set(texts)
-
-
-@pytest.mark.parametrize("kind", CHOSEN + SHARDED, ids=str)
-def test_the_unique_keys_of_the_dead(engine, subspace, start, kind):
-    """Of each key one item is pending at most, at any moment, and none stays taken."""
-    queue = open_queue(kind, engine.database, subspace)
-    children = [start(kind, "toil_unique", name=f"{n}-", threads=THREADS) for n in range(PROCESSES)]
-    lines = [random.randrange(50, 400) for _ in children]
-    are_dead = threading.Barrier(PROCESSES + 1)
-
-    def kill(number):
-        try:
-            return read_and_kill(children[number], lines[number])
-        finally:
-            are_dead.wait(60)
-
-    def watch():
-        while are_dead.n_waiting < PROCESSES:
-            assert_one_each(queue)
-        are_dead.wait(60)
-
-    *said, _ = together(PROCESSES + 1, lambda n: kill(n) if n < PROCESSES else watch())
-    assert_one_each(queue)
-    facts = [fact for each in said for fact in each]
-    check_reported(engine, subspace, kind, facts, least=20)
-    assert not unique_keys(queue)
-    priority = kind.priorities[0]
-    assert not any(queue.push(kind.value(key), priority, unique=key).existing for key in UNIQUE)
-    assert_counted(queue)

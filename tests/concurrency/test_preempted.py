@@ -7,15 +7,12 @@ from collections import Counter
 
 import pytest
 
-from fdbqueue.service import Push
-from tests.concurrency.census import assert_counted, assert_one_each, unique_keys
+from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
 from tests.concurrency.preemption import preempted
 
 THREADS, TURNS = 9, 12
-#: Their order in commits, too.
-KEYED = [kind for kind in KINDS if kind.name in {"fifo", "ints-commit-bytes", "fifo-shards"}]
 CHOSEN = [kind for kind in KINDS if kind.name in {"fifo", "ints", "fifo-shards"}]
 
 
@@ -77,68 +74,6 @@ def test_threads_of_several_clients(database, subspace, kind):
     """They combine, and ask each other for help."""
     queues = [kind.open(another(database), subspace) for _ in range(3)]
     work(kind, queues, TURNS, seed=2)
-
-
-def keyed(kind, thread, turn, number):
-    """Return a push under one of three keys."""
-    return Push(
-        kind.value(f"{thread}.{turn}.{number}"),
-        kind.priorities[turn % len(kind.priorities)],
-        unique="abc"[(thread + turn + number) % 3],
-        unique_while=("pending", "pending", "ready")[turn % 3],
-    )
-
-
-def work_unique(kind, queues, seed, *, rate=0.004):
-    """Let threads push under few keys, pop, lease, acknowledge and give up."""
-    taken = []
-    pushed = []
-
-    def push(queue, thread, turn):
-        pushes = [keyed(kind, thread, turn, number) for number in range(1 + turn % 2)]
-        for one, item in zip(pushes, queue.push_batch(pushes), strict=True):
-            assert item.existing is (item.value != one.value)
-            pushed.extend([] if item.existing else [kind.text(item.value)])
-
-    def pop(queue, thread, turn):
-        items = queue.pop_many(1 + turn % 2, end=("min", "max")[turn % 2])
-        taken.extend(kind.text(item.value) for item in items)
-
-    def lease(queue, thread, turn):
-        item = queue.lease(seconds=600)
-        if item is None:
-            return
-        if (thread + turn) % 4 == 0:
-            queue.nack(item)
-        else:
-            queue.ack(item)
-            taken.append(kind.text(item.value))
-
-    doings = (push, pop, push, lease, push)
-
-    def toil(thread):
-        queue = queues[thread % len(queues)]
-        for step in range(TURNS * len(doings)):
-            doings[step % len(doings)](queue, thread, step)
-            if thread == 0:
-                assert_one_each(queue)
-
-    with preempted(seed, rate):
-        together(THREADS, toil)
-    left = [kind.text(item.value) for item in assert_counted(queues[0])["ready"]]
-    assert [text for text, count in Counter(taken + left).items() if count > 1] == []
-    assert sorted(taken + left) == sorted(pushed)
-    assert len(pushed) > 3
-    queues[0].pop_many(100)
-    assert not unique_keys(queues[0])
-
-
-@pytest.mark.parametrize("clients", [1, 3])
-@pytest.mark.parametrize("kind", KEYED, ids=str)
-def test_threads_that_push_under_few_keys(database, subspace, kind, clients):
-    """Of each key one item is pending at most, and no key is lost or stays taken."""
-    queues = [kind.open(another(database), subspace) for _ in range(clients)]
-    work_unique(kind, queues, seed=clients)
 
 
 def test_a_helper_that_ends_and_is_started_again(database, subspace, monkeypatch):

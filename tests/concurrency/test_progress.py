@@ -15,35 +15,6 @@ from tests.concurrency.clients import another, together
 PATIENCE_SECONDS = 100
 
 
-@pytest.mark.parametrize("count", [1_000, 2_500])
-def test_pops_of_many_beside_single_pops(database, subspace, count):
-    """A process that pops many at once gets all of them while four threads of another pop on."""
-    queue = FifoQueue(database, subspace)
-    rival = FifoQueue(another(database), subspace)
-    items, calls = 30_000, 3
-    queue.push_many(range(items))
-    is_done = threading.Event()
-
-    def work(thread):
-        if thread == 0:
-            found = [queue.pop_many(count) for _ in range(calls)]
-            is_done.set()
-            return found
-        popped = []
-        while not is_done.is_set() and (item := rival.pop()):
-            popped.append([item])
-        return popped
-
-    many, *others = together(5, work, deadline_seconds=PATIENCE_SECONDS)
-    assert [len(each) for each in many] == [count] * calls
-    values = [item.value for each in (many, *others) for found in each for item in found]
-    assert sorted(values) == list(range(len(values)))
-    assert all(
-        [item.value for item in each] == list(range(each[0].value, each[-1].value + 1))
-        for each in many
-    )
-
-
 @pytest.mark.parametrize("codec", ["json", "bytes"])
 def test_the_max_end_under_steady_pushes(database, subspace, codec):
     """Pops of the last item go on, and so do pops of the first, while others push and push."""
@@ -100,35 +71,3 @@ def test_a_pop_of_more_than_there_is_under_steady_pushes(database, subspace, end
     popped, _ = together(2, work, deadline_seconds=PATIENCE_SECONDS)
     assert len(pushed) == popped + len(queue.pop_many(10_000))
     assert len(pushed) < 5_000
-
-
-def test_a_pop_at_the_max_end_that_met_pushes_took_the_last_it_saw(database, subspace):
-    """It was the last at a moment within the call, and no push near it is lost."""
-    queue = FifoQueue(another(database), subspace)
-    pusher = FifoQueue(database, subspace)
-    pusher.push_many(range(5))
-    numbers = iter(range(5, 100))
-    pushed = []
-    create = queue.database.create_transaction
-
-    class Meddled:
-        """The database: something is pushed before each commit that takes items."""
-
-        def create_transaction(self):
-            transaction = create()
-            commit = transaction.commit
-
-            def pushed_before():
-                pushed.append(pusher.push(next(numbers)).value)
-                return commit()
-
-            transaction.commit = pushed_before
-            return transaction
-
-    queue.parts.runner.database = Meddled()
-    item = queue.pop_max()
-    queue.parts.runner.database = pusher.database
-    assert len(pushed) == 3
-    assert item.value == pushed[1]  # the last before the third attempt
-    assert [one.value for one in pusher] == [*range(5), pushed[0], pushed[2]]
-    assert pusher.size() == 7

@@ -50,20 +50,3 @@ def check_storm(kind, database, subspace, start, *, seconds, longest_seconds, th
 def test_a_storm_of_signals(database, subspace, start, kind, longest_seconds):
     """Others lose nothing and get no error; no pop hangs; the interrupted thread is told."""
     check_storm(kind, database, subspace, start, seconds=2.5, longest_seconds=longest_seconds)
-
-
-@pytest.mark.parametrize(
-    ("kind", "longest_seconds"), list(zip(CHOSEN, [0.02, 0.005, 0.001], strict=True)), ids=str
-)
-def test_pushes_in_a_storm_of_signals(database, subspace, start, kind, longest_seconds):
-    """What returned is there once; what is known not to have happened is not there."""
-    child = start(kind, "storm_pushes", seconds=2.5, longest_seconds=longest_seconds)
-    said = json.loads(child.line())
-    child.end()  # what a helper had under way is committed, or never will be
-    assert (said["errors"], said["hung"]) == ([], 0)
-    assert said["interrupted"] > 10
-    queue = kind.open(database, subspace)
-    found = Counter(kind.text(item.value) for item in assert_counted(queue)["ready"])
-    assert [text for text, count in found.items() if count > 1] == []
-    assert set(said["pushed"]) - set(found) == set()
-    assert set(found) - set(said["pushed"]) - set(said["unknown"]) == set()

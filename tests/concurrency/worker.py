@@ -15,15 +15,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import fdb.tuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines import foundationdb
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.service import Catalog, Item, Push, Queue, QueueSpec, SeveralQueues
+from fdbqueue.service import Item, Queue
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS, Kind
-from tests.concurrency.storm import Storm, rage, rage_pushes
+from tests.concurrency.storm import rage
 
 #: How a test starts one; then come the engine, the kind, the subspace's prefix in hex, the
 #: name of what to do, and its arguments in JSON.
@@ -31,8 +30,6 @@ SCRIPT = "from tests.concurrency import worker; worker.main(database)"
 
 #: The unique keys that these processes push under.
 UNIQUE = "abcd"
-#: How many items there are to take from several queues in a storm of signals.
-STORMED = 30_000
 #: How long what a killed process had leased or was handed stays away.
 AWAY_SECONDS = 0.5
 
@@ -51,14 +48,8 @@ def main(database: Any) -> None:
     kind = next(kind for kind in KINDS if kind.name == kind_name)
     tasks: dict[str, Callable[..., None]] = {
         "toil": toil,
-        "toil_unique": toil_unique,
         "pop": pop,
-        "pop_several": pop_several,
-        "pop_family": pop_family,
         "storm": storm,
-        "storm_pushes": storm_pushes,
-        "storm_several": storm_several,
-        "storm_family": storm_family,
         "acknowledge_and_wait": acknowledge_and_wait,
     }
     subspace = Subspace(rawPrefix=bytes.fromhex(prefix))
@@ -76,12 +67,6 @@ def toil(kind: Kind, database: Any, subspace: Subspace, name: str, threads: int)
     together(threads, lambda number: _Toiler(kind, queue, f"{name}{number}").work())
 
 
-def toil_unique(kind: Kind, database: Any, subspace: Subspace, name: str, threads: int) -> None:
-    """Push under few keys, pop and lease without end, in several threads."""
-    queue = open_queue(kind, database, subspace)
-    together(threads, lambda number: _Toiler(kind, queue, f"{name}{number}").work_unique())
-
-
 def pop(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
     """Pop one by one in several threads until the queue is empty."""
     queue = open_queue(kind, database, subspace)
@@ -97,71 +82,9 @@ def pop(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
     together(threads, work)
 
 
-def several_queues(database: Any, subspace: Subspace) -> Catalog:
-    """Return a catalog of the queues that pop_several takes from."""
-    specs = [
-        QueueSpec(name, "fifo", handoff_timeout_seconds=AWAY_SECONDS)
-        for name in ("none", "high", "low")
-    ]
-    return Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
-
-
-def pop_several(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
-    """Pop one by one from several queues in several threads, until all are empty."""
-    several = several_queues(database, subspace).several(["none", "high", "low"], fair=True)
-    _pop_all(kind, several, threads)
-
-
-def family_of(database: Any, subspace: Subspace, **options: Any) -> Catalog:
-    """Return a catalog of the family that pop_family takes from."""
-    spec = QueueSpec("user-*", "fifo", handoff_timeout_seconds=AWAY_SECONDS, **options)
-    return Catalog(database, fdb.tuple.unpack(subspace.key()), [spec])
-
-
-def pop_family(kind: Kind, database: Any, subspace: Subspace, threads: int) -> None:
-    """Pop one by one from a family in several threads, until all members are empty."""
-    _pop_all(kind, family_of(database, subspace).several(["user-*"]), threads)
-
-
-def _pop_all(kind: Kind, several: SeveralQueues, threads: int) -> None:
-    say("ready")
-    sys.stdin.readline()
-
-    def work(_: int) -> None:
-        item = several.pop()
-        while item is not None:
-            say(kind.text(item.value))
-            item = several.pop()
-
-    together(threads, work)
-
-
 def storm(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
     """Pop while signals come, and say what came of it."""
     say(rage(kind, database, subspace, **arguments))
-
-
-def storm_pushes(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
-    """Push in a storm of signals."""
-    say(rage_pushes(kind, database, subspace, **arguments))
-
-
-def storm_several(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
-    """Take from several queues while signals come, and say what came of it."""
-    catalog = several_queues(database, subspace)
-    catalog.queue("low").push_many([kind.value(str(number)) for number in range(STORMED)])
-    seed = arguments.pop("seed")
-    say(Storm(kind, catalog.several(["none", "high", "low"]), seed).run(**arguments))
-
-
-def storm_family(kind: Kind, database: Any, subspace: Subspace, **arguments: Any) -> None:
-    """Take from a family while signals come, and say what came of it."""
-    catalog = family_of(database, subspace)
-    for member in range(10):
-        numbers = range(member, STORMED, 10)
-        catalog.queue(f"user-{member}").push_many([kind.value(str(number)) for number in numbers])
-    seed = arguments.pop("seed")
-    say(Storm(kind, catalog.several(["user-*"]), seed).run(**arguments))
 
 
 def acknowledge_and_wait(
@@ -195,10 +118,6 @@ class _Toiler:
         doings += [self._lease, self._lease]
         self._go_on(doings)
 
-    def work_unique(self) -> None:
-        doings = [self._push_unique, self._push_unique, self._push_unique_batch]
-        self._go_on([*doings, self._pop, self._pop_many, self._lease])
-
     def _go_on(self, doings: list[Callable[[], None]]) -> None:
         while True:
             self._dice.choice(doings)()
@@ -224,17 +143,6 @@ class _Toiler:
             **self._key(),
         )
         self._say("push", [] if item.existing else texts, done=True)
-
-    def _push_unique_batch(self) -> None:
-        texts = self._texts(3)
-        pushes = [
-            Push(self._kind.value(text), self._dice.choice(self._kind.priorities), **self._key())
-            for text in texts
-        ]
-        self._say("push", texts, done=False)
-        items = self._queue.push_batch(pushes)
-        new = [text for text, item in zip(texts, items, strict=True) if not item.existing]
-        self._say("push", new, done=True)
 
     def _key(self) -> dict[str, Any]:
         kept = self._dice.choice(["ready", "pending"])

@@ -18,11 +18,9 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue
-from fdbqueue.service.storage.handoffs import packed_lease_keys
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another, together
+from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
-from tests.concurrency.requests import ask
 from tests.contract.awaiting.gates import Gated, cancellation_of
 from tests.contract.awaiting.test_cancelling import cancelled_at_the_gate, happens
 from tests.contract.conftest import Observed
@@ -38,26 +36,9 @@ def queue(database, subspace):
     return queue
 
 
-def leased_again(queue, **options):
-    """Return the first item, leased once the lease before has expired."""
-    items = []
-    wait_until(lambda: items.extend(queue.lease_many(1, **options)) or items)
-    return items[0]
-
-
 def states(queue):
     """Return the values of the items in each state, which are counted right."""
     return {state: [item.value for item in items] for state, items in assert_counted(queue).items()}
-
-
-def test_one_ends_and_the_next_begins(queue):
-    """In one transaction, and each once."""
-    item, taken = None, []
-    while items := queue.lease_many(1, ack=[item] if item else []):
-        (item,) = items
-        taken.append(item.value)
-    assert taken == list(range(5))
-    assert not any(states(queue).values())  # the last ended with a lease that found nothing
 
 
 @pytest.mark.parametrize("kind", [FifoQueue, PriorityQueue])
@@ -98,61 +79,6 @@ def test_in_the_callers_transaction(queue, database):
     (later,) = queue.lease_many(1, ack=[item], tr=tr)
     tr.commit().wait()
     assert states(queue)["leased"] == [later.value]
-
-
-def test_an_expired_lease_that_is_still_held(database, subspace):
-    """It ends, and does not expire as well in that transaction."""
-    queue = FifoQueue(database, subspace)
-    queue.push_many(["a", "b"])
-    (item,) = queue.lease_many(1, seconds=0.001)
-    (later,) = queue.lease_many(1, ack=[item])
-    assert later.value == "b"
-    assert states(queue) == {"ready": [], "leased": ["b"], "delayed": [], "dead": []}
-
-
-def test_an_expired_lease_that_was_lost_expires(database, subspace):
-    """A caller whose lease was lost gets its error, and the next pop gets the item."""
-    queue = FifoQueue(database, subspace)
-    queue.push("a")
-    old = queue.lease(seconds=0.001)
-    new = leased_again(queue, seconds=0.001)
-    with pytest.raises(LeaseLost):
-        queue.lease_many(1, ack=[old])
-    popped = []
-    wait_until(lambda: popped.extend(queue.pop_many(1)) or popped)
-    assert popped[0].id == new.id
-
-
-def test_the_same_lease_from_two_threads(database, subspace):
-    """Of two threads in one round, one ends it and the other finds it lost."""
-    held = Held(database)
-    queue = FifoQueue(held, subspace)
-    held.is_open = True
-    queue.push_many(range(9))
-    item = queue.lease()
-    outcomes = []
-
-    def lease(_):
-        try:
-            outcomes.append(queue.lease_many(1, ack=[item]))
-        except LeaseLost as error:
-            outcomes.append(error)
-
-    together(6, lease)
-    assert len([one for one in outcomes if isinstance(one, LeaseLost)]) == 5
-    assert len(states(queue)["leased"]) == 1
-
-
-def test_two_leases_of_one_item(database, subspace):
-    """The older one is lost, so nothing happens."""
-    queue = FifoQueue(database, subspace)
-    queue.push(0)
-    old = queue.lease(seconds=0.001)
-    new = leased_again(queue)
-    assert new.id == old.id
-    with pytest.raises(LeaseLost):
-        queue.lease_many(1, ack=[old, new])
-    assert states(queue)["leased"] == [0]
 
 
 def test_a_corrupt_item_keeps_the_lease(database, subspace):
@@ -386,37 +312,3 @@ def test_threads_with_many_acks_share_as_many_transactions_as_it_takes(database,
     )
     assert [len(one) for one in found] == [1] * threads
     assert plain.counts().leased == threads
-
-
-def test_a_request_for_help_that_ends_too_much_is_not_served(database, subspace):
-    """Whoever could have helped takes its own items."""
-    queue = FifoQueue(database, subspace["x" * 1_500])
-    marks = [
-        (token.place, token.secret)
-        for token in map(
-            queue.parts.acks._leases.parse, [item.lease for item in leased(queue, 450)]
-        )
-    ]
-    queue.push_many(["own", "asked"])
-    ask(queue, "min", 1, lease_us=600_000_000, lease_keys=packed_lease_keys(marks))
-    assert queue.pop().value == "own"
-    assert queue.counts().leased == 450
-    assert queue.size() == 1
-
-
-def test_threads_and_processes_that_ask_for_help(database, subspace):
-    """Whoever takes for them, each item is leased once and acknowledged once."""
-    queues = [FifoQueue(another(database), subspace) for _ in range(3)]
-    queues[0].push_many(range(240))
-
-    def work(thread):
-        queue, taken, done = queues[thread % 3], [], []
-        while items := queue.lease_many(1 + thread % 2, seconds=600, ack=done):
-            taken += [item.value for item in items]
-            done = items
-        return taken
-
-    with ThreadPoolExecutor(9) as pool:
-        taken = [value for each in pool.map(work, range(9)) for value in each]
-    assert sorted(taken) == list(range(240))
-    assert not any(states(queues[0]).values())

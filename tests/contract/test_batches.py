@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound, LeaseLost, OutcomeUnknown
+from fdbqueue.exceptions import CorruptItem, InvalidInput, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Batcher, Counts, FifoQueue, PriorityQueue
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.upkeep import Examiner
@@ -156,19 +156,6 @@ def test_an_item_that_cannot_be_decoded(fifo, database):
     assert not batcher.next()
 
 
-def test_an_outcome_that_is_not_known(kind, database, subspace, engine):
-    """A lease and its acknowledgement take effect once, whatever the commit says."""
-    unsure = kind.open(unsure_database(database, 1021), subspace)
-    queue = kind.open(database, subspace)
-    values = [kind.value(text) for text in "abc"]
-    queue.push_many(kind.pairs(values, [kind.priorities[0]] * 3))
-    batch = unsure.lease_batch(2)
-    assert kind.texts(batch) == "ab"
-    unsure.ack_batch(batch)
-    assert kind.texts(queue.pop_many(9)) == "c"
-    assert_counted(queue)
-
-
 def test_a_batch_is_cleared_with_its_queue(queue):
     """Then it is not held any more."""
     batch = queue.lease_batch(2)
@@ -238,32 +225,6 @@ def test_a_settled_batch_is_lost_to_its_owner(queue):
 # Removing by id
 
 
-@pytest.mark.parametrize("state", ["ready", "leased", "delayed", "dead", "held", "gone"])
-def test_removing_in_any_state(kind, queue, clock, state):
-    """An item goes for good wherever it is, and the counts know."""
-    first = queue.peek()
-    batch = None
-    if state == "leased":
-        queue.lease(seconds=100)
-    elif state == "delayed":
-        queue.nack(queue.lease(), delay=100)
-    elif state == "dead":
-        queue.bury(first.id)
-    elif state == "held":
-        batch = queue.lease_batch(3)
-    elif state == "gone":
-        queue.pop()
-    assert queue.remove_many([first.id, first.id]) == (state != "gone")
-    assert kind.texts(queue.pop_many(9)) == "bcdef"
-    assert queue.counts() == Counts(0, 0, 0, 0)
-    assert_counted(queue)
-    with pytest.raises(ItemNotFound):
-        queue.get(first.id)
-    if batch is not None:
-        with pytest.raises(LeaseLost):
-            queue.ack_batch(batch)
-
-
 def test_removing_what_was_taken_for_a_popper(kind, queue, ask_and_die, let_expire):
     """It does not come back with the rest."""
     first, second, _ = queue.peek_many(3)
@@ -297,12 +258,6 @@ def test_removing_many(database, subspace):
     assert queue.remove_many(iter(ids)) == 750
     assert {item.value % 2 for item in queue} == {0}
     assert_counted(queue)
-
-
-def test_removing_what_is_no_id(queue):
-    """It is refused."""
-    with pytest.raises(InvalidInput):
-        queue.remove_many(["no id"])
 
 
 # Removing all in a state

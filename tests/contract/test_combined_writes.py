@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,6 @@ import pytest
 
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import (
-    DeadlineExceeded,
     InvalidValue,
     LeaseLost,
     OutcomeUnknown,
@@ -287,19 +285,6 @@ def test_each_fails_alone(held, database, subspace, pool):
     assert [item.value for item in found["ready"]][-1] == "pushed"
 
 
-def test_two_acks_of_one_lease(held, database, subspace, pool):
-    """They do not share a transaction: one of them finds the lease gone."""
-    plain, queue = FifoQueue(database, subspace), FifoQueue(held, subspace)
-    plain.push_many(range(2))
-    item = plain.lease(seconds=600)
-    fill(pool, held, queue)
-    calls = in_line(pool, queue, *[(queue.ack, item)] * 3, (queue.push, "pushed"))
-    held.open()
-    errors = [type(call.exception(SOON_SECONDS)) for call in calls]
-    assert errors == [type(None), LeaseLost, LeaseLost, type(None)]
-    assert not counted(queue)["leased"]
-
-
 def test_what_cannot_be_pushed_joins_nothing(held, subspace, pool):
     """A value that cannot be encoded, or is too long, fails before it waits for others."""
     queue = FifoQueue(held, subspace)
@@ -350,21 +335,6 @@ def test_a_refused_transaction_is_done_one_by_one(held, subspace, pool):
     assert [len(item.value) for item in queue][_IN_FLIGHT:] == [10, 20, 30, 40]
 
 
-def test_who_gives_up_in_line_has_pushed_nothing(held, subspace, pool):
-    """Its time is over, it says so, and nothing is pushed for it later."""
-    queue = FifoQueue(held, subspace)
-    hurried = FifoQueue(TimedDatabase(held, lambda: 0.05), subspace)
-    first = fill(pool, held, queue)
-    with pytest.raises(DeadlineExceeded) as caught:
-        hurried.push("never")
-    assert caught.value.outcome_known is True
-    held.open()
-    results(first)
-    queue.push("last")
-    assert [item.value for item in queue][-1] == "last"
-    assert "never" not in [item.value for item in queue]
-
-
 def test_who_gives_up_in_flight_does_not_know(held, subspace, pool):
     """The commit has begun: it may take effect, and does."""
     queue = FifoQueue(held, subspace)
@@ -379,63 +349,6 @@ def test_who_gives_up_in_flight_does_not_know(held, subspace, pool):
     held.open()
     wait_until(lambda: "late" in [item.value for item in queue])
     assert not any(counted(queue)[state] for state in ("leased", "delayed", "dead"))
-
-
-def test_an_error_of_the_engine_is_given_to_each(held, subspace, pool):
-    """Each has one of its own, which says that nothing was written; later calls go on."""
-    is_away = threading.Event()
-
-    class Breaking:
-        def create_transaction(self):
-            if is_away.is_set():
-                raise ConnectionError("the engine is away")
-            return held.create_transaction()
-
-    queue = FifoQueue(Breaking(), subspace)
-    first = fill(pool, held, queue)
-    calls = in_line(pool, queue, *[(queue.push, n) for n in range(3)])
-    is_away.set()
-    held.open()
-    results(first)
-    errors = [call.exception(SOON_SECONDS) for call in calls]
-    assert {type(error) for error in errors} == {ConnectionError}
-    assert len({id(error) for error in errors}) == 3
-    assert all(error.outcome_known for error in errors)
-    is_away.clear()
-    queue.push("later")
-    assert [item.value for item in queue][-1] == "later"
-    assert len(list(queue)) == _IN_FLIGHT + 1
-
-
-def test_an_ack_conflicts_and_all_is_done_again(held, database, subspace, pool):
-    """Where a lease is lost while the transaction is under way, the pushes in it take effect."""
-    plain, queue = FifoQueue(database, subspace), FifoQueue(held, subspace)
-    plain.push("item")
-    item = plain.lease(seconds=600)
-    fill(pool, held, queue)
-    ack, push = in_line(pool, queue, (queue.ack, item), (queue.push, "pushed"))
-    held.gate.release()
-    assert held.begun.acquire(timeout=SOON_SECONDS)  # a helper commits both
-    plain.nack(item)
-    held.open()
-    assert isinstance(ack.exception(SOON_SECONDS), LeaseLost)
-    assert push.result(SOON_SECONDS).value == "pushed"
-    assert Counter(one.value for one in queue)["pushed"] == 1
-    assert counted(queue)["ready"][0].value == "item"
-
-
-def test_a_fork_while_pushes_wait(held, subspace, pool):
-    """The child begins with an empty line; the parent's go on, each once."""
-    queue = FifoQueue(held, subspace)
-    first = fill(pool, held, queue)
-    others = in_line(pool, queue, *[(queue.push, n) for n in range(4)])
-    child = os.fork()
-    if not child:
-        os._exit(0 if writes(queue).in_line == 0 and not writes(queue).is_busy else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    held.open()
-    results(first + others)
-    assert [item.value for item in queue][_IN_FLIGHT:] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("error", [KeyError("no"), InvalidValue(reason="no")], ids=["own", "ours"])

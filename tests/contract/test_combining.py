@@ -19,7 +19,6 @@ from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from fdbqueue.service.tools.upkeep import Examiner
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another
 from tests.concurrency.requests import ask
 from tests.contract.test_contention import Meddled
 from tests.engines.children import wait_until
@@ -170,28 +169,6 @@ def test_what_is_undone_comes_before_later_pushes(held, subspace, pool, ten):
     assert [item.value for item in ten] == [8, 9, "later"]
 
 
-def test_who_finds_no_room_in_a_round_has_taken_nothing(held, subspace, pool):
-    """It waits for the next round, and may give up with nothing changed."""
-    patient, hurried = patient_and_not(held, subspace, 0.6)
-    patient_queue = FifoQueue(held._database, subspace)
-    patient_queue.push_many(range(3_000))
-    first = pool.submit(patient.pop)
-    begun(held)
-    large = pool.submit(patient.pop_many, 900)
-    wait_until(lambda: patient.parts.group.poppers["min"].combiner.in_line == 1)
-    late = pool.submit(hurried.pop_many, 900)
-    wait_until(lambda: patient.parts.group.poppers["min"].combiner.in_line == 2)
-    held.gate.release()
-    assert first.result(SOON_SECONDS) is not None
-    begun(held)
-    with pytest.raises(DeadlineExceeded) as caught:
-        late.result(SOON_SECONDS)
-    assert caught.value.outcome_known is True
-    held.meddle = lambda: None
-    held.gate.release()
-    assert len(large.result(SOON_SECONDS)) == 900
-
-
 def test_a_signal_handler_is_refused_at_once(database, subspace, ten):
     """In the middle of a pop of its thread, which goes on after it."""
     queue = FifoQueue(Meddled(database), subspace)
@@ -301,20 +278,3 @@ def test_too_many_acks_for_one_transaction_are_refused(database, subspace):
     assert queue.counts().leased == 900
     assert queue.ack_many(leases[:most]) == most
     assert queue.counts().leased == 900 - most
-
-
-@pytest.mark.nightly
-def test_ten_thousand_acks_fit_where_names_are_short(database, subspace):
-    """Or they are refused, with a limit that holds."""
-    queue = FifoQueue(another(database), subspace)
-    queue.push_many([0] * 10_000)
-    leases = []
-    while items := queue.lease_many(10_000):
-        leases += items
-    try:
-        assert queue.ack_many(leases) == 10_000
-    except BatchTooLarge as error:
-        most = error.context["most"]
-        assert queue.ack_many(leases[:most]) == most
-        assert queue.ack_many(leases[most:]) == 10_000 - most
-    assert not any(assert_counted(queue).values())

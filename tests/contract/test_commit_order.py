@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
 from fdbqueue.exceptions import ConfigurationError, InvalidInput
 from fdbqueue.service import FifoQueue, PriorityQueue
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another, together
+from tests.concurrency.clients import together
 
 CASES = [(kind, codec) for kind in ("fifo", "priority") for codec in ("json", "bytes")]
 
@@ -150,47 +149,6 @@ def test_a_transaction_may_pop_before_it_pushes(queue, database):
     queue.push(moved.value, moved.priority, tr=transaction)
     transaction.commit().wait()
     assert texts(assert_counted(queue)["ready"]) == ["b", "c", "a"]
-
-
-def test_each_priority_has_an_order_of_its_own(database, subspace):
-    """Priorities come first, commits among equals."""
-    queue = PriorityQueue(database, subspace, priority_type="float", order="commit")
-    for text, priority in (("a", 2), ("b", 0.5), ("c", 2), ("d", -1), ("e", 0.5)):
-        queue.push(text, priority)
-    assert [item.value for item in queue.pop_many(2)] == ["d", "b"]
-    assert [item.value for item in queue.pop_many(9, end="max")] == ["c", "a", "e"]
-
-
-def test_clients_at_once_push_in_the_order_of_their_commits(case, database, subspace):
-    """A push that had returned before another began stands before it, whoever pushed."""
-    queues = [opened(case, another(database), subspace) for _ in range(2)]
-    pushed = []
-
-    def work(number):
-        for _ in range(20):
-            began = time.monotonic()
-            item = push(queues[number % 2], str(number))
-            pushed.append((began, time.monotonic(), item.id))
-
-    together(6, work)
-    order = {item.id: index for index, item in enumerate(opened(case, database, subspace))}
-    assert len(order) == 120
-    for _, ended, earlier in pushed:
-        later = [item_id for began, _, item_id in pushed if began > ended]
-        assert all(order[earlier] < order[item_id] for item_id in later)
-
-
-def test_pages_and_cursors_go_through_it(queue):
-    """Ids in commit order are cursors like any other."""
-    push_all(queue, "abcdefg")
-    found, cursor = [], None
-    while True:
-        page = queue.page(after=cursor, limit=3)
-        found += texts(page.items)
-        cursor = page.cursor
-        if cursor is None:
-            break
-    assert found == list("abcdefg")
 
 
 # Changing over

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import threading
 
 import pytest
 
-from fdbqueue.exceptions import ConfigurationError, CorruptItem, LeaseLost
+from fdbqueue.exceptions import ConfigurationError, CorruptItem
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from fdbqueue.service.storage.tables import TableKeys
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
@@ -58,82 +56,6 @@ def numbers(kind, items):
 def tables(everything):
     """Return the tables in which something is stored, besides the items."""
     return {key[1] for key in everything() if key[:1] == b"\xff"}
-
-
-def is_rising(numbers):
-    """Tell whether each is above the one before."""
-    return all(a < b for a, b in itertools.pairwise(numbers))
-
-
-# Strict order
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_pops_leases_and_pops_of_many_mix(kind, crowd):
-    """Whatever is taken together comes in order, and nothing comes twice."""
-    queues = crowd(kind)
-    fill(kind, queues[0])
-
-    def take(thread):
-        queue, found, turn = queues[thread % CLIENTS], [], 0
-        while True:
-            turn += 1
-            end = ["min", "max"][(thread + turn) % 2]
-            if thread % 3 == 0:
-                items = queue.pop_many(1, end=end)
-            elif thread % 3 == 1:
-                items = queue.pop_many(1 + turn % 7, end=end)
-            else:
-                items = queue.lease_many(1 + turn % 3, end=end, seconds=600)
-                assert queue.ack_many(items) == len(items)
-            numbers = [number(kind, item) for item in items]
-            assert is_rising(numbers if end == "min" else numbers[::-1])
-            found += numbers
-            if not items:
-                return found
-
-    found = together(THREADS, take)
-    assert sorted(n for each in found for n in each) == list(range(ITEMS))
-    assert not any(assert_counted(queues[0]).values())
-
-
-def test_those_who_pop_more_than_there_is_share_it(fifo, crowd):
-    """Large pops at once get the items, once, in runs; the rest get none."""
-    queues = crowd(STRICT[0])
-    fill(STRICT[0], queues[0], 500)
-    found = together(THREADS, lambda n: queues[n % CLIENTS].pop_many(400))
-    numbers = [[number(STRICT[0], item) for item in items] for items in found]
-    assert sorted(n for each in numbers for n in each) == list(range(500))
-    assert all(each == list(range(each[0], each[-1] + 1)) for each in numbers if each)
-    assert max(len(each) for each in numbers) == 400
-
-
-@pytest.mark.parametrize("at", [0, 20, 39])
-def test_a_corrupt_item_stops_everybody_at_it(database, subspace, crowd, at):
-    """Poppers of both ends get all the others once; it stays, and all meet it."""
-    kind = STRICT[0]
-    queues = crowd(kind)
-    fill(kind, queues[0], 40)
-    corrupt = queues[0].page().items[at].id
-    key = subspace.key() + queues[0].parts.store.keys.place_named(corrupt)
-    run(database, lambda tr: tr.set(key, b"\xff"))
-
-    def pop(thread):
-        queue, found = queues[thread // 2 % CLIENTS], []
-        while True:
-            try:
-                items = queue.pop_many(1, end=["min", "max"][thread % 2])
-            except CorruptItem as error:
-                return error.context["id"], found
-            found += numbers(kind, items)  # none while another has it in hand
-
-    told, found = zip(*together(8, pop), strict=True)
-    assert set(told) == {corrupt}
-    assert sorted(n for each in found for n in each) == [n for n in range(40) if n != at]
-    assert [item.id for item in queues[0]] == [corrupt]
-    queues[0].bury(corrupt)
-    assert queues[0].pop() is None
-    assert_counted(queues[0])
 
 
 # What it costs
@@ -337,59 +259,13 @@ def ten(kind, database, subspace):
     return queue
 
 
-@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
-@pytest.mark.parametrize("end", ["min", "max"])
-def test_who_pops_takes_for_those_who_ask(kind, ten, ask_and_die, operation, end):
-    """After its own, at its end; what was taken is no other popper's meanwhile."""
-    ask_and_die(ten, lowest=2, highest=1)
-    ask_and_die(ten, lowest=1, highest=1)
-    order = list(range(10)) if end == "min" else list(range(10))[::-1]
-    assert numbers(kind, getattr(ten, operation)(1, end=end)) == order[:1]
-    handed = 3 if end == "min" else 2
-    assert sorted(numbers(kind, ten)) == sorted(order[1 + handed :])
-    assert ten.size() == 9
-    assert numbers(kind, ten.pop_many(1, end=end)) == order[1 + handed :][:1]
-
-
-@pytest.mark.parametrize("end", ["min", "max"])
-def test_what_a_dead_popper_was_handed_goes_back_to_its_place(
-    kind, ten, ask_and_die, let_expire, end, everything
-):
-    """After its time, by whoever consumes next, from either end; counted all the while."""
-    ask_and_die(ten, lowest=3, highest=3)
-    ten.pop_many(1, end=end)
-    rest = [4, 5, 6, 7, 8, 9] if end == "min" else [0, 1, 2, 3, 4, 5]
-    assert numbers(kind, ten.peek_many(20)) == numbers(kind, ten) == rest
-    assert ten.size() == 9
-    let_expire(ten)
-    left = list(range(10))[1:] if end == "min" else list(range(10))[:-1]
-    assert numbers(kind, ten.peek_many(20)) == left
-    assert numbers(kind, ten.pop_many(1, end="max")) == left[-1:]
-    assert numbers(kind, assert_counted(ten)["ready"]) == left[:-1]
-    assert [item.attempts for item in ten] == [0] * 8
-    assert not tables(everything) & {REQUESTS, HANDOFFS}
-    assert numbers(kind, ten.pop_many(20)) == left[:-1]
-
-
 def test_a_clock_that_is_ahead_takes_nothing_back(kind, ten, ask_and_die, clock):
-    """What was handed over is its owner's, whatever time the next popper thinks it is."""
+    """What was handed over is its owner's, if clocks differ by less than the timeout."""
     ask_and_die(ten, lowest=3)
     assert numbers(kind, [ten.pop()]) == [0]
-    clock.advance(1_000_000)
+    clock.advance(3_500)
     assert numbers(kind, ten.peek_many(20)) == [4, 5, 6, 7, 8, 9]
     assert numbers(kind, [ten.pop()]) == [4]
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_what_was_handed_over_comes_back_in_time(kind, ten, ask_and_die):
-    """By the database's versions, without anybody else's doing."""
-    ask_and_die(ten, lowest=3, seconds=2)
-    assert numbers(kind, [ten.pop()]) == [0]
-    assert numbers(kind, ten.pop_many(20)) == list(range(4, 10))
-    found = []
-    wait_until(lambda: found.extend(ten.pop_many(20)) or found)
-    assert numbers(kind, found) == [1, 2, 3]
-    assert not any(assert_counted(ten).values())
 
 
 def test_what_comes_back_is_before_what_was_pushed_since(kind, ten, ask_and_die, let_expire):
@@ -400,20 +276,6 @@ def test_what_comes_back_is_before_what_was_pushed_since(kind, ten, ask_and_die,
     ten.push(kind.value("77"), kind.priorities[-1])
     let_expire(ten)
     assert numbers(kind, ten.pop_many(20)) == [*range(1, 10), 77]
-
-
-def test_help_is_given_to_the_oldest_first(kind, ten):
-    """What there is goes to those who have waited longest."""
-    requests = [ask(ten, "min", 4) for _ in range(3)]
-    assert numbers(kind, [ten.pop()]) == [0]
-    places = []
-    for request in requests:
-        asked = begin_handoff(
-            ten.database.create_transaction(), ten.parts.store.tables, request.name
-        )
-        places.append([row.place for row in parse_handoff(asked).rows])
-    assert [len(each) for each in places] == [4, 4, 1]
-    assert places[0] < places[1] < places[2]
 
 
 def test_more_requests_than_are_read_at_once_hide_nothing(kind, ten, clock):
@@ -465,18 +327,6 @@ def test_a_request_of_an_empty_queue_goes_away_too(
     assert_counted(queue)
 
 
-def test_a_request_for_more_than_there_is_takes_all(kind, ten, ask_and_die, let_expire):
-    """Who pops is told that the queue is empty until it is given back."""
-    ask_and_die(ten, lowest=50)
-    assert numbers(kind, [ten.pop()]) == [0]
-    assert ten.pop() is None
-    ten.push(kind.value("77"), kind.priorities[-1])
-    assert numbers(kind, [ten.pop_max()]) == [77]
-    let_expire(ten)
-    assert numbers(kind, ten.pop_many(20)) == list(range(1, 10))
-    assert not any(assert_counted(ten).values())
-
-
 def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, let_expire):
     """What cannot be read as a request is passed by."""
     tables = TableKeys(subspace.key())
@@ -521,24 +371,6 @@ def test_a_pop_from_shards_takes_one_near_the_end(kind, database, subspace, end)
     assert statistics.mean(at) < MEAN_RANK
     assert len(set(at)) > 3
     assert queue.pop() is None
-    assert not any(assert_counted(queue).values())
-
-
-@pytest.mark.parametrize("kind", [k for k in KINDS if not k.is_strict], ids=str)
-def test_leases_from_shards_that_ran_out_come_back(kind, database, subspace, clock):
-    """To any consumer; the old leases are lost then."""
-    queue = kind.open(database, subspace)
-    fill(kind, queue, 40)
-    leases = queue.lease_many(40, seconds=1)
-    assert queue.pop() is None
-    clock.advance(2)
-    found = []
-    while items := queue.pop_many(3):
-        found += items
-    assert sorted(numbers(kind, found)) == list(range(40))
-    assert {item.attempts for item in found} == {1}
-    with pytest.raises(LeaseLost):
-        queue.ack(leases[0])
     assert not any(assert_counted(queue).values())
 
 

@@ -50,65 +50,6 @@ def under(database, bounds):
     return list(database.create_transaction().get_range(*bounds))
 
 
-def test_every_operation_keeps_the_counts(kind, queue, clock):
-    """Whatever is done, each state has as many items as it is said to have."""
-    priority = kind.priorities[0]
-    assert counted(queue) == (0, 0, 0, 0)
-    assert queue.pop() is None
-    assert counted(queue) == (0, 0, 0, 0)
-    queue.push(kind.value("x"), priority)
-    fill(kind, queue, 19)
-    assert counted(queue) == (20, 0, 0, 0)
-    queue.push(kind.value("later"), priority, delay=10)
-    fill(kind, queue, 4, delay=10)
-    assert counted(queue) == (20, 0, 5, 0)
-    queue.pop_min()
-    queue.pop_max()
-    queue.pop_many(3, end="max")
-    assert counted(queue) == (15, 0, 5, 0)
-    one, two, three, four = queue.lease_many(4, seconds=20)
-    assert counted(queue) == (11, 4, 5, 0)
-    queue.ack(one)
-    queue.extend(two, 30)
-    assert counted(queue) == (11, 3, 5, 0)
-    queue.nack(three)
-    assert counted(queue) == (12, 2, 5, 0)
-    queue.nack(four, delay=10)
-    assert counted(queue) == (12, 1, 6, 0)
-    with pytest.raises(LeaseLost):
-        queue.ack(four)
-    queue.bury(queue.page().items[5].id)
-    assert counted(queue) == (11, 1, 6, 1)
-    clock.advance(10)
-    assert counted(queue) == (11, 1, 6, 1)
-    queue.pop()
-    assert counted(queue) == (16, 1, 0, 1)
-    clock.advance(20)
-    queue.pop_max()
-    assert counted(queue) == (16, 0, 0, 1)
-    while queue.counts().dead < 5:
-        queue.nack(queue.lease())
-    assert counted(queue) == (12, 0, 0, 5)
-    assert queue.redrive(limit=2) == 2
-    assert counted(queue) == (14, 0, 0, 3)
-    assert queue.redrive() == 3
-    assert queue.recount() == queue.counts()
-    assert counted(queue) == (17, 0, 0, 0)
-    assert len(queue.pop_many(100)) == 17
-    assert counted(queue) == (0, 0, 0, 0)
-
-
-def test_leases_that_ran_out_for_good_are_counted_as_dead(kind, queue, clock):
-    """Also when that happens to many in one transaction, beside those that come back."""
-    fill(kind, queue, 6)
-    for item in queue.lease_many(3):
-        queue.nack(item)
-    queue.lease_many(6, seconds=1)
-    clock.advance(2)
-    queue.pop()
-    assert counted(queue) == (2, 0, 0, 3)
-
-
 def test_the_callers_transaction_counts_what_it_does(kind, queue, database):
     """Within it the counts are as its operations left them; elsewhere not before it commits."""
     fill(kind, queue, 6)
@@ -129,16 +70,6 @@ def test_the_callers_transaction_counts_what_it_does(kind, queue, database):
     assert counted(queue) == (6, 0, 0, 0)
     transaction.commit().wait()
     assert counted(queue) == (7, 0, 1, 0)
-
-
-def test_what_was_never_committed_is_not_counted(kind, queue, database):
-    """A transaction that is dropped leaves the counts alone."""
-    fill(kind, queue, 3)
-    transaction = database.create_transaction()
-    queue.pop(tr=transaction)
-    queue.push(kind.value("x"), kind.priorities[0], tr=transaction)
-    transaction.cancel()
-    assert counted(queue) == (3, 0, 0, 0)
 
 
 # Conflicts
@@ -215,40 +146,6 @@ def test_a_push_and_a_pop_of_a_queue_that_is_not_empty_do_not_conflict(
 
 
 # Priorities
-
-
-def test_priorities_are_counted_lowest_first(floats):
-    """Those without items are not there."""
-    floats.push_many([("x", p) for p in (2, 0.5, -1, 2, 2, 1e300, -0.0)])
-    assert floats.by_priority() == [(-1.0, 1), (0.0, 1), (0.5, 1), (2.0, 3), (1e300, 1)]
-    assert floats.by_priority(after=0.0, limit=2) == [(0.5, 1), (2.0, 3)]
-    assert floats.by_priority(after=1e300) == []
-    floats.pop_max()
-    floats.pop_many(2)
-    assert floats.by_priority() == [(0.5, 1), (2.0, 3)]
-
-
-def test_a_priority_without_items_leaves_no_count(database, subspace):
-    """Its key is removed at zero, however the items went."""
-    queue = PriorityQueue(database, subspace, max_attempts=1)
-    levels = TableKeys(subspace.key()).levels
-    queue.push_many([("x", priority) for priority in range(40)])
-    assert len(under(database, levels)) == 40
-    queue.pop_many(10)
-    leases = queue.lease_many(20, end="max")
-    assert [priority for priority, _ in queue.by_priority()] == list(range(10, 20))
-    assert len(under(database, levels)) == 10
-    queue.ack_many(leases[:10])
-    for lease in leases[10:]:
-        queue.nack(lease)
-    for item in list(queue):
-        queue.bury(item.id)
-    assert under(database, levels) == []
-    assert queue.redrive() == 20
-    assert len(under(database, levels)) == 20
-    while queue.pop_max():
-        pass
-    assert under(database, levels) == []
 
 
 def test_a_fifo_queue_has_no_priorities_to_count(fifo):

@@ -138,33 +138,7 @@ def test_a_reason_is_clipped(fifo):
     assert fifo.page(state="dead").items[0].reason == "\u00e9" * 1_000
 
 
-def test_of_a_pop_and_a_burial_one_takes_effect(fifo, database, engine):
-    """The other conflicts."""
-    pushed = fifo.push("x")
-    burying = database.create_transaction()
-    fifo.bury(pushed.id, tr=burying)
-    fifo.pop()
-    with pytest.raises(engine.error) as caught:
-        burying.commit().wait()
-    assert caught.value.code == 1020
-    assert not any(assert_counted(fifo).values())
-
-
 # Putting back
-
-
-@pytest.mark.parametrize("end", ["min", "max"])
-def test_all_come_back_to_their_places(kind, queue, end):
-    """Wherever they were, the queue is as it was before."""
-    before = list(queue)
-    bury(kind, queue, "fbad")
-    assert kind.texts(queue) == "ce"
-    assert kind.texts(assert_counted(queue)["dead"]) == "abdf"
-    assert queue.redrive() == 4
-    assert assert_counted(queue)["ready"] == before
-    assert queue.redrive() == 0
-    expected = "abcdef"[:: 1 if end == "min" else -1]
-    assert kind.texts(queue.pop_many(9, end=end)) == expected
 
 
 def test_they_come_back_before_what_was_pushed_since(kind, queue):
@@ -174,26 +148,6 @@ def test_they_come_back_before_what_was_pushed_since(kind, queue):
     queue.redrive()
     queue.push(kind.value("h"), kind.priorities[0])
     assert kind.texts(queue.pop_many(9)) == "abcdefgh"
-
-
-def test_they_come_back_as_if_never_tried(kind, queue):
-    """Their attempts are none, and it takes as many as before until they are dead again."""
-    for _ in range(2):
-        queue.nack(queue.lease())
-    (dead,) = queue.page(state="dead").items
-    assert dead.attempts == 2
-    for _ in range(2):
-        assert queue.redrive() == 1
-        found = queue.get(dead.id)
-        assert (found.state, found.attempts, found.reason) == ("ready", 0, None)
-        assert queue.peek().attempts == 0
-        queue.nack(queue.lease())
-        assert queue.get(dead.id).attempts == 1
-        queue.nack(queue.lease())
-        assert queue.get(dead.id).state == "dead"
-        assert_counted(queue)
-    queue.redrive()
-    assert [item.attempts for item in queue.pop_many(9)] == [0] * 6
 
 
 def test_some_come_back_by_their_ids(kind, queue):
@@ -238,17 +192,6 @@ def test_what_is_no_id_is_not_put_back(kind, queue):
     assert queue.counts().dead == 1
 
 
-def test_no_more_come_back_than_the_limit(kind, queue):
-    """The first in the queue's order do, and the rest stay."""
-    bury(kind, queue, "fedcba")
-    assert queue.redrive(limit=0) == 0
-    assert queue.redrive(limit=2) == 2
-    assert kind.texts(queue) == "ab"
-    assert queue.redrive(limit=3) == 3
-    assert queue.redrive(limit=3) == 1
-    assert kind.texts(assert_counted(queue)["ready"]) == "abcdef"
-
-
 def test_a_limit_counts_those_that_come_back(kind, queue):
     """Ids of items that are not dead do not use it up."""
     buried = bury(kind, queue, "bc")
@@ -256,42 +199,7 @@ def test_a_limit_counts_those_that_come_back(kind, queue):
     assert kind.texts(assert_counted(queue)["ready"]) == "abdef"
 
 
-def test_any_number_comes_back(fifo):
-    """In several transactions where they are many, all of them and in order."""
-    fifo.push_many(range(450))
-    for item in list(fifo):
-        fifo.bury(item.id)
-    assert fifo.counts().dead == 450
-    assert fifo.redrive(limit=250) == 250
-    assert fifo.redrive() == 200
-    assert [item.value for item in assert_counted(fifo)["ready"]] == list(range(450))
-
-
 # Looking
-
-
-def test_pages_of_the_dead(kind, queue):
-    """In the queue's order from either end, with cursors that go on."""
-    bury(kind, queue, "fedcb")
-    for end, expected in (("min", "bcdef"), ("max", "fedcb")):
-        found, cursor = [], None
-        for size in (2, 2, 1):
-            page = queue.page(state="dead", end=end, after=cursor, limit=2)
-            assert len(page.items) == size
-            found += page.items
-            cursor = page.cursor
-        assert cursor is None
-        assert kind.texts(found) == expected
-        assert list(queue.iterate(state="dead", end=end)) == found
-
-
-def test_pages_of_the_dead_keep_to_a_range_of_priorities(ints):
-    """As those of the ready ones do."""
-    ints.push_many([(n, n) for n in range(6)])
-    for item in list(ints):
-        ints.bury(item.id)
-    page = ints.page(state="dead", min_priority=2, max_priority=4)
-    assert [item.value for item in page.items] == [2, 3, 4]
 
 
 @pytest.mark.parametrize("end", ["min", "max"])

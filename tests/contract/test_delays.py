@@ -72,30 +72,6 @@ def test_it_comes_to_the_place_of_its_push(kind, queue, clock, end):
     assert kind.texts([queue.pop_many(1, end=end)[0] for _ in range(6)]) == expected
 
 
-def test_its_place_is_kept_where_nothing_else_is(kind, queue, clock):
-    """Delayed items that are alone in the queue stand in the order of their pushes, too."""
-    push(kind, queue, "a", delay=30)
-    push(kind, queue, "b", delay=20)
-    push(kind, queue, "c", delay=10)
-    push(kind, queue, "d")
-    assert kind.texts([queue.pop()]) == "d"
-    push(kind, queue, "e")
-    clock.advance(30)
-    assert kind.texts(queue.pop_many(9)) == "abce"
-
-
-def test_it_comes_among_those_of_its_priority(ints, clock):
-    """A priority is kept, and orders it when it is due."""
-    ints.push("high", 9)
-    ints.push("mid", 5, delay=1)
-    ints.push("low", 1, delay=1)
-    clock.advance(1)
-    assert ints.by_priority() == [(9, 1)]
-    assert ints.pop_max().value == "high"
-    assert ints.by_priority() == [(1, 1), (5, 1)]
-    assert [item.value for item in ints.pop_many(3, end="max")] == ["mid", "low"]
-
-
 def test_who_looks_sees_what_is_due_and_moves_nothing(kind, queue, clock, everything):
     """Peek shows it from both ends; the counts call it delayed until somebody consumes."""
     push(kind, queue, "ab", delay=5)
@@ -209,18 +185,6 @@ def test_many_that_fall_due_together_come_each_once(kind, queue, clock):
     while item := queue.pop():
         found.append(kind.text(item.value))
     assert Counter(found) == Counter(str(number) for number in range(250))
-    assert not any(assert_counted(queue).values())
-
-
-def test_consumers_of_shards_get_what_fell_due_each_once(database, subspace, clock):
-    """So do those who take from anywhere near the head."""
-    queue = FifoQueue(database, subspace, shards=4)
-    queue.push_many(range(250), delay=1)
-    clock.advance(1)
-    found = []
-    while item := queue.pop():
-        found.append(item.value)
-    assert sorted(found) == list(range(250))
     assert not any(assert_counted(queue).values())
 
 

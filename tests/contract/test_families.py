@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
 import os
 import threading
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,19 +15,13 @@ from fdbqueue.exceptions import (
     CorruptItem,
     IdempotencyKeyReused,
     InvalidInput,
-    OutcomeUnknown,
 )
-from fdbqueue.service import Catalog, Contended, IdempotencyKey, QueueSpec, run
+from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
 from fdbqueue.service.consume import ring, visits
-from fdbqueue.service.consume.visits import SeveralRequest
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker
-from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
-from tests.contract.awaiting.gates import cancellation_of
-from tests.contract.test_contention import Meddled
-from tests.contract.unsure import unsure_database
 from tests.engines.children import wait_until
 from tests.families import assert_indexed, rows_of
 
@@ -60,13 +51,6 @@ def catalog(open_catalog, database):
 def users(catalog):
     """The family user-*."""
     return catalog.several(["user-*"])
-
-
-@pytest.fixture
-def meddled(open_catalog, database):
-    """A catalog with something done before each commit, and another client's catalog."""
-    meddled = Meddled(database)
-    return meddled, open_catalog(meddled), open_catalog(another(database))
 
 
 @pytest.fixture
@@ -221,18 +205,6 @@ def test_pushes_and_takes_of_other_items_do_not_conflict(catalog, users):
 # What gives a member something new
 
 
-def test_delayed_items_are_taken_in_their_time(catalog, users, clock):
-    """Before that their member is not looked at, and costs nothing."""
-    catalog.queue("user-1").push("later", delay=60)
-    assert users.pop() is None
-    assert_indexed(catalog)
-    assert [moment > 0 for moment in rows_of(catalog, "user-*")["user-1"]] == [True]
-    clock.advance(61)
-    assert users.pop().value == "later"
-    assert users.pop() is None
-    assert rows_of(catalog, "user-*") == {}
-
-
 def test_many_delayed_items_have_few_rows(catalog):
     """One for each second at most."""
     queue = catalog.queue("user-1")
@@ -263,68 +235,6 @@ def test_more_due_members_than_a_page(catalog, users, clock):
     assert rows_of(catalog, "user-*") == {}
 
 
-def test_leases_that_expire_are_taken_again(catalog, users, clock):
-    """Whether a member was found empty meanwhile, or not."""
-    fill(catalog, 1, ["user-1", "user-2"])
-    first = users.lease_many(1, seconds=30)
-    assert_indexed(catalog)
-    assert len(users.lease_many(1, seconds=30)) == 1
-    assert users.lease() is None
-    assert_indexed(catalog)
-    clock.advance(31)
-    again = [users.lease(seconds=30), users.lease(seconds=30)]
-    assert {item.queue for item in again} == {"user-1", "user-2"}
-    assert [item.attempts for item in again] == [1, 1]
-    assert first[0].value == 0
-    users.ack(again[0])
-    users.ack(again[1])
-    clock.advance(60)
-    assert users.pop() is None
-    assert rows_of(catalog, "user-*") == {}
-
-
-def test_a_lease_that_is_extended_or_shortened(catalog, users, clock):
-    """Its row says no later moment than when it ends."""
-    fill(catalog, 1, ["user-1"])
-    leased = users.lease(seconds=30)
-    assert users.lease() is None
-    leased = users.extend(leased, 300)
-    clock.advance(40)
-    assert users.lease() is None
-    assert_indexed(catalog)
-    users.extend(leased, 5)
-    assert_indexed(catalog)
-    clock.advance(6)
-    assert users.lease(seconds=30).attempts == 1
-
-
-@pytest.mark.parametrize("delay", [None, 20])
-def test_a_nack_gives_its_item_back(catalog, users, clock, delay):
-    """At once, or after a delay."""
-    fill(catalog, 1, ["user-1"])
-    leased = users.lease()
-    assert users.lease() is None
-    users.nack(leased, delay=delay)
-    assert_indexed(catalog)
-    assert (users.lease() is None) is (delay is not None)
-    clock.advance(21)
-    if delay is not None:
-        assert users.lease().attempts == 1
-
-
-def test_dead_letters_that_are_redriven(open_catalog, database, clock):
-    """After the last attempt a member has nothing, until then."""
-    catalog = open_catalog(database, max_attempts=1)
-    users = catalog.several(["user-*"])
-    fill(catalog, 1, ["user-1"])
-    users.nack(users.lease())
-    assert users.lease() is None
-    assert rows_of(catalog, "user-*") == {}
-    assert catalog.queue("user-1").redrive() == 1
-    assert_indexed(catalog)
-    assert users.pop().value == 0
-
-
 def test_leases_whose_items_die_are_passed_over(open_catalog, database, clock):
     """A take goes on to the members behind them."""
     catalog = open_catalog(database, max_attempts=1)
@@ -337,55 +247,6 @@ def test_leases_whose_items_die_are_passed_over(open_catalog, database, clock):
     assert drained(users) == [("user-9", "alive")]
     assert sum(catalog.queue(name).counts().dead for name in MEMBERS) == 5
     assert rows_of(catalog, "user-*") == {}
-
-
-def test_a_paused_member_has_nothing_to_take(catalog, users):
-    """Until it is resumed; pushes to it meanwhile cost a look."""
-    fill(catalog, 1, ["user-1", "user-2"])
-    catalog.queue("user-1").pause(reason="moving")
-    assert drained(users) == [("user-2", 0)]
-    assert rows_of(catalog, "user-*") == {}
-    catalog.queue("user-1").push("more")
-    assert users.pop() is None
-    assert_indexed(catalog)
-    catalog.queue("user-1").resume()
-    assert_indexed(catalog)
-    assert drained(users) == [("user-1", 0), ("user-1", "more")]
-
-
-def test_batches_that_are_requeued_or_expire(catalog, users, clock):
-    """Their items are hidden until then."""
-    fill(catalog, 4, ["user-1"])
-    queue = catalog.queue("user-1")
-    batch = queue.lease_batch(2)
-    queue.lease_batch(2, seconds=50)
-    assert users.pop() is None
-    assert_indexed(catalog)
-    queue.return_batch(batch)
-    assert_indexed(catalog)
-    assert [value for _, value in drained(users)] == [0, 1]
-    clock.advance(51)
-    assert [value for _, value in drained(users)] == [2, 3]
-
-
-def test_a_handoff_that_was_not_collected(catalog, users, ask_and_die, let_expire):
-    """What was taken for a process that has died comes back."""
-    fill(catalog, 2, ["user-1"])
-    queue = catalog.queue("user-1")
-    ask_and_die(queue, lowest=1)
-    assert users.pop() is not None
-    assert users.pop() is None
-    assert_indexed(catalog)
-    let_expire(queue)
-    assert users.pop(wait=LONG_SECONDS).value == 1
-    assert_indexed(catalog)
-
-
-def test_moves_between_members(catalog, users):
-    """Its new queue has the item's turn."""
-    fill(catalog, 1, ["user-1"])
-    catalog.queue("user-1").move_many(catalog.queue("user-2"), 1)
-    assert drained(users) == [("user-2", 0)]
 
 
 def test_unique_keys_are_those_of_each_member(catalog, users):
@@ -437,62 +298,6 @@ def test_more_empty_members_than_a_transaction_looks_at(catalog, users, monkeypa
     assert rows_of(catalog, "user-*") == {}
 
 
-def test_a_push_while_its_member_is_found_empty(meddled):
-    """The take runs again: no row is ever missing."""
-    meddler, catalog, rival = meddled
-    users = catalog.several(["user-*"])
-    for delay in (None, 0.2):
-        fill(rival, 1, ["user-1"])
-        rival.queue("user-1").pop()
-        pushes = [lambda delay=delay: rival.queue("user-1").push("new", delay=delay)]
-        meddler.meddle = lambda pushes=pushes: pushes.pop()() if pushes else None
-        assert users.pop(wait=LONG_SECONDS).value == "new"
-        assert not pushes
-        assert_indexed(rival)
-        assert users.pop() is None
-        assert rows_of(rival, "user-*") == {}
-
-
-@pytest.mark.parametrize("wrote", ["a turn", "an expired lease", "an ack"])
-def test_a_push_while_a_take_removes_a_row_that_it_wrote_itself(
-    open_catalog, database, clock, wrote
-):
-    """It gave from the member before, or ended a lease there: its own row hides none of others."""
-    meddler = Meddled(database)
-    catalog = open_catalog(meddler, max_leased=9, max_attempts=1)
-    rival = open_catalog(another(database)).queue("user-1")
-    users, member = catalog.several(["user-*"]), catalog.queue("user-1")
-    count, also = 1, None
-    if wrote == "a turn":
-        member.push_many(range(5), delay=1)  # for the first five of nine, in two turns
-        fill(catalog, 1, ["user-2"])
-        catalog.queue("user-2").pop()
-        count = 9
-    else:
-        member.push("leased")
-        item = users.lease(seconds=1 if wrote == "an expired lease" else LONG_SECONDS)
-        if wrote == "an ack":
-
-            def also(tr):
-                member.ack(item, tr=tr)
-
-    clock.advance(2)
-    pushes = [lambda: rival.push("new")]
-    meddler.meddle = lambda: pushes.pop()() if pushes else None
-
-    def request(consumer):
-        return consumer.pop_request("min", 1, None)
-
-    requests = [SeveralRequest(1, request, leases=False) for _ in range(count)]
-    found = []
-    with contextlib.suppress(Contended):
-        served = users._group.take_each(meddler, "min", requests, also)
-        found += [item.value for _, items in served.results for item in items]
-    assert not pushes
-    assert_indexed(catalog)
-    assert "new" in [*found, *[value for _, value in drained(users)]]
-
-
 def test_where_nothing_is_found_more_are_looked_at_at_once(open_catalog, observed):
     """And those that were not asked in the end have their turns."""
     catalog = open_catalog(observed)
@@ -506,28 +311,6 @@ def test_where_nothing_is_found_more_are_looked_at_at_once(open_catalog, observe
 
 
 # Arguments
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"count": 0}, {"count": 10_001}, {"count": True}, {"count": 1, "end": "middle"}],
-    ids=str,
-)
-def test_arguments_that_make_no_sense_are_refused(catalog, users, options):
-    """Before anything is taken."""
-    fill(catalog, 1, ["user-1"])
-    with pytest.raises(InvalidInput):
-        users.pop_many(**options)
-    with pytest.raises(InvalidInput):
-        users.lease_many(**options)
-    assert users.size() == 1
-
-
-@pytest.mark.parametrize("options", [{"worker": ""}, {"worker": 1}, {"seconds": -1}], ids=str)
-def test_a_lease_that_makes_no_sense_is_refused(users, options):
-    """Also if there is nothing to lease."""
-    with pytest.raises(InvalidInput):
-        users.lease(**options)
 
 
 def test_a_wrong_argument_fails_no_other_call(catalog, users, pool):
@@ -697,81 +480,12 @@ def test_the_same_call_under_a_key_returns_the_same(catalog, users, operation):
     assert [catalog.queue(name).size() for name in ("user-1", "user-2", "user-3")] == [1, 1, 1]
 
 
-def test_that_there_was_nothing_is_saved_too(catalog, users):
-    """The same call returns that again."""
-    key = IdempotencyKey("key")
-    assert users.pop_many(2, once=key) == []
-    fill(catalog)
-    assert users.pop_many(2, once=key) == []
-    assert key.replayed
-    assert len(users.pop_many(2, once="another")) == 2
-
-
-def test_calls_with_one_key_take_once(open_catalog, database):
-    """Threads of several clients, while members come up."""
-    catalogs = [open_catalog(another(database)) for _ in range(3)]
-    fill(catalogs[0], 40)
-
-    def work(thread):
-        catalog = catalogs[thread % 3]
-        found = []
-        for turn in range(8):
-            if thread >= 5:
-                catalog.queue(f"user-{turn}{thread}").push(turn)
-            else:
-                found.append(catalog.several(["user-*"]).pop(once=f"key {turn}"))
-        return found
-
-    found = together(6, work)
-    assert found[0] == found[1] == found[2] == found[3] == found[4]
-    assert len({(item.queue, item.id) for item in found[0]}) == 8
-
-
 def test_expired_responses_are_swept(catalog, users, clock):
     """As those of a queue are."""
     users.pop(once="key")
     clock.advance(86_400 + 3_700)
     assert catalog.sweep() == 1
     assert catalog.sweep() == 0
-
-
-# Commits that fail
-
-
-@pytest.mark.parametrize("once", [None, "key"])
-@pytest.mark.parametrize("took_effect", [False, True])
-def test_a_commit_whose_outcome_is_unknown_takes_once(open_catalog, database, took_effect, once):
-    """Its receipt, or the response, tells."""
-    faulty = FaultyDatabase(database)
-    catalog = open_catalog(faulty)
-    fill(catalog, 1, ["user-1", "user-2"])
-    faulty.fail_commits(took_effect=took_effect, code=UNKNOWN)
-    users = catalog.several(["user-*"])
-    found = users.pop(once=once)
-    assert found is not None
-    assert users.size() == 1
-    assert_indexed(catalog)
-
-
-def test_conflicts_are_overcome(open_catalog, database):
-    """After some, by the member's own group."""
-    faulty = FaultyDatabase(database)
-    catalog = open_catalog(faulty)
-    fill(catalog)
-    users = catalog.several(["user-*"])
-    for number in range(1, 4):
-        faulty.fail_commits(took_effect=False, code=CONFLICT, times=number)
-        assert users.pop() is not None
-    assert users.size() == 12
-
-
-def test_an_outcome_that_stays_unknown_is_said_to_be(open_catalog, database):
-    """The same call under its key returns what it took, if it did."""
-    unsure = open_catalog(unsure_database(database, 1031))
-    fill(open_catalog(database), 1, ["user-1"])
-    with pytest.raises(OutcomeUnknown):
-        unsure.several(["user-*"]).pop(once="key")
-    assert open_catalog(database).several(["user-*"]).pop(once="key").value == 0
 
 
 # Waiting
@@ -791,26 +505,6 @@ def test_a_push_to_any_member_wakes_who_waits(catalog, users, pool, operation, d
         wait_until(lambda: not watch.waiting)
 
 
-@pytest.mark.usefixtures("only_woken")
-def test_a_resumed_member_wakes_who_waits(catalog, users, pool):
-    """And what it has is taken."""
-    fill(catalog, 1, ["user-1"])
-    catalog.queue("user-1").pause()
-    found = pool.submit(users.pop, wait=LONG_SECONDS)
-    wait_until(users._group.watches(to_lease=False)[0].is_watched)
-    catalog.queue("user-1").resume()
-    assert found.result(LONG_SECONDS).value == 0
-
-
-def test_many_waiters_get_one_each(catalog, users, pool):
-    """Of as many pushes to different members."""
-    waiting = [pool.submit(users.pop, wait=LONG_SECONDS) for _ in range(8)]
-    wait_until(users._group.watches(to_lease=False)[0].is_watched)
-    for number in range(8):
-        catalog.queue(f"user-{number}").push(number)
-    assert sorted(one.result(LONG_SECONDS).value for one in waiting) == list(range(8))
-
-
 def test_members_that_are_not_asked_for_do_not_wake(catalog, pool):
     """A part of a family waits for its own members."""
     some = catalog.several(["user-1*"])
@@ -826,99 +520,7 @@ def test_members_that_are_not_asked_for_do_not_wake(catalog, pool):
     assert found.result(LONG_SECONDS).value == "mine"
 
 
-def test_a_wait_ends_in_time(catalog, users):
-    """With nothing; and it may be told to end."""
-    begun = time.monotonic()
-    assert users.pop(wait=0.2) is None
-    assert users.pop_many(1, wait=LONG_SECONDS, waits_while=lambda: False) == []
-    assert not users.wait_for_items(0)
-    assert time.monotonic() - begun < LONG_SECONDS
-    fill(catalog, 1, ["user-1"])
-    assert users.wait_for_items(0)
-
-
-def test_tasks_take_as_threads_do(catalog, users):
-    """At once, or when there is something."""
-
-    async def take():
-        task = asyncio.create_task(users.apop(wait=LONG_SECONDS))
-        await asyncio.sleep(0)
-        catalog.queue("user-1").push("a")
-        first = await task
-        catalog.queue("user-2").push("b")
-        second = await users.alease()
-        await users.aack(second)
-        return [first.value, second.value, await users.apop()]
-
-    assert asyncio.run(take()) == ["a", "b", None]
-
-
-@pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
-def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
-    """Its items are in their places again, and its member is found."""
-    meddler, catalog, rival = meddled
-    fill(rival, 3, ["user-1"])
-    begun, go_on = threading.Event(), threading.Event()
-
-    def hold():
-        begun.set()
-        assert go_on.wait(LONG_SECONDS)
-
-    meddler.meddle = hold
-    users = catalog.several(["user-*"])
-
-    async def work():
-        task = asyncio.ensure_future(cancellation_of(getattr(users, operation)(2)))
-        await asyncio.to_thread(begun.wait, LONG_SECONDS)
-        task.cancel()
-        await asyncio.sleep(0)
-        go_on.set()
-        assert (await task).outcome_known is True
-
-    asyncio.run(work())
-    assert_counted(rival.queue("user-1"))
-    assert_indexed(rival)
-    assert [value for _, value in drained(rival.several(["user-*"]))] == [0, 1, 2]
-
-
 # Threads, processes
-
-
-@pytest.mark.parametrize("operation", ["pop", "lease"])
-@pytest.mark.parametrize("members", [1, 3, 40])
-def test_many_clients_take_each_item_once(open_catalog, database, members, operation):
-    """Threads of four clients, few members and many, beside pushes and poppers of one member."""
-    catalogs = [open_catalog(another(database)) for _ in range(4)]
-    names = [f"user-{n}" for n in range(members)]
-    pushed = [f"{n}.{turn}" for n in range(3) for turn in range(40)]
-
-    def work(thread):
-        catalog = catalogs[thread % 4]
-        if thread >= 9:
-            for turn in range(40):
-                catalog.queue(names[(turn + thread) % members]).push(f"{thread - 9}.{turn}")
-            return []
-        source = catalog.queue(names[0]) if thread == 8 else catalog.several(["user-*"])
-        found = []
-        deadline = time.monotonic() + LONG_SECONDS
-        while not ended.is_set() and time.monotonic() < deadline:
-            item = getattr(source, operation)(wait=0.2)
-            if item is not None:
-                found.append(item.value)
-                with lock:
-                    count[0] += 1
-                    if count[0] == len(pushed):
-                        ended.set()
-                if operation == "lease":
-                    source.ack(item)
-        return found
-
-    ended, lock, count = threading.Event(), threading.Lock(), [0]
-    found = together(12, work)
-    assert sorted(text for each in found for text in each) == sorted(pushed)
-    for name in names:
-        assert not any(assert_counted(catalogs[0].queue(name)).values())
-    assert_indexed(catalogs[0])
 
 
 def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
@@ -933,46 +535,6 @@ def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
         names = {one.result(LONG_SECONDS).queue for one in found}
     assert len(names) == 16
     assert observed.transactions - before <= 2
-
-
-def test_a_forked_process_has_no_one_at_work(catalog, users):
-    """It begins anew: no thread of its parent is in its line, and both take."""
-    fill(catalog, 1, ["user-1"])
-    poppers = users._group.poppers["min"]
-    with poppers.combiner.mutex:
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            is_free = not poppers.combiner.is_busy and not poppers.combiner.line
-            with poppers.combiner.mutex:
-                os.write(write, b"1" if is_free else b"0")
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 1) == b"1"
-    os.close(read)
-    os.close(write)
-    assert users.pop().value == 0
-
-
-@pytest.mark.parametrize("kind", ["fifo", "priority"])
-def test_a_worker_works_on_a_family(open_catalog, database, kind):
-    """On each member's items, those that come up later too."""
-    catalog = open_catalog(database, kind)
-    done = []
-    users = catalog.several(["user-*"])
-    worker = Worker(users, lambda item: done.append(item.value), concurrency=3, follow=True)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    options = {} if kind == "fifo" else {"priority": 1}
-    for number in range(20):
-        catalog.queue(f"user-{number % 7}").push(number, **options)
-    wait_until(lambda: worker.handled == 20)
-    catalog.queue("user-new").push(20, delay=0.05, **options)
-    wait_until(lambda: worker.handled == 21)
-    worker.stop()
-    thread.join(60)
-    assert sorted(done) == list(range(21))
-    wait_until(lambda: not any(any(assert_counted(q).values()) for q in users.queues()))
 
 
 def test_large_items_of_several_members_fit_into_transactions(catalog, users):
@@ -1006,18 +568,6 @@ def test_a_member_at_its_limit_is_not_looked_at(open_catalog, database):
     assert (again.queue, again.value) == (held[0].queue, 1)
     users.nack(held[1])
     assert users.lease(seconds=LONG_SECONDS).id == held[1].id
-
-
-def test_a_waiter_is_woken_by_the_end_of_a_lease(open_catalog, database, pool):
-    """Who waits at the limit of every member leases as soon as one ends."""
-    catalog = open_catalog(database, max_leased=1)
-    users = catalog.several(["user-*"])
-    fill(catalog, count=2, members=MEMBERS[:1])
-    first = users.lease(seconds=LONG_SECONDS)
-    waiter = pool.submit(users.lease, seconds=LONG_SECONDS, wait=LONG_SECONDS)
-    wait_until(lambda: any(watch.waiting for watch in users._group.watches(to_lease=True)))
-    users.ack(first)
-    assert waiter.result(LONG_SECONDS).value == 1
 
 
 def test_a_member_that_spent_its_rate_comes_again_with_a_token(open_catalog, database, clock):

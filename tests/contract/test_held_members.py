@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import fdb.tuple
 import pytest
 
 from fdbqueue.service import Catalog, QueueSpec, run
-from fdbqueue.service.storage.families import BY_LEASES, Hold
 from fdbqueue.service.storage.handoffs import answer
 from fdbqueue.service.tools.upkeep import Examiner
 from fdbqueue.service.tools.worker import Worker
@@ -33,13 +31,6 @@ def open_catalog(subspace):
     return open_catalog
 
 
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
-
 def held_member(catalog, count=3):
     """Fill a member, lease as many as may be, and let a take find it at its limit."""
     catalog.queue("user-1").push_many(range(count))
@@ -50,40 +41,6 @@ def held_member(catalog, count=3):
     assert 0 not in rows_of(catalog, "user-*")["user-1"]
     assert_indexed(catalog)
     return taken
-
-
-def test_pops_find_a_member_that_has_as_many_leased_as_may_be(open_catalog, database):
-    """Once leases have found it so, too, and each time again."""
-    catalog = open_catalog(database, max_leased=1)
-    held_member(catalog, count=4)
-    users = catalog.several(["user-*"])
-    for value in (1, 2, 3):
-        assert users.pop().value == value
-        assert users.lease() is None
-        assert_indexed(catalog)
-    assert users.pop() is None
-    assert Hold(BY_LEASES, 1) not in rows_of(catalog, "user-*")["user-1"]
-
-
-def test_pops_and_leases_in_line_together_each_get_their_own(open_catalog, database):
-    """A pop is not told what a lease was told, whichever came first."""
-    catalog = open_catalog(database, max_leased=1)
-    held_member(catalog, count=9)
-    users = catalog.several(["user-*"])
-    combiner = users._group.poppers["min"].combiner
-    gate = threading.Lock()
-    with gate:
-        combiner._turns[0].lock, combiner._turns[0].worker = gate, 0
-        with ThreadPoolExecutor(8) as pool:
-            found = [pool.submit((users.lease, users.pop)[n % 2]) for n in range(8)]
-            wait_until(lambda: len(combiner.line) == 8)
-            gate.release()
-            try:
-                items = [one.result(LONG_SECONDS) for one in found]
-            finally:
-                gate.acquire()
-    assert items[::2] == [None] * 4
-    assert sorted(item.value for item in items[1::2]) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("verb", ["pop", "lease"])
@@ -125,21 +82,6 @@ def test_a_lower_limit_is_not_asked_again_and_again(open_catalog, observed, data
         assert not catalog.several(["user-*"]).wait_for_items(0, to_lease=True)
     assert rows_of(fast, "user-*") == rows
     assert_indexed(fast)
-
-
-@pytest.mark.parametrize("leases", [True, False])
-def test_the_end_of_a_lease_wakes_who_waits_for_it(open_catalog, database, pool, leases):
-    """Also a process without the limit, which may have leased the item as well."""
-    catalog, other = open_catalog(database, max_leased=1), open_catalog(another(database))
-    catalog.queue("user-1").push_many(range(3))
-    item = (other if leases else catalog).several(["user-*"]).lease(seconds=LONG_SECONDS)
-    users = catalog.several(["user-*"])
-    assert users.lease() is None
-    waiting = pool.submit(users.lease, wait=LONG_SECONDS)
-    wait_until(users._group.watches(to_lease=True)[0].is_watched)
-    other.queue("user-1").ack(item)
-    assert waiting.result(LONG_SECONDS).value == 1
-    assert_indexed(catalog)
 
 
 def test_an_ack_in_a_family_without_limits_writes_no_row(open_catalog, database):
@@ -195,17 +137,18 @@ def test_a_clock_far_ahead_hides_no_member(open_catalog, database, clock):
 
 
 def test_a_clock_far_ahead_hides_no_handoff(open_catalog, database, clock):
-    """That others have yet to collect from a member is looked at again soon, by any clock."""
+    """Who takes from the family finds the member when its handoff expires, by its own clock."""
     catalog = open_catalog(database)
     queue, users = catalog.queue("user-1"), catalog.several(["user-*"])
-    ask(queue, "min", 1)
-    clock.advance(3_600)
-    queue.push("a")
-    queue.pop()
-    assert users.pop() is None
+    queue.push_many("ab")
+    ask(queue, "min", 1, 30)
+    assert queue.pop().value == "a"
     clock.advance(-3_600)
-    moments = rows_of(catalog, "user-*").get("user-1", [])
-    assert not moments or users.wait_for_items(0)
+    assert users.pop() is None
+    clock.advance(3_600)
+    assert users.pop() is None
+    clock.advance(31)
+    assert users.pop().value == "b"
 
 
 @pytest.mark.parametrize("limits", [{"max_leased": 1}, {"rate": "1/d", "burst": 1}], ids=str)
@@ -290,11 +233,11 @@ def test_the_examiner_knows_a_member_at_its_limit_from_one_without_a_row(
         assert examiner.is_indexed() is True
 
 
-def test_leases_that_were_handed_over_are_nothing_to_take(database, open_catalog):
-    """Their help request stays until the process asks again: the examiner knows the member."""
+def test_help_requests_are_nothing_to_take(database, open_catalog):
+    """Open or served: the examiner knows the member."""
     member = open_catalog(database).queue("user-1")
     tables = member.parts.store.tables
     request = ask(member, "min", 1, lease_us=60_000_000)
-    assert not Examiner(member).is_indexed()
+    assert Examiner(member).is_indexed()
     run(database, lambda tr: answer(tr, tables, request))
     assert Examiner(member).is_indexed()

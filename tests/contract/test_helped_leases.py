@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fdbqueue.deadlines import TimedDatabase
-from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, OutcomeUnknown
+from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.consume.round import MAX_NAMES_BYTES
-from fdbqueue.service.storage.handoffs import packed_lease_keys, unpacked_lease_keys
+from fdbqueue.service.storage.handoffs import packed_lease_keys
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
@@ -103,176 +103,9 @@ def test_a_served_row_expires_and_its_leases_do_not(queue, rival, meddled, let_e
     queue.ack(item)
 
 
-def test_a_dead_clients_items_come_back_when_the_leases_expire(rival, clock, let_expire):
-    """With one more attempt, as the items of any client that died with leases."""
-    ask(rival, "min", 3, lease_us=MINUTE_US)
-    assert rival.pop().value == 0
-    (served,) = requests_of(rival)
-    assert (served.is_handed, served.empty) == (True, False)
-    assert len(unpacked_lease_keys(served.lease_keys)) == 3
-    assert values(assert_counted(rival)["leased"]) == [1, 2, 3]
-    let_expire(rival)
-    assert rival.pop().value == 4
-    assert requests_of(rival) == []
-    clock.advance(61)
-    assert [(one.value, one.attempts) for one in rival.pop_many(4)] == [
-        (1, 1), (2, 1), (3, 1), (5, 0)
-    ]  # fmt: skip
-    assert_counted(rival)
-
-
-def test_an_old_lease_that_is_lost_is_the_error(queue, rival, meddled):
-    """The request leases nothing, and the client that helps goes on with its own pops."""
-    item, other = rival.lease_many(2, seconds=600)
-    acked = []
-
-    def ack_before():
-        if requests_of(rival) and not acked:
-            rival.ack(item)
-            acked.append(item)
-        if not any(one.is_handed for one in requests_of(rival)):
-            rival.pop()
-
-    meddled.meddle = ack_before
-    with pytest.raises(LeaseLost) as caught:
-        queue.lease_many(2, seconds=600, ack=[other, item])
-    assert acked
-    assert caught.value.outcome_known is True
-    assert values(assert_counted(rival)["leased"]) == [other.value]
-
-
-def test_an_expired_lease_that_ends_does_not_expire_as_well(rival, clock):
-    """The client that helps finds it expired, and ends it: it is still held."""
-    item = rival.lease(seconds=60)
-    ask(
-        rival,
-        "min",
-        1,
-        lease_us=10 * MINUTE_US,
-        lease_keys=packed_lease_keys([_lease_key(rival, item)]),
-    )
-    clock.advance(61)
-    assert rival.pop().value == 1
-    states = assert_counted(rival)
-    assert values(states["leased"]) == [2]
-    assert len(states["ready"]) == 37
-
-
 def _lease_key(queue, item):
     token = queue.parts.taker.leases.parse(item.lease)
     return token.place, token.secret
-
-
-def test_of_two_requests_that_end_one_lease_one_is_refused(rival):
-    """One in each round, so the item is counted once."""
-    item = rival.lease(seconds=600)
-    for _ in range(2):
-        ask(
-            rival,
-            "min",
-            1,
-            lease_us=MINUTE_US,
-            lease_keys=packed_lease_keys([_lease_key(rival, item)]),
-        )
-    assert rival.pop().value == 1
-    assert rival.pop().value == 3
-    assert sorted(one.refused for one in requests_of(rival)) == [False, True]
-    assert values(assert_counted(rival)["leased"]) == [2]
-
-
-def test_of_a_round_and_a_request_that_end_one_lease_the_round_does(rival):
-    """The request is refused by the next."""
-    item = rival.lease(seconds=600)
-    ask(
-        rival, "min", 1, lease_us=MINUTE_US, lease_keys=packed_lease_keys([_lease_key(rival, item)])
-    )
-    assert values(rival.lease_many(1, seconds=600, ack=[item])) == [1]
-    assert [one.is_handed for one in requests_of(rival)] == [False]
-    assert rival.pop().value == 2
-    assert [one.refused for one in requests_of(rival)] == [True]
-    assert values(assert_counted(rival)["leased"]) == [1]
-
-
-def test_who_comes_too_late_asks_again(queue, rival, meddled, let_expire):
-    """Without old leases: the items stay leased until their time, and the next ones come."""
-    lost = []
-
-    def pop_before():
-        is_asked = bool(requests_of(rival))
-        rival.pop()
-        if is_asked and not lost:
-            (served,) = requests_of(rival)
-            lost.extend(unpacked_lease_keys(served.lease_keys))
-            let_expire(rival)
-            rival.pop()
-
-    meddled.meddle = pop_before
-    assert len(queue.lease_many(2, seconds=600)) == 2
-    assert len(lost) == 2
-    assert len(assert_counted(rival)["leased"]) == 4
-
-
-def test_who_comes_too_late_with_an_old_lease_does_not_know(queue, rival, meddled, let_expire):
-    """It may have ended, and here it has."""
-    item = rival.lease(seconds=600)
-
-    def pop_before():
-        is_asked = bool(requests_of(rival))
-        rival.pop()
-        if is_asked:
-            let_expire(rival)
-            rival.pop()
-
-    meddled.meddle = pop_before
-    with pytest.raises(OutcomeUnknown) as caught:
-        queue.lease_many(1, seconds=600, ack=[item])
-    assert caught.value.outcome_known is False
-    meddled.meddle = lambda: None
-    with pytest.raises(LeaseLost):
-        queue.ack(item)
-    assert_counted(rival)
-
-
-def test_a_request_that_expires_before_it_is_served_is_made_again(
-    queue, rival, meddled, let_expire
-):
-    """The old lease is still held, so nothing was done; it ends with the new one."""
-    item = rival.lease(seconds=600)
-    expired = []
-
-    def pop_before():
-        if requests_of(rival) and not expired:
-            let_expire(rival)
-            expired.append(True)
-        rival.pop()
-
-    meddled.meddle = pop_before
-    found = queue.lease_many(2, seconds=600, ack=[item])
-    assert expired
-    assert len(found) == 2
-    assert values(assert_counted(rival)["leased"]) == values(found)
-
-
-@pytest.mark.parametrize("acks", [True, False])
-def test_leases_that_expire_before_they_are_seen(queue, rival, meddled, clock, acks):
-    """The queue was not empty, so it asks again; and the old lease has ended."""
-    item = rival.lease(seconds=3_600)
-    late = []
-
-    def pop_before():
-        is_asked = bool(requests_of(rival))
-        rival.pop()
-        if is_asked and not late:
-            clock.advance(61)
-            rival.pop()
-            late.append(True)
-
-    meddled.meddle = pop_before
-    found = queue.lease_many(2, seconds=60, ack=[item] if acks else [])
-    assert late
-    assert len(found) == 2
-    held = {one.value for one in assert_counted(rival)["leased"]}
-    assert held == {*values(found), *([] if acks else [item.value])}
 
 
 @pytest.mark.nightly
@@ -307,21 +140,6 @@ def test_who_gives_up_meanwhile(meddled, rival, open_queue, is_served, acks):
     wait_until(lambda: left and not combiner.is_busy and not combiner.in_line)
     still_held = [] if acks and is_served else [item.value]
     wait_until(lambda: values(assert_counted(rival)["leased"]) == still_held)
-
-
-def test_who_finds_nothing_more_is_told(queue, rival, meddled):
-    """An empty list, once the queue is empty; and the old lease has ended."""
-    item = rival.lease(seconds=600)
-
-    def pop_before():
-        if not any(one.is_handed for one in requests_of(rival)):
-            if requests_of(rival):
-                rival.pop_many(40)
-            rival.pop()
-
-    meddled.meddle = pop_before
-    assert queue.lease_many(1, seconds=600, ack=[item]) == []
-    assert not any(assert_counted(rival).values())
 
 
 def test_a_corrupt_item_refuses_a_request_that_ends_a_lease(rival, database, subspace):
@@ -380,17 +198,6 @@ def test_more_than_a_row_can_name_is_refused(rival):
     assert refused.refused
     assert rival.pop().value == 1
     assert len(assert_counted(rival)["ready"]) == 2_738
-
-
-@pytest.mark.parametrize("count", [500, 501])
-def test_many_leases_come_whole(queue, rival, meddled, count):
-    """Up to 500 are leased by who helps; more are handed over and collected."""
-    fill(rival, 700)
-    meddled.meddle = popping(rival, [])
-    found = queue.lease_many(count, seconds=600)
-    assert len({item.lease for item in found}) == count
-    assert len(assert_counted(rival)["leased"]) == count
-    assert len(requests_of(rival)) == (count <= 500)
 
 
 def test_long_names_are_not_asked_for(queue, rival, meddled):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -14,15 +13,12 @@ from fdbqueue.service import FifoQueue, Worker, run
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.help.asking import alike
 from fdbqueue.service.items import moment
-from fdbqueue.service.storage.handoffs import unpacked_lease_keys
 from fdbqueue.service.storage.tables import State
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
-from tests.concurrency.requests import ask, requests_of
+from tests.concurrency.requests import requests_of
 from tests.contract.test_contention import Meddled
-
-MINUTE_US = 60_000_000
 
 
 @pytest.fixture
@@ -189,20 +185,6 @@ def test_in_the_callers_transaction(fifo, database):
 # Leases that another process writes
 
 
-def test_a_lease_written_by_another_process_has_the_askers_name(queue):
-    """The row of the help request carries it."""
-    for worker in (b"", "mail1:\u00e9".encode()):
-        ask(queue, "min", 2, lease_us=MINUTE_US, worker=worker)
-        assert worker in {one.worker for one in requests_of(queue)}
-        queue.pop(wait=0.1)
-        (served,) = [one for one in requests_of(queue) if one.worker == worker]
-        assert served.is_handed
-        places = [place for place, _ in unpacked_lease_keys(served.lease_keys)]
-        ids = [queue.parts.store.keys.item_id(place) for place in places]
-        assert len(ids) == 2
-        assert [queue.get(one).worker for one in ids] == [worker.decode() or None] * 2
-
-
 def test_the_asking_process_returns_its_own_name(database, subspace):
     """Where a rival's pops make it ask for help."""
     meddled = Meddled(database)
@@ -232,20 +214,6 @@ def test_only_threads_of_one_name_share_a_help_request(fifo):
     assert alike(batch) == [batch[0], batch[2]]
     assert alike(batch[1:]) == [batch[1]]
     assert alike(batch[3:]) == [batch[3]]
-
-
-def test_threads_of_several_names_at_once(database, subspace):
-    """Each gets items under its own."""
-    queue = FifoQueue(database, subspace)
-    queue.push_many(range(60))
-
-    def lease(number):
-        return [queue.lease(worker=f"w{number}") for _ in range(10)]
-
-    with ThreadPoolExecutor(6) as pool:
-        for number, items in enumerate(pool.map(lease, range(6))):
-            assert {item.worker for item in items} == {f"w{number}"}
-            assert {queue.get(item.id).worker for item in items} == {f"w{number}"}
 
 
 # Workers

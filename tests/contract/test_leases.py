@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections import Counter
 
 import pytest
 
@@ -21,10 +20,8 @@ from fdbqueue.service.consume.expiry import MAX_EXPIRED
 from fdbqueue.service.items import moment
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another, together
 from tests.contract.conftest import Observed
 
-THREADS = 8
 BAD_TOKENS = ["", ".", "x", "a.b", "FQE.", "é.é", "~.AAAA", "\ud800.A", "FQE.A", "a" * 40_000]
 BAD_SECONDS = [-1, -0.001, math.nan, math.inf, True, False, "5", 315_360_001, 10**400]
 
@@ -84,41 +81,6 @@ def test_an_acknowledged_item_is_gone(kind, queue, clock, by_token):
     assert not any(assert_counted(queue).values())
 
 
-def test_a_lease_is_acknowledged_once(queue):
-    """The second time says that it is lost, and so do all that need the lease."""
-    leased = queue.lease()
-    queue.ack(leased)
-    for operation in (queue.ack, queue.nack, queue.extend):
-        with pytest.raises(LeaseLost) as caught:
-            operation(leased)
-        assert caught.value.code == "lease_lost"
-        assert caught.value.context == {"queue": queue.name, "lease": leased.lease}
-    assert len(assert_counted(queue)["ready"]) == 2
-
-
-def test_many_are_leased_in_order_from_either_end(kind, queue):
-    """Each has a token of its own; where there are fewer, fewer come."""
-    last = queue.lease_many(2, end="max")
-    assert kind.texts(last) == "cb"
-    (first,) = queue.lease_many(5)
-    assert kind.texts([first]) == "a"
-    assert queue.lease_many(5) == []
-    queue.ack(last[1])
-    assert {item.id for item in queue.page(state="leased").items} == {last[0].id, first.id}
-
-
-def test_the_lowest_and_the_highest_priority_are_leased(ints, fifo):
-    """lease and lease_min take what pop_min would, lease_max what pop_max would."""
-    ints.push_many([("mid", 5), ("low", -1), ("high", 9), ("lower", -2)])
-    found = [ints.lease(), ints.lease_min(), ints.lease_max()]
-    assert [(item.value, item.priority) for item in found] == [
-        ("lower", -2),
-        ("low", -1),
-        ("high", 9),
-    ]
-    assert ints.size() == 1
-
-
 def test_an_empty_queue_leases_nothing(fifo):
     """None, or no items; nothing is counted."""
     assert fifo.lease() is None
@@ -161,42 +123,6 @@ def test_a_corrupt_item_is_not_leased(fifo, database, subspace, rows):
 # Giving up
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_what_is_given_up_goes_back_to_its_place(kind, queue, order):
-    """In whatever order they are given up, they stand as they stood, with one attempt each."""
-    leased = queue.lease_many(3)
-    for index in order:
-        queue.nack(leased[index])
-    found = assert_counted(queue)["ready"]
-    assert kind.texts(found) == "abc"
-    assert [item.id for item in found] == [item.id for item in leased]
-    assert [item.attempts for item in found] == [1, 1, 1]
-    assert kind.texts(queue.pop_many(2, end="max")) == "cb"
-
-
-def test_attempts_are_kept_wherever_the_item_is(kind, queue, clock):
-    """They grow by one each time, and every look at the item tells them."""
-    for tried in range(1, 5):
-        leased = queue.lease(seconds=1)
-        assert (kind.texts([leased]), leased.attempts) == ("a", tried - 1)
-        assert queue.get(leased.id).attempts == tried - 1
-        if tried % 2:
-            queue.nack(leased)
-        else:
-            clock.advance(2)
-        assert queue.peek().attempts == tried
-        assert [item.attempts for item in queue.peek_many(3)] == [tried, 0, 0]
-        queue.ack(queue.lease_max())
-        queue.push(kind.value("z"), kind.priorities[0])
-    assert [item.attempts for item in queue] == [4, 0, 0]
-    assert queue.get(leased.id).attempts == 4
-    assert queue.pop_max().attempts == 0
-    assert [item.attempts for item in queue.pop_many(3)] == [4, 0]
-    queue.push(kind.value("new"), kind.priorities[0])
-    assert queue.pop().attempts == 0
-    assert not any(assert_counted(queue).values())
-
-
 def test_what_is_given_up_goes_before_what_was_pushed_since(kind, queue):
     """Its place is before those of all later pushes, also when it left the queue empty."""
     leased = queue.lease_many(3)
@@ -205,21 +131,6 @@ def test_what_is_given_up_goes_before_what_was_pushed_since(kind, queue):
         queue.nack(item)
     queue.push(kind.value("e"), kind.priorities[0])
     assert kind.texts(queue.pop_many(9)) == "abcde"
-
-
-def test_what_is_given_up_may_be_kept_hidden_for_a_time(kind, queue, clock):
-    """Until then it is delayed, and nobody's lease; then it is in its place."""
-    leased = queue.lease(seconds=5)
-    queue.nack(leased, delay=60)
-    with pytest.raises(LeaseLost):
-        queue.ack(leased)
-    (found,) = assert_counted(queue)["delayed"]
-    assert (found.id, found.attempts, found.until) == (leased.id, 1, after(clock, 60))
-    clock.advance(59)
-    assert kind.texts(queue.peek_many(3)) == "bc"
-    clock.advance(1)
-    assert kind.texts(queue.peek_many(3)) == "abc"
-    assert queue.pop().attempts == 1
 
 
 @cases("delay", BAD_SECONDS)
@@ -267,14 +178,6 @@ def test_what_ran_out_is_brought_back_by_whoever_consumes(kind, queue, clock, en
     assert_counted(queue)
 
 
-def test_who_takes_from_the_other_end_brings_it_back_too(kind, queue, clock):
-    """It is in its place then, and counted as ready."""
-    queue.lease(seconds=10)
-    clock.advance(10)
-    assert kind.texts([queue.pop_max()]) == "c"
-    assert kind.texts(assert_counted(queue)["ready"]) == "ab"
-
-
 def test_who_looks_brings_nothing_back(kind, queue, clock, everything):
     """Peek shows what has run out at its place; the lease is held on all the same."""
     leased = queue.lease(seconds=10)
@@ -296,20 +199,6 @@ def test_a_late_acknowledgement_counts_while_nobody_brought_it_back(kind, queue,
     assert kind.texts(queue.pop_many(3)) == "c"
     queue.ack(second)
     assert not any(assert_counted(queue).values())
-
-
-def test_a_lease_that_was_brought_back_is_lost(queue, clock):
-    """Also when somebody else leases the item: each lease has a token of its own."""
-    old = queue.lease(seconds=10)
-    clock.advance(60)
-    new = queue.lease(seconds=10)
-    assert (new.id, new.attempts) == (old.id, 1)
-    assert new.lease != old.lease
-    for operation in (queue.ack, queue.nack, queue.extend):
-        with pytest.raises(LeaseLost):
-            operation(old)
-    assert queue.ack_many([old, new]) == 1
-    assert len(assert_counted(queue)["ready"]) == 2
 
 
 def test_a_lease_of_no_time_is_brought_back_at_once(queue):
@@ -372,19 +261,6 @@ def test_what_a_block_raised_matters_more_than_a_lost_lease(queue, clock):
 
     with pytest.raises(LookupError):
         work()
-
-
-def test_a_block_may_end_its_lease_itself_when_it_raises(queue):
-    """What was acknowledged inside stays gone."""
-
-    def work():
-        with queue.leased() as item:
-            queue.ack(item)
-            raise LookupError
-
-    with pytest.raises(LookupError):
-        work()
-    assert len(assert_counted(queue)["ready"]) == 2
 
 
 # Tokens
@@ -504,20 +380,6 @@ def test_a_lease_taken_and_given_up_in_one_transaction(kind, queue, database):
     assert kind.texts(assert_counted(queue)["ready"]) == "bc"
 
 
-def test_two_cannot_end_one_lease(fifo, database, engine):
-    """Of two transactions that acknowledge and give up the same lease, one conflicts."""
-    fifo.push("x")
-    leased = fifo.lease()
-    acking, nacking = database.create_transaction(), database.create_transaction()
-    fifo.ack(leased, tr=acking)
-    fifo.nack(leased, tr=nacking)
-    acking.commit().wait()
-    with pytest.raises(engine.error) as caught:
-        nacking.commit().wait()
-    assert caught.value.code == 1020
-    assert not any(assert_counted(fifo).values())
-
-
 # Many
 
 
@@ -557,20 +419,6 @@ def test_the_last_attempt_is_the_death(kind, database, subspace, clock):
     assert queue.get(dead.id) == dead
     clock.advance(120)
     assert kind.texts(queue.pop_many(9)) == "bc"
-
-
-def test_what_runs_out_for_the_last_time_dies(kind, database, subspace, clock):
-    """Who consumes next sends it to the dead letters, with a reason, and takes the next."""
-    queue = filled(kind, database, subspace, max_attempts=1)
-    leased = queue.lease(seconds=1)
-    clock.advance(2)
-    assert kind.texts(queue.peek_many(9)) == "bc"
-    assert kind.texts([queue.pop()]) == "b"
-    (dead,) = assert_counted(queue)["dead"]
-    assert (dead.id, dead.attempts) == (leased.id, 1)
-    assert "lease" in dead.reason
-    with pytest.raises(LeaseLost):
-        queue.ack(leased)
 
 
 def test_a_block_says_what_it_died_of(fifo, database, subspace):
@@ -650,27 +498,6 @@ def test_large_items_that_ran_out_come_back_in_transactions_of_a_bounded_size(
         found.append(int(item.value[:3]))
     assert sorted(found) == list(range(120))
     assert_counted(queue)
-
-
-@pytest.mark.parametrize("clients", [1, 3])
-def test_many_consumers_share_what_ran_out(kind, database, subspace, clock, clients):
-    """Threads of one client and of several, from both ends: each item comes to one, once."""
-    queue = expired(kind, database, subspace, clock)
-    databases = [database, *(another(database) for _ in range(clients - 1))]
-    queues = [kind.open(each, subspace) for each in databases]
-
-    def consume(number):
-        mine, end = queues[number % clients], ["min", "max"][number % 2]
-        found = []
-        while items := mine.pop_many(1 + number % 3, end=end):
-            found += items
-        return found
-
-    found = [item for items in together(THREADS, consume) for item in items]
-    counts = Counter(kind.text(item.value) for item in found)
-    assert counts == Counter(str(number) for number in range(250))
-    assert {item.attempts for item in found} == {1}
-    assert not any(assert_counted(queue).values())
 
 
 def test_a_pop_goes_on_when_all_it_brought_back_are_dead(database, subspace, clock):

@@ -24,26 +24,19 @@ from fdbqueue.service import (
     QueueSpec,
     Worker,
     error_code,
-    microseconds,
     run,
 )
-from fdbqueue.service.consume.allowance import Limits
-from fdbqueue.service.consume.prospect import begin_dues
-from fdbqueue.service.consume.round import Round
 from fdbqueue.service.consume.state import parse_state
 from fdbqueue.service.options import QueueOptions, parse_rate
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import State
 from tests.cases import cases
 from tests.concurrency.census import assert_counted, values
-from tests.concurrency.clients import another, together
+from tests.concurrency.clients import another
 from tests.concurrency.clock import Clock
-from tests.concurrency.requests import ask, requests_of
-from tests.contract.test_contention import Meddled
 from tests.engines.children import wait_until
 
 LONG_SECONDS = 60
-MINUTE_US = 60_000_000
 ENDS = ("min", "max")
 #: What the engines call a conflict.
 NOT_COMMITTED = 1020
@@ -180,66 +173,6 @@ def test_objects_of_one_queue_keep_their_own_limits(database, subspace):
         assert [bool(free.lease()) for _ in range(3)] == [True] * 3
 
 
-def test_no_more_are_leased(open_queue):
-    """At either end, one by one or many; pops lease nothing, and are not limited."""
-    queue = open_queue(count=10, max_leased=3)
-    assert values(queue.lease_many(2)) == [0, 1]
-    last = queue.lease_many(5, end="max")
-    assert values(last) == [9]
-    for end in ENDS:
-        assert lease(queue, end=end) is None
-    assert values([queue.pop(), pop(queue, end="max")]) == [2, 8]
-    queue.ack(last[0])
-    assert values(queue.lease_many(5)) == [3]
-    assert len(assert_counted(queue)["leased"]) == 3
-
-
-@pytest.mark.parametrize("end", ["ack", "nack", "requeue", "remove", "delay", "bury", "many"])
-def test_every_end_of_a_lease_makes_room(open_queue, end):
-    """Whichever it is."""
-    queue = open_queue(count=5, max_leased=1)
-    item = queue.lease()
-    assert queue.lease() is None
-    ends = {
-        "ack": queue.ack,
-        "nack": queue.nack,
-        "requeue": queue.requeue,
-        "remove": lambda one: queue.remove(one.id),
-        "delay": lambda one: queue.nack(one, delay=60),
-        "bury": lambda one: queue.nack(one, retry=False),
-        "many": lambda one: queue.ack_many([one]),
-    }
-    queue.extend(item, 60)
-    assert queue.lease() is None
-    ends[end](item)
-    assert queue.lease() is not None
-    assert queue.lease() is None
-
-
-def test_what_is_acknowledged_with_a_lease_makes_room(open_queue):
-    """In that transaction; and it is acknowledged even if nothing can be leased."""
-    queue = open_queue(count=9, max_leased=3)
-    first = queue.lease_many(3)
-    second = queue.lease_many(3, ack=first[:2])
-    assert values(second) == [3, 4]
-    lower = open_queue(max_leased=1)
-    assert lower.lease_many(3, ack=second[:1]) == []
-    assert len(assert_counted(queue)["leased"]) == 2
-    assert values(lower.lease_many(3, ack=[first[2], second[1]])) == [5]
-
-
-def test_what_expires_makes_room(open_queue, clock):
-    """In the transaction that leases; the items are taken at their places again."""
-    queue = open_queue(count=5, max_leased=2)
-    queue.lease_many(2, seconds=30)
-    assert queue.lease() is None
-    clock.advance(31)
-    again = queue.lease_many(5)
-    assert [(item.value, item.attempts) for item in again] == [(0, 1), (1, 1)]
-    assert queue.lease() is None
-    assert_counted(queue)
-
-
 def test_a_lease_that_is_over_at_once_is_a_lease(open_queue, clock):
     """It counts until the next call requeues its item, which that call may lease."""
     queue = open_queue(count=5, max_leased=2)
@@ -265,33 +198,6 @@ def test_a_lower_limit_waits_for_leases_to_end(open_queue):
     assert lower.lease().value == 5
     assert lower.lease() is None
     assert values(queue.lease_many(9)) == [6, 7, 8]  # each process has its own limit
-
-
-def test_in_the_callers_transaction(open_queue, database):
-    """What it has leased and ended so far counts."""
-    queue = open_queue(count=9, max_leased=3)
-    held = queue.lease_many(2)
-
-    def work(tr):
-        found = [queue.lease(tr=tr), lease(queue, tr=tr, end="max")]
-        queue.ack(held[0], tr=tr)
-        return [*found, *queue.lease_many(5, tr=tr)]
-
-    first, none, *more = run(database, work, wrote=lambda _: True)
-    assert (first.value, none, values(more)) == (2, None, [3])
-    assert len(assert_counted(queue)["leased"]) == 3
-
-
-@pytest.mark.parametrize("ends", [("min", "max"), ("max", "min"), ("min", "min")])
-def test_two_transactions_that_lease_conflict(open_queue, database, ends):
-    """Even at different ends, or they might lease too many together."""
-    queue = open_queue(count=9, max_leased=1)
-    one, other = database.create_transaction(), database.create_transaction()
-    assert lease(queue, end=ends[0], tr=one) is not None
-    assert lease(queue, end=ends[1], tr=other) is not None
-    one.commit().wait()
-    assert conflicts(other)
-    assert len(assert_counted(queue)["leased"]) == 1
 
 
 def test_nothing_else_conflicts_with_a_lease(open_queue, database):
@@ -358,22 +264,6 @@ def test_a_wrong_count_is_mended_by_a_recount(open_queue, database):
 # At most so many in a time
 
 
-def test_a_burst_and_then_the_rate(open_queue, clock):
-    """To the microsecond; parts of a token are kept."""
-    queue = open_queue(count=40, rate="3/s", burst=5)
-    assert values(queue.pop_many(9)) == [0, 1, 2, 3, 4]
-    assert queue.pop() is None
-    clock.advance(0.333333)
-    assert queue.pop() is None
-    clock.advance(0.000001)
-    assert queue.pop().value == 5
-    clock.advance(1)
-    assert values(queue.pop_many(9)) == [6, 7, 8]
-    clock.advance(3_600)
-    assert values(queue.pop_many(9)) == [9, 10, 11, 12, 13]
-    assert_counted(queue)
-
-
 def test_every_way_of_taking_counts(open_queue, database, subspace, clock):
     """Pops and leases at either end, batches, moves, drains, and what is taken again."""
     queue = open_queue(count=40, rate="10/s", burst=10)
@@ -395,35 +285,6 @@ def test_every_way_of_taking_counts(open_queue, database, subspace, clock):
     clock.advance(0.2)
     assert Mover(queue, other).next() == 2
     assert other.size() == 4
-
-
-def test_looking_takes_nothing(open_queue):
-    """Nor do pushes, acks, nacks and extends, or a pop that finds nothing."""
-    queue = open_queue(count=3, rate="1/h", burst=2)
-    item = queue.lease()
-    assert queue.peek() is not None
-    queue.extend(item, 60)
-    queue.ack(item)
-    push(queue, 9)
-    assert queue.pop() is not None
-    assert queue.pop() is None
-    assert queue.peek().value == 2
-
-
-def test_the_rate_in_the_callers_transaction(open_queue, database, clock):
-    """What it has taken so far counts; what is not committed does not."""
-    queue = open_queue(count=9, rate="1/s", burst=3)
-    tr = database.create_transaction()
-    assert values([queue.pop(tr=tr), *queue.lease_many(9, tr=tr)]) == [0, 1, 2]
-    assert queue.pop(tr=tr) is None
-    del tr
-    assert len(queue.pop_many(9)) == 3
-    clock.advance(1)
-    one, other = database.create_transaction(), database.create_transaction()
-    assert queue.pop(tr=one) is not None
-    assert pop(queue, end="max", tr=other) is not None
-    one.commit().wait()
-    assert conflicts(other)
 
 
 def test_an_item_that_cannot_be_decoded_costs_no_token(open_queue, database):
@@ -505,67 +366,6 @@ def test_a_row_of_tokens_that_cannot_be_read(open_queue, database):
     assert len(queue.pop_many(9)) == 2
 
 
-# Help between processes
-
-
-def test_who_helps_leases_as_many_as_may_be(open_queue, database):
-    """For itself and for another process, together; the other one is told that there is no more."""
-    queue = open_queue(count=20, max_leased=5)
-    held = queue.lease_many(2)
-    ask(queue, "min", 4, lease_us=MINUTE_US)
-    assert values(queue.lease_many(1)) == [2]
-    assert values(assert_counted(queue)["leased"]) == [0, 1, 2, 3, 4]
-    (served,) = requests_of(queue)
-    assert (served.is_handed, served.empty, served.refused) == (True, True, False)
-    ask(queue, "min", 1, lease_us=MINUTE_US)
-    assert queue.pop().value == 5
-    assert all(one.is_handed and one.empty for one in requests_of(queue))
-    assert len(queue.lease_many(9, ack=held)) == 2
-
-
-def test_who_helps_takes_no_more_than_the_rate(open_queue, clock):
-    """Tokens are spent for both, and a handoff may be empty."""
-    queue = open_queue(count=20, rate="1/s", burst=5)
-    ask(queue, "min", 4)
-    assert values(queue.pop_many(3)) == [0, 1, 2]
-    (served,) = requests_of(queue)
-    assert served.is_handed
-    ask(queue, "min", 4, lease_us=MINUTE_US)
-    assert queue.pop() is None
-    assert all(one.is_handed for one in requests_of(queue))
-    assert queue.counts().leased == 0
-    assert queue.counts().ready == 17  # two of them are handed over
-    clock.advance(2)
-    assert values(queue.pop_many(9)) == [5, 6]
-
-
-@pytest.mark.parametrize("once", [None, "a"])
-@pytest.mark.parametrize("limits", [{"max_leased": 3}, {"rate": "1/h", "burst": 12}], ids=str)
-def test_who_is_helped_gets_no_more(open_queue, database, limits, once):
-    """Leased for it, or handed over and leased when it collects; the rest is requeued."""
-    meddled = Meddled(database)
-    rival = open_queue(another(database), count=40, **limits)
-    queue = open_queue(meddled, **limits)
-    popped = []
-
-    def pop_before():
-        if not any(one.is_handed for one in requests_of(rival)) and len(popped) < 9:
-            popped.extend(rival.pop_many(1))
-
-    meddled.meddle = pop_before
-    found = queue.lease_many(20, seconds=600, once=once)
-    meddled.meddle = lambda: None
-    assert len(popped) >= 2
-    states = assert_counted(rival)
-    if "max_leased" in limits:
-        assert len(found) == len(states["leased"]) == 3
-    else:
-        assert len(found) == len(states["leased"]) == 12 - len(popped)
-        assert rival.pop() is None
-    assert len(states["ready"]) == 40 - len(popped) - len(found)
-    assert values(found) == list(range(len(popped), len(popped) + len(found)))
-
-
 # Waiting
 
 
@@ -589,40 +389,6 @@ def test_the_end_of_a_lease_wakes_who_waits_to_lease(open_queue, database, pool,
     far.ack(first)
     (second,) = [one.result() for one in waiting if one.result() is not first]
     assert second.value == first.value + 1
-
-
-@pytest.mark.usefixtures("only_woken")
-def test_who_waits_to_pop_does_not_wait_for_leases(open_queue, pool):
-    """It is woken by a push while others wait for a lease to end."""
-    queue = open_queue(count=1, max_leased=1)
-    item = queue.lease()
-    leasing = [pool.submit(queue.lease, wait=LONG_SECONDS) for _ in range(3)]
-    popping = pool.submit(queue.pop, wait=LONG_SECONDS)
-    group = queue.parts.group
-    wait_until(lambda: group.watch.waiting == 1 and group.lease_watch.waiting == 3)
-    push(queue, 1)
-    assert popping.result(LONG_SECONDS).value == 1
-    for number in range(2, 5):
-        push(queue, number)
-    assert not any(one.done() for one in leasing)
-    queue.ack(item)
-    seen = set()
-    while len(seen) < 3:
-        wait_until(lambda: any(one.done() and one not in seen for one in leasing))
-        (done,) = [one for one in leasing if one.done() and one not in seen]
-        seen.add(done)
-        queue.ack(done.result())
-
-
-def test_a_token_wakes_who_waits(open_queue, pool):
-    """Each in turn, whoever they are, at the pace of the rate."""
-    queue = open_queue(count=40, rate="20/s", burst=1)
-    began = time.monotonic()
-    waiting = [pool.submit(queue.pop, wait=LONG_SECONDS) for _ in range(4)]
-    waiting += [pool.submit(queue.lease, wait=LONG_SECONDS) for _ in range(4)]
-    found = {one.result(LONG_SECONDS).value for one in waiting}
-    assert found == set(range(8))
-    assert time.monotonic() - began >= 7 / 20
 
 
 def test_tasks_wait_without_a_thread(open_queue, in_loop):
@@ -674,22 +440,6 @@ def test_waiting_for_items_to_lease(open_queue):
     assert not queue.wait_for_items(0.05, to_lease=True)
     queue.ack(item)
     assert queue.wait_for_items(0, to_lease=True)
-
-
-def test_a_round_says_when_it_may_give_again(open_queue, database):
-    """From the transaction that found the limit."""
-    queue = open_queue(count=5, max_leased=1, rate="1/h", burst=2)
-    leased = queue.lease(seconds=600)
-    consumer = queue.parts.consumer
-
-    def held(tr):
-        one = Round(consumer.taker, tr, "min", [consumer.lease_request("min", 1, 60, None)])
-        assert one.serve(helps=False).results[0][1] == []
-        dues = begin_dues(tr, consumer.taker)()
-        return tuple(one.allowance.holds(dues, to_lease=leases) for leases in (True, False))
-
-    (to_lease,), to_pop = run(database, held, read_only=True)
-    assert (to_lease.moment, to_pop) == (microseconds(leased.until), [])
 
 
 # Workers, several queues
@@ -745,78 +495,7 @@ def test_a_queue_at_its_limit_is_passed_over(catalog, fair):
     assert several.wait_for_items(0, to_lease=True)
 
 
-def test_who_waits_for_a_family_at_its_limits_does_not_look_again_and_again(database, subspace):
-    """A push to a full member is news once: a lease finds nothing, and then there is none."""
-    specs = [QueueSpec("full-*", "fifo", max_leased=1)]
-    catalog = Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
-    several, queue = catalog.several(["full-*"]), catalog.queue("full-1")
-    queue.push_many(range(3))
-    held = several.lease()
-    looks = []
-    families = several._group
-    find, families._find = (
-        families._find,
-        lambda *given, **named: looks.append(1) or find(*given, **named),
-    )
-    assert several.wait_for_items(LONG_SECONDS, to_lease=True)
-    assert several.lease() is None
-    looks.clear()
-    assert not several.wait_for_items(1, to_lease=True)
-    assert len(looks) <= 3
-    several.ack(held)
-    assert several.wait_for_items(LONG_SECONDS, to_lease=True)
-    assert several.lease().value == 1
-
-
-def test_several_at_their_limits_give_nothing(catalog, pool):
-    """At once, also while the process takes from one queue at a time; and a lease's end wakes."""
-    several = catalog.several(["leased", "paced"])
-    for name in ("leased", "paced"):
-        catalog.queue(name).push_many(range(9))
-    held = several.lease()
-    assert len(several.lease_many(2)) == 2
-    poppers = several._group.poppers["min"]  # as after a conflict
-    for _ in range(2):
-        assert several.lease() is None
-        assert not several.wait_for_items(0, to_lease=True)
-        poppers._contention.helped_until = time.monotonic() + LONG_SECONDS
-    assert several.pop().queue == "leased"
-    waiting = pool.submit(several.lease, wait=LONG_SECONDS)
-    watch = catalog.queue("leased").parts.group.lease_watch
-    wait_until(lambda: watch.waiting and watch.is_watched())
-    catalog.queue("leased").ack(held)
-    assert waiting.result(LONG_SECONDS).queue == "leased"
-
-
 # Many threads
-
-
-def test_who_has_acknowledged_finds_room(open_queue, database):
-    """Threads hold as many leases as may be: each that gives one up can always have another.
-
-    So a round must not tell a thread that came late of a limit that it had read before.
-    """
-    threads, turns = 8, 30
-    queues = [open_queue(another(database), max_leased=threads) for _ in range(2)]
-    # More than are leased: an item that was taken for another process may be on its way back.
-    taken = threads * (turns + 1)
-    open_queue(count=2 * taken)
-
-    def work(number):
-        queue = queues[number % 2]
-        item = queue.lease()
-        for turn in range(turns):
-            if turn % 3 == 2:
-                (item,) = queue.lease_many(1, ack=[item])
-                continue
-            queue.ack(item)
-            item = lease(queue, end=ENDS[turn % 2])
-            assert item is not None
-        queue.ack(item)
-
-    together(threads, work)
-    wait_until(lambda: queues[0].size() == taken)
-    assert [state for state, items in assert_counted(queues[0]).items() if items] == ["ready"]
 
 
 def test_who_comes_late_is_not_told_of_a_limit_that_was(open_queue, database, pool, monkeypatch):
@@ -970,8 +649,3 @@ def test_against_a_model(database, subspace, max_leased, rate, steps):
             counts = queue.counts()
             assert (counts.ready, counts.leased) == (len(model.ready), len(model.leased))
             assert max_leased is None or counts.leased <= max_leased
-
-
-def test_a_queue_without_limits_has_no_object_for_them():
-    """So it asks nothing."""
-    assert Limits.of(QueueOptions()) is None

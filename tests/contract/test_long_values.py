@@ -11,7 +11,6 @@ from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable
 from fdbqueue.service.storage.tables import TableKeys
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another, together
 
 MILLION = 1_000_000
 #: The tables that have one key each, whatever the queue holds, and the history.
@@ -294,30 +293,6 @@ def test_pages_of_long_values_go_through_all(queue):
     assert [item.value for item in found] == [
         value(queue, b"%d" % number * 800_000) for number in range(8)
     ]
-
-
-def test_many_consumers_at_once(database, subspace, everything):
-    """Each long value goes to one of them, whole."""
-    queues = [
-        FifoQueue(each, subspace, codec="bytes", max_value_bytes=MILLION)
-        for each in (database, another(database))
-    ]
-    for number in range(24):
-        queues[0].push(b"%2d" % number * 75_000)
-
-    def consume(number):
-        queue, found = queues[number % 2], []
-        while item := queue.lease(seconds=60) if number % 4 < 2 else queue.pop_max():
-            assert item.value == item.value[:2] * 75_000
-            if item.state == "leased":
-                queue.ack(item)
-            found.append(int(item.value[:2]))
-        return found
-
-    found = [number for each in together(8, consume) for number in each]
-    assert sorted(found) == list(range(24))
-    assert_counted(queues[0])
-    assert bare(everything) == set()
 
 
 def test_clear_removes_the_chunks(queue, everything):

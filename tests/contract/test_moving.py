@@ -88,15 +88,6 @@ def test_a_redriven_item_that_was_moved_is_new(database, subspace, options):
     assert (item.attempts, len(item.value)) == (1, size)
 
 
-def test_an_outcome_that_is_not_known(kind, queue, subspace, database, engine):
-    """Moved once, whatever the commit says."""
-    unsure = unsure_database(database, 1021)
-    source, target = kind.open(unsure, subspace["from"]), kind.open(unsure, subspace["to"])
-    assert source.move_many(target, 3) == 3
-    assert queue.size() == 1
-    assert kind.open(database, subspace["to"]).size() == 3
-
-
 def test_in_the_callers_transaction(kind, queue, target, database):
     """It takes effect with the commit, or not at all."""
     transaction = database.create_transaction()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service import PriorityQueue
 
 EARTHQUAKES = Path(__file__).resolve().parents[2] / "project" / "sample_data" / "earthquakes.ndjson"
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -89,27 +89,6 @@ def test_any_pushes_and_pops_agree_with_a_sorted_list(database, subspace, steps)
             model.append((float(step) + 0.0, number))
             model.sort(key=lambda pair: pair[0])
     assert [(item.priority, item.value) for item in queue] == model
-
-
-@pytest.mark.parametrize("engine", ["embedded"], indirect=True)
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(steps=st.lists(st.sampled_from(["push", "push", "min", "max"]), max_size=30))
-def test_any_fifo_pushes_and_pops_agree_with_a_list(database, subspace, steps):
-    """A FIFO queue behaves as a list pushed to at its end."""
-    queue = FifoQueue(database, subspace)
-    queue.clear()
-    model = []
-    for number, step in enumerate(steps):
-        if step == "push":
-            queue.push(number)
-            model.append(number)
-        else:
-            expected = model.pop(0 if step == "min" else -1) if model else None
-            item = queue.pop_many(1, end=step)
-            assert (item[0].value if item else None) == expected
-    assert [item.value for item in queue] == model
 
 
 def test_an_item_says_when_it_was_pushed(fifo):

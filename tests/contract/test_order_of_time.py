@@ -87,18 +87,6 @@ def test_what_leaves_the_dead_letters_leaves_their_order(queue, clock):
     assert_counted(queue)
 
 
-def test_a_letter_that_dies_again_is_where_it_died_last(queue, clock):
-    """It is in the order once."""
-    items = queue.lease_many(2)
-    for item in items:
-        queue.nack(item)
-        clock.advance(1)
-    queue.redrive([items[0].id])
-    queue.bury(items[0].id)
-    assert walk(queue) == [items[0].id, items[1].id]
-    assert_counted(queue)
-
-
 def test_many_deaths_at_one_moment(queue):
     """Their order is that of their places, and each is on one page."""
     items = queue.lease_many(12)
@@ -143,13 +131,6 @@ def test_leases_and_delays_as_they_end(fifo):
     ]
 
 
-def test_it_can_be_awaited(fifo, in_loop):
-    """As each page can."""
-    fifo.push("a", delay=MINUTE)
-    page = in_loop(fifo.apage(state="delayed", order="time"))
-    assert [item.value for item in page.items] == ["a"]
-
-
 # Refusals and cost
 
 
@@ -188,15 +169,6 @@ def test_the_orders_do_not_share_positions(fifo):
         fifo.page(state="dead", after=by_time)
     with pytest.raises(InvalidInput):
         fifo.page(state="dead", order="time", after=by_place)
-
-
-def test_a_range_of_priorities_has_no_order_of_time(ints):
-    """It is a range of places."""
-    ints.push("a", 1)
-    ints.bury(ints.peek().id)
-    for bounds in ({"min_priority": 0}, {"max_priority": 2}):
-        with pytest.raises(InvalidInput):
-            ints.page(state="dead", order="time", **bounds)
 
 
 def test_a_death_and_its_end_read_nothing_more(observed, subspace):

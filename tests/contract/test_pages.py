@@ -21,16 +21,6 @@ def walk(queue, **options):
         cursor = page.cursor
 
 
-@pytest.mark.parametrize("end", ["min", "max"])
-def test_pages_show_every_item_once(ints, end):
-    """Walking from either end by pages of 7 shows all items, in order."""
-    ints.push_many([(n, n % 5) for n in range(40)])
-    values, pages = walk(ints, end=end, limit=7)
-    expected = sorted(range(40), key=lambda n: (n % 5, n), reverse=end == "max")
-    assert values == expected
-    assert pages == 6
-
-
 def test_a_full_last_page_is_followed_by_an_empty_one(fifo):
     """A cursor is given whenever the limit ended the page."""
     fifo.push_many(range(4))
@@ -79,19 +69,6 @@ def test_iteration_yields_everything_in_order(fifo):
     assert [item.value for item in fifo.iterate(end="max")] == list(range(1202, -1, -1))
     start = fifo.page(limit=1000).items[-1].id
     assert [item.value for item in fifo.iterate(after=start)] == list(range(1000, 1203))
-
-
-def test_peeks_change_nothing(ints, rows):
-    """Peeking at both ends gives what the pops would, and leaves it."""
-    ints.push_many([("low", 1), ("high", 9)])
-    before = rows()
-    assert (ints.peek().value, ints.peek_min().value, ints.peek_max().value) == (
-        "low",
-        "low",
-        "high",
-    )
-    assert [item.value for item in ints.peek_many(5, end="max")] == ["high", "low"]
-    assert rows() == before
 
 
 def test_an_empty_queue_has_nothing_to_give(ints):

@@ -10,7 +10,6 @@ import pytest
 from fdbqueue.exceptions import InvalidInput, QueueNotFound
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, Worker, run
 from tests.concurrency.clients import another
-from tests.contract.test_contention import Meddled
 from tests.engines.children import wait_until
 from tests.families import assert_indexed, rows_of
 
@@ -182,22 +181,6 @@ def test_a_take_by_name_reads_one_key_more_in_a_family_alone(open_catalog, obser
     assert reads["user-1"] == reads["mail"] + 1
 
 
-@pytest.mark.parametrize("owner", ["family", "member"])
-def test_what_is_under_way_when_it_is_paused_takes_nothing(open_catalog, database, owner):
-    """Its commit conflicts, and then it finds nothing."""
-    meddled = Meddled(database)
-    catalog, other = open_catalog(meddled), open_catalog(another(database))
-    other.queue("user-1").push(1)
-    paused = other.family("user-*")
-    meddled.meddle = lambda: paused.pause() if paused.paused() is None else None
-    found = pop_from(catalog) if owner == "family" else catalog.queue("user-1").pop()
-    assert found is None
-    assert paused.paused() is not None
-    assert other.queue("user-1").size() == 1
-    other.family("user-*").resume()
-    assert pop_from(other).value == 1
-
-
 @pytest.mark.parametrize("way", ["family", "by name", "in order", "names"])
 def test_who_waits_is_woken_when_it_is_resumed(catalog, family, pool, way):
     """Not by pushes meanwhile."""
@@ -226,27 +209,6 @@ def test_whether_there_is_something_is_asked_in_vain(catalog, family):
     assert not catalog.queue("user-3").wait_for_items(0)
     family.resume()
     assert catalog.several(["user-*"]).wait_for_items(0)
-
-
-def test_leases_that_are_held_go_on(catalog, family, clock):
-    """They end as they would; what expires is seen to once the family is resumed."""
-    queue = catalog.queue("user-1")
-    first = queue.lease(seconds=60)
-    queue.push("other")
-    second = queue.lease(seconds=60)
-    catalog.queue("user-2").push("later", delay=30)
-    family.pause()
-    queue.extend(first, seconds=90)
-    queue.ack(first)
-    clock.advance(120)
-    assert pop_from(catalog) is None
-    assert (queue.counts().leased, catalog.queue("user-2").counts().delayed) == (1, 1)
-    family.resume()
-    found = [pop_from(catalog) for _ in range(6)]
-    assert {item.value for item in found} == {second.value, "later", *MEMBERS} - {"user-1"} | {
-        "other"
-    }
-    assert pop_from(catalog) is None
 
 
 def test_that_it_was_paused_is_part_of_a_transaction(catalog, family, open_catalog, database):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fdbqueue.exceptions import InvalidInput, LeaseLost
+from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, IdempotencyKey, PriorityQueue, Worker, pauses_of, run
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another, together
+from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
 from tests.concurrency.requests import ask, requests_of
-from tests.contract.test_contention import HANDOFFS, Meddled, tables
+from tests.contract.test_contention import Meddled
 from tests.engines.children import wait_until
 
 SOON_SECONDS = 60
@@ -128,20 +127,6 @@ def test_a_pause_takes_part_in_a_transaction(fifo):
     assert fifo.pop().value == "a"
 
 
-@pytest.mark.parametrize("end", ["min", "max"])
-@pytest.mark.parametrize("shards", [None, 4])
-def test_what_is_under_way_when_a_queue_is_paused_takes_nothing(database, subspace, end, shards):
-    """A pop that has read the queue before the pause, and commits after it, takes nothing."""
-    queue = FifoQueue(database, subspace, shards=shards)
-    queue.push_many(range(5))
-    tr = database.create_transaction()
-    assert queue.pop_many(2, end=end, tr=tr)
-    queue.pause()
-    with pytest.raises(Exception, match=r"1020|conflict"):
-        tr.commit().wait()
-    assert queue.size() == 5
-
-
 def test_a_popper_whose_commit_comes_after_the_pause_finds_nothing(database, subspace):
     """Its own retry sees the pause."""
     other = FifoQueue(another(database), subspace)
@@ -151,48 +136,6 @@ def test_a_popper_whose_commit_comes_after_the_pause_finds_nothing(database, sub
     meddled.meddle = lambda: other.pause() if other.paused() is None else None
     assert queue.pop() is None
     assert other.size() == 5
-
-
-@pytest.mark.parametrize("operation", ["pop", "lease"])
-def test_who_waits_goes_on_waiting_until_the_queue_is_resumed(observed, subspace, pool, operation):
-    """Neither the items that are there nor pushes wake it for good."""
-    queue = FifoQueue(observed, subspace)
-    queue.push("a")
-    queue.pause()
-    found = pool.submit(getattr(queue, operation), wait=SOON_SECONDS)
-    assert observed.watching.wait(SOON_SECONDS)
-    created = observed.transactions
-    queue.push("b")
-    queue.push("c")
-    assert not found.done()
-    assert observed.transactions - created <= 4, "pushes wake poppers of a paused queue"
-    queue.resume()
-    assert found.result(SOON_SECONDS).value == "a"
-
-
-def test_a_wait_for_an_item_of_a_paused_queue_ends_in_time(fifo):
-    """With nothing."""
-    fifo.push("a")
-    fifo.pause()
-    assert fifo.pop(wait=0.05) is None
-    assert not fifo.wait_for_items(0.05)
-    fifo.resume()
-    assert fifo.wait_for_items(SOON_SECONDS)
-
-
-def test_leases_can_end_while_the_queue_is_paused(fifo):
-    """Acknowledged, given up, extended, and with a lease that finds nothing."""
-    fifo.push_many(range(5))
-    leased = fifo.lease_many(4)
-    fifo.pause()
-    fifo.ack(leased[0])
-    fifo.nack(leased[1])
-    fifo.extend(leased[2], 30)
-    assert fifo.lease_many(2, ack=[leased[2]]) == []
-    with pytest.raises(LeaseLost):
-        fifo.lease_many(1, ack=[leased[0]])
-    assert_counted(fifo)
-    assert (fifo.counts().ready, fifo.counts().leased) == (2, 1)
 
 
 def test_what_expires_while_a_queue_is_paused_returns_when_it_is_resumed(fifo, clock):
@@ -232,44 +175,6 @@ def test_a_process_that_asked_for_help_is_told_of_an_empty_queue(fifo, ask_and_d
     assert fifo.pop() is None
     assert all(one.is_handed for one in requests_of(fifo))
     assert fifo.size() == 3
-
-
-def test_poppers_under_contention_take_nothing_after_the_pause(database, subspace):
-    """Eight threads of four clients; what they have taken by then and what is left is all."""
-    queues = [FifoQueue(another(database), subspace) for _ in range(4)]
-    queues[0].push_many(range(400))
-    begun = threading.Semaphore(0)
-    taken = [0] * 9
-
-    def work(thread):
-        if thread == 8:
-            for _ in range(24):
-                assert begun.acquire(timeout=SOON_SECONDS)
-            queues[0].pause()
-            return
-        while queues[thread % 4].pop() is not None:
-            taken[thread] += 1
-            begun.release()
-        return
-
-    together(9, work)
-    left = queues[0].size()
-    assert sum(taken) + left == 400
-    assert left > 0
-    assert HANDOFFS not in tables_of(queues[0])
-    queues[0].resume()
-    assert len(queues[0].pop_many(400)) == left
-
-
-def tables_of(queue):
-    """Return the tables in which something is stored."""
-
-    def read(tr):
-        begin = queue.subspace.key()
-        return [bytes(row.key)[len(begin) :] for row in tr.get_range(begin, begin + b"\xff\xff")]
-
-    found = run(queue.database, read, read_only=True)
-    return tables(lambda: found)
 
 
 def test_a_worker_follows_a_pause(fifo, pool):

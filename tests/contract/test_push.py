@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 
 import pytest
 from fdb.subspace_impl import Subspace
@@ -60,36 +59,6 @@ class CountingTransaction(WrappedTransaction):
         if self._counting.commits == self._counting.fail_after:
             raise OSError("the machine is on fire")
         return self._transaction.commit()
-
-
-def test_concurrent_pushes_do_not_conflict(database, subspace):
-    """Two pushes prepared at once both commit, and both items are there."""
-    queue = FifoQueue(database, subspace)
-    first, second = database.create_transaction(), database.create_transaction()
-    queue.push("a", tr=first)
-    queue.push("b", tr=second)
-    first.commit().wait()
-    second.commit().wait()
-    assert sorted(item.value for item in queue) == ["a", "b"]
-
-
-def test_many_threads_push_at_once(database, subspace):
-    """Every item of every thread is there once, each thread's in its order."""
-    queue = FifoQueue(database, subspace)
-
-    def push(thread):
-        for number in range(25):
-            queue.push([thread, number])
-
-    threads = [threading.Thread(target=push, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    values = [item.value for item in queue]
-    assert len(values) == 200
-    for thread in range(8):
-        assert [v[1] for v in values if v[0] == thread] == list(range(25))
 
 
 def test_concurrent_pushes_are_never_done_again(database, subspace):
@@ -154,13 +123,6 @@ def test_push_many_takes_no_more_than_it_needs(database, subspace):
     assert isinstance(caught.value.__cause__, LookupError)
     stored = len(list(queue))
     assert 0 < stored < refused
-
-
-def test_push_many_of_nothing_is_nothing(database, subspace):
-    """No items, no transaction."""
-    counting = Counting(database)
-    assert FifoQueue(counting, subspace).push_many([]) == 0
-    assert counting.commits == 0
 
 
 def test_push_many_says_how_many_were_pushed_before_a_bad_one(database, subspace):

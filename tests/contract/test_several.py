@@ -16,22 +16,16 @@ from fdbqueue.exceptions import (
     IdempotencyKeyReused,
     InvalidInput,
     LeaseLost,
-    OutcomeUnknown,
     QueueNotFound,
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
-from fdbqueue.service.consume.families import SeveralPoppers
-from fdbqueue.service.consume.poppers import EndPoppers
 from fdbqueue.service.instrumentation import Observer, Operation, add, remove
-from fdbqueue.testing import FaultyDatabase
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another, together
+from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
 from tests.contract.awaiting.gates import cancellation_of
 from tests.contract.test_contention import Meddled
-from tests.contract.unsure import unsure_database
-from tests.covering import pairs
 from tests.engines.children import wait_until
 
 LONG_SECONDS = 60
@@ -284,16 +278,6 @@ def test_leases_end_by_their_queues(catalog):
     assert_counted(catalog.queue("low"))
 
 
-def test_what_has_expired_is_taken_in_its_turn(catalog, clock):
-    """Before the items of the queues behind, and the dead are passed over."""
-    fill(catalog, high=["a"], low=["b"])
-    several = catalog.several(["high", "low"])
-    assert several.lease(seconds=1).value == "a"
-    clock.advance(2)
-    assert values([several.pop()]) == [("high", "a")]
-    assert values([several.pop()]) == [("low", "b")]
-
-
 @pytest.mark.parametrize("within", [False, True])
 def test_queues_whose_expired_items_die_are_passed_over(open_catalog, database, clock, within):
     """Whatever is requeued on the way."""
@@ -361,14 +345,6 @@ def test_a_push_behind_does_not_conflict(catalog):
     assert catalog.queue("high").size() == 1
 
 
-def test_a_queue_that_is_emptied_before_the_commit_is_passed_over(meddled):
-    """The call begins again, and finds the next."""
-    meddler, catalog, rival = meddled
-    fill(rival, high=["a"], low=["b"])
-    meddler.meddle = lambda: rival.queue("high").pop()
-    assert values([catalog.several(["high", "low"]).pop()]) == [("low", "b")]
-
-
 def test_a_paused_queue_is_passed_over_strictly(meddled):
     """One that is resumed before the commit conflicts."""
     _, catalog, rival = meddled
@@ -387,48 +363,6 @@ def test_a_paused_queue_is_passed_over_strictly(meddled):
     rival.queue("high").resume()
     assert several.wait_for_items(LONG_SECONDS)
     assert several.pop().value == "a"
-
-
-@pytest.mark.parametrize(
-    ("kind", "operation", "fair"), pairs(KINDS, ["pop", "lease"], [False, True]), ids=str
-)
-def test_many_clients_take_each_item_once(open_catalog, database, kind, operation, fair):
-    """Threads of four clients, beside poppers of one queue and pushes to all."""
-    name = "fifo" if kind.is_fifo else "priority"
-    specs = specs_of(name, **kind.options)
-    catalogs = [open_catalog(another(database), specs) for _ in range(4)]
-    names = ["high", "low", "mail-1"]
-    pushed = [f"{n}.{turn}" for n in range(3) for turn in range(40)]
-
-    def work(thread):
-        catalog = catalogs[thread % 4]
-        if thread >= 9:
-            for turn in range(40):
-                value = kind.value(f"{thread - 9}.{turn}")
-                priority = kind.priorities[turn % len(kind.priorities)]
-                queue = catalog.queue(names[(turn + thread) % 3])
-                queue.push(value) if priority is None else queue.push(value, priority)
-            return []
-        source = catalog.queue("low") if thread == 8 else catalog.several(names, fair=fair)
-        found = []
-        deadline = time.monotonic() + LONG_SECONDS
-        while not ended.is_set() and time.monotonic() < deadline:
-            item = getattr(source, operation)(wait=0.2)
-            if item is not None:
-                found.append(kind.text(item.value))
-                with lock:
-                    count[0] += 1
-                    if count[0] == len(pushed):
-                        ended.set()
-                if operation == "lease":
-                    source.ack(item)
-        return found
-
-    ended, lock, count = threading.Event(), threading.Lock(), [0]
-    found = together(12, work)
-    assert sorted(text for each in found for text in each) == sorted(pushed)
-    for name in names:
-        assert not any(assert_counted(catalogs[0].queue(name)).values())
 
 
 @pytest.mark.parametrize("fair", [False, True])
@@ -571,69 +505,6 @@ def test_a_response_in_a_queue_that_is_new_is_found(open_catalog, database):
     assert kept.pop(once="key") == found
 
 
-@pytest.mark.parametrize("names", [["high", "low"], ["mail-*", "low"]], ids=str)
-def test_calls_with_one_key_take_once(open_catalog, database, names):
-    """Threads of several clients, while queues come up."""
-    catalogs = [open_catalog(another(database)) for _ in range(4)]
-    fill(catalogs[0], low=range(200))
-
-    def work(thread):
-        catalog = catalogs[thread % 4]
-        found = []
-        for turn in range(10):
-            if thread >= 6:
-                catalog.queue(f"mail-{9 - turn}{thread}").push(turn)
-            else:
-                found.append(catalog.several(names, fair=False).pop(once=f"key {turn}"))
-        return found
-
-    found = together(8, work)
-    assert found[0] == found[1] == found[2] == found[3] == found[4] == found[5]
-    assert len({item.id for item in found[0]}) == 10
-    left = sum(queue.size() for queue in catalogs[0].queues())
-    assert left == 200 + 20 - 10
-
-
-# Outcomes that are not known
-
-
-@pytest.mark.parametrize("once", [None, "key"])
-@pytest.mark.parametrize("took_effect", [False, True])
-def test_a_commit_whose_outcome_is_unknown_takes_once(open_catalog, database, took_effect, once):
-    """Its receipt says whether it took effect."""
-    faulty = FaultyDatabase(database)
-    catalog = open_catalog(faulty)
-    fill(catalog, low=range(5))
-    several = catalog.several(["high", "low"])
-    for number in range(5):
-        faulty.fail_commits(took_effect=took_effect, code=UNKNOWN, times=2)
-        item = several.pop(once=once and f"{once}{number}")
-        assert values([item]) == [("low", number)]
-    assert not any(assert_counted(catalog.queue("low")).values())
-
-
-def test_conflicts_are_overcome(open_catalog, database):
-    """By the queue's own poppers."""
-    faulty = FaultyDatabase(database)
-    catalog = open_catalog(faulty)
-    fill(catalog, low=range(5))
-    several = catalog.several(["high", "low"])
-    faulty.fail_commits(took_effect=False, code=CONFLICT, times=5)
-    assert several.pop().value == 0
-    assert several.pop().value == 1
-
-
-def test_an_outcome_that_stays_unknown_is_said_to_be(open_catalog, database):
-    """And the key finds out."""
-    catalog = open_catalog(database)
-    fill(catalog, low=range(3))
-    unsure = open_catalog(unsure_database(database, 1031))
-    with pytest.raises(OutcomeUnknown):
-        unsure.several(["high", "low"]).pop(once="key")
-    assert catalog.several(["high", "low"]).pop(once="key").value == 0
-    assert catalog.queue("low").size() == 2
-
-
 # Waiting
 
 
@@ -669,17 +540,6 @@ def test_waiters_of_one_queue_and_of_several_share_a_watch(waiting, catalog, obs
     assert len(observed.watches) == 2
     fill(catalog, low=range(7))
     assert sorted(one.result(LONG_SECONDS).value for one in found) == list(range(7))
-
-
-@pytest.mark.usefixtures("only_woken")
-def test_a_resumed_queue_wakes_who_waits(waiting, catalog, observed, pool):
-    """Pushes to it did not."""
-    fill(catalog, high=["a"])
-    catalog.queue("high").pause()
-    found = pool.submit(waiting.several(["high", "low"]).pop, wait=LONG_SECONDS)
-    wait_until(lambda: len(observed.watches) == 2)
-    catalog.queue("high").resume()
-    assert found.result(LONG_SECONDS).value == "a"
 
 
 def test_a_wait_ends_in_time(catalog):
@@ -761,21 +621,6 @@ def test_tasks_take_as_threads_do(catalog):
     asyncio.run(work())
 
 
-def test_a_task_that_is_cancelled_while_it_waits_has_taken_nothing(waiting, observed):
-    """It says so."""
-    several = waiting.several(["high", "low"])
-
-    async def work():
-        task = asyncio.ensure_future(cancellation_of(several.apop(wait=LONG_SECONDS)))
-        while len(observed.watches) < 2:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        assert (await task).outcome_known is True
-
-    asyncio.run(work())
-    wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
-
-
 @pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
 def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
     """In the queue that gave, with no attempt counted."""
@@ -805,40 +650,6 @@ def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
 
 
 # Interrupts, and what observers see
-
-
-@pytest.mark.parametrize("way", ["from all", "from one of them", "alone"])
-def test_an_interrupt_after_the_commit_requeues_what_was_taken(meddled, monkeypatch, way):
-    """By the helper thread, to its places, before what is pushed meanwhile."""
-    meddler, catalog, rival = meddled
-    fill(rival, low=range(3))
-    popper, pushed = threading.get_ident(), []
-
-    def push_before_the_helper():
-        if threading.get_ident() != popper and not pushed:
-            pushed.append(rival.queue("low").push("later"))
-
-    poppers = SeveralPoppers if way == "from all" else EndPoppers
-
-    def interrupted(*arguments, do=poppers.alone):
-        is_done = do(*arguments)
-        if threading.get_ident() == popper:
-            raise KeyboardInterrupt
-        return is_done
-
-    meddler.meddle = push_before_the_helper
-    taking = catalog.queue("low") if way == "alone" else catalog.several(["high", "low"])
-    if way == "from one of them":
-        taking._group.poppers["min"]._contention.helped_until = time.monotonic() + LONG_SECONDS
-    with monkeypatch.context() as patch:
-        patch.setattr(poppers, "alone", interrupted)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            taking.pop_many(3)
-    assert caught.value.outcome_known is False
-    low = rival.queue("low")
-    wait_until(lambda: low.size() == 4)
-    assert [item.value for item in low.pop_many(5)] == [0, 1, 2, "later"]
-    assert_counted(low)
 
 
 class Noting(Observer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import datetime
 import math
 import random
 import statistics
@@ -153,24 +152,6 @@ def test_a_peek_in_a_transaction_depends_on_what_is_before(database, subspace):
         else:
             tr.commit().wait()
     queue.clear()
-
-
-def test_an_item_returns_to_its_shard(database, subspace):
-    """From a lease, a delay, the dead letters: under the same id."""
-    queue = FifoQueue(database, subspace, shards=9, max_attempts=2)
-    item = queue.push("a", delay=datetime.timedelta(hours=1))
-    queue.push("b")
-    held = queue.lease()
-    queue.nack(held)
-    again = queue.lease()
-    assert again.id == held.id
-    queue.nack(again)
-    assert queue.counts().dead == 1
-    queue.redrive()
-    assert queue.get(held.id).state == "ready"
-    assert shard_of(queue, queue.pop()) == shard_of(queue, held)
-    assert queue.get(item.id).state == "delayed"
-    assert_counted(queue)
 
 
 def test_a_process_with_other_shards_harms_nothing(database, subspace):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,13 +17,11 @@ from fdbqueue.exceptions import (
     LeaseLost,
     ValueTooLarge,
 )
-from fdbqueue.service import FifoQueue, IdempotencyKey, PriorityQueue, Push, Undecodable, run
+from fdbqueue.service import FifoQueue, IdempotencyKey, Push, Undecodable, run
 from fdbqueue.service.transactions import error_code
 from tests.cases import cases
 from tests.concurrency.census import assert_counted, unique_keys
-from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
-from tests.concurrency.requests import ask
 from tests.contract.recipes import PythonQueue
 from tests.contract.test_combining import Held
 from tests.engines.children import wait_until
@@ -74,17 +71,6 @@ def test_a_second_push_returns_the_item_that_is_there(queue, unique_while):
     assert [item.id for item in queue] == [first.id]
     assert queue.get(first.id).value == first.value
     assert sum(minute.pushes for minute in queue.history()) == 1
-
-
-def test_other_keys_and_pushes_without_one_are_free(queue):
-    """Each key has an item of its own; order is that of the pushes."""
-    texts = [put(queue, key).value for key in ("a", "b", "a b", "é", "x" * 1_000)]
-    texts += [queue.push(value(queue, "plain")).value for _ in range(2)]
-    taken = queue.pop_many(10)
-    assert sorted(map(str, texts)) == sorted(str(item.value) for item in taken)
-    if "shards" not in queue.name:
-        assert [item.value for item in taken] == texts
-    assert not unique_keys(queue)
 
 
 def test_each_queue_has_keys_of_its_own(database, subspace):
@@ -241,29 +227,6 @@ def test_a_key_kept_while_ready_is_free_once_the_item_is_leased(queue):
     assert not unique_keys(queue)
 
 
-@pytest.mark.parametrize("unique_while", WHILES)
-def test_items_that_are_taken_for_others_have_their_keys(fifo, unique_while):
-    """What was handed over to a process has its key until it is collected, or has returned."""
-    fifo.push("other")
-    first = put(fifo, unique_while=unique_while)
-    ask(fifo, "min", 1)
-    assert fifo.pop().value == "other"
-    assert fifo.page().items == []
-    found = put(fifo, unique_while=unique_while)
-    assert (found.id, found.existing) == (first.id, True)
-
-
-@pytest.mark.parametrize("unique_while", WHILES)
-def test_a_lease_that_another_process_writes_frees_the_key_or_not(fifo, unique_while):
-    """As the process's own lease does."""
-    fifo.push("other")
-    put(fifo, unique_while=unique_while)
-    ask(fifo, "min", 1, lease_us=60_000_000)
-    assert fifo.pop().value == "other"
-    assert fifo.counts().leased == 1
-    assert put(fifo).existing is (unique_while == "pending")
-
-
 # Items that return
 
 
@@ -281,16 +244,6 @@ def test_a_dead_letter_takes_its_key_again(queue):
     queue.remove_many([second.id])
     assert queue.redrive([first.id]) == 1
     assert put(queue).id == first.id
-    assert_counted(queue)
-
-
-def test_one_of_two_dead_letters_of_a_key_is_redriven(queue):
-    """The other when that is done."""
-    for _ in range(2):
-        queue.bury(put(queue).id)
-    assert queue.redrive() == 1
-    assert queue.pop() is not None
-    assert queue.redrive() == 1
     assert_counted(queue)
 
 
@@ -337,44 +290,6 @@ def test_a_cancelled_pop_gives_the_key_back(fifo):
 
 
 # Many at once
-
-
-def test_pushes_of_one_key_by_many_threads_put_one_item(database, subspace):
-    """Of several clients, whose threads share transactions; all get the same item."""
-    queues = [PriorityQueue(another(database), subspace) for _ in range(3)]
-
-    def push(thread):
-        return [queues[thread % 3].push([thread], thread % 2, unique=str(n)) for n in range(12)]
-
-    found = together(12, push)
-    for number in range(12):
-        items = [each[number] for each in found]
-        assert len({item.id for item in items}) == 1
-        assert Counter(item.existing for item in items) == {True: 11, False: 1}
-    assert queues[0].size() == 12
-    assert_counted(queues[0])
-
-
-def test_pushes_and_pops_of_few_keys_lose_none(database, subspace):
-    """Whatever was pushed anew is popped once; at no moment are there two of a key."""
-    queues = [FifoQueue(another(database), subspace) for _ in range(4)]
-
-    def work(thread):
-        queue, pushed, popped = queues[thread % 4], [], []
-        for number in range(60):
-            if thread % 2:
-                item = queue.push(f"{thread}-{number}", unique=str(number % 3))
-                pushed += [] if item.existing else [item.value]
-            else:
-                popped += [item.value for item in queue.pop_many(1 + number % 2)]
-        return pushed, popped
-
-    found = together(8, work)
-    assert len(queues[0].page().items) <= 3
-    popped = [text for _, each in found for text in each]
-    popped += [item.value for item in queues[0].pop_many(10)]
-    assert sorted(popped) == sorted(text for each, _ in found for text in each)
-    assert not unique_keys(queues[0])
 
 
 def test_only_pushes_of_one_key_conflict(queue):
@@ -491,27 +406,6 @@ def test_the_same_call_under_an_idempotency_key_returns_the_same(queue, batch):
         with pytest.raises(IdempotencyKeyReused):
             queue.push(value(queue, "x"), unique="k", unique_while="ready", once="o")
     assert_counted(queue)
-
-
-def test_it_can_be_awaited(fifo):
-    """As any push can."""
-
-    async def push():
-        return await asyncio.gather(*[fifo.apush("v", unique="k") for _ in range(5)])
-
-    items = asyncio.run(push())
-    assert Counter(item.existing for item in items) == {True: 4, False: 1}
-
-
-def test_a_value_may_be_long(database, subspace):
-    """It is found whole, and freed whole."""
-    queue = FifoQueue(database, subspace, max_value_bytes=1_000_000)
-    first = queue.push("x" * 350_000, unique="k")
-    found = queue.push("y", unique="k")
-    assert found.value == first.value
-    assert found.size_bytes == first.size_bytes
-    assert queue.pop().value == first.value
-    assert not unique_keys(queue)
 
 
 def test_saved_responses_are_bounded(database, subspace):

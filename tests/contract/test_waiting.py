@@ -14,8 +14,6 @@ from fdbqueue.service import FifoQueue, PriorityQueue, run
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
-from tests.concurrency.kinds import KINDS
-from tests.concurrency.requests import ask
 from tests.contract.recipes import PythonQueue
 from tests.engines.children import wait_until
 
@@ -99,16 +97,6 @@ def test_a_push_wakes_who_waits(database, observed, subspace, waiting, operation
     assert released(observed)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_every_kind_of_queue_wakes_who_waits(observed, subspace, waiting, kind):
-    """Also for more than one item: as soon as there is any."""
-    queue = kind.open(observed, subspace)
-    found = waiting("pop_many", queue, count=5, end="max")
-    values = [kind.value(text) for text in "abc"]
-    queue.push_many(kind.pairs(values, [kind.priorities[0]] * 3))
-    assert len(found.result(LONG_SECONDS)) == 3
-
-
 def test_a_push_in_a_callers_transaction_wakes_when_it_commits(database, fifo, waiting):
     """Not before."""
     found = waiting("pop")
@@ -146,51 +134,16 @@ def test_whatever_comes_back_wakes_who_waits(fifo, waiting, how):
     assert_counted(fifo)
 
 
-@pytest.mark.parametrize("how", ["return_batch", "settle_batch", "withdrawn"])
-def test_what_counted_as_ready_all_the_time_wakes_who_waits(fifo, waiting, how):
-    """The count of ready items does not change when a batch or a handoff is given back."""
-    fifo.push_many(["first", "x"])
-    owner = b"o" * 16
-    if how == "withdrawn":
-        request = ask(fifo, "min", 1)
-        assert fifo.pop().value == "first"
-    else:
-        batch = fifo.lease_batch(2, owner=owner)
-    found = waiting("pop_max")
-    if how == "withdrawn":
-        fifo.parts.group.poppers["min"]._asking._withdraw(request.name)
-    elif how == "return_batch":
-        fifo.return_batch(batch)
-    else:
-        fifo.settle_batch(owner)
-    assert found.result(LONG_SECONDS).value == "x"
-    assert_counted(fifo)
-
-
-@pytest.mark.parametrize("how", ["delay", "lease", "handoff"])
-def test_what_has_a_time_wakes_who_waits(fifo, waiting, ask_and_die, how):
-    """Whoever begins to wait later knows of it."""
-    if how == "delay":
-        fifo.push("x", delay=0.3)
-    else:
-        fifo.push("x")
-    if how == "lease":
-        fifo.lease(seconds=0.3)
-    elif how == "handoff":
-        ask_and_die(fifo, lowest=1, seconds=0.3)
-        fifo.push("y")
-        assert fifo.pop().value == "x"
-    found = waiting("pop")
-    assert found.result(LONG_SECONDS).value == ("y" if how == "handoff" else "x")
-
-
-def test_a_lease_that_is_shortened_wakes_who_waits(fifo, waiting):
-    """What has come to have an earlier time is known to who waits already."""
-    fifo.push("x")
-    leased = fifo.lease(seconds=600)
-    found = waiting("pop")
-    fifo.extend(leased, 0.2)
-    assert found.result(LONG_SECONDS).value == "x"
+@pytest.mark.parametrize("limits", [{}, {"max_leased": 1}], ids=str)
+def test_a_lease_that_is_shortened_wakes_who_waits(observed, subspace, waiting, limits):
+    """Who waits at a limit does not watch the ready items, and learns of the new time, too."""
+    queue = FifoQueue(observed, subspace, **limits)
+    queue.push_many("xy"[: 1 + len(limits)])
+    item = queue.lease(seconds=600)
+    found = waiting("lease", queue)
+    queue.extend(item, 0.2)
+    assert found.result(LONG_SECONDS / 2).value == "x"  # before it looks for the last time
+    assert_counted(queue)
 
 
 def test_who_waits_asks_for_nothing(observed, subspace):

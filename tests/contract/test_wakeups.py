@@ -6,18 +6,14 @@ that was lost.
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import random
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from fdbqueue.service import FifoQueue
 from fdbqueue.service.consume import waiting
-from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.engines.children import wait_until
 
@@ -97,42 +93,6 @@ def test_who_is_woken_and_does_not_take_wakes_another(database, subspace, pool, 
             first.result(LONG_SECONDS)
     else:
         assert first.result(LONG_SECONDS) == []
-
-
-def test_no_item_waits_while_tasks_sleep(database, subspace, in_loop):
-    """Tasks are cancelled at any moment, also just after they were woken."""
-    queue, pusher = FifoQueue(database, subspace), FifoQueue(another(database), subspace)
-    dice = random.Random(5)
-    got = []
-
-    async def pop():
-        while True:
-            got.append((await queue.apop(wait=LONG_SECONDS)).value)
-
-    async def work():
-        tasks = {asyncio.ensure_future(pop()) for _ in range(WAITERS)}
-        pushed = 0
-        for _ in range(60):
-            few = dice.randrange(1, 4)
-            pushed += await pusher.apush_many(range(pushed, pushed + few))
-            for _ in range(dice.randrange(30)):
-                await asyncio.sleep(0)
-            for task in dice.sample(sorted(tasks, key=id), 5):
-                task.cancel()
-                tasks.remove(task)
-                tasks.add(asyncio.ensure_future(pop()))
-            deadline = time.monotonic() + LONG_SECONDS
-            while len(got) < pushed:  # what a cancelled task had goes to another
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.001)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        return pushed
-
-    pushed = in_loop(work())
-    assert sorted(got) == list(range(pushed))
-    assert_counted(queue)
 
 
 class Watch:

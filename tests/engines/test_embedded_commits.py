@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.engines.children import code_of, run, wait_until
+from tests.engines.children import code_of, wait_until
 
 _DEADLINE_SECONDS = 60
 _HOLD = """
@@ -151,25 +151,6 @@ def test_a_commit_nobody_waits_for_runs_with_the_next(database):
     del dropped
     database[b"b"] = b"1"
     assert database[b"a"] == b"1"
-
-
-def test_threads_lose_no_increment(database):
-    """Threads that read, add one and write back, with conflicts, end at the exact sum."""
-
-    def increment(transaction):
-        value = transaction[b"n"]
-        transaction[b"n"] = b"%d" % (int(value) + 1 if value.present() else 1)
-
-    def work():
-        for _ in range(50):
-            run(database, increment)
-
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(_DEADLINE_SECONDS)
-    assert database[b"n"] == b"300"
 
 
 # Uses during the commit

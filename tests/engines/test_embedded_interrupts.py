@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from fdbqueue.engines import embedded
 from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.children import run, wait_until
 from tests.engines.interrupts import Preemption, handled_at_each_place
@@ -253,6 +254,32 @@ def test_a_handler_that_commits_below_a_commit(database, other, reads):
     assert {True, False} == set(handled)
     assert _count(database, b"handler") == sum(handled)
     assert _count(database, b"below") == len(handled) + 1
+
+
+def test_a_handler_that_commits_while_an_unused_file_is_closed(database, tmp_path):
+    """Wherever it comes, both go on."""
+    handled = []
+
+    def leave():
+        left = embedded.open(tmp_path / "left.sqlite3", durability="normal")
+        transactions = [left.create_transaction() for _ in range(3)]
+        for transaction in transactions:
+            transaction[b"a"].wait()
+        run(left, lambda tr: tr.set(b"a", b"1"))
+
+    def commit():
+        run(database, lambda tr: tr.add(b"below", b"\x01\x00"))
+
+    def handler():
+        with contextlib.suppress(EngineUnavailable):
+            run(database, lambda tr: tr.add(b"handler", b"\x01\x00"))
+            handled.append(True)
+
+    runs = 0
+    for _ in handled_at_each_place(commit, handler, leave, stride=3):
+        runs += 1
+    assert _count(database, b"handler") == len(handled) > 0
+    assert _count(database, b"below") == runs + 1
 
 
 def test_a_handler_that_commits_below_a_leader(database, other):

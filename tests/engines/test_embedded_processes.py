@@ -77,21 +77,6 @@ def _check(path):
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_no_increment_is_lost(database, path, start):
-    """Threads of several processes that read, add one and write back end at the exact sum."""
-    children = [start(_INCREMENT, 30) for _ in range(3)]
-    for child in children:
-        child.expect("ready")
-    for child in children:
-        child.tell()
-    for child in children:
-        child.end()
-    total = 3 * 3 * 30
-    assert database[b"read"] == database[b"shared"] == b"%d" % total
-    assert database[b"added"] == total.to_bytes(8, "little")
-    _check(path)
-
-
 def test_the_first_use_by_many_at_once(path, start):
     """Processes that open a new file together all write to the same one."""
     children = [start(_STAMPED, name, 1) for name in "abcd"]

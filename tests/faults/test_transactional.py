@@ -11,8 +11,7 @@ import fdbqueue
 from fdbqueue.exceptions import BatchTooLarge
 from fdbqueue.service import transactions
 from fdbqueue.testing.faults import FaultyDatabase
-from tests.concurrency.clients import together
-from tests.faults.faulty import AFTER, BEFORE, LATE, Fault
+from tests.faults.faulty import Fault
 
 
 @fdbqueue.transactional
@@ -22,76 +21,6 @@ def increment(tr, key):
     number = int(bytes(value)) if value.present() else 0
     tr[key] = b"%d" % (number + 1)
     return number
-
-
-@fdbqueue.transactional
-def add_blindly(tr, key):
-    """Add one to a number by an atomic operation, which conflicts with nothing."""
-    tr.add(key, (1).to_bytes(8, "little"))
-
-
-def at(database, key):
-    """Return the bytes at a key."""
-    transaction = database.create_transaction()
-    return bytes(transaction[key])
-
-
-@pytest.mark.parametrize("threads", [1, 16])
-@pytest.mark.parametrize("seed", range(2))
-def test_increments_are_exact(faulty, engine, subspace, threads, seed):
-    """Each call adds one, and gets a number that no other call got."""
-    database = faulty(seed=seed)
-    key, calls = subspace["number"].key(), 160 // threads
-
-    def work(_):
-        return [increment(database, key) for _ in range(calls)]
-
-    results = [number for numbers in together(threads, work) for number in numbers]
-    assert sorted(results) == list(range(160))
-    assert at(engine.database, key) == b"160"
-
-
-@pytest.mark.parametrize("threads", [1, 16])
-@pytest.mark.parametrize("seed", range(2))
-def test_blind_additions_are_exact(faulty, engine, subspace, threads, seed):
-    """Without a read of their own, too, they take effect once each."""
-    database = faulty(seed=seed)
-    key, calls = subspace["number"].key(), 160 // threads
-    together(threads, lambda _: [add_blindly(database, key) for _ in range(calls)])
-    assert int.from_bytes(at(engine.database, key), "little") == 160
-
-
-@pytest.mark.parametrize("fault", [*AFTER, *BEFORE[3:], *LATE], ids=str)
-def test_one_unknown_outcome_is_found_out(faulty, engine, subspace, fault):
-    """After each way of not knowing, the call took effect once."""
-    database = faulty(seed=1, rate=0.7, faults=[fault])
-    key = subspace["number"].key()
-    for number in range(10):
-        assert increment(database, key) == number
-    assert at(engine.database, key) == b"10"
-    assert database.happened[fault] > 5
-
-
-def test_a_late_commit_is_fenced(faulty, engine, subspace):
-    """A commit that is still under way when its call goes on lands once, or never."""
-    database = faulty(seed=3, rate=0.5, faults=LATE)
-    key = subspace["number"].key()
-    for _ in range(60):
-        add_blindly(database, key)
-    assert int.from_bytes(at(engine.database, key), "little") == 60
-    assert database.happened["landed"] > 0
-    assert database.happened["refused"] > 0
-
-
-def test_receipts_are_as_many_as_threads(faulty, engine, subspace):
-    """However many calls there were, each client thread left one key at most."""
-    database = faulty(seed=5)
-    transactions.keep_receipts_at(database, subspace["receipts"])
-    key = subspace["number"].key()
-    together(8, lambda _: [add_blindly(database, key) for _ in range(20)])
-    found = subspace["receipts"].range()
-    rows = list(engine.database.create_transaction().get_range(found.start, found.stop))
-    assert 1 <= len(rows) <= 8
 
 
 def test_an_error_of_the_function_goes_through(faulty, subspace):

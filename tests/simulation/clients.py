@@ -51,7 +51,6 @@ class Ledger:
         takings: What calls may have taken unseen.
         clearings: Which queues were emptied, and until when.
         hidden: Since and until when a value is delayed or leased.
-        uniques: The queue and the unique key of values that were pushed under one.
     """
 
     pushed: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -62,7 +61,6 @@ class Ledger:
     takings: dict[Taking, None] = field(default_factory=dict)
     clearings: list[list[Any]] = field(default_factory=list)
     hidden: dict[int, tuple[int, int]] = field(default_factory=dict)
-    uniques: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def see(self, value: Any, how: str) -> None:
         """Note that a call has returned a value."""
@@ -255,7 +253,6 @@ class Client:
         else:
             if "unique" in op:
                 options |= {"unique": op["unique"], "unique_while": op["while"]}
-                ledger.uniques[values[0]] = op["queue"], op["unique"]
             options |= priority | self._once(op)
             item = self.call(queue.push, values[0], delay=delay, **options)
             if item.existing:
@@ -358,7 +355,11 @@ class Client:
         items, verb = self._some(op), getattr(self._queue(op), op["do"])
         self.ledger.reveal(_values(items), op.get("seconds") or op.get("delay"))
         if op["do"] == "extend_many":
-            return self.call(verb, items, op["seconds"])
+            began, now = simulated.running.now_us, lambda: simulated.running.now_us
+            found = self.call(verb, items, op["seconds"])
+            held = [one for one in items if one.lease not in found.lost]
+            self.ledger.hide(_values(held), op["seconds"], began, now())
+            return found
         self.held = [one for one in self.held if one not in items]
         if op["do"] == "nack_many":
             return self.call(verb, items, delay=op.get("delay"))

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from django.db import ConnectionHandler
+from django.db.utils import ConnectionHandler
 
 from tests.simulation import locks
 from tests.simulation import schedule as simulated

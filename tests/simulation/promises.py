@@ -45,20 +45,22 @@ class Promises:
         self._examiner = program["service.tools.upkeep"].Examiner(queue)
         self._tables, self._bounds = queue.parts.store.tables, queue.parts.store.keys.bounds
         self._keys = catalog.index(catalog.spec(name))
-        self._member = self._tables.member
+        self._member, self._store = self._tables.member, queue.parts.store
         self._until_done = program["service.storage.item_keys"].UNTIL_DONE
         options = queue.options
         self._is_strict = options.shards is None and not verbs & _BY_ID
         self._only_takes = not verbs & {*_BY_ID, "clear"}
         self._is_free = not (is_changed or options.max_leased or options.rate)
         self.most_leased = None if is_changed else options.max_leased
-        leased = program["service.storage.tables"].State.LEASED
-        self._leases = self._tables.state_bounds(leased)
+        self._states = program["service.storage.tables"].State
+        self._leases = self._tables.state_bounds(self._states.LEASED)
         rate = program["service.options"].parse_rate(options.rate)
         is_paced = rate is not None and not (is_changed or verbs & _UNPAID or slack_us is None)
         self._rate = rate.items / rate.period_us if is_paced else 0.0
         self._burst, self._level, self._since = options.burst, 0.0, 0
         self._is_open = self._is_free and not verbs & {"pause", "pause_family"}
+        #: Items that have returned while another had their unique key.
+        self._keyless: set[bytes] = set()
         #: When each of its ready items became that, and those that were.
         self._ready_since: dict[bytes, int] = {}
         #: When each row of the index was written last.
@@ -73,21 +75,29 @@ class Promises:
         for key, value in changes.items():
             if begin <= key < end and (value is None or key not in after.values):
                 self._ready_since[key] = now_us
-        if taken and self._rate and not self._cluster.is_sound:
-            self._check_rate(len(taken), now_us)
-        paused = [self._tables.paused, *([self._member.paused] if self._member else [])]
-        if taken and self._only_takes and any(key in before.values for key in paused):
-            raise Found(f"{self.name} is paused, and {taken[0]!r} was taken")
-        if taken and self._is_strict:
-            self._check_order(taken, after, request)
+        if taken:
+            self._check_taken(taken, before, after, request, now_us)
         if self.most_leased is not None and any(first <= key < stop for key in changes):
             was, number = [_count(one.between(first, stop)) for one in (before, after)]
             if number > max(was, self.most_leased):
                 raise Found(f"{self.name} has {number} leases, of {self.most_leased}")
+        if self._has_keys:
+            self._check_keys(before, after, changes)
         if self._member is not None:
             self._check_rows(after, changes, request)
             if self._is_free:
                 self._check_index(after)
+
+    def _check_taken(
+        self, taken: list[bytes], before: State, after: State, request: Any, now_us: int
+    ) -> None:
+        if self._rate and not self._cluster.is_sound:
+            self._check_rate(len(taken), now_us)
+        paused = [self._tables.paused, *([self._member.paused] if self._member else [])]
+        if self._only_takes and any(key in before.values for key in paused):
+            raise Found(f"{self.name} is paused, and {taken[0]!r} was taken")
+        if self._is_strict:
+            self._check_order(taken, after, request)
 
     def was_filled(self, since_us: int) -> bool:
         """Tell whether it has had an item, which takes may take, from a moment until now."""
@@ -110,6 +120,35 @@ class Promises:
         wrong = [key for key in taken if left and key > left[0] and key < last]
         if wrong:
             raise Found(f"{self.name}: {wrong[0]!r} was taken before {left[0]!r}")
+
+    def _check_keys(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
+        """Check that an item has its unique key when it gets ready, and until it needs it no more.
+
+        One whose key a lease has freed returns without it if the lease has failed.
+        """
+        keys, uniques = self._store.keys, self._tables.uniques
+        for key in changes:
+            if key in after.values and self._bounds[0] <= key < self._bounds[1]:
+                place = keys.place_of(key)
+                tag = self._store.position(place).tag
+                owner = after.values.get(self._tables.unique(tag)) if tag else place
+                if owner not in (None, place):
+                    self._keyless.add(place)
+                tried = self._store.codec.decode(after.values[key]).attempts
+                is_free = place in self._keyless or (tried and tag[:1] != self._until_done)
+                if owner is None and not is_free:
+                    raise Found(f"{self.name}: {key!r} has lost its unique key")
+            elif uniques[0] <= key < uniques[1]:
+                place = before.values.get(key) or b""
+                if place and after.values.get(key) != place and self._needs_key(after, place):
+                    raise Found(f"{self.name}: the unique key of {place!r} was taken from it")
+
+    def _needs_key(self, after: State, place: bytes) -> bool:
+        states = [self._states.DELAYED]
+        if self._store.position(place).tag[:1] == self._until_done:
+            states.append(self._states.LEASED)
+        hidden = (self._tables.hidden_keys(state, place)[0] for state in states)
+        return any(key in after.values for key in (self._store.keys.key(place), *hidden))
 
     def _check_rows(self, after: State, changes: dict[bytes, Any], request: Any) -> None:
         """Check that no row of the index is removed that was written after the removal had read."""
@@ -147,12 +186,6 @@ class Promises:
             raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
         if self._examiner.strays():
             raise Found(f"{name} has strays")
-        for item in queue.iterate() if self._has_keys else ():
-            tag = queue.parts.store.position(queue.parts.store.keys.place_named(item.id)).tag
-            if item.attempts and tag[:1] != self._until_done:
-                continue  # those that have their key until they are taken return without it
-            if tag and self._tables.unique(tag) not in self._cluster.state.values:
-                raise Found(f"{name}: {item.value} has lost its unique key")
 
 
 def _count(keys: list[bytes]) -> int:

@@ -16,6 +16,8 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from fdb.subspace_impl import Subspace
+
 from tests.simulation import schedule as simulated
 from tests.simulation.schedule import Found
 
@@ -87,9 +89,11 @@ class Tasks:
         self._world, self._own, self._catalog = world, own, catalog
         self._records = own["tasks.records"].Records(PREFIX)
         self._first = self._records._results_key  # where records begin
+        self._trees = Subspace((*PREFIX, "tasks", "tree"))
         self.runs: Counter[int] = Counter()
         self._created: set[bytes] = set()
         self._succeeded: set[int] = set()
+        self._enqueued: set[int] = set()
         self._ids: list[str] = []
         self._groups: dict[str, list[int]] = {}
         #: What is enqueued once others have ended: its number, theirs, and whether also if one of
@@ -195,6 +199,8 @@ class Tasks:
     def see(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
         """Check a commit: a task is enqueued once, and its end is noted once."""
         for key in changes:
+            if key.startswith(self._trees.key()):
+                self._see_tree(before, after, key)
             if not (key.startswith(self._first) and key.endswith(b"\x14")):
                 continue  # no record, or not the first part of one
             was, now = before.values.get(key), after.values.get(key)
@@ -203,11 +209,29 @@ class Tasks:
             if was is None and key in self._created:
                 raise Found(f"the task {now!r} is enqueued twice")
             self._created.add(key)
+            record = json.loads(now)
+            if was is None:
+                self._enqueued.add(self._number_of(after, record["item"]))
             if was is not None and was != now and "status" in json.loads(was):
                 raise Found(f"the end of {was!r} is noted again: {now!r}")
-            record = json.loads(now)
             if record.get("status") == "SUCCESSFUL" and record["args"]:
                 self._succeeded.add(_number(record))
+
+    def _see_tree(self, before: State, after: State, key: bytes) -> None:
+        """Check that a group which nothing follows ends once in each way."""
+        tree, kind, *branch = self._trees.unpack(key)
+        values = before.values.get(key), after.values.get(key)
+        if kind == "outcome" and None not in values and "abort_group" not in self._world.verbs:
+            was, now = map(json.loads, values)
+            about = json.loads(after.values[self._trees.pack((tree, "branch", *branch))])
+            is_group = about["kind"] == "group" and not about.get("then")
+            if is_group and was["status"] == now["status"]:
+                raise Found(f"the end of the group {tree} is noted again: {now}")
+
+    def _number_of(self, after: State, item_id: str) -> int:
+        store = self._queue().parts.store
+        data = after.values[store.keys.key(store.keys.place_named(item_id))]
+        return _number(store.codec.decode(data).value)
 
     def check(self) -> None:
         """Check that each item has its record, each record its item or its end."""
@@ -263,12 +287,17 @@ class Tasks:
     def _check_follower(
         self, ends: dict[int, Any], number: int, before: list[int], is_always: bool
     ) -> None:
-        """Check that what follows others was enqueued if they have succeeded, and only then."""
+        """Check that what follows others was enqueued if they have succeeded, and only then.
+
+        With ``always``, if each of them has ended or was removed by hand.
+        """
         statuses = [ends[one]["status"] if one in ends else None for one in before]
+        if is_always:
+            statuses = ["ended" if one in ends or one in self._enqueued else None for one in before]
         is_due = None not in statuses if is_always else {*statuses} == {"SUCCESSFUL"}
         if number in ends and not (is_due or is_always):
             raise Found(f"{number} was enqueued, though not all of {before} have succeeded")
-        if is_due and number not in ends and not ({*_BY_HAND, "abort_group"} & self._world.verbs):
+        if is_due and number not in self._enqueued and "abort_group" not in self._world.verbs:
             raise Found(f"{number} was not enqueued, though {before} have ended")
 
 

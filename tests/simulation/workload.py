@@ -21,9 +21,10 @@ _PACES = ("10/s", "2/s", "30/m")
 def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
-    # A crowd is many threads of one process at a family, or of several processes at one queue, or
-    # threads that push to one queue under few unique keys.
-    crowd = dice.choice(("family", "queue", "keys", *[""] * 8))
+    # A crowd is many threads of one process at a family, or of several processes at one queue; or
+    # threads that push to one queue under few unique keys, extend their leases, or are interrupted
+    # while they are in line.
+    crowd = dice.choice(("family", "queue", "keys", "leases", "line", *[""] * 10))
     has_tasks = not crowd and dice.random() < 0.2
     has_family = crowd == "family" or not (crowd or has_tasks or dice.random() < 0.3)
     members = 4 if crowd else dice.choice((1, 2, 4))
@@ -36,9 +37,11 @@ def draw_plan(seed: int) -> dict[str, Any]:
     queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
     processes = [
         _process(dice, queues)
-        for _ in range({"family": 1, "queue": 3}.get(crowd) or dice.choice((1, 1, 1, 2, 3)))
+        for _ in range(
+            {"family": 1, "queue": 3, "line": 1}.get(crowd) or dice.choice((1, 1, 1, 2, 3))
+        )
     ]
-    faulty = crowd != "family" and dice.random() < 0.6
+    faulty = crowd not in ("family", "line") and dice.random() < 0.6
     plan = {
         "switch": dice.choice((0.02, 0.1, 0.3, 0.6)),
         "faults": {
@@ -64,11 +67,13 @@ def draw_plan(seed: int) -> dict[str, Any]:
     if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
         draw.leave_out("recount")  # which is exact if it reads within two seconds
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
+    if crowd == "line":
+        strikes, kinds = 0.2, ["interrupt"]
     for number in range(6 if crowd else dice.choice((1, 2, 3, 4, 6))):
         ops = [draw.op() for _ in range(15 if crowd else dice.randint(2, most))]
         for op in ops:
             if dice.random() < strikes:
-                op["strike"] = _strike(dice, dice.choice(kinds))
+                op["strike"] = _strike(dice, dice.choice(kinds), crowd)
         plan["clients"].append({"process": number % len(processes), "ops": ops})
     return plan
 
@@ -210,8 +215,13 @@ class _Draw:
         take = dice.choice(("pop", "pop", "lease"))
         if names[0] == QUEUE:
             self._verbs = ["work"] * 6
-            for verb, text in _ON_TASKS.items():
-                self._verbs += [verb] * int(text.split()[0]) * (dice.random() < 0.6)
+            if dice.random() < 0.5:  # ends of parts, and what else becomes of them
+                others = ("remove", "clear", "redrive", "abort", "abort_group", "fork", "think")
+                self._verbs += ["group"] * 6 + dice.sample(others, 3)
+                self._rates |= {"then": 0.7}
+            else:
+                for verb, text in _ON_TASKS.items():
+                    self._verbs += [verb] * int(text.split()[0]) * (dice.random() < 0.6)
         elif crowd == "family":
             self._verbs = ["push"] * 5 + [take] * 4 + [f"family_{take}"] * 9 + ["think"] * 2
             self._values |= {"think": [0.001, 0.01], "end": ["min"], "count": [1]}
@@ -220,6 +230,11 @@ class _Draw:
             others = ("nack", "ack", "bury", "redrive", "remove", "think", "push_batch", "requeue")
             self._verbs = ["push"] * 5 + [take] * 4 + dice.sample(others, 4)
             self._rates |= {"unique": 0.7, "once": 0}
+        elif crowd == "leases":
+            others = ("lease", "extend", "extend_many", "lease_ack", "think", "requeue", "look")
+            self._verbs = ["push"] * 3 + ["lease", "extend"] * 3 + dice.sample(others, 4)
+            self._values |= {"seconds": [0.2, 1, 5], "think": [0.3, 2]}
+            self._rates |= {"unique": 0, "once": 0}
         elif crowd:
             ends = ["lease_ack", "ack_many", "nack"] if take == "lease" else ["look"]
             self._verbs = ["push_many"] * 4 + [take] * 10 + dice.choices(ends, k=3)
@@ -263,9 +278,11 @@ class _Draw:
         return [PATTERN, *(self._plain if self._dice.random() < 0.3 else ())]
 
 
-def _strike(dice: random.Random, kind: str) -> dict[str, Any]:
+def _strike(dice: random.Random, kind: str, crowd: str) -> dict[str, Any]:
     strike: dict[str, Any] = {"what": kind}
-    if dice.random() < 0.5:
+    if crowd == "line":  # while others do its work
+        strike["seconds"] = dice.random() * 0.004
+    elif dice.random() < 0.5:
         strike["seconds"] = dice.random() * dice.choice((0.002, 0.02, 3))
     else:
         strike["turns"] = int(dice.expovariate(1 / 40))

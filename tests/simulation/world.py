@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-from collections import Counter
 from typing import Any
 
 from tests.simulation import schedule as simulated
@@ -154,12 +153,6 @@ class World:
         self.verbs = {op["do"] for op in ops}
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
         skews += [op["ahead"] for op in ops if "ahead" in op]
-        #: Unique keys that items keep until they are done, whatever becomes of a thread.
-        self._uniques = {(op["queue"], op["unique"]) for op in ops if "unique" in op} - {
-            (op["queue"], op["unique"]) for op in ops if op.get("while") == "ready"
-        }
-        if "move" in self.verbs or any("strike" in op for op in ops):
-            self._uniques = set()
         self.is_skewed, self._ahead = any(skews), max([0, *skews])
         self.processes = [Process(self, at, one) for at, one in enumerate(plan["processes"])]
         self.clients = [
@@ -281,15 +274,6 @@ class World:
             promises.check_counts()
         if "tasks" in self.plan:
             self.tasks.check()
-        for name in sorted({queue for queue, _ in self._uniques}):
-            queue, seen = self._catalog({}).queue(name), Counter[Any]()
-            for state in ("ready", "delayed", "leased"):
-                seen.update(
-                    self.ledger.uniques.get(one.value) for one in queue.iterate(state=state)
-                )
-            twice = [key for key in self._uniques if seen[key] > 1]
-            if twice:
-                raise Found(f"{twice[0]} is the key of {seen[twice[0]]} items")
 
     def _check_waiters(self) -> None:
         """Check that nobody sleeps while something can be taken."""

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.concurrency.conftest import clock, start
-from tests.faults.conftest import faulty
 from tests.live.conftest import prepared
 
-__all__ = ["clock", "faulty", "prepared", "start"]
+__all__ = ["clock", "prepared", "start"]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -45,14 +45,6 @@ def test_the_model(database, subspace, clock, kind):
     explore(kind, database, subspace, clock, examples=examples)
 
 
-@pytest.mark.parametrize("kind", STRICT, ids=str)
-def test_the_model_under_faults(faulty, subspace, clock, kind):
-    """A queue does what its model does, whatever commits do."""
-    database = faulty(seed=5, rate=0.2)
-    examples = OPERATIONS // len(STRICT) // _STEPS // 4
-    explore(kind, database, subspace, clock, examples=examples)
-
-
 @pytest.mark.parametrize("clients", [1, 3])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_preempted(engine, subspace, kind, clients):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fdbqueue.tasks import Retry, task
+from tests.tasks import jobs
 from tests.tasks.jobs import at_once
 
 #: What runs here and the most that ran at once, by key; and what has begun, in this order.
@@ -51,6 +52,15 @@ def _without_digits(customer: str, *_: Any) -> str:
 def say(customer: str, number: int = 0) -> str:
     _ran(customer, number, 0.0)
     return customer
+
+
+@task(max_running=1)
+def turn_alone(number: int) -> int:
+    """Turn until the gate opens, as the first of them; the others return at once."""
+    jobs.begun.set()
+    while number == 0 and not jobs.gate.is_set():
+        time.sleep(0.001)
+    return number
 
 
 @task(max_running=1)

@@ -430,7 +430,7 @@ def test_no_part_begins_once_the_whole_is_aborted(backend, monkeypatch):
     result = group([call(group_jobs.add, n) for n in range(2)]).enqueue()
     worker = TaskWorker(backend, ["default"])
     items = worker._source.lease_many(2, seconds=60, worker=worker.worker)
-    monkeypatch.setattr(groups, "_abort_tasks", lambda *_: (None, 0))
+    monkeypatch.setattr(groups, "_abort_tasks", lambda *_, **__: (None, 0))
     abort_group(result.id)
     for item in items:
         with pytest.raises(TaskAborted):
@@ -445,7 +445,8 @@ def test_an_abort_begins_with_the_last_part(backend, monkeypatch, few_together):
     """Workers begin with the first; and what was never enqueued is counted, and not looked for."""
     aborted = []
 
-    def note(_tr, _owner, task_id):
+    def note(_tr, _owner, task_id, *, by_force):
+        assert not by_force
         aborted.append(task_id)
         return "aborted"
 

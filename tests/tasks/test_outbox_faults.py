@@ -12,9 +12,10 @@ from django.db import IntegrityError, connection, transaction
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import run
 from fdbqueue.tasks import abort
+from fdbqueue.tasks.aborts import abort_row
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
-from fdbqueue.tasks.outbox.mover import ClaimLost, MoverThread, RowMover, abort_row, move_now
+from fdbqueue.tasks.outbox.mover import ClaimLost, MoverThread, RowMover, move_now
 from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 from tests import forked
 from tests.concurrency.clients import together

@@ -109,6 +109,21 @@ def viewer():
     return person("viewer", "view_queue")
 
 
+@pytest.mark.parametrize("chosen", [{}, {"by_force": "on"}])
+def test_a_task_that_runs_is_asked_or_ended(manager, backend, chosen):
+    """As the reader chooses; only the form that is sent says so, and a field of any other action
+    is ignored.
+    """
+    task = letters.send.enqueue("ada")
+    TaskWorker(backend)._source.lease_many(1, seconds=60, worker="anna")
+    page = manager.get(at(LIST, QUEUE, "abort"), {"id": task.id})
+    assert '<input type="checkbox" name="by_force" id="id_by_force">' in page.content.decode()
+    do(manager, at(LIST, QUEUE, "abort"), {"id": task.id}, **chosen)
+    record = backend.found(task.id).record
+    assert (record["abort"], record.get("by_force", False)) == (True, bool(chosen))
+    assert "by_force" not in manager.get(at(LIST, QUEUE, "pause")).content.decode()
+
+
 # Groups and chains
 
 
@@ -182,15 +197,17 @@ def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
     monkeypatch.setattr("fdbqueue.pages.actions.MOST_AT_ONCE", 1)
     abort_in = groups.abort_in
 
-    def noted(tr, owner, task_id):
+    def noted(tr, owner, task_id, *, by_force):
+        assert by_force  # as the first form says, each of them
         looked.append(task_id)
         return abort_in(tr, owner, task_id)
 
     monkeypatch.setattr(groups, "abort_in", noted)
-    page = do(manager, GROUP, {"id": task.id})
+    page = do(manager, GROUP, {"id": task.id}, by_force="on")
     while "There are more" in text(page):
         more = {"id": task.id, "at": re.search(r'name="at" value="(\d+)"', text(page))[1]}
-        page = do(manager, GROUP, {"id": task.id}, **more)
+        assert 'name="by_force" id="id_by_force" checked' in text(page)
+        page = do(manager, GROUP, {"id": task.id}, **more, by_force="on")
         assert len(looked) < 100
     assert len(looked) == len(set(looked)) == 50
     assert group_result(whole.id).is_aborted

@@ -11,11 +11,19 @@ import weakref
 import pytest
 
 from fdbqueue.tasks import TaskTimeout, strikes
+from fdbqueue.tasks.runner import call_here
 from fdbqueue.tasks.strikes import Strike
-from fdbqueue.tasks.time_limits import Limit, TimeLimits
 from tests.engines.children import wait_until
 from tests.tasks import timed_jobs
-from tests.tasks.test_time_limits import DEADLINE_SECONDS, FAILED, TIMEOUT, attempt, stored, work
+from tests.tasks.test_time_limits import (
+    DEADLINE_SECONDS,
+    FAILED,
+    TIMEOUT,
+    attempt,
+    runner_of,
+    stored,
+    work,
+)
 
 #: Code that is to reach its end, wherever it is; it is called as often as there are names for it.
 INNER = """
@@ -61,18 +69,25 @@ class Call:
     def __init__(self, function, *, seconds=0.05, grace_seconds=2 * DEADLINE_SECONDS):
         self.begun, self.gate, self.done = threading.Event(), threading.Event(), []
         self.error = None
-        self.limits = TimeLimits(1, grace_seconds=grace_seconds, lease_seconds=600)
+        self._runner = runner_of(1, grace_seconds=grace_seconds, lease_seconds=600)
+        self.limits = self._runner.limits()
+        self.attempt = attempt()
         self._function, self._seconds = function, seconds
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self.begun.wait(DEADLINE_SECONDS)
 
     def _run(self):
-        self.limit = Limit(attempt(), self._seconds)
+        args = self.begun, self.gate, self.done
         try:
-            self.limits.call(self.limit, self._function, self.begun, self.gate, self.done)
+            call_here(self._runner, self.attempt, self._seconds, self._function, args, {})
         except BaseException as error:  # noqa: BLE001  # of any kind
             self.error = error
+
+    @property
+    def limit(self):
+        """What ends it."""
+        return self.attempt.limit
 
     def wait_for_trap(self):
         """Wait until a frame of the function has the trap; a moment before there is one already."""
@@ -218,7 +233,7 @@ def test_our_own_code_is_spared_for_half_of_the_grace():
 def test_an_exception_that_comes_in_another_thread():
     """The function is looked at again; the process is in doubt from then on."""
     call = Call(inner("shop"), seconds=600)
-    strike = Strike(call.limit.thread, call.limit.seconds, TimeLimits.call.__code__)
+    strike = Strike(call.attempt.thread, call.limit.seconds, call_here.__code__)
     other = threading.Thread(target=strike.kind)
     other.start()
     other.join()
@@ -234,7 +249,7 @@ def test_an_exception_in_a_module_of_locks():
     """It may have left one taken; at the first line of a function it has not."""
 
     def judged(function, *args):
-        strike = Strike(threading.get_ident(), 1.0, TimeLimits.call.__code__)
+        strike = Strike(threading.get_ident(), 1.0, call_here.__code__)
         try:
             function(*args)
         except TaskTimeout as error:

@@ -12,15 +12,18 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
 
 from fdbqueue.service import Item
-from fdbqueue.tasks import TaskTimeout, abort, time_limits
+from fdbqueue.tasks import TaskAborted, TaskTimeout, abort, time_limits
 from fdbqueue.tasks.ends import Attempt
+from fdbqueue.tasks.options import TaskOptions
+from fdbqueue.tasks.runner import TaskRunner, call_here
 from fdbqueue.tasks.strikes import Strike, set_exception
-from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, TimeLimits, shared_memory
+from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
 from tests.concurrency.preemption import preempted
@@ -192,28 +195,32 @@ def test_a_late_exception_never_hits_the_next_task(configure, seed):
 
 
 @pytest.mark.parametrize("returns", [True, False])
-def test_the_exception_comes_at_any_line(returns):
+@pytest.mark.parametrize("by_force", [True, False])
+def test_the_exception_comes_at_any_line(returns, by_force):
     """Around a function that ends: what it returned may be kept, and nothing comes after it.
+
+    By force it has no time limit before.
 
     In a thread of its own, because the thread of an attempt that is struck closes its connections,
     and the main thread's keeps the tests' database in memory.
     """
     with ThreadPoolExecutor(1) as own:
-        own.submit(strike_at_each_line, returns).result()
+        own.submit(strike_at_each_line, returns, by_force).result()
 
 
-def strike_at_each_line(returns):
+def strike_at_each_line(returns, by_force):
     """Let the exception come at one line after another, until none is left."""
     kept, line, reached = [], 0, 1
     while reached >= line:
         line += 1
-        limits = TimeLimits(1, grace_seconds=60, lease_seconds=60)
-        at_line, count = struck_at(line, limits)
+        runner, struck = runner_of(1, grace_seconds=60, lease_seconds=60), attempt()
+        limits = runner.limits()
+        at_line, count = struck_at(line, limits, struck if by_force else None)
         before = sys.gettrace()
         sys.settrace(at_line)
         try:
-            value = limits.call(Limit(attempt(), 30), end, returns)
-        except (TaskTimeout, LookupError) as error:
+            value = call_here(runner, struck, None if by_force else 30, end, [returns], {})
+        except (TaskTimeout, TaskAborted, LookupError) as error:
             value = error
         finally:
             sys.settrace(before)
@@ -226,9 +233,9 @@ def strike_at_each_line(returns):
         assert not limits._mutex._is_owned()
         limits.close()
     kinds = [type(one) for one in kept]
-    assert line > 20
-    assert {*kinds} == {TaskTimeout, str if returns else LookupError}
-    assert {one.seconds for one in kept if isinstance(one, TaskTimeout)} == {30}
+    assert line > (10 if by_force else 20)
+    assert {*kinds} == {TaskAborted if by_force else TaskTimeout, str if returns else LookupError}
+    assert {one.seconds for one in kept if isinstance(one, TaskTimeout)} <= {30}
     assert isinstance(kept[-1], str if returns else LookupError)
 
 
@@ -239,8 +246,8 @@ def end(returns):
     raise LookupError
 
 
-def struck_at(line, limits):
-    """Return a trace function that has an attempt end at the n-th line run of the module.
+def struck_at(line, limits, aborted):
+    """Return a trace function that has an attempt end at the n-th line run of the machinery.
 
     And what tells how many lines were run. Lines that begin a ``with`` block are passed: see
     ``raising_at`` of the preemption.
@@ -249,21 +256,22 @@ def struck_at(line, limits):
 
     def at_line(frame, event, _):
         nonlocal count, asks
-        if frame.f_code.co_filename != time_limits.__file__:
+        is_own = frame.f_code.co_filename == time_limits.__file__
+        if not is_own and frame.f_code not in (call_here.__code__, TaskRunner.limits.__code__):
             return None
         if event == "line":
             count += 1
             asks = asks or count == line
             text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
             if asks and not text.lstrip().startswith("with "):
-                ask(limits)
+                ask(limits, aborted)
         return at_line
 
     return at_line, lambda: count
 
 
-def ask(limits):
-    """Let another thread end what runs, if the lock is free.
+def ask(limits, aborted):
+    """Let another thread end what runs, if the lock is free; by force what is aborted.
 
     It does so wherever that is: it has looked before, and has lost the interpreter in between.
     """
@@ -271,10 +279,13 @@ def ask(limits):
     def look():
         if limits._mutex.acquire(blocking=False):
             try:
+                if aborted is not None and aborted.thread and not aborted.has_left:
+                    limits.begin(Limit(aborted, 0))
                 (limit,) = limits._running
                 if limit is not None and limit.strike is None:
-                    limit.strike = Strike(limit.thread, limit.seconds, TimeLimits.call.__code__)
-                    set_exception(limit.thread, limit.strike.kind)
+                    thread = limit.attempt.thread
+                    limit.strike = Strike(thread, limit.seconds, call_here.__code__)
+                    set_exception(thread, limit.strike.kind)
             finally:
                 limits._mutex.release()
 
@@ -283,10 +294,16 @@ def ask(limits):
     thread.join()
 
 
+def runner_of(threads, watch=None, **options):
+    """Return what runs tasks of no source, for functions that a test has it call."""
+    backend = SimpleNamespace(settings=TaskOptions(**options))
+    return TaskRunner(backend, None, "anna", threads, watch)
+
+
 def attempt():
     """Return an attempt that is in no queue."""
     item = Item(None, None, "1", lease="1.a", queue="q")
-    return Attempt(None, item, time.monotonic() + 60)
+    return Attempt(SimpleNamespace(home="q"), item, time.monotonic() + 60)
 
 
 # What a process shares with its parent
@@ -325,9 +342,9 @@ def test_what_the_parent_sees(configure, watches):
 def test_only_what_was_over_is_taken_over(watches):
     """Of all rows, also of an attempt that has not left; and once."""
     ours, parents = watches
-    limits = TimeLimits(3, grace_seconds=5, lease_seconds=60, watch=ours)
+    limits = runner_of(3, ours, grace_seconds=5, lease_seconds=60).limits()
     for seconds in (10, 20, 30):
-        limits._begin(Limit(attempt(), seconds))
+        limits.begin(Limit(attempt(), seconds))
     found = parents.taken_over(time.monotonic() + 25)
     assert found == [OverdueAttempt("q", "1.a", 0, seconds) for seconds in (10, 20)]
     assert parents.taken_over(math.inf) == []
@@ -337,10 +354,10 @@ def test_only_what_was_over_is_taken_over(watches):
 def test_a_name_that_is_too_long_for_a_row(watches):
     """It is left out, and the next row is whole."""
     ours, parents = watches
-    limits = TimeLimits(2, grace_seconds=5, lease_seconds=60, watch=ours)
+    limits = runner_of(2, ours, grace_seconds=5, lease_seconds=60).limits()
     long = Attempt(None, Item(None, None, "1", lease="x" * 2_000, queue="q"), math.inf)
     for one in (long, attempt()):
-        limits._begin(Limit(one, 10))
+        limits.begin(Limit(one, 10))
     assert parents.taken_over(math.inf) == [OverdueAttempt("q", "1.a", 0, 10)]
     limits.close()
 
@@ -352,7 +369,7 @@ def over(backend, watches):
     (item,) = process._source.lease_many(1, seconds=60, worker="anna")
     at_work = process._source.begin(item)
     at_work.attempts = at_work.attempts.begun("anna", 1_000_000)
-    process._runner.limits()._begin(Limit(at_work, 60))
+    process._runner.limits().begin(Limit(at_work, 60))
     process._runner.close()
     return parents.taken_over(time.monotonic() + 60)
 

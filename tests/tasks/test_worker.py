@@ -22,6 +22,7 @@ from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.tasks import jobs
 from tests.tasks.stored import FAILED, READY, RUNNING, SUCCESSFUL, stored
+from tests.tasks.test_time_limits import attempt, runner_of
 
 
 @pytest.fixture
@@ -397,7 +398,8 @@ def test_a_task_that_blocks_the_loop_does_not_hold_up_its_end():
         begun.set()
         release.wait(60)
 
-    running = threading.Thread(target=loop.run, args=[block])
+    args = [runner_of(1), attempt(), None, block, [], {}]
+    running = threading.Thread(target=loop.run, args=args)
     running.start()
     assert begun.wait(60)
     closing = threading.Thread(target=loop.close)

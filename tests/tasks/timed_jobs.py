@@ -21,8 +21,8 @@ from django.db import connection, transaction
 from fdbqueue.tasks import TaskTimeout, task
 from fdbqueue.tasks.exceptions import TaskUnknown
 from fdbqueue.tasks.results import task_at
+from fdbqueue.tasks.runner import call_here
 from fdbqueue.tasks.strikes import Strike, set_exception
-from fdbqueue.tasks.time_limits import TimeLimits
 from tests.tasks import jobs
 from tests.tasks.jobs import at_once, never
 
@@ -46,6 +46,7 @@ def turn() -> None:
 @task(backoff=never)
 def turn_and_try() -> None:
     """Do so, and handle all errors of its own."""
+    jobs.begun.set()
     while not jobs.gate.is_set():
         with contextlib.suppress(Exception):
             _turn_until(jobs.gate.is_set)
@@ -90,6 +91,15 @@ def return_what_there_is() -> str:
     except TaskTimeout:
         return "a part"
     return "all"
+
+
+@task(max_attempts=3, backoff=at_once)
+def fail_when_ended() -> None:
+    jobs.begun.set()
+    try:
+        _turn_until(jobs.gate.is_set)
+    except BaseException:  # noqa: BLE001  # whatever ends it
+        raise LookupError from None
 
 
 @task(backoff=never)
@@ -268,13 +278,13 @@ def leave_a_lock_taken(folder: str) -> None:
     """Be ended where a module of locks has taken one, as a loss of the interpreter may do."""
     _note(folder, "locked")
     frame = sys._getframe()
-    while frame.f_code is not TimeLimits.call.__code__:
+    while frame.f_code is not call_here.__code__:
         frame = frame.f_back
-    limit = frame.f_locals["limit"]
-    limit.strike = Strike(limit.thread, limit.seconds, frame.f_code)
+    attempt = frame.f_locals["attempt"]
+    strike = attempt.limit.strike = Strike(attempt.thread, attempt.limit.seconds, frame.f_code)
     module = {"__name__": "logging.handlers"}
     exec(_LOCKING_CODE, module)
-    module["take"](_LOCK, partial(set_exception, limit.thread, limit.strike.kind))
+    module["take"](_LOCK, partial(set_exception, strike.thread, strike.kind))
 
 
 @task(timeout=None, max_attempts=5, backoff=at_once)

@@ -2,24 +2,17 @@
 
     database = fdbqueue.engines.embedded.open("queues.sqlite3")
 
-It answers as a cluster does (strict serializability, optimistic conflicts, versionstamps,
-watches, FoundationDB's limits and error codes), for development, tests and small
-installations on one machine. POSIX only.
+It answers as a cluster does (strict serializability, conflicts, versionstamps, watches, limits,
+error codes), for development, tests and small installations on one machine. POSIX only.
 
-How a transaction goes, and which module has it:
-
-1. ``database``: ``create_transaction()``; what a fork does; one object for each file.
-2. ``transaction``: the binding's methods. A read asks the snapshot, which the first one opens
-   (``storage``, ``snapshots``); after a write it asks a view of the snapshot with the writes over
-   it (``view``, ``writes``). A range comes in parts (``ranges``), each result as a future
-   (``futures``).
-3. ``state``: what an attempt has written, what it conflicts with, and whether it can be used
-   (``options``, ``errors``, ``keys``). A write is only checked and noted there.
-4. ``reservations``: an attempt that follows a conflict waits in line before it reads.
-5. ``commits``: one of the threads that commit does so for all, once the process has its turn
-   (``storage``), by the snapshot's own connection if nothing was committed since.
-6. ``groups``: which commits of the group conflict with the history, what the others change, and
-   the version of them all (``clock``).
+1. ``database``: ``create_transaction()``, forks, one object for each file.
+2. ``transaction``: the binding's methods. They read a snapshot (``storage``, ``snapshots``), after
+   a write through a ``view`` of both (``writes``); ``ranges`` come in parts, results as
+   ``futures``.
+3. ``state``: what an attempt has read and written (``options``, ``errors``, ``keys``).
+4. ``reservations``: after a conflict an attempt waits in line before it reads.
+5. ``commits``: one thread commits for all, when the process has the writer's turn.
+6. ``groups``: which commits conflict, what the others change, their version (``clock``).
 7. ``watches``: who commits wakes the processes that watch.
 
 ``files`` looks at whether the file is still the one that was opened, and makes its tables.

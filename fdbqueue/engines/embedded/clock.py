@@ -1,23 +1,17 @@
 """The clock of versions: microseconds of real time, the same in every process.
 
-The file holds one anchor: the version ``V`` that was due when a counter read ``R`` and the
-wall clock said ``W``. A commit at which they say ``r`` and ``w`` follows this rule:
+The file holds an anchor: version ``V`` was due when a counter read ``R`` and the wall clock ``W``.
+A commit at which they read ``r`` and ``w`` gets the version
 
-1. By the same counter its version is ``V + (r - R)``. All processes of a machine read the
-   same counter, which cannot be set and which counts while the machine sleeps. So neither
-   the wall clock nor which process commits plays a part.
-2. By another counter (the machine was started again, or the file came to another one) its
-   version is ``V + (w - W)``: the wall clock stands in for the time in between.
-3. If that is not above the newest version of the file, it is the newest plus one.
-4. A commit that did not get its version by 1 alone makes that version, its counter and its
-   times the anchor.
+1. ``V + (r - R)`` by the same counter, which nobody can set and which counts during sleep;
+2. ``V + (w - W)`` by another: the machine was started again, or the file was moved;
+3. the newest plus one, if that is not above the newest version of the file.
 
-So versions never go back (3), are 1,000,000 for each second of real time while the machine
-is up (1), and go on from there, whatever the wall clock says, after it was started again (4).
+After 2 or 3 this version, the counter and both times are the new anchor. So versions never go
+back, whatever the wall clock says.
 
-The counter's name is Linux's boot id, with the time namespace, whose counters are its own.
-If there is no boot id (macOS) each process counts for itself, and the wall clock stands
-in whenever another process commits: to set it forward then makes versions leap once.
+The counter's name is Linux's boot id with the time namespace. Without one (macOS) each process
+has a counter of its own, and 2 holds after another process has committed.
 """
 
 from __future__ import annotations

@@ -1,23 +1,17 @@
 """Commit transactions: which thread commits, for which others, and how each learns the result.
 
-The threads of one process form groups: the one that comes first, the leader, waits for the
-writer's turn and commits for all that have asked by then, in one SQLite transaction and one
-fsync (:mod:`fdbqueue.engines.embedded.groups`).
+- *Any thread* puts its request in the line. The first leads; the others wait to be woken.
+- *The leader* waits for the writer's turn, commits all that are in line by then in one SQLite
+  transaction and one fsync (``groups``), tells each how it ended, and passes the lead on.
+  Requests stay in the line until they were told.
+- *A leader takes no mutex.* A thread registers to be woken, then looks whether it is done; the
+  leader marks it as done, then looks whether it has registered. So no wake is lost.
 
-A signal handler may raise in the leader at any moment (:mod:`fdbqueue.engines.embedded.storage`
-says when). So the requests of a group stay in the line until each was told how it ended, and
-whether a group took effect is noted by the assignment that follows its COMMIT. A thread that
-leaves by an exception gives up the lead by an assignment, and wakes all that wait by one call
-of a function in C: the next leader tells a group that took effect that it did, and commits
-another one anew.
-
-A signal handler cannot commit while its own thread waits for a commit: it is refused at once,
-before its request is in the line (``Committer.own``), because the leader may be in the middle of
-any request. So it is while this thread opens or closes the file, or forks.
-
-A leader never takes the mutex under which a thread takes the lead. No wake is lost without it: a
-thread registers to be woken, and then looks whether its request is done; the leader marks the
-request as done, and then looks whether a thread has registered.
+If an exception of a signal handler (``storage``) ends a leader, the lead is free, and all that
+wait are woken. The assignment after its COMMIT notes whether a group took effect: the next leader
+tells one that did, and commits another one again. A request whose thread has left is not begun. A
+signal handler may not commit while its own thread waits for a commit, opens or closes the file,
+or forks: it is refused before its request is in the line.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The files of a database: whether they are those that were opened, and what must be in them.
 
-SQLite finds ``-wal`` and ``-shm`` by the name of the file, but holds what it has opened by
-inode. Once a name leads elsewhere, one process writes where the others do not read. So it is
-an error until the names lead to the opened files again, or the processes are started anew.
+SQLite finds ``-wal`` and ``-shm`` by name, but holds what it has opened. If a name leads
+elsewhere, one process writes where others do not read: an error, until the names lead to the
+opened files again, or the processes are started again.
 
-In the SQLite file ``kv`` holds the keys, ``commits`` the write conflict ranges of recent commits
-under their versions, ``clock`` the anchor of versions (:mod:`fdbqueue.engines.embedded.clock`).
+``kv`` holds the keys, ``commits`` the write conflict ranges of recent commits by version,
+``clock`` the anchor of versions (:mod:`fdbqueue.engines.embedded.clock`).
 """
 
 from __future__ import annotations

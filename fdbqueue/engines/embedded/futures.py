@@ -1,11 +1,7 @@
 """The results of calls, shaped as the FoundationDB Python binding shapes them.
 
-The embedded engine reads at once, so a read's future is ready when it is made; its error,
-if any, is raised when the result is first used, as with the binding. A commit runs when
-its future is first used.
-
-With a cluster, the client knows the read version of a transaction once the first answer has come.
-Here it is when the first answer is used, which is as late as it can be there.
+A read's future is ready at once, and raises its error when it is used. A commit runs when its
+future is used. A transaction's read version counts as known when its first answer is used.
 """
 
 from __future__ import annotations
@@ -269,7 +265,10 @@ class Value(Future["Value"]):
 
     def present(self) -> bool:
         """Tell whether the key has a value."""
-        if self.asked_at is None and self._error is None:
+        asked_at = self.asked_at
+        if asked_at is not None:
+            asked_at.known, self.asked_at = asked_at.number, None
+        if self._error is None:
             return self._result is not None
         return self.value is not None
 

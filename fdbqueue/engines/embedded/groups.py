@@ -1,12 +1,9 @@
 """Groups of commits: which of them conflict, and what they change in the file.
 
-A commit fails with 1020 if a range it read was written by a commit newer than its read
-version, or by an earlier one of its group. Those that do not are written in one SQLite
-transaction, with few statements. Each group has one version; the order within the group is the
-last two bytes of the versionstamp.
-
-The history of a file says what conflicts: its newest version, the anchor of its clock, and what
-commits wrote lately.
+A commit fails with 1020 if a range it read was written after its read version, or by an earlier
+one of its group. The others are written in one SQLite transaction, under one version; their order
+is the last two bytes of the versionstamp. The history says what conflicts: the newest version,
+and what commits wrote lately.
 """
 
 from __future__ import annotations

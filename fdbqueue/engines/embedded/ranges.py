@@ -1,9 +1,8 @@
 r"""Reads of ranges: the rows that come in parts, and those that stand for special keys.
 
-Under the special keys ``\xff\xff/transaction/write_conflict_range/`` a cluster's client shows the
-write conflict ranges of the transaction that reads there, merged: the key of each begin holds
-``b"1"``, that of each end ``b"0"`` ("Special Keys" in FoundationDB's documentation). Only this
-range of them is there, and only as a range between keys.
+Of the special keys only ``\xff\xff/transaction/write_conflict_range/`` exists: the write
+conflict ranges of the transaction that reads, merged; ``b"1"`` under each begin, ``b"0"`` under
+each end ("Special Keys" in FoundationDB's documentation).
 """
 
 from __future__ import annotations

@@ -1,57 +1,37 @@
 """Reservations: after a conflict an attempt reserves the file before it reads.
 
-Commits are optimistic: whoever read what another commit has changed meanwhile conflicts. If many
-processes change the same keys, nearly every attempt is for nothing. So an attempt that follows
-a conflict reserves the file first, opens its snapshot then, and has the reservation until its
-commit has ended. One attempt of all processes has it at a time: those that reserve do not conflict
-with each other. A commit without one (a push, an ack, a first attempt) goes between, unless an
-attempt has conflicted although it had the reservation: then its next one is *strict*, and all
-commits of others wait until its note is over. So a long transaction is done beside many short ones.
+One attempt of all processes has the reservation at a time, from before its snapshot until its
+commit has ended. Commits without one (a push, a first attempt) go between; but if an attempt has
+conflicted although it had it, the next is *strict*, and the commits of others wait for it.
 
-**Nothing depends on it.** Every commit compares what was read with what was written since. If two
-attempts believe that they have the reservation, or one has lost it, they conflict at the worst. So
-it is no lock but a note in memory that the processes share (at the beginning of the lock file
-``turn``), and the note itself says until when it holds:
+**Nothing depends on it**: each commit compares what it read with what was written since, so two
+that believe to have it conflict at the worst. It is a note in memory that the processes share
+(the lock file ``turn``), and says until when it holds:
 
-1. *Wait in line.* The threads of a process line up; the first of them waits for the process. It has
-   a place in the shared memory: which process, since when it waits, by when it looks again. A place
-   from which nobody looked in time does not count. It sleeps until it is rung, or the time to look.
-2. *Reserve.* The first in line writes the note when the last one is over: which process, which
-   attempt, until 20 ms from now. It reads the note again; if another was written just then, it
-   waits on. If the first in line has not reserved for 5 ms, whoever looks may.
-3. *Read.* A caller who reads and thinks for longer than the 20 ms has lost the reservation. If it
-   comes to commit, the next attempt of its process has twice the time that this one took, but
-   not more than 0.64 s: otherwise who takes thousands of items would never be done before others.
-4. *Commit.* Before it, a note that still holds is written again, for a quarter of a second. The
-   commit itself goes as every commit (:mod:`fdbqueue.engines.embedded.commits`).
-5. *Release.* The note ends now, and the first in line is rung. But a process that goes on at once
-   keeps the file for a *slice* of 8 ms: if its attempt came within 0.4 ms of its last commit, the
-   note says that the process has the file for 0.4 ms more. Its next attempt takes it without
-   waiting, and its other commits hold it as in 4. So processes that take one item after the other
-   take turns by the slice: within one, SQLite's pages and the history need not be read
-   again. After its slice a process is the last in line.
+1. *Wait in line.* The first waiting thread of each process takes a place in the memory, which
+   says by when it looks again; one that is late does not count. It sleeps until then, or until
+   it is rung.
+2. *Reserve.* When the note is over, the first in line writes its own, for 20 ms, and reads it
+   again: if another is there, it waits on. After 5 ms without a note whoever looks may.
+3. *Read.* Who took longer has lost it, and its process's next attempt has twice that time, but
+   not more than 0.64 s.
+4. *Commit.* A note that still holds is written again, for 250 ms.
+5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow
+   each other within 0.4 ms goes on for a *slice* of 8 ms, with the pages and the history that it
+   has read; then it is the last in line.
 
-Who has waited for a second goes on without a reservation. So does who has a deadline that has
-passed, and who would wait for a transaction of its own thread (which may be a signal handler's).
-What is left behind by
+Who has waited for a second, is past its deadline, or would wait for its own thread, goes on
+without a reservation. What is left behind by
 
-- *an exception at any place, a transaction that is dropped, a kill, a stop*: a note that ends by
-  itself, after 20 ms (0.64 s, see 3), or 250 ms in a commit, and a place that does not count any
-  more. Nobody waits for longer. But SQLite's own lock, which a commit has between BEGIN and COMMIT,
-  and the locks of the writer's turn around it, cannot be taken from a process that is stopped: then
-  the commits of others wait until it goes on or is killed, with reservations and without.
-- *a stopped process that goes on*: it does not find its note, and writes none. It commits unless it
-  conflicts;
-- *a fork*: nothing. The parent closes its memory before it; the child is another process;
-- *a wall clock that is set*: nothing, because the monotonic one is asked. A note that would hold
-  for longer than any may (another time namespace, a machine that was started again) is void;
-- *a full disk*: without room for the memory, which is written when it is first needed, there are no
-  reservations, and retries pause as they do after other errors;
-- *lock files that are deleted*: who has the old ones does not see who has the new ones. They
-  conflict, and retry.
+- *an exception, a kill, a stop*: a note that ends by itself, and a place that is late. (A process
+  that is stopped in a commit also keeps the locks of the turn and of SQLite.)
+- *a stopped process that goes on*: it finds its note lost, and commits unless it conflicts;
+- *a fork*: nothing; the child is another process;
+- *a new start of the machine*: a note that holds for longer than any may is void;
+- *a full disk*: no memory, so no reservations, and retries pause as after other errors;
+- *deleted lock files*: processes that do not see each other's notes, and conflict.
 
-A transaction that has written nothing cannot conflict, so it never reserves; one that reserves and
-then only reads releases with its commit or reset, or when it is dropped.
+An attempt that only reads releases at its commit or reset, or when it is dropped.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The state of a transaction: its options, what it has read and written, its commit and its end.
 
-A transaction makes one attempt after another: an attempt ends when ``on_error`` or ``reset``
-begins the next one. What belongs to an attempt is replaced then; the object stays, and the
-parts of the transaction share it and its lock.
-
-The commit sends the writes in the order in which they were made. What reads of the transaction
-see of them is worked out by a :class:`WriteBuffer`, once they ask.
+A transaction makes one attempt after another; ``on_error`` and ``reset`` begin the next. The
+parts of a transaction share this object and its lock. A commit sends the writes in their order;
+a :class:`WriteBuffer` works out what reads see of them.
 """
 
 from __future__ import annotations

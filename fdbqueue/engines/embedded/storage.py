@@ -1,14 +1,13 @@
 """The SQLite file: its connections, snapshots of it, and the writer's turn.
 
-Write-ahead logging lets any number of snapshots be read while one commit is written; the
-files ``-wal`` and ``-shm`` beside the database belong to it. The directory ``-sync`` holds
-what the processes share besides: two lock files that order their writers, a mark that the
-file was created, and the pipes that wake those who watch.
+Any number of snapshots are read while one commit is written (SQLite's write-ahead log). In the
+directory ``-sync`` are the lock files that order the writers of all processes, a mark that the
+file was created, and the pipes of those who watch.
 
-An exception of a signal handler may come after any call of a function, at the start of any
-function, and at the end of each turn of a loop; not elsewhere (CPython, since 3.10). So what
-lets go of something here is one call of a function in C, the first of its ``finally``; and
-what changes hands does so by assignments, and the one call after them.
+An exception of a signal handler may come after a call, at the start of a function, and at the end
+of a turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call
+of a function in C, the first of its ``finally``; and what changes hands does so by assignments,
+and the one call after them.
 """
 
 from __future__ import annotations
@@ -407,7 +406,8 @@ class Store:
         if expiry is not None:
             expiry.cancel()
         while self._idle:
-            self._idle.pop().close()
+            with contextlib.suppress(IndexError):  # a signal handler has closed the last one
+                self._idle.pop().close()
         with self._lock:
             self.files.forget_log()
             self._ready = False

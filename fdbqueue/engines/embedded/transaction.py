@@ -1,8 +1,7 @@
 """Transactions of the embedded engine: the methods and meanings of ``fdb.Transaction``.
 
-Reads see one version, with the transaction's own writes over it. The first read that those do not
-answer opens the snapshot. Writes change the transaction's state
-(:mod:`fdbqueue.engines.embedded.state`), which also commits it.
+Reads see one version, which the first of them opens, with the transaction's own writes over it.
+Writes and the commit are those of its :mod:`state <fdbqueue.engines.embedded.state>`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Watches: futures that are ready once a key has changed, in whichever process.
 
-A process with watches owns a pipe in the file's ``-sync`` directory. A process that commits
-writes one byte into every pipe there; the byte wakes the owner's watching thread, which
-reads from the commit history which keys changed and compares their values. Who makes a pipe says
-so in the memory that the processes share, so a commit looks into the directory only then, and
-every 10 ms. Nothing polls. (To look at ``PRAGMA data_version`` every 5 ms needs no pipe; an idle
-process then used 11 ms of processor time a second, in place of 0.1 ms.)
+A process with watches owns a pipe in ``-sync``, and says so in the memory that the processes
+share. Who commits writes a byte into every pipe; it looks for new ones after somebody has said
+so, and every 10 ms. The byte wakes the owner's thread, which reads in the history which keys
+changed, and compares their values. The next commit removes a pipe whose owner has died; an owner
+whose pipe was deleted makes another within a second.
 """
 
 from __future__ import annotations
@@ -91,7 +90,8 @@ class Notifier:
         """Close every pipe; they are opened again when needed."""
         self._changed_at = -1
         while self._pipes:
-            os.close(self._pipes.popitem()[1])
+            with contextlib.suppress(KeyError):  # a signal handler has closed the last one
+                os.close(self._pipes.popitem()[1])
 
     def _look(self) -> None:
         changed_at = os.stat(self._directory).st_mtime_ns

@@ -1,67 +1,45 @@
 """Limits of a queue: how many of its items are leased at a time, how many are taken in a time.
 
-A queue may have two limits (:mod:`fdbqueue.service.options`): ``max_leased``, the most items that
-are leased at a time, and ``rate`` with its ``burst``, the most that pops and leases take in a time.
-Both belong to the queue: what they depend on is stored in it, read by the transaction that takes,
-and verified by its commit. So it does not matter which process, which thread or which way an item
-is taken, nor who took it for whom. A queue without limits has none of this: no read, no call.
+``max_leased`` is the most items that are leased at a time; ``rate`` with its ``burst`` the most
+that pops and leases take in a time. What they depend on is stored in the queue, read by the
+transaction that takes, and verified by its commit: whoever takes, and for whom. A queue without
+limits has no read and no call of this.
 
-``max_leased`` is compared with the count of leased items (``HIDDEN``), which atomic adds keep.
+``max_leased`` is compared with the count of leased items (``HIDDEN``).
 
 - *Who leases* reads the count by a snapshot read, leases at most what is missing, and adds a read
-  conflict and a write conflict on one key, ``LEASING``, where nothing is stored. So of two
-  transactions that lease, at whatever ends, one sees what the other has leased, or runs again.
-- *Whoever else changes the count* only ends leases: acks, nacks, removals, expiry. They do not know
-  of the limit, never conflict with it, and make the count that was read too high at worst.
-- *In one transaction*, the leases that expire in it, and those that a lease acknowledges, count
-  as ended. Leases end in it even if nothing can be leased.
-- *A handoff* holds items that are not leased yet. Who collects it for leases (those under an
-  idempotency key) reads the count as above, and requeues what may not be leased.
-- Batches (``lease_batch``) count as ready, and pops lease nothing: neither is limited by it.
-- *A lower limit* than what is leased lets nothing be leased until enough leases have ended.
+  and a write conflict on one key, ``LEASING``. So of two that lease, one sees what the other has
+  leased, or runs again. Who collects a handoff for leases does the same, and requeues the rest.
+- *Who ends leases* knows nothing of the limit and never conflicts: at worst the count that was read
+  is too high. Leases that end in the same transaction count as ended, and end in any case.
+- *Batches and pops* lease nothing.
 
-*Stored limits* (``stored_at``): a row, as JSON, that whoever pushes to the queue writes, has the
-limits in place of the setting, so that a process which takes need not know them. Every transaction
-that takes reads the row and depends on it. So once a commit has changed the row, nothing more is
-taken by what it said before. What was leased before stays leased. Without a row, or if it cannot be
-read, one item is leased at a time. Who changes the row lets members of a family that wait for a
-moment be looked at again, by writing their rows of the index: who notes such a moment has read the
-row, and conflicts.
+``rate`` is a bucket of tokens, one for each item: a row (``TOKENS``) with their number, in
+millionths, and when they were counted. No row is a full bucket, of ``burst`` tokens.
 
-``rate`` is a bucket of tokens, one for each item: a row (``TOKENS``) with the number left, in
-millionths, and the moment at which they were counted. No row is a full bucket, of ``burst`` tokens.
+- *Who takes* depends on the row, adds the tokens of the time since, takes at most as many items,
+  and writes the row; without a whole token it leaves it.
+- *Clocks* are the clients'. One that is behind the row's moment adds nothing, and leaves it. One
+  that is ahead gains a burst at most; then others get nothing new until theirs come to that moment.
+  If that is more than a minute away, the clock was wrong, and the tokens count from now on: who
+  finds none writes the row with its own moment, so that the next one need not begin again. Who only
+  looks then says that there may be something.
+- *Tokens are spent* by the commit that takes, whatever becomes of the items. Only a worker of tasks
+  gives back those of leases that it had no thread for (:meth:`Allowance.give_back`).
 
-- *Who takes* items, by pops, leases, batches, moves, or for another process, reads the row, adds
-  the tokens of the time since, up to ``burst``, takes at most as many items, and writes the
-  row. It depends on the row, so of two transactions that take, one sees the other's row. If there
-  is no whole token, nothing is taken, and the row stays as it is.
-- *Clocks* are those of the clients. One that is behind the row's moment adds no tokens, takes none
-  away, and leaves the moment. One that is ahead gets a burst at most, and then others get nothing
-  new until theirs have come to that moment. If that is more than a minute away, the row was written
-  by a wrong clock: its tokens count from now on. So who finds no token in such a row writes it with
-  its own moment, though it takes nothing: else each look would count from its own now, and none
-  would ever see a token. Who only looks says that there may be something, so that a take follows.
-  If the clocks of two clients are more than a minute apart, none of them can tell which is wrong.
-- *Tokens are spent* by the commit that takes. If its thread has gone and the items are requeued, if
-  leases are given up or expire, if an item is taken again: they are not given back, but by a worker
-  of tasks that had no thread free for what it leased (:meth:`Allowance.give_back`). ``clear()``
-  removes the row with all else, so the bucket is full again.
+*Stored limits* (``stored_at``), a row of JSON that who pushes writes, stand in place of the
+setting. Every transaction that takes depends on the row. Without it, or if it cannot be read, one
+item is leased at a time. Who changes it lets the members of a family that wait for a moment be
+looked at.
 
-A caller at a limit is told that there is nothing, if it was in line when the round read: a late
-one waits for the next round, because a lease may have ended before it came. For the same reason it
-is not given a lease in this one: the room would be that of a caller who is told that there is none,
-while that lease has ended. A helping process serves a help request with what the limits allow, and
-says that there is no more.
+A caller at a limit is told that there is nothing only if it was in line when the round read: a
+lease may have ended before a late one came, which waits for the next round. A help request is
+served with what the limits allow, and told that there is no more. Who waits at ``max_leased``
+watches the count; at the rate it looks when there is a token.
 
-*Waiting* (:mod:`waiting`): at ``max_leased`` the watch is on the count, which every end of a lease
-changes, so these need not do anything for it. At the rate there is nothing to watch: the waiter
-looks when there is a token. Waiters for leases have another watch than those for pops.
-
-What is left behind by a crash, an unknown commit, an interrupt or a fork is what these leave of the
-commit itself: the row and the leases are part of it, and nothing is kept in memory. The leases of a
-killed process count until they expire. If foreign writers have made the count of leases wrong, the
-limit is wrong by as much, until ``recount``. Processes with different limits each keep their own:
-they see what all have leased and taken, so together they go as far as the highest.
+Nothing is kept in memory, so crashes, interrupts and forks leave what they leave of the commit. The
+leases of a dead process count until they expire. Processes with different limits together go as far
+as the highest.
 """
 
 from __future__ import annotations

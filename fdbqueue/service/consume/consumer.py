@@ -2,14 +2,13 @@
 
 A lease that acknowledges others does so in the first transaction that looks for items, whether it
 finds any or not. From then on the call is not without effect, whatever ends it: an error of the
-engine or of fdbqueue is raised as ``OutcomeUnknown``, any other error and ``CancelledError`` have
-``outcome_known`` False, and all have ``acknowledged`` True. Under an idempotency key that first
-transaction also saves that the leases have ended. So after a crash, an error or an interrupt the
-same call ends none again, and goes on to lease.
+engine or of fdbqueue becomes ``OutcomeUnknown``, any other has ``outcome_known`` False, and all
+have ``acknowledged`` True. Under an idempotency key that transaction also saves that the leases
+have ended: the same call ends none again, and goes on to lease.
 
-Items that were taken for a thread or a task that no longer waits for them are requeued here: they
-return to their own places as they were, and no attempt is counted. More than 500 items or 1,000,000
-bytes take several transactions.
+Items that were taken for a thread or a task that no longer waits are requeued here: they return to
+their places as they were, and no attempt is counted. More than 500 items or 1,000,000 bytes take
+several transactions.
 """
 
 from __future__ import annotations
@@ -259,11 +258,12 @@ class Consumer:
 
     def _failures_of(self, tr: Transaction, loaded: Sequence[Loaded]) -> dict[bytes, list[Any]]:
         """Return the rows of the failures of items that have attempts, by their places."""
-        tried = [
-            one.row.place for one in loaded if isinstance(one.item, Item) and one.item.attempts
-        ]
-        reads = [self._store.failures.begin_read(tr, place) for place in tried]
-        return {place: [*rows] for place, rows in zip(tried, reads, strict=True)}
+        reads = []
+        for one in loaded:  # a comprehension would be one more call of each pop
+            if isinstance(one.item, Item) and one.item.attempts:
+                place = one.row.place
+                reads.append((place, self._store.failures.begin_read(tr, place)))
+        return {place: [*rows] for place, rows in reads} if reads else {}
 
     def requeue_popped(self, items: Popped) -> None:
         """Requeue popped items, and remove them from the list: after an error it holds the rest."""

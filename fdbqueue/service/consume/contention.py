@@ -5,11 +5,13 @@ A take that conflicts tries again. What else it does depends on what it has met:
 - *The engine has reservations*: takes reserve its file before they read, for a while and for as
   long as other processes do. Then they do not conflict, and need no help.
 - *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
-- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`); from several
-  queues it takes by the one that gave something. For a while others of this process do so at once.
+- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that takes
+  less time than to race on, and for a while others of this process do so at once. Each process
+  measures both: how long help takes; and, of races, the time from the first conflict to the commit,
+  with what was spent in vain. The race under way counts, so who loses again and again asks after
+  about as long as help takes. From several queues it takes by the one that gave something.
 - *A queue with shards*: it takes from another slot, among twice as many as up to that one, so that
-  processes that conflict come to take different rows. The one that is nearest to the end comes to
-  be there. Nobody asks for help.
+  processes that conflict come to take different rows, and one is nearest to the end. Nobody asks.
 - *From the third conflict in a row on* it sleeps first, for longer each time.
 
 What is noted here only decides what is tried, by the monotonic clock and at random. So whatever
@@ -29,8 +31,8 @@ from fdbqueue.engines.protocols import Database
 #: poppers take 12.9 times as many items as by the recipe, and of 16 x 1 the process that does least
 #: has 0.78 of the mean.
 CONFLICTS = 2
-#: For how long a process that had to ask for help asks again without trying first, and one that
-#: has met others reserves the file. Of the order of a hundred commits; no other was measured.
+#: For how long a process that had to ask for help asks without trying first, and one that has met
+#: others reserves the file. Of the order of a hundred commits; no other was measured.
 _REMEMBERED_SECONDS = 0.25
 #: The longest sleep after the first conflict that has one: it doubles with each, up to the second.
 #: Without any the recipe's 4 x 16 poppers take 0.30 times as many items as with those that
@@ -42,6 +44,14 @@ _SLOTS, _SKIPPED_ITEMS = 32, 128
 #: After so many rounds without a conflict, on average, a process tries the slot nearer to the end.
 #: Chosen with the slots; no other was measured.
 _CALM_ROUNDS = 32
+
+
+#: How much is left of earlier races when one more is measured, and how much a new measurement of
+#: help counts.
+_KEPT, _WEIGHT = 0.9, 0.2
+#: By how much help is taken to have become faster, each time that racing is preferred to it, so
+#: that it is measured again.
+_HOPE = 0.99
 
 
 class Contention:
@@ -56,6 +66,8 @@ class Contention:
         helped_until: Until when they ask for help without trying first, by the monotonic clock.
         reserved_until: Until when they reserve the engine's file before they read.
         slot: How many runs of rows of each shard they leave to others.
+        racing_since: When the first conflict was with others of the take that is under way; 0 if
+            there was none.
     """
 
     def __init__(self, database: Database, choices: int = 0) -> None:
@@ -67,6 +79,9 @@ class Contention:
         """Start again in a forked process."""
         self.helped_until = self.reserved_until = 0.0
         self.slot = 0
+        self.racing_since = 0.0
+        self._helped_seconds = 0.0  # how long help takes; as none until it is measured
+        self._raced_seconds, self._won = 0.0, 1.0  # of races, and how many of them were won
 
     def reserve(self, tr: Any) -> None:
         """Reserve the file, before a transaction reads anything."""
@@ -90,20 +105,40 @@ class Contention:
         if self._choices:
             most = max(3, min(_SLOTS, _SKIPPED_ITEMS // wanted))
             self.slot = random.randrange(min(most, 2 * self.slot + 2))
-        elif others and conflicts >= CONFLICTS:
-            self.helped_until = time.monotonic() + _REMEMBERED_SECONDS
-            return None
+        elif others:
+            now = time.monotonic()
+            self.racing_since = self.racing_since or now
+            if conflicts >= CONFLICTS and self._is_help_faster(now):
+                self.helped_until = now + _REMEMBERED_SECONDS
+                return None
         if conflicts > CONFLICTS:
             sleep_before_retry(conflicts - CONFLICTS)
         return conflicts
 
-    def note_help(self, *, is_given: bool) -> None:
-        """Note whether others have helped: if they have, they are asked again."""
-        self.helped_until = time.monotonic() + _REMEMBERED_SECONDS if is_given else 0.0
+    def _is_help_faster(self, now: float) -> bool:
+        if self._raced_seconds + now - self.racing_since < self._helped_seconds * self._won:
+            self._helped_seconds *= _HOPE
+            return False
+        self._note_race(now, is_won=False)
+        return True
 
-    def stay_calm(self) -> None:
-        """Note a round without a conflict: now and then the slot nearer to the end is tried."""
+    def _note_race(self, now: float, *, is_won: bool) -> None:
+        self._raced_seconds = self._raced_seconds * _KEPT + now - self.racing_since
+        self._won = self._won * _KEPT + is_won
+        self.racing_since = 0.0
+
+    def note_help(self, seconds: float, *, is_given: bool) -> None:
+        """Note how long a take by help has lasted; if no process gave any, the next one races."""
+        weight = _WEIGHT if self._helped_seconds else 1.0
+        self._helped_seconds += weight * (seconds - self._helped_seconds)
+        if not is_given:
+            self.helped_until = 0.0
+
+    def note_commit(self) -> None:
+        """Note a round that has committed: now and then the slot nearer to the end is tried."""
         self.slot -= self.slot > 0 and not random.randrange(_CALM_ROUNDS)
+        if self.racing_since:
+            self._note_race(time.monotonic(), is_won=True)
 
 
 def sleep_before_retry(number: int) -> None:

@@ -1,12 +1,10 @@
 """Requeue what has expired: leases, delays, batches and handoffs.
 
-Leases, delays and batches expire by the clock; help requests and handoffs by the database's
-versions. There is no daemon: the next popper requeues the items, in the transaction in which it
-takes its own. An item returns to its own place, and a popper requeues expired items before it takes
-any. One transaction requeues a bounded number of items and bytes, those that expired first. So if
-more have expired, those that are left may be passed over by this take, and by no other once they
-are requeued: their places are not known before all of them are read, and a take must not wait for
-that.
+All expire by the clock of who looks: what is held has a row in the table DUE, and a help request
+says it in its own row. There is no daemon: the next popper requeues the items, in the transaction
+in which it takes its own, each to its own place, before it takes any. One transaction requeues a
+bounded number of items and bytes, those that expired first. This take may pass over the others,
+whose places are not known before they are read.
 """
 
 from __future__ import annotations
@@ -60,11 +58,11 @@ class Expired(NamedTuple):
 
 
 class ExpiredBatch(NamedTuple):
-    """An expired handoff or batch: its rows, and its key in the table DUE when it is a batch."""
+    """An expired help request, handoff or batch: its rows, and its key in the table DUE."""
 
     name: bytes
     rows: list[Row]
-    due: Due | None
+    due: Due
 
 
 class AllExpired(NamedTuple):
@@ -131,10 +129,8 @@ def _examine_batches(
     found: AllExpired,
     budget: _Budget,
 ) -> None:
-    batches: list[tuple[bytes, Due | None]] = [
-        *((request.name, None) for request in requests),
-        *((due.rest, due) for due in dues if due.kind is Kind.BATCH),
-    ]
+    found_dues = [*(request.due for request in requests), *dues]
+    batches = [*{due.rest: due for due in found_dues if due.kind is Kind.BATCH}.items()]
     while batches and not budget.is_spent:
         some, batches = batches[:_READS_AT_ONCE], batches[_READS_AT_ONCE:]
         reads = [begin_handoff(tr, store.tables, name) for name, _ in some]
@@ -180,10 +176,8 @@ def end_expired(
             rows.append(row)
     for batch in found.batches:
         remove_pieces(tr, store.tables, batch.name)
-        if batch.due is None:
-            remove_request(tr, store.tables, batch.name)
-        else:
-            tr.clear(store.tables.due(*batch.due))
+        remove_request(tr, store.tables, batch.name)  # there is none of what was leased as a batch
+        tr.clear(store.tables.due(*batch.due))
         rows += batch.rows
     return rows
 

@@ -1,77 +1,50 @@
 """Take from families: from each member that has something, in turn. And what all takes share.
 
-The index (:mod:`fdbqueue.service.storage.families`) says which members may have something to take,
-and its docstring what is true of its rows. So a take reads some rows and looks at those members,
-however many others there are. A member is not looked at because of its name's place, or of how many
-items it has: it has one turn in each *circle*, the way over all members that have a row.
+The index says which members may have something (:mod:`fdbqueue.service.storage.families`), so a
+take looks at those alone. Each has one turn in each *circle*, the way over all that have a row.
 
-A take goes as :mod:`several` says, whose steps have these rules:
+A take goes as :mod:`several` says, with these rules:
 
-1. **Combine.** What threads share is here, for lists of queues as well: :class:`SeveralPoppers`.
-2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped: it
-   takes the names that were left of the page read last, then pages of rows from there on, each with
-   the rows LATER whose moments are over. The process began anywhere, so processes seldom meet.
-   Names that are no patterns are a page of their own. All of this is only a hint: a member that has
-   nothing costs one look.
-3. **Visit** (:mod:`visits`). In its turn a member gives to up to eight requests that are in line
-   together, so that they share its reads; to more if all members were met. A request whose member
-   had nothing goes on to another, together with as many others as the last members have served on
-   the average, and where nothing is found at all to more and more at once. A round depends on the
-   items that it takes and those before them; one that finds nothing on the row that 4 removes.
+1. **Combine.** :class:`SeveralPoppers`, for lists of queues as well.
+2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped, over
+   pages of rows, each with the rows LATER whose moments are over. Processes begin anywhere. All of
+   this is a hint: a member that has nothing costs one look.
+3. **Visit** (:mod:`visits`). In its turn a member gives to up to eight requests in line. A request
+   whose member had nothing goes on to others, to more at once the less is found. A round depends on
+   the items that it takes and those before them; one that finds nothing, on the row that 4 removes.
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
-   row says when it has something next (:mod:`prospect`): when the first of its leases, delays and
-   batches ends, when its rate has a token, in a second if other processes have yet to collect from
-   it; never while it is paused by itself. If a limit keeps back what is ready, another row says so
-   to consumers that this limit does not hold. The transaction depends on the rows that it removes,
-   even if it has written them itself. Whatever gives the member something new writes one of them,
-   so then it conflicts, and no row is ever missing. The rows of a member that gave stay.
-5. **Commit**, all or nothing: items, counts, rows. After a conflict the members that it met come
-   again behind the others of the page, and nothing is corrected, so that only takes of the same
-   items can conflict twice. If the engine has reservations, the next attempt reserves the file, and
-   so do those of a quarter of a second. Otherwise, after two conflicts, each thread takes from the
-   member that it was given by that member's own
-   :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, where processes help each other, and for
-   a quarter of a second a transaction that only reads chooses the members.
-6. **None** is returned after a whole circle in one transaction: at its read version there was no
-   row whose moment was over, or it looked at all these members, and none had anything. A
-   transaction ends after 1,000 looks, a second, a megabyte, or if a member has more to requeue than
-   it takes; its corrections are committed, and 1 begins again. So if there are more than 1,000 such
-   rows, each member had nothing when it was looked at.
-7. **Wait** at one watch for all members, pops at another than leases: sixteen keys of each family,
-   of which every writer of a row changes one, and the moment of the first row LATER. Who sets it
-   looks at the index in the same transaction. As ever, who waits looks again after five seconds.
+   row says when it has something next (:mod:`prospect`), or for which consumers. The transaction
+   depends on the rows that it removes. Whatever gives the member something new writes one of them,
+   so then it conflicts: no row is ever missing.
+5. **Commit**, all or nothing: items, counts, rows. After a conflict its members come again behind
+   the others of the page, and nothing is corrected, so only takes of the same items conflict twice.
+   After two conflicts (unless the engine has reservations) each thread takes from the member that
+   it was given by that member's own :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, and
+   for a quarter of a second a transaction that only reads chooses the members.
+6. **None** is returned after a whole circle in one transaction, at whose read version no member had
+   anything. After 1,000 looks, a second, a megabyte, or if a member has more to requeue than it
+   takes, the transaction is committed with its corrections, and 1 begins again. So if more than
+   1,000 members have rows, each had nothing when it was looked at.
+7. **Wait** at one watch: sixteen keys of each family, of which every writer of a row changes one,
+   and the moment of the first row LATER. Pops and leases have a watch each.
 
-In a transaction of the caller's there is 2, 3 and 6, without a bound. Nothing is corrected, and
-nothing helps other processes, because the caller's transaction may fail by what it does itself.
-That there was nothing makes it depend on the whole index. Under an idempotency key a thread does 2
-to 6 by itself, again after each conflict.
+In a caller's transaction there is 2, 3 and 6, without a bound; that there was nothing makes it
+depend on the whole index. Under an idempotency key a thread does 2 to 6 by itself.
 
 What is left behind, besides what :mod:`several` says, by
 
-- *an error of one member*: the requests of the other members are not concerned;
-- *a member of another format*: it is set aside for a minute (:mod:`ring`), and its rows stay;
-- *any other error, a deadline, a refused commit*: nothing. The names that were taken from the page
-  return to it, or the circle misses them once if the thread is interrupted just then: they have
-  their turn in the next;
-- *a signal, an interrupt, a thread or task that leaves*: as :mod:`several` says. When a helper
-  requeues what was taken for it, that writes the member's row again;
+- *an error of one member*: the others are not concerned. One of another format is set aside for a
+  minute, and its rows stay;
+- *any other error, a deadline, a refused commit, a crash*: nothing; or the transaction with its
+  rows. After an interrupt the circle may miss some names once;
+- *a thread that leaves*: a helper requeues what was taken for it, and writes the member's row;
 - *a fork*: the child begins a walk of its own;
-- *a crash*: its transaction with its rows, or nothing. Members whose items it leased have a row
-  from when the first lease ends, at the latest once someone has found them empty; until then the
-  row READY;
-- *a pause of a member* removes the row when the member is looked at; resuming writes it;
-- *a pause of the family* is one key, whatever the number of members. It conflicts with every take
-  that has not committed, so nothing is taken once it has returned. A walk passes over the family,
-  and removes no row; who takes from a member by its name reads the key, too. Who waits watches the
-  key, and all are woken when it is cleared. Nothing is written for any member by either, and
-  leases, delays and counts go on as in a queue that is paused. A crash leaves it paused or not;
-- *a clock that is far ahead*: rows of moments that are too late. Others look at these members at
-  once (CLOCK);
-- *a stopped process, a cluster that was away*: nothing waits for another process here. A walk that
-  goes on later finds old hints, and looks in vain.
+- *a pause of a member*: it has no row once it is looked at; resuming writes it. *Of the family*:
+  one key, which conflicts with every take that has not committed. No row is removed meanwhile;
+- *a clock that is far ahead*: rows of moments that are too late, at which others look at once.
 
-Writers that do not know the catalog (a queue opened over its subspace, the recipes) write no row:
-``recount`` writes it, and ``queue_doctor`` finds rows that are missing.
+Writers that do not know the catalog (the recipes, a queue opened over its subspace) write no row:
+``recount`` does, and ``queue_doctor`` finds rows that are missing.
 """
 
 from __future__ import annotations

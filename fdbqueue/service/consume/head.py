@@ -1,21 +1,20 @@
 """The rows at one end of a queue, for one transaction to take.
 
-They are read by snapshot reads, a window at a time. The transaction then depends on exactly the
-keys that decide which rows are the first, so pushes behind them never conflict.
+They are read by snapshot reads, a window at a time. The transaction then depends on the keys that
+decide which rows are the first, so pushes behind them never conflict.
 
-A queue with shards has as many heads, so that poppers need not meet at one. Of these a transaction
-reads ``choices``, drawn anew each time, and takes the best rows of them, in their order. It depends
-on the rows that it takes, and on no others: two transactions conflict only if they take the same
-row. When these heads have too few rows, it reads all shards, in one order, before it says that the
-queue is empty. So an item is taken out of turn, but not far: each shard gives its own items in
-their order, and the shard that is most behind wins each draw that it is in. For *n* shards and *m*
-choices, the expected number of ready items that are before the one that is taken is
+A queue with shards has as many heads. Of these a transaction reads ``choices``, drawn each time,
+takes the best rows of them, in their order, and depends on those rows alone: two transactions
+conflict only if they take the same. If these heads have too few rows, it reads all shards before it
+says that the queue is empty. So an item is taken out of turn, but not far: the shard that is most
+behind wins each draw that it is in. For *n* shards and *m* choices, the expected number of ready
+items that are before the one that is taken is
 
     sum for k in 1 .. n - 1 of (1 - s) (1 + k / (n s - k)),  where s = 1 - C(n-k, m) / C(n, m)
 
 and 0 if all heads are read; of 16 shards and 2 choices 11.2. Processes that conflict nevertheless
-take rows of different *slots*: that of a process says how many runs of rows it leaves to others in
-each shard (:class:`fdbqueue.service.consume.poppers.EndPoppers` chooses it).
+take rows of different *slots*, chosen by :mod:`contention`: how many runs of rows of each shard
+they leave to others.
 """
 
 from __future__ import annotations
@@ -243,7 +242,8 @@ class Head:
 
     def _next(self) -> Row | None:
         while True:
-            self.preload()
+            if not self._window:
+                self.preload()
             source = self._nearest() if self._returned else self._window
             if not source:
                 return None

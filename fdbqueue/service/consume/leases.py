@@ -1,15 +1,13 @@
 """Lease items: hide them while a worker processes them, until it acknowledges them.
 
-A lease's token holds the item's place and a random secret. It is valid as long as the lease is
-held: until the worker acknowledges it or gives it up, or the next popper requeues the item after
-the lease has expired. Leases expire by the clients' clocks, so they should be much longer than
-the clocks' skew.
+A lease's token holds the item's place and a random secret. It is valid until the worker
+acknowledges it or gives it up, or a popper requeues the item after the lease has expired
+(:mod:`fdbqueue.service.consume.expiry`), by the clients' clocks.
 
-The keys of a lease are defined in :mod:`fdbqueue.service.storage.tables`: ``hidden_keys`` of
-``State.LEASED`` (its facts and its value), and ``due`` of ``Kind.LEASE`` (when it expires).
-``ItemStore.hide`` writes them, by their prefixes; ``begin_read`` and ``reveal`` of the same class
-read and clear them by ``hidden_keys``; ``Browser.page`` continues behind one (``HIDDEN_END``).
-:mod:`fdbqueue.service.consume.expiry` requeues what has expired.
+A lease's keys are in :mod:`fdbqueue.service.storage.tables`: ``hidden_keys`` of ``State.LEASED``
+(its facts and its value), and ``due`` of ``Kind.LEASE``. ``ItemStore.hide`` writes them;
+``begin_read`` and ``reveal`` read and clear them; ``Browser.page`` continues behind one
+(``HIDDEN_END``).
 """
 
 from __future__ import annotations
@@ -202,6 +200,7 @@ class Leases:
         count_change.wakes += 1  # waiting poppers may have to look sooner
         if extended.until < held.until:
             count_change.come_at(extended.until)
+            count_change.shortened += 1
         return extended
 
     def put_back(self, count_change: CountChange, held: Hidden) -> None:

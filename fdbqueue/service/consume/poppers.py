@@ -88,7 +88,9 @@ class EndPoppers:
                 batch.finish(result.results)
                 return
             batch.let_go()
-        self._contention.note_help(is_given=self._asking.take(batch))
+        began = time.monotonic()
+        is_given = self._asking.take(batch)
+        self._contention.note_help(time.monotonic() - began, is_given=is_given)
 
     def undo(self, operation: TakeRequest) -> None:
         """Requeue the items of a thread that has gone.
@@ -117,11 +119,12 @@ class EndPoppers:
                 round.
 
         Returns:
-            Its result; None after one conflict of a round with a help request, or two in a row with
-            poppers of other processes, unless the engine has reservations.
+            Its result; None after one conflict of a round with a help request, or if other
+            processes are to be asked for help.
         """
         seen: list[int] = []  # how many items had ever been taken when each round began
         conflicts, contention = 0, self._contention
+        contention.racing_since = 0.0  # also of a take that an error has ended
 
         def serve(tr: Transaction) -> RoundResult:
             if time.monotonic() < contention.reserved_until:
@@ -150,8 +153,8 @@ class EndPoppers:
             self._asking.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.queue, result.expired)
-        if contention.slot:
-            contention.stay_calm()
+        if contention.slot or contention.racing_since:
+            contention.note_commit()
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
         return result
 

@@ -20,9 +20,6 @@ from fdbqueue.service.consume.state import begin_state, parse_state
 from fdbqueue.service.storage.families import BY_LEASES, NEVER, NOW, Prospect
 from fdbqueue.service.storage.tables import Due
 
-#: When an index says that a queue is looked at again from which other processes have yet to
-#: collect, or have asked for help.
-AGAIN_US = 1_000_000
 #: How many of the next moments are looked at for the end of a lease; delays end among them.
 _NEXT_MOMENTS = 100
 #: How many queues' reads are under way at the same time.
@@ -40,7 +37,7 @@ class Look:
         tr: The transaction.
         taker: Takes the queue's items.
         of_index: Whether to say what the rows in the index of its family are to say: there a pause
-            of the family is passed over, and clocks stand for versions.
+            of the family is passed over.
     """
 
     def __init__(self, tr: Transaction, taker: Taker, *, of_index: bool = False) -> None:
@@ -48,7 +45,6 @@ class Look:
         self._store = store
         self._tr = tr
         self._now = now_us()
-        self._of_index = of_index
         self._member = None if of_index else tables.member
         # without what expires by the clock: dues has the first of it, whenever that is
         self._rows = begin_state(store, tr, 0)
@@ -60,8 +56,6 @@ class Look:
         self._paused_by: bytes | None = None
         self._dues: list[Due] = []
         self._is_ready = False
-        #: After how many microseconds to look at what other processes have yet to collect.
-        self._again_us: int | None = None
 
     def settle(self) -> Look:
         """Wait for what was read.
@@ -75,11 +69,8 @@ class Look:
         elif self._member is not None and self._pause.present():
             self._paused_by = self._member.paused
         self._dues = self._read_dues()
-        is_expired = any(one.has_items for one in state.expired)
-        self._is_ready = is_expired or any(True for _ in self._head)
-        self._again_us = state.versions_left
-        if self._of_index:
-            self._again_us = AGAIN_US if state.awaits_others else None
+        is_lost = any(one.is_lost for one in state.expired)
+        self._is_ready = is_lost or any(True for _ in self._head)
         if self._allowance is not None:
             self._allowance.settle()
         return self
@@ -94,7 +85,6 @@ class Look:
             self._dues,
             self._now,
             is_ready=self._is_ready,
-            again_us=self._again_us,
             to_lease=to_lease,
         )
         if found.hold is None:
@@ -138,7 +128,6 @@ def prospect_of(
     now: int,
     *,
     is_ready: bool,
-    again_us: int | None,
     to_lease: bool,
 ) -> Prospect:
     """Return when a queue that is not paused has something to take.
@@ -148,14 +137,10 @@ def prospect_of(
         dues: What expires next by the clock.
         now: The present, in microseconds.
         is_ready: Whether it has ready items.
-        again_us: After how many microseconds to look again, because other processes have asked for
-            help or have yet to collect; None if they have not.
         to_lease: Whether it is to be leased.
     """
     first = dues[0].moment if dues else None
     if is_ready or (first is not None and first <= now):
         holds = [] if allowance is None else allowance.holds(dues, to_lease=to_lease)
         return holds[0] if holds else NOW
-    if again_us is not None and (first is None or now + again_us < first):
-        return Prospect(now + again_us, now)
     return Prospect(first)

@@ -148,8 +148,6 @@ class RoundResult:
             nothing.
         is_paused: Whether the queue is paused.
         is_with_family: Whether its family is, and all other members with it.
-        awaits_others: Whether other processes have asked for help, or have not collected what was
-            taken for them.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -160,7 +158,6 @@ class RoundResult:
     is_helped: bool = False
     is_paused: bool = False
     is_with_family: bool = False
-    awaits_others: bool = False
 
 
 def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
@@ -440,7 +437,6 @@ class Round:
             result.is_helped = True
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
-        result.awaits_others = state.awaits_others
         says_so = self._paused_by(state)
         if says_so is not None:
             head.close(says_so)
@@ -452,9 +448,6 @@ class Round:
             remove_request(self._tr, self._store.tables, own.name)
             result.wrote = True
         batch, early_count = self._admitted(combined, own)
-        # On the embedded engine only commits raise the version: while there is a handoff that may
-        # expire, a round that finds nothing commits a write, so that it does expire.
-        result.wrote = result.wrote or state.versions_left is not None
         is_sound = self._serve_batch(head, batch, early_count)
         if given is not None:
             if is_sound:

@@ -2,55 +2,39 @@
 
 How a take goes, without a transaction of the caller's:
 
-1. **Combine.** The threads of a process submit their requests to the combiner of the names and the
-   end (:class:`fdbqueue.service.consume.families.SeveralPoppers`), which works as for one queue:
-   alone if no other thread is at work, else a helper takes for all in line that walk alike, in one
-   transaction.
-2. **Walk and visit.** The transaction meets the queues on its walk (:mod:`ring`), one after the
-   other, and serves a round (:mod:`round`) in each, up to the first that gives (:mod:`visits`). The
-   reads of up to 25 queues are under way before the first is awaited. All items of one request come
-   from one queue, in its order. The rounds requeue what has expired in their queues, and help other
-   processes, as all rounds do.
+1. **Combine.** The combiner of the names and the end serves the process's threads, as that of one
+   queue does (:class:`fdbqueue.service.consume.families.SeveralPoppers`).
+2. **Walk and visit.** The transaction meets the queues on its walk (:mod:`ring`), and serves a
+   round in each, up to the first that gives (:mod:`visits`). The reads of up to 25 queues are under
+   way at once. All items of a request come from one queue, in its order.
 
-   *In order*, all requests are made to the first queue, and those that it does not serve to the
-   next. *In turn*, the walk begins behind the queue that gave last, and the requests take from one
-   after the other. Both are strict: a round that gives too little depends on
-   its queue's having no more, or on its being paused. So at the commit, the queues before the one
-   that gave had nothing to take. From families, in turn by their index, see :mod:`families`.
-3. **Commit**, all or nothing. After a conflict it tries again, on an engine with reservations with
-   one. Otherwise (:mod:`contention`), after two conflicts, each thread takes from the queue that
-   the last attempt took from for it, by that queue's own
-   :class:`~fdbqueue.service.consume.poppers.ProcessGroup`: threads share transactions there, and
-   processes help each other. The queues before it were empty when 2 read them. If it has nothing
-   left, 1 begins again. So from then on a popper can make a call begin again only by taking what it
-   had found: in each turn some client has taken an item. From the third turn on the call sleeps
-   before it, for 50 ms at most. For a quarter of a second a transaction that only reads finds the
-   queue, and its own group takes the items.
+   *In order*, all requests go to the first queue, and those that it does not serve to the next. *In
+   turn*, the walk begins behind the queue that gave last. Both are strict: at the commit, the
+   queues before the one that gave had nothing, or were paused. Of families see :mod:`families`.
+3. **Commit**, all or nothing. After a conflict it tries again, with a reservation if the engine has
+   them. Otherwise, after two (:mod:`contention`), each thread takes from the queue that the last
+   attempt took from for it, by that queue's own
+   :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, where processes help each other; the
+   queues before it were empty when 2 read them. If nothing is left there, 1 begins again: so each
+   time some client has taken an item. For a quarter of a second a transaction that only reads finds
+   the queue.
 4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
    more than a megabyte on its way is committed, and 1 begins again.
 5. **Wait** at the watches of all queues, and of families (:mod:`waiting`).
 
 In a transaction of the caller's there is 2 alone, and nothing helps other processes. Under an
-idempotency key a thread does 2 and 3 by itself, again after each conflict: before anything is
-taken, the key is looked for in the one place of such responses (:class:`SeveralResponses`), and the
-transaction depends on that. Two calls under one key both read it, and each writes it, so only one
-takes items.
+idempotency key a thread does 2 and 3 by itself, and depends on the one place of such responses
+(:class:`SeveralResponses`): of two calls under one key only one takes items.
 
 What is left behind by
 
-- *an error of one queue*, such as :class:`CorruptItem`: the requests that were made to it get it,
-  and nothing is taken for them;
-- *an unknown commit*: the receipt of :mod:`fdbqueue.service.transactions` says whether it took
-  effect, before anything else is done;
-- *an interrupt*: the call is noted as in flight before it runs what may take items, and as not in
-  flight only by what that returned, or by an error of it with ``outcome_known`` True. An interrupt
-  in between, at whatever line, has ``outcome_known`` False. From then until they are returned to
-  the caller, a helper thread requeues the items. Under an idempotency key it does not, because the
-  same call returns them;
-- *a cancelled task*: its items are requeued by :mod:`fdbqueue.service.aio`, as for one queue;
+- *an error of one queue*: the requests that were made to it get it, and nothing is taken for them;
+- *an unknown commit*: its receipt is looked for before anything else is done;
+- *an interrupt*: while something may have been taken, it has ``outcome_known`` False, and a helper
+  thread requeues the items; not under an idempotency key, where the same call returns them;
+- *a cancelled task*: its items are requeued by :mod:`fdbqueue.service.aio`;
 - *a fork*: the child begins without threads in line, and without a watch;
-- *a process that dies*: as for one queue, popped items are gone once they are committed, and leases
-  expire. No state is kept outside the queues; which queue gave last is in the process's memory.
+- *a process that dies*: as for one queue. Which queue gave last is in memory alone.
 """
 
 from __future__ import annotations

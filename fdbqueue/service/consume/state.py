@@ -1,19 +1,15 @@
 """Read the state of a queue, which each popper reads besides the items; pause and resume it.
 
-The state is one range of keys: the counts, whether the queue is paused, the help requests of other
-processes, and what has expired. So a popper learns all of it by one read.
+The state is one range of keys, so one read: the counts, whether the queue is paused, the help
+requests of other processes, and what has expired.
 
-A pause is one key within that range (``TableKeys.present``), so a queue that is not paused pays
-nothing for it. Writing it conflicts with every transaction that takes ready items and has not
-committed yet: once ``pause`` has returned, nothing is taken.
+A pause is one key within that range. Writing it conflicts with every transaction that takes ready
+items and has not committed: once ``pause`` has returned, nothing is taken. Who finds the key takes
+nothing and requeues nothing, but ends the leases that it was asked to end, and returns saved
+responses. Waiters watch the key, so pushes do not wake them, and resuming does.
 
-A transaction that takes items and finds the key takes none and requeues nothing that has expired.
-It still ends the leases that it was asked to end, and returns saved responses. Whoever waits for
-items sets its watch on the key, so pushes do not wake it, and resuming does.
-
-A family is paused by one key of its own (:mod:`fdbqueue.service.storage.families`). Who takes from
-a member, by its name or by the family, reads that key too, at the same time; all else is as above.
-A member gives something only if neither it nor its family is paused.
+A family is paused by one key of its own (:mod:`fdbqueue.service.storage.families`), which who takes
+from a member reads at the same time; all else is as above.
 """
 
 from __future__ import annotations
@@ -52,10 +48,6 @@ class QueueState(NamedTuple):
         is_paused: Whether nothing is to be taken or requeued.
         requests: The open help requests, the oldest first.
         expired: The help requests that have expired, handed over or not.
-        versions_left: For how many more versions, about a million a second, the first handoff holds
-            that was not collected yet; None if there is none.
-        awaits_others: Whether other processes have asked for help, or have not collected what was
-            taken for them.
         dues: The leases, delays and batches that have expired.
         more_due: Whether there may be more of these.
     """
@@ -65,8 +57,6 @@ class QueueState(NamedTuple):
     is_paused: bool
     requests: list[HelpRequest]
     expired: list[HelpRequest]
-    versions_left: int | None
-    awaits_others: bool
     dues: list[Due]
     more_due: bool
 
@@ -125,26 +115,19 @@ def parse_state(
         dues = list(all_due(store, tr, now, expiry.MAX_EXPIRED))
     chosen = expiry.chosen(dues, at_random=at_random) if dues else dues
     more_due = is_cut or len(dues) > len(chosen)
-    is_open, expired, left = _by_age(tr, requests) if requests else ([], [], None)
-    # leases that were handed over end by themselves, and their row stays a while
-    awaits = bool(requests) and any(one.has_items or not one.is_handed for one in requests)
-    return QueueState(taken, retried, paused, is_open, expired, left, awaits, chosen, more_due)
+    is_open, expired = _by_age(tr, now, requests) if requests else ([], [])
+    return QueueState(taken, retried, paused, is_open, expired, chosen, more_due)
 
 
 def _by_age(
-    tr: Transaction, requests: list[HelpRequest]
-) -> tuple[list[HelpRequest], list[HelpRequest], int | None]:
-    """Return the open requests, the oldest first, the expired ones, and how long the first holds.
-
-    The first that was handed over, and not collected yet.
-    """
-    version = tr.get_read_version().wait()
+    tr: Transaction, now: int, requests: list[HelpRequest]
+) -> tuple[list[HelpRequest], list[HelpRequest]]:
+    """Return the open requests, the oldest first, and those that have expired."""
+    version = 0 if all(one.is_dated for one in requests) else tr.get_read_version().wait()
     requests.sort(key=lambda request: (request.version, request.name))
-    expired = [one for one in requests if one.is_expired(version)]
-    live = [one for one in requests if not one.is_expired(version)]
-    is_open = [one for one in live if not one.is_handed]
-    left = min([one.left(version) for one in live if one.has_items], default=None)
-    return is_open, expired, left
+    expired = [one for one in requests if one.is_expired(now, version)]
+    gone = {one.name for one in expired}
+    return [one for one in requests if not (one.is_handed or one.name in gone)], expired
 
 
 def all_due(

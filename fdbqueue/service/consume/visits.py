@@ -18,7 +18,7 @@ from fdbqueue.service.combiner import SharedOperation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import Order
-from fdbqueue.service.consume.prospect import AGAIN_US, READ_AT_ONCE, begin_dues, prospect_of
+from fdbqueue.service.consume.prospect import READ_AT_ONCE, begin_dues, prospect_of
 from fdbqueue.service.consume.ring import Hint, ListWalk, Walk
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
@@ -135,10 +135,8 @@ class Visit:
         self._until = time.monotonic() + _MAX_SECONDS
         self._looks = 0
         self._taken_bytes = self._sent_bytes = 0
-        #: Those that gave all that they were asked for; and whether one of them cannot be asked
-        #: again, because its help requests have versionstamps of this transaction.
+        #: Those that gave all that they were asked for.
         self._generous: list[Hint] = []
-        self._gives_more = False
         self._empty: list[tuple[_Look, RoundResult]] = []
         #: Whether the transaction ends although there may be more.
         self.is_cut = False
@@ -168,7 +166,7 @@ class Visit:
                 wanted = min(len(waiting), -(-len(waiting) * len(hints) // served))
             else:
                 wanted = max(len(waiting), 2 * len(hints))
-        if waiting and not (self.is_cut or self._gives_more):
+        if waiting and not self.is_cut:
             self.served.results += [(one, []) for one in waiting]
         if self._corrects:
             self._correct()
@@ -255,15 +253,13 @@ class Visit:
             look.is_unfinished = True
         elif not (done or result.is_with_family):  # to resume a family writes no rows: they stay
             self._empty.append((look, result))
-        self._note(look, result, gave=gave, is_short=len(done) < len(look.asked))
+        self._note(look, gave=gave, is_short=len(done) < len(look.asked))
         self._check_bounds(has_expired=result.expired is not None)
         return done
 
-    def _note(self, look: _Look, result: RoundResult, *, gave: bool, is_short: bool) -> None:
+    def _note(self, look: _Look, *, gave: bool, is_short: bool) -> None:
         """Note what becomes of the queue's rows, and whether it may have more."""
-        if not is_short and result.awaits_others and self._owns:
-            self._gives_more = True
-        elif not is_short:
+        if not is_short:
             self._generous.append(look.hint._replace(passing=()))
         member = look.consumer.taker.store.tables.member
         if gave and look.hint.passing and member is not None:
@@ -300,6 +296,5 @@ def _prospect(look: _Look, result: RoundResult, dues: Sequence[Due]) -> Prospect
         dues,
         now_us(),
         is_ready=look.round.leaves_items,
-        again_us=AGAIN_US if result.awaits_others else None,
         to_lease=any(one.leases for one in look.asked.values()),
     )

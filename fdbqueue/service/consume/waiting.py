@@ -1,37 +1,28 @@
 """Let threads and tasks wait for items, of one queue or of several.
 
-A wait is a loop: note how often there may have been an item, look for items, and if there are
-none, sleep until one of the watches wakes this waiter, or may have missed a change. Each watch is
-shared with all other waiters of the process (:class:`ItemWatch`), whatever
-other queues they wait for. It wakes one of them, who wakes others when it ends.
+A wait is a loop: note how often there may have been an item, look for items, and sleep until a
+watch wakes this waiter, or may have missed a change. A waiter takes part in each of its watches
+while it sleeps, leaves them before it looks, and holds one watch's mutex at a time.
 
-A waiter takes part in each of its watches while it sleeps, and leaves them all before it looks
-again. It holds the mutex of one watch at a time, so waiters of several queues cannot block each
-other.
+A process has one watch for each queue (:class:`ItemWatch`), on the count of ready items; for a
+paused queue or family it is on the key that says so, and at a limit on the count of leases, or
+there is a moment to look again (:mod:`allowance`; those who lease have a watch of their own then).
+Waiters also wake when the next lease, delay, batch or handoff expires, and look after five seconds
+in any case: the recipes do not change the count.
 
-There is one watch for each queue and process, on the count of ready items; when the last waiter
-leaves, it is cancelled. While the queue or its family is paused, the watch is on the key that says
-so. While a limit keeps its items back (:mod:`allowance`), it is on the count of leases, or there is
-a moment to look again; who waits to lease has another watch than who waits to pop then. Waiters
-also wake when the next lease, delay or handoff expires. Foreign writers (the recipes) do not change
-the count: their items are noticed within five seconds.
+One push must not wake a hundred waiters. So the watch wakes the oldest, and then none is set. That
+waiter looks. If it finds nothing, it waits again and sets the watch again. If its call ends, with
+an item or without, it wakes two others, unless the watch is set or is being set. So many items wake
+many waiters soon, and no item is left while a waiter sleeps:
 
-One push must not wake a hundred waiters, of which one gets the item. So the watch wakes the oldest
-of them, and then none is set. The waiter looks at the queue. If it finds nothing, it waits again,
-and sets the watch again. If its call ends, with an item or without, there may be more items: it
-wakes two others, unless the watch is set or is being set by then. So many items wake many waiters
-soon, and no item is left while a waiter sleeps:
-
-- *It was pushed before the watch was set*: who set the watch looked at the queue in the same
-  transaction, and wakes a waiter.
-- *It was pushed while no watch was set*: a waiter is awake then, and looks when it ends or waits
-  again; or the one that it wakes does.
-- *A waiter leaves* by an error, a cancelled task, or its time: it wakes two others, as above. If
-  the watch is set, and something expires before the five seconds are over, it may be the only one
-  that knows when: so it has another one look at the time again.
-- *A signal handler raises* in a waiting thread, between any two lines: the mutex is only held by
-  ``with``. If it comes just where the thread would have woken others, they look by themselves
-  within five seconds of the time the watch was set, as they do whatever happens.
+- *It was pushed before the watch was set*: who set it looked at the queue in the same transaction,
+  and wakes a waiter.
+- *It was pushed while no watch was set*: a waiter is awake, which looks when it waits again, or
+  wakes one that does.
+- *A waiter leaves* by an error, a cancelled task, or its time: it wakes two others, and if it alone
+  knew of a moment before the five seconds are over, it has another look at the time.
+- *A signal handler raises* in a waiting thread: the mutex is held by ``with`` alone. If that thread
+  would just have woken others, they look within five seconds.
 """
 
 from __future__ import annotations

@@ -97,6 +97,8 @@ class CountChange:
         wakes: How many items got a time at which they become ready, or came back to their places
             without having ceased to count as ready. It wakes the waiting poppers, who look at once
             and learn the time.
+        shortened: How many leases got an earlier end. It changes the count of hidden items, and so
+            wakes who waits at a limit.
         pushes: How many items were pushed.
         pops: How many items were removed for good.
         high: The highest count or index of a hidden item. Later pushes get a higher one,
@@ -116,6 +118,7 @@ class CountChange:
         self.ready = 0
         self.taken = 0
         self.wakes = 0
+        self.shortened = 0
         self.pushes = 0
         self.pops = 0
         self.high = -1
@@ -186,7 +189,11 @@ class CountChange:
             self._write_news(tables.member)
         added = [
             (tables.ready, self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD), 3),
-            (tables.hidden, self._hidden, len(_STATES)),
+            (
+                tables.hidden,
+                self._hidden + (self.shortened << _FIELD * len(_STATES)),
+                len(_STATES) + bool(self.shortened),  # the next add without it drops the field
+            ),
         ]
         events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
         if events:

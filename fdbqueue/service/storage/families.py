@@ -11,53 +11,40 @@ index is in a subspace of its own, with a byte for each table:
     04  PAUSED                               since when no member gives anything, and why
     05  LIMITED                              whether the end of a lease is news
 
-HELD is within the range of READY, after all names, which have no byte 255.
+HELD is within the range of READY, after all names, which have no byte 255. The hash spreads the
+members, so that processes that begin anywhere seldom meet.
 
-What is true after every commit: if a member has something to take now, it has a row READY, or a row
-LATER of a moment that is over, or it has ready items that a limit keeps back, and a row HELD. If it
-will have something at a moment, it has a row READY, or a row LATER of that moment or an earlier
-one. A row too many, or of too early a moment, costs one look.
+After every commit: if a member has something to take now, it has a row READY, or LATER of a moment
+that is over; or a limit keeps its ready items back, and it has a row HELD. If it will have
+something at a moment, it has a row READY, or LATER of that moment or before. A row too many costs
+one look.
 
-*A limit holds one consumer and not another.* Pops are not held by ``max_leased``; processes may
-have other limits, or none, because limits may change at any time. So HELD says which limit kept the
-items back, and its level: ``max_leased`` itself, or how many items the rate takes in a day. A
-consumer whose own limit is as low or lower passes over it: it would find the same. For all others,
-among them pops if the limit is ``max_leased``, the row is as one of READY. Who is held nevertheless
-writes a row of its own level in its place, which is higher; so two processes with two limits do not
-undo each other's rows. (They do if the one has but a rate, the other but ``max_leased``, and both
-are at it: then each looks at the member when it takes.) Beside it there is a row LATER for when the
-first lease expires, or the next token comes. So a consumer reads a range that begins with READY and
-goes on into HELD up to its own level (:meth:`FamilyKeys.open_ranges`), and the members that its own
-limits hold, however many, cost it nothing.
+*Who writes.* Whoever gives a member something new writes its row without a read, in that
+transaction (:meth:`Member.announce`): pushes depend on no row. Only a take from the family removes
+rows, and depends on those, so it conflicts if one is written again meanwhile. Also if it wrote the
+row itself before: the engines drop a read conflict on a key that the transaction has *set*, so rows
+are written by an atomic operation, which keeps it. Each take that writes a row HELD depends on
+READY, and clears it; so HELD itself needs no conflict.
 
-Such a row is true until the end of a lease. Who ends a lease, and has no limit itself, does not
-know that this is news. It reads LIMITED, which was written with the first row HELD of
-``max_leased`` in the family, and never goes; of the two commits one conflicts, the first time.
+*HELD.* A limit holds leases, not pops; and processes with that limit, not those with a higher one
+or none. So the row says which limit it was, and its level: ``max_leased``, or how many items the
+rate takes in a day. A consumer whose own limit is as low passes over it; for all others it is as
+READY (:meth:`FamilyKeys.open_ranges`). Who is held nevertheless writes it at its own level, which
+is higher. So members at a consumer's own limit cost it nothing. A row LATER says when the first
+lease expires, or the next token comes. (If one process has but a rate, another but ``max_leased``,
+they undo each other's rows.)
 
-*Clocks.* A moment of LATER is mostly one that is stored elsewhere, too: the end of a lease or of a
-delay. One that was worked out as so long from now (a token, a handoff) is wrong if the clock was.
-So the row LATER says from when on it counts, and a row CLOCK stands there: who finds that to be
-more than a minute ahead looks at the member at once. Both go together.
+*LIMITED.* A row HELD is true until a lease ends. Who ends one and has no limit does not know that
+this is news. It reads LIMITED, which the first row HELD of ``max_leased`` wrote, and which never
+goes: of the two commits one conflicts.
 
-Whoever gives a member something new to take writes its row without reading any, in the transaction
-that does so (:meth:`Member.announce`): so pushes depend on no row, and never conflict. Only a take
-from the family removes rows (:mod:`fdbqueue.service.consume.families`), and depends on those that
-it removes: if a row is written again meanwhile, that take conflicts. So it must also if it has
-written the row itself before: it gave from the member, requeued what had expired or ended leases
-there, and found nothing when the member's turn came again. A read conflict on a key that the same
-transaction has *set* before is dropped, by the engines' rules: what it would read there is its own.
-So rows are written by an atomic operation, which depends on what is stored: the conflict stays. It
-would not if the transaction had cleared the row before it, but nothing writes rows after the
-corrections of a take, which are its last step. Rows HELD are removed without depending on them,
-because each take that writes one depends on READY in the same way, and clears it.
+*Clocks.* A moment of LATER is mostly stored elsewhere, too: the end of a lease, a delay, a batch.
+One that was worked out as so long from now (a token) is wrong if the clock was. So the row says
+from when on it counts, and a row CLOCK stands there: who finds that more than a minute ahead looks
+at once.
 
-A family of any size is paused by the one key PAUSED, which is no row of the index. Each transaction
-that takes from a member reads it, beside what it reads of the member; a queue outside any family
-has none to read. While it is there, no row is removed, and writers write theirs as ever: so once it
-is cleared, every member that has something is found.
-
-The hash spreads the members over the range of READY, so that processes that begin anywhere seldom
-meet, and so do their storage servers.
+*PAUSED* is read by each transaction that takes from a member. While it is there, no row is removed,
+and writers write theirs: once it is cleared, every member is found.
 """
 
 from __future__ import annotations

@@ -1,39 +1,26 @@
 """The format of a queue: what decides how its bytes are read and ordered.
 
-Kind, codec, priority type and order come from the settings of each process. One row of the queue,
-FORMAT, names those that its items are written under, so that processes with different settings find
-out before they harm each other's items. The row's key has the format, and its value is empty.
+Kind, codec, priority type, order and shards come from the settings of each process. One row of the
+queue, FORMAT, names those that its items are written under, so that processes with different
+settings find out before they harm each other's items. The key has the format; the value is empty.
 
-- *Whoever writes a ready row, or removes or buries items, has read the format in that transaction,
-  and depends on it* (:meth:`Format.begin_read`, :meth:`Format.check`): pushes, nacks, requeues,
-  redrives, batches that are broken up. So of a write and a change of the format that are under way
-  at once, one commits first: if it is the write, the change finds what it wrote; if it is the
-  change, the write runs again, finds another row, and fails. A process that has seen its own row
-  gets that one key, along with its other reads; the key is almost never written, so this conflicts
-  with nothing else.
-- Rounds (pops, leases, help) see the row in the range that they read anyway
-  (:meth:`~fdbqueue.service.storage.tables.TableKeys.present`), by a snapshot read. Those that write
-  ready rows, because something has expired or cannot be taken, add the conflict
-  (:meth:`Format.depend`).
-- A push that finds no row writes its own, in the transaction that pushes, which conflicts with
-  every other format's key: of two first pushes under different settings one runs again, finds the
-  row, and fails; two under the same settings do not conflict. So the first push adopts a queue that
-  a recipe, or an earlier version, has written, unless an item at an end has a key of another kind
-  or priority type.
-- Another row is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written.
-- The row stays while the queue is cleared. Only :meth:`Format.replace` changes it, for
-  ``queue_doctor --adopt-settings``. While items move to the keys that another number of shards
-  gives them, it is a row that no process has.
+- *Who writes a ready row, or removes or buries items*, depends on the row
+  (:meth:`Format.begin_read`, :meth:`Format.check`). So of a write and a change of the format, the
+  one that commits second runs again and sees the other. The key is almost never written, so nothing
+  else conflicts.
+- *Rounds* see the row in the range that they read anyway, by a snapshot read, and add the conflict
+  if they write ready rows (:meth:`Format.depend`).
+- *Acks and extends* know their item by its place, which no change of shards changes; a take depends
+  on the rows that it takes. So they need not read it once the process has seen its own row.
+- *The first push* writes the row, and conflicts with every other format's key: of two under
+  different settings one runs again and fails. It adopts a queue that a recipe has written, unless
+  an item at an end has a key of another kind.
+- *Another row* is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written. Only
+  :meth:`Format.replace` changes it, for ``queue_doctor --adopt-settings``; while items move to the
+  keys of another number of shards, it is a row that no process has. ``clear()`` leaves it.
 
-The rest may do without, once this process has seen its own row. A take depends on the rows that it
-takes: if a move has rewritten one of them, the take runs again, and then it sees the new format. An
-ack and an extend know their item by its place, which no change of shards changes, and write no
-ready row. What only reads items reads the row, too: it would show what lies where its setting
-looks. ``clear()`` removes all keys, whatever the format.
-
-What a process keeps is which rows it has seen in the database: a row that the reading transaction
-has written itself does not count, because its commit may fail. It decides only which read is sent,
-so nothing depends on what ends a thread or a transaction, or on a forked child.
+A process keeps which rows it has seen, but for those that its own transaction wrote. That only
+decides which read is sent, so nothing depends on what ends a thread, or on a fork.
 """
 
 from __future__ import annotations

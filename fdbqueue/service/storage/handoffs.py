@@ -1,16 +1,19 @@
-"""The rows of help between processes: requests and handoffs; and those of batches.
+"""The rows of help between processes, and of batches.
 
-:mod:`fdbqueue.service.consume.help` says how the help goes. A request is one row, which is flagged
-once it is served; for leases it names those that are to end, and then the new ones. A handoff is
-the items that were taken for a request, with their places and values, in pieces under its name.
+:mod:`fdbqueue.service.consume.help` says how the help goes.
 
-The row holds the versionstamp of the commit that wrote it, so its age is measured in the
-database's versions, about a million a second, and not by a clock. Versions jump ahead when a
-cluster recovers. Then a request or a handoff expires early, which is harmless: the items are
-requeued, and the process writes a new request.
+- *A request* is one row: the version at which it was asked, so that the oldest is served first;
+  whether it is served; when it expires. For leases it names those that are to end, and then the new
+  ones.
+- *A handoff* is a batch for a request: the items, with their places and values, in pieces under its
+  name, and a row DUE (:mod:`fdbqueue.service.storage.tables`) at the moment at which the request
+  expires. A handoff of no items has no such row.
+- *A batch*, leased under one token, is the same pieces and the same row.
 
-A batch, leased under one token, is stored in the same pieces; it expires by the clock, as
-every lease does.
+Version 1.0.0 wrote rows of requests that expire by the database's versions, about a million a
+second. They are served, and go as they did, but for the first version that is after them: what they
+were handed by that version is requeued at once, and asked for again. It passes over rows that have
+a moment, and requeues by the row DUE what was handed over for them.
 """
 
 from __future__ import annotations
@@ -25,20 +28,21 @@ import fdb.tuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import tuples
 from fdbqueue.service.storage.rows import ENDS, End, Row
-from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, TableKeys
+from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Due, Kind, TableKeys
 
 #: The length of a piece; FoundationDB allows values of 100,000 bytes.
 _PIECE_BYTES = 90_000
 
 _LENGTHS = struct.Struct(">II")
 _STAMP_BYTES = 10
-#: Flags, which end, how many items, and for how many versions it is valid.
+#: Flags, which end, how many items, and when it expires.
 _FACTS = struct.Struct(">BBIQ")
 #: For leases: how long they last, whether the queue is empty, whether help was refused. The
 #: places and secrets of leases follow: those that end, or once it is handed over, the new ones.
 _LEASE_FACTS = struct.Struct(">Q??")
-#: The flags: it is handed over; the name of the worker stands before the lease keys.
-_HANDED, _NAMED = 1, 2
+#: The flags: it is handed over; the name of the worker stands before the lease keys; it expires at
+#: a moment. Without that one it expires after so many versions.
+_HANDED, _NAMED, _DATED = 1, 2, 4
 _NAME_LENGTH = struct.Struct(">H")
 #: The lengths of a place and of a secret.
 _KEY_LENGTHS = struct.Struct(">HB")
@@ -56,8 +60,9 @@ class HelpRequest(NamedTuple):
         name: Its random name.
         end: The end of the queue to take from.
         wanted: How many items to take.
-        timeout_us: For how many versions the request is valid, and after it the handoff.
-        version: The version that wrote the row; 0 before that.
+        until: When it expires, and its handoff, in microseconds; after how many versions if it is
+            not dated.
+        version: The version at which it was asked; 0 before that.
         is_handed: Whether another process has served it.
         lease_us: How long the items are to be leased, in microseconds; 0 for a handoff.
         lease_keys: For leases, :func:`packed_lease_keys`: of those that are to end where it is
@@ -66,12 +71,13 @@ class HelpRequest(NamedTuple):
         refused: Whether nothing was done, because a lease that was to end is not held any more,
             or an item cannot be decoded; the asking process finds that out by itself.
         worker: For leases, the name of the worker that asks, in UTF-8; empty for none.
+        is_dated: Whether it expires at a moment; not if version 1.0.0 wrote it.
     """
 
     name: bytes
     end: End
     wanted: int
-    timeout_us: int
+    until: int
     version: int = 0
     is_handed: bool = False
     lease_us: int = 0
@@ -79,19 +85,23 @@ class HelpRequest(NamedTuple):
     empty: bool = False
     refused: bool = False
     worker: bytes = b""
+    is_dated: bool = True
 
     @property
-    def has_items(self) -> bool:
-        """Whether there is a handoff for it, which holds items that are not leased."""
-        return self.is_handed and not self.lease_us
+    def due(self) -> Due:
+        """The row that says when its handoff expires."""
+        return Due(self.until, Kind.BATCH, self.name)
 
-    def left(self, version: int) -> int:
-        """Return for how many more versions it is valid at a read version."""
-        return self.version + self.timeout_us - version
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has a handoff that no row DUE stands for."""
+        return self.is_handed and not (self.is_dated or self.lease_us)
 
-    def is_expired(self, version: int) -> bool:
-        """Tell whether it has expired at a read version, or was written by another database."""
-        return self.left(version) < 0 or self.version > version
+    def is_expired(self, now: int, version: int) -> bool:
+        """Tell whether it has expired, at a moment and at a read version."""
+        if self.is_dated:
+            return self.until <= now
+        return self.is_lost or not 0 <= version - self.version <= self.until
 
 
 class Handoff(NamedTuple):
@@ -109,16 +119,20 @@ class Handoff(NamedTuple):
 
 
 def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
-    """Write the row of a request; its version is that of the commit."""
-    flags = _HANDED * request.is_handed + _NAMED * bool(request.worker)
-    facts = _FACTS.pack(flags, ENDS.index(request.end), request.wanted, request.timeout_us)
+    """Write the row of a request that is asked; its version is that of the commit."""
+    row = bytes(_STAMP_BYTES) + _facts(request) + bytes(4)
+    tr.set_versionstamped_value(tables.request(request.name), row)
+
+
+def _facts(request: HelpRequest) -> bytes:
+    flags = _HANDED * request.is_handed + _NAMED * bool(request.worker) + _DATED * request.is_dated
+    facts = _FACTS.pack(flags, ENDS.index(request.end), request.wanted, request.until)
     if request.lease_us:
         facts += _LEASE_FACTS.pack(request.lease_us, request.empty, request.refused)
         if request.worker:
             facts += _NAME_LENGTH.pack(len(request.worker)) + request.worker
         facts += request.lease_keys
-    row = bytes(_STAMP_BYTES) + facts + bytes(4)
-    tr.set_versionstamped_value(tables.request(request.name), row)
+    return facts
 
 
 def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | None:
@@ -126,14 +140,15 @@ def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | N
     name = tables.request_name(key)
     if len(name) != HANDOFF_NAME_BYTES or len(value) < _STAMP_BYTES + _FACTS.size:
         return None
-    flags, end, wanted, timeout_us = _FACTS.unpack_from(value, _STAMP_BYTES)
-    if flags > _HANDED + _NAMED or end > 1:
+    flags, end, wanted, until = _FACTS.unpack_from(value, _STAMP_BYTES)
+    if flags > _HANDED + _NAMED + _DATED or end > 1:
         return None
     version = int.from_bytes(value[:8], "big")
-    facts = name, ENDS[end], wanted, timeout_us, version, bool(flags & _HANDED)
+    facts = name, ENDS[end], wanted, until, version, bool(flags & _HANDED)
+    is_dated = bool(flags & _DATED)
     at = _STAMP_BYTES + _FACTS.size
     if len(value) == at:
-        return HelpRequest(*facts)
+        return HelpRequest(*facts, is_dated=is_dated)
     if len(value) < at + _LEASE_FACTS.size:
         return None
     lease_us, empty, refused = _LEASE_FACTS.unpack_from(value, at)
@@ -143,7 +158,7 @@ def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | N
             return None
         stop = _NAME_LENGTH.size + _NAME_LENGTH.unpack_from(keys)[0]
         worker, keys = keys[_NAME_LENGTH.size : stop], keys[stop:]
-    return HelpRequest(*facts, lease_us, keys, empty, refused, worker)
+    return HelpRequest(*facts, lease_us, keys, empty, refused, worker, is_dated)
 
 
 def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
@@ -153,16 +168,27 @@ def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
     tr.clear(key)
 
 
+def remove_handoff(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
+    """Remove a request with its handoff; the caller decides what happens to the items."""
+    remove_request(tr, tables, request.name)
+    remove_pieces(tr, tables, request.name)
+    tr.clear(tables.due(*request.due))
+
+
 def hand_over(tr: Transaction, tables: TableKeys, request: HelpRequest, handoff: Handoff) -> None:
-    """Write a handoff for a request."""
+    """Write a handoff for a request that is dated."""
     answer(tr, tables, request)
     write_pieces(tr, tables, request.name, handoff)
+    if handoff.rows:
+        tr[tables.due(*request.due)] = b""
 
 
 def answer(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
     """Write that a request is served; of two transactions that serve it, one conflicts."""
-    tr.add_read_conflict_key(tables.request(request.name))
-    write_request(tr, tables, request._replace(is_handed=True))
+    key = tables.request(request.name)
+    tr.add_read_conflict_key(key)
+    stamp = request.version.to_bytes(8, "big").ljust(_STAMP_BYTES, b"\x00")
+    tr[key] = stamp + _facts(request._replace(is_handed=True))
 
 
 def write_pieces(tr: Transaction, tables: TableKeys, name: bytes, handoff: Handoff) -> None:

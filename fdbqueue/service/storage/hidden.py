@@ -1,16 +1,14 @@
-"""What is stored of an item while it is hidden, and of its failures and its death.
-
-Hidden items are those that are leased, delayed or dead.
+"""What is stored of an item while it is hidden (leased, delayed or dead), and of its failures.
 
 Dead letters of one reason are a group, named by the first line of the reason, at most 200
-characters of it. The counts by group are stored (:mod:`fdbqueue.service.storage.counts`): a dead
-letter must leave the group that it was counted in, so another rule of naming needs a recount of
-every queue.
+characters. The counts by group are stored (:mod:`fdbqueue.service.storage.counts`): a dead letter
+must leave the group that it was counted in, so another rule of naming needs a recount of every
+queue.
 
 The last three failures of an item are kept: when, which worker, and why. A failure is written
 without a read, over the one of three attempts before, when a lease is given up or expires. All are
-removed when the item leaves the queue for good or is redriven, and only for items that have
-attempts: one that was never tried costs nothing.
+removed when the item leaves the queue for good or is redriven; an item that was never tried costs
+nothing.
 """
 
 from __future__ import annotations

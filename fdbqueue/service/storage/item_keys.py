@@ -1,32 +1,25 @@
 r"""The keys of ready items, and how their rows are read.
 
-The layouts are those of FoundationDB's recipes, byte for byte, directly under the queue's
-subspace, so that a queue written by a recipe is a queue here:
+The layouts are those of FoundationDB's recipes, byte for byte, directly under the queue's subspace:
 
     priority queue   subspace[priority][count][random] = value     recipe "Priority Queues"
     FIFO queue       subspace[index][random] = value               recipe "Queues"
 
-``count`` starts at 0 for each priority, ``index`` at 1, and ``random`` is 20 bytes; all as
-in the recipes. In commit order the count or index is the commit's versionstamp, which sorts
-behind all numbers, and in place of ``random`` stands a number that grows with each push of a
-process.
+``count`` starts at 0 for each priority, ``index`` at 1, and ``random`` is 20 bytes. Besides:
 
-The place of an item that was pushed under a unique key names the key: its tag (a byte that says
-until when the key is kept, and the key's digest) follows the random bytes within their element; in
-commit order it is an element of its own, behind the number of chunks.
-
-The key of a value longer than FoundationDB allows ends with the number of its chunks and holds
-the first; the others are in a table (:mod:`fdbqueue.service.storage.tables`).
-
-A queue with *shards* has the same keys with a byte in front, which no tuple begins with: the number
-of the item's shard. That is a hash of the end of its place, so whoever knows the place knows the
-key. Its index or count is the read version of the push's transaction, so that items of different
-shards can be compared; in place of the first random bytes stands the number of the push, as in
-commit order.
+- *In commit order* the count or index is the commit's versionstamp, which sorts after all numbers,
+  and ``random`` a number that grows with each push of a process.
+- *A unique key* is named by its tag (a byte that says until when the key is kept, and its digest),
+  behind the random bytes within their element; in commit order as an element of its own, behind the
+  number of chunks.
+- *A long value's* key ends with the number of its chunks and holds the first; the others are in a
+  table (:mod:`fdbqueue.service.storage.tables`).
+- *With shards* a byte stands in front, which no tuple begins with: a hash of the end of the place.
+  The index or count is the read version of the push, so that items of different shards can be
+  compared, and the number of the push stands in place of the first random bytes.
 
 The part of the key after the subspace's prefix, and the shard, is the item's *place*. It stays the
-same when the item is leased, delayed or dead. The item's id is its place in URL-safe base64: a
-place in this queue, meaningless in any other.
+same when the item is leased, delayed or dead. The item's id is its place in URL-safe base64.
 """
 
 from __future__ import annotations
@@ -252,7 +245,9 @@ class ItemKeys:
 
     def place(self, priority: Priority | None, index: int, random: bytes, chunks: int = 1) -> Place:
         """Return the place of an item in the recipes' order."""
-        data = self._packed_level(priority) + tuples.packed(index) + tuples.packed(random)
+        data = tuples.packed(index) + tuples.packed(random)
+        if priority is not None:
+            data = tuples.packed_number(priority) + data
         return Place(data if chunks == 1 else data + tuples.packed(chunks))
 
     def place_in_commit_order(
@@ -322,7 +317,10 @@ class ItemKeys:
         None for any other key. Takes half the time of :meth:`position`, which counts because a
         push parses the last item of each priority.
         """
-        sequence, at = tuples.number_at(key, self._place_at + len(self._packed_level(priority)))
+        at = self._place_at
+        if priority is not None:
+            at += len(tuples.packed_number(priority))
+        sequence, at = tuples.number_at(key, at)
         return sequence if type(sequence) is int and tuples.ends_with_bytes(key, at) else None
 
     def _usual_position(self, place: bytes) -> Position | None:

@@ -122,6 +122,7 @@ class Presence:
         subspace: The subspace of the rows.
         about: What does not change; its counts and its age are not looked at.
         counts: Asked at each write; called in another thread.
+        on_beat: Called there after each write; may not raise.
     """
 
     def __init__(
@@ -130,12 +131,14 @@ class Presence:
         subspace: Subspace,
         about: WorkerRow,
         counts: Callable[[], WorkerCounts],
+        on_beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._subspace = subspace
         self._key = subspace.pack((os.urandom(16),))
         self._about = _bounded(about)
         self._counts = counts
+        self._on_beat = on_beat
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -160,6 +163,7 @@ class Presence:
         while not self._is_over.is_set():
             began = time.monotonic()
             self._try(self._write)
+            self._on_beat()
             self._is_over.wait(max(0.0, began + BEAT_SECONDS - time.monotonic()))
         self._try(lambda tr: tr.clear(self._key))
 
@@ -201,14 +205,20 @@ class Presences:
         """Return the same rows over another view of the same database."""
         return Presences(database, self._subspace)
 
-    def of(self, about: WorkerRow, counts: Callable[[], WorkerCounts]) -> Presence:
+    def of(
+        self,
+        about: WorkerRow,
+        counts: Callable[[], WorkerCounts],
+        on_beat: Callable[[], None] = lambda: None,
+    ) -> Presence:
         """Return the row of a worker, which is there while it is entered.
 
         Args:
             about: What does not change: see :func:`worker_here`.
             counts: Asked at each write; called in another thread.
+            on_beat: Called there after each write; may not raise.
         """
-        return Presence(self._database, self._subspace, about, counts)
+        return Presence(self._database, self._subspace, about, counts, on_beat)
 
     def read(self) -> Workers:
         """Read a thousand rows at most, in one transaction; it conflicts with no worker."""

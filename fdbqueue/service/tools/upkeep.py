@@ -226,17 +226,19 @@ class Examiner:
         begin, _ = self._tables.dues
         stop = self._tables.present(now)[1]
         kinds: Counter[Kind] = Counter()
+        held: set[bytes] = set()
         for row in tr.snapshot.get_range(begin, stop, limit=MAX_OVERDUE):
             entry = self._tables.parse_due(bytes(row.key))
             if entry is not None:
                 kinds[entry.kind] += 1
-        expired = self._state(tr, now).expired
-        handed = sum(request.is_handed for request in expired)
+                held.add(entry.rest)
+        expired = [one for one in self._state(tr, now).expired if one.name not in held]
+        lost = sum(one.is_lost for one in expired)
         return Overdue(
             leases=kinds[Kind.LEASE],
             delays=kinds[Kind.DELAY],
-            handoffs=kinds[Kind.BATCH] + handed,
-            requests=len(expired) - handed,
+            handoffs=kinds[Kind.BATCH] + lost,
+            requests=len(expired) - lost,
         )
 
     def _state(self, tr: Transaction, now: int) -> QueueState:

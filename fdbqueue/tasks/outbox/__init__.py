@@ -60,7 +60,7 @@ whatever became of its task meanwhile. What is left behind by
 - *a row that cannot be moved*, since it is no task, is too large, or its queue refuses it: it is
   *set aside* with the reason, and the others are moved. It waits for ``tasks_outbox --retry``, or
   ``--remove``. A task whose code is gone is moved, and fails as any such task;
-- *an abort of a row* (``mover.abort_row``): a final record, written if there was none; a move that
+- *an abort of a row* (``aborts.py``): a final record, written if there was none; a move that
   meets it conflicts, and then takes the row for one that was moved;
 - *a copy of the table*, restored from a backup: rows that were moved before. They are not moved
   again as long as there is a record of their task.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from django.db import DatabaseError, connections
+from django.db import connections
 from django.db.models.functions import Length
 
 from fdbqueue.connections import left_in_order
@@ -22,7 +22,7 @@ from fdbqueue.exceptions import QueueNotFound, text_of_error
 from fdbqueue.locks import start_thread
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
-from fdbqueue.tasks.ends import abort_in, is_refusal, write_aborted
+from fdbqueue.tasks.ends import is_refusal
 from fdbqueue.tasks.key_limits import Limited, declare
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
@@ -389,39 +389,11 @@ def _stored_claim(tr: Transaction, key: bytes) -> _Claim:
     return _Claim(found["mover"], found["version"], tuple(found["moved"]), unknown)
 
 
-def abort_row(outbox: Outbox, catalog: Catalog, result_id: str) -> str:
-    """Abort a task that is not in its queue, but in the table; or one that was just moved.
-
-    Its record is written, in a transaction that depends on there being none. A mover's transaction
-    depends on that, too: so it pushes nothing for the row, which is deleted here, or by the mover
-    if the caller's transaction of the ORM is rolled back. The table is read behind the
-    transaction's version, so a row that was moved before and is there yet is in ``moved``.
-
-    Returns:
-        What :func:`fdbqueue.tasks.aborts.abort` does.
-
-    Raises:
-        TaskResultDoesNotExist: There is no such row, and no such task.
-    """
-    backend = outbox.backend
-
-    def abort(tr: Transaction) -> str:
-        tr.get_read_version().wait()
-        task = outbox.found(result_id)
-        if task is None or backend.records.read(tr, result_id) is not None:
-            return abort_in(tr, backend, result_id)
-        name = OutboxName.objects.using(outbox.alias).filter(pk=1).first()
-        key = None if name is None else _claim_at(backend, name.name)
-        if key is not None and result_id in _stored_claim(tr, key).moved:
-            return "ended"  # nothing is kept of it
-        write_aborted(tr, backend, task)
-        return "aborted"
-
-    outcome = run(catalog.database, abort)
-    if outcome == "aborted":
-        with contextlib.suppress(DatabaseError):  # then the mover deletes it
-            outbox.rows.filter(result_id=result_id).delete()
-    return outcome
+def has_moved(tr: Transaction, outbox: Outbox, result_id: str) -> bool:
+    """Tell whether a row was moved by the last transaction of a mover."""
+    name = OutboxName.objects.using(outbox.alias).filter(pk=1).first()
+    key = None if name is None else _claim_at(outbox.backend, name.name)
+    return key is not None and result_id in _stored_claim(tr, key).moved
 
 
 def _is_of_rows(error: Exception) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -78,6 +78,17 @@ class Outbox:
             InvalidTask, TypeError, InvalidValue, ValueTooLarge: As for ``enqueue``.
             DatabaseError: The row could not be inserted.
         """
+        row = self._row(result)
+        row.save(using=self.alias, force_insert=True)
+        return self._inserted([result], row)[0]
+
+    def enqueue_many(self, results: Sequence[TaskResult[..., Any]]) -> list[Any]:
+        """Insert the rows of tasks, all or none, as :meth:`enqueue` does that of one."""
+        rows = [self._row(result) for result in results]
+        self.rows.bulk_create(rows)
+        return self._inserted(results, *rows)
+
+    def _row(self, result: TaskResult[..., Any]) -> OutboxTask:
         queue, push, limited = self.backend.push_of(result)
         queue.prepare(push)  # raises what an enqueue would
         call: dict[str, Any] = {"value": push.value}
@@ -89,7 +100,7 @@ class Outbox:
         if "expires" in push.value and (found := unpacked(push.value)) is not None:
             at = deadline(found, moment(now)) or moment(now)  # not from when it is moved
             push.value["expires"] = at.isoformat()
-        row = OutboxTask(
+        return OutboxTask(
             result_id=result.id,
             backend=self.backend.alias,
             queue=queue.home,
@@ -97,14 +108,17 @@ class Outbox:
             call=_encode(call),
             enqueued_us=now,
         )
-        row.save(using=self.alias, force_insert=True)
-        change(result, enqueued_at=local(moment(now)))
-        transaction.on_commit(functools.partial(self._committed, result), using=self.alias)
-        return result
 
-    def _committed(self, result: TaskResult[..., Any]) -> None:
+    def _inserted(self, results: Sequence[TaskResult[..., Any]], *rows: OutboxTask) -> list[Any]:
+        for result, row in zip(results, rows, strict=True):
+            change(result, enqueued_at=local(moment(row.enqueued_us)))
+        transaction.on_commit(functools.partial(self._committed, results), using=self.alias)
+        return [*results]
+
+    def _committed(self, results: Sequence[TaskResult[..., Any]]) -> None:
         self._waker.wake()
-        task_enqueued.send(type(self.backend), task_result=result)
+        for result in results:
+            task_enqueued.send(type(self.backend), task_result=result)
 
     def found(self, result_id: str) -> TaskState | None:
         """Return the state of a task that waits here, as if it were in its queue; else None.

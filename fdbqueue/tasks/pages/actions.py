@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
@@ -17,22 +18,23 @@ from fdbqueue.tasks.groups import abort_some
 from fdbqueue.tasks.outlines import queues_in
 
 
-def _abort(task_id: str, _at: int) -> int:
+def _abort(asked: Mapping[str, Any], _at: int) -> int:
     """Abort a task of whichever backend has it."""
+    task_id = asked["id"]
     catalog = deadlines.begin(conf.api().timeout_seconds)
     for backend in backends():
         with contextlib.suppress(TaskResultDoesNotExist):
-            abort_by(backend.over(catalog), task_id)
+            abort_by(backend.over(catalog), task_id, by_force=asked["by_force"])
             return 0
     raise ItemNotFound(id=task_id)
 
 
-def _abort_group(task_id: str, at: int) -> int:
+def _abort_group(asked: Mapping[str, Any], at: int) -> int:
     """Abort the group or the chain that a task is in, until half of the time is over."""
-    backend, tree = _group_of(task_id)
+    (backend, tree), by_force = _group_of(asked["id"]), asked["by_force"]
     with contextlib.suppress(TaskResultDoesNotExist):
-        return abort_some(backend, tree, at, deadlines.is_half_over)[1]
-    raise ItemNotFound(id=task_id)
+        return abort_some(backend, tree, at, deadlines.is_half_over, by_force=by_force)[1]
+    raise ItemNotFound(id=asked["id"])
 
 
 def _queues_of_group(task_id: str) -> list[str]:
@@ -63,9 +65,12 @@ ACTIONS = {
         "abort",
         _("Abort"),
         _("Abort a task of %(queue)s"),
-        _("It does not run any more. If it runs now, it is asked to end, and is not run again."),
+        _(
+            "It does not run any more. If it runs now, it is asked to end, and is not run again. "
+            "If you choose so, its worker ends it within ten seconds, as one over its time limit."
+        ),
         _("The task was aborted, or asked to end if it runs."),
-        takes=("id",),
+        takes=("id", "by_force"),
         chosen=_("Task:"),
         of_task=True,
         work=_abort,
@@ -76,10 +81,11 @@ ACTIONS = {
         _("Abort a group of tasks of %(queue)s"),
         _(
             "No task of the group or the chain begins any more, and nothing follows it. Those that "
-            "run now are asked to end, and are not run again. It has this task in it."
+            "run now are asked to end, or ended if you choose so, and are not run again. It has "
+            "this task in it."
         ),
         _("The group was aborted: tasks that wait will not run."),
-        takes=("id", "at"),
+        takes=("id", "at", "by_force"),
         chosen=_("Task:"),
         of_task=True,
         work=_abort_group,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import threading
 import time
 
 import pytest
 
 from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, PushInterrupted
-from fdbqueue.service import FifoQueue, Push, arun, run
+from fdbqueue.service import FifoQueue, Push, arun
 from fdbqueue.service.consume.waiting import ItemWait
 from fdbqueue.service.threads import THREADS
 from fdbqueue.testing import FaultyDatabase
@@ -27,45 +26,6 @@ LONG_SECONDS = 60
 async def happens(event):
     """Wait for what happens in another thread."""
     assert await asyncio.to_thread(event.wait, DEADLINE_SECONDS)
-
-
-class Asked:
-    """A transaction that notes how many reads were asked for when the answer of one is used."""
-
-    def __init__(self, tr, asked_before):
-        self._tr = tr
-        self._asked = 0
-        self._asked_before = asked_before
-
-    def __getattr__(self, name):
-        return getattr(self._tr, name)
-
-    def __setitem__(self, key, value):
-        self._tr[key] = value
-
-    def __getitem__(self, key):
-        self._asked += 1
-        return Answer(self, self._tr[key])
-
-    def note(self):
-        """Note that an answer is used."""
-        self._asked_before.append(self._asked)
-
-
-class Answer:
-    """What a read answers."""
-
-    def __init__(self, asked, value):
-        self._asked = asked
-        self._value = value
-
-    def present(self):
-        """Tell whether there is a value."""
-        self._asked.note()
-        return self._value.present()
-
-    def __bytes__(self):
-        return bytes(self._value)
 
 
 async def at_the_gate(gated, operation):
@@ -113,28 +73,6 @@ def test_a_cancelled_wait_ends_at_once(observed, subspace, in_loop, operation):
     assert queue.pop().value == "x"
 
 
-def test_a_wait_that_is_cancelled_says_that_nothing_was_taken(observed, subspace, in_loop):
-    """``outcome_known`` is True."""
-    queue = FifoQueue(observed, subspace)
-    known = []
-
-    async def wait():
-        try:
-            await queue.apop(wait=LONG_SECONDS)
-        except asyncio.CancelledError as error:
-            known.append(error.outcome_known)
-            raise
-
-    async def work():
-        task = asyncio.ensure_future(wait())
-        await happens(observed.watching)
-        task.cancel()
-        await asyncio.wait([task])
-
-    in_loop(work())
-    assert known == [True]
-
-
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("who", ["the loop", "a thread", "another client"])
 def test_a_push_wakes_who_waits(observed, database, subspace, in_loop, who):
@@ -154,21 +92,6 @@ def test_a_push_wakes_who_waits(observed, database, subspace, in_loop, who):
 
     in_loop(work())
     wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
-
-
-def test_the_others_go_on_waiting(observed, subspace, in_loop):
-    """Whoever had set the watch may leave; a push wakes those who stay."""
-    queue = FifoQueue(observed, subspace)
-
-    async def work():
-        tasks = [asyncio.ensure_future(queue.apop(wait=LONG_SECONDS)) for _ in range(3)]
-        await happens(observed.watching)
-        tasks[0].cancel()
-        await asyncio.wait([tasks[0]])
-        await queue.apush_many("ab")
-        assert sorted(values(await asyncio.gather(*tasks[1:]))) == ["a", "b"]
-
-    in_loop(work())
 
 
 @pytest.mark.usefixtures("only_woken")
@@ -215,18 +138,6 @@ def test_who_waits_for_a_thread_keeps_nobody_from_watching(observed, subspace, i
     wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
 
 
-def test_a_timeout_around_a_wait_loses_nothing(fifo, in_loop):
-    """``asyncio.wait_for`` cancels what it waits for."""
-
-    async def work():
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(fifo.apop(wait=LONG_SECONDS), 0.05)
-        await fifo.apush("x")
-        assert (await asyncio.wait_for(fifo.apop(wait=LONG_SECONDS), LONG_SECONDS)).value == "x"
-
-    in_loop(work())
-
-
 # Taking
 
 
@@ -247,25 +158,6 @@ def test_a_cancelled_pop_puts_its_items_back(kind, gated, subspace, in_loop, end
     held = assert_counted(queue)["ready"]
     assert held[:3] == before
     assert kind.text(held[3].value) == "d"
-
-
-def test_a_push_goes_behind_what_may_come_back(database, subspace, in_loop):
-    """Also while the items of a pop are gone and the queue is empty."""
-    gated = Gated(database, after=True)
-    queue, other = FifoQueue(gated, subspace), FifoQueue(database, subspace)
-    queue.push_many("abc")
-    in_loop(queue.apop_many(2))
-    queue.push("d")
-
-    async def work():
-        task = await at_the_gate(gated, queue.apop_many(2))
-        other.push("e")
-        task.cancel()
-        gated.open()
-        await asyncio.wait([task])
-
-    in_loop(work())
-    assert values(assert_counted(queue)["ready"]) == ["c", "d", "e"]
 
 
 @pytest.mark.parametrize("codec", ["json", "bytes"])
@@ -306,24 +198,6 @@ def test_a_cancelled_lease_gives_its_items_back(kind, gated, subspace, in_loop):
     in_loop(work())
     assert assert_counted(queue)["ready"] == before
     assert queue.peek_many(3) == before
-
-
-def test_a_lease_that_ran_out_meanwhile_is_left_alone(database, subspace, in_loop):
-    """Whoever has the item by then keeps it."""
-    gated = Gated(database, after=True)
-    queue, other = FifoQueue(gated, subspace), FifoQueue(database, subspace)
-    queue.push("x")
-
-    async def work():
-        task = await at_the_gate(gated, queue.alease(seconds=0))
-        theirs = other.lease(seconds=LONG_SECONDS)
-        task.cancel()
-        gated.open()
-        await asyncio.wait([task])
-        other.ack(theirs)
-
-    in_loop(work())
-    assert not any(assert_counted(queue).values())
 
 
 @pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
@@ -376,21 +250,6 @@ def test_many_items_are_put_back_in_transactions_that_end(database, subspace, in
 
     in_loop(work())
     assert values(assert_counted(queue)["ready"]) == before
-
-
-def test_leases_are_looked_up_together(observed, subspace, in_loop):
-    """Giving leases back asks for all of them before it waits for one."""
-    queue = FifoQueue(observed, subspace)
-    queue.push_many(range(20))
-    tokens = [item.lease for item in queue.lease_many(20)]
-    asked_before = []
-
-    def give_back(tr):
-        queue.parts.taker.leases.requeue(Asked(tr, asked_before), tokens)
-
-    run(observed, give_back)
-    assert set(asked_before) == {41}  # two rows for each lease, and the queue's format
-    assert values(assert_counted(queue)["ready"]) == list(range(20))
 
 
 def test_a_task_may_be_cancelled_again_and_again(gated, subspace, in_loop):
@@ -446,36 +305,6 @@ def test_an_error_and_a_cancelled_task(database, subspace, in_loop, code):
 
     in_loop(work())
     assert values(assert_counted(queue)["ready"]) == ["x"]
-
-
-def test_no_item_is_lost_whenever_tasks_are_cancelled(database, subspace, in_loop):
-    """Poppers, some cancelled at any moment: each item is had once, or still there."""
-    queue = FifoQueue(database, subspace)
-    dice = random.Random(7)
-    got = []
-
-    async def pop():
-        got.append((await queue.apop(wait=LONG_SECONDS)).value)
-
-    async def work():
-        pushed = 0
-        for _ in range(30):
-            tasks = [asyncio.ensure_future(pop()) for _ in range(8)]
-            pushed += await queue.apush_many(range(pushed, pushed + 6))
-            for _ in range(dice.randrange(20)):
-                await asyncio.sleep(0)
-            if dice.random() < 0.5:
-                await asyncio.sleep(dice.random() * 0.01)
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-        return pushed
-
-    pushed = in_loop(work())
-    left = values(assert_counted(queue)["ready"])
-    assert sorted(got + left) == list(range(pushed))
-    assert got
-    assert left
 
 
 # Blocks

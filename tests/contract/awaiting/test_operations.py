@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import datetime
 import inspect
 
 import pytest
 
 from fdbqueue.exceptions import (
-    CorruptItem,
     IdempotencyKeyReused,
     InvalidInput,
     InvalidPriority,
     InvalidValue,
     ItemNotFound,
     LeaseLost,
-    OutcomeUnknown,
-    PushInterrupted,
 )
 from fdbqueue.service import FifoQueue, IdempotencyKey, Push, Queue, arun
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.storage.counts import Counts
-from fdbqueue.testing import FaultyDatabase
 from tests.cases import cases
 from tests.concurrency.census import assert_counted, values
 from tests.contract.awaiting.gates import DEADLINE_SECONDS
@@ -200,22 +195,6 @@ def test_looking(floats, in_loop):
     in_loop(work())
 
 
-def test_what_cannot_be_decoded_is_put_out_of_the_way(database, subspace, in_loop):
-    """A pop raises, and the error names the item to bury."""
-    queue = FifoQueue(database, subspace)
-    FifoQueue(database, subspace, codec="bytes").push(b"\xff")
-    queue.adopt_settings()
-
-    async def work():
-        with pytest.raises(CorruptItem) as caught:
-            await queue.apop()
-        assert queue.bury_corrupt(caught.value)
-        assert not queue.bury_corrupt(caught.value)
-        assert await queue.apop() is None
-
-    in_loop(work())
-
-
 def test_errors_are_raised_where_they_are_awaited(fifo, floats, in_loop):
     """What is wrong with an argument, and what is wrong with the queue."""
 
@@ -250,20 +229,6 @@ def test_a_push_takes_the_value_as_it_is_at_the_call(fifo, in_loop):
 
     in_loop(work())
     assert fifo.pop().value == ["before"]
-
-
-def test_delays(fifo, in_loop):
-    """A delayed push hides the item, by seconds or until a moment."""
-
-    async def work():
-        later = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
-        assert (await fifo.apush("x", delay=60)).state == "delayed"
-        assert (await fifo.apush("x", not_before=later)).until == later
-        assert await fifo.apush_many(["x"], delay=60) == 1
-        assert await fifo.apop() is None
-
-    in_loop(work())
-    assert fifo.counts() == Counts(ready=0, leased=0, delayed=3, dead=0)
 
 
 def test_keys_are_the_same_for_both(fifo, in_loop):
@@ -310,47 +275,6 @@ def test_a_transaction_of_its_own(database, subspace, in_loop):
     assert fifo.pop().value == ["x", "again"]
     transaction = database.create_transaction()
     assert bytes(transaction[key]) == b"done"
-
-
-@pytest.mark.parametrize("took_effect", [False, True])
-@pytest.mark.parametrize("code", [1021, 1039])
-def test_unknown_outcomes_are_found_out(database, subspace, in_loop, took_effect, code):
-    """A push is not doubled and a popped item not dropped, as with the other operations."""
-    faulty = FaultyDatabase(database)
-    queue = FifoQueue(faulty, subspace)
-
-    async def work():
-        for operation in (
-            lambda: queue.apush("a"),
-            lambda: queue.apush_many("bcd"),
-            queue.apop,
-            queue.alease,
-        ):
-            faulty.fail_commits(took_effect=took_effect, code=code)
-            await operation()
-
-    in_loop(work())
-    assert faulty.happened == 4
-    held = assert_counted(queue)
-    assert (values(held["leased"]), values(held["ready"])) == (["b"], ["c", "d"])
-
-
-def test_what_stays_unknown_is_raised(database, subspace, in_loop):
-    """A push says so; one of many says how many are in."""
-    faulty = FaultyDatabase(database)
-    queue = FifoQueue(faulty, subspace)
-
-    async def work():
-        faulty.fail_commits(took_effect=True, code=1031)
-        with pytest.raises(OutcomeUnknown):
-            await queue.apush("a")
-        faulty.fail_commits(took_effect=True, code=1031)
-        with pytest.raises(PushInterrupted) as caught:
-            await queue.apush_many("bc")
-        assert caught.value.context["unknown"] == 2
-
-    in_loop(work())
-    assert values(queue) == ["a", "b", "c"]
 
 
 def test_context_variables_are_the_tasks(database, subspace, in_loop):

@@ -15,7 +15,7 @@ from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import STRICT
 from tests.concurrency.requests import ask
-from tests.contract.once.test_once import ENDS, LONG, MILLION, TAKES, long_queue, long_value
+from tests.contract.once.test_once import ENDS, TAKES, long_queue
 from tests.contract.test_contention import HANDOFFS, REQUESTS, Meddled, fill, numbers, tables
 from tests.engines.children import wait_until
 
@@ -91,27 +91,6 @@ def test_threads_and_clients_with_one_key_make_one_call(kind, crowd, operation):
     assert len(taken) == len(popped) + (0 if operation == "push" else len(keyed))
     there = turns * threads + (turns if operation == "push" else 0)
     assert len(assert_counted(queues[0])["ready"]) == there - len(taken)
-
-
-@pytest.mark.parametrize("take", TAKES)
-def test_many_race_for_one_answer(kind, crowd, take):
-    """Turn by turn, threads of two clients meet with one key at one head."""
-    queues = crowd(kind, 2)
-    for turn in range(15):
-        queues[0].push_batch([Push(kind.value(f"{n:04}")) for n in range(6)])
-
-        def work(thread, turn=turn):
-            once = IdempotencyKey(f"key {turn}") if thread < 6 else None
-            return getattr(queues[thread % 2], take)(1, once=once), once and once.replayed
-
-        found = together(8, work)
-        keyed, others = found[:6], found[6:]
-        assert all(items == keyed[0][0] for items, _ in keyed)
-        assert [replayed for _, replayed in keyed].count(False) == 1
-        ids = {item.id for items, _ in (keyed[0], *others) for item in items}
-        assert len(ids) == 3
-        assert len(assert_counted(queues[0])["ready"]) == 3
-        queues[0].clear()
 
 
 @pytest.mark.parametrize("take", TAKES)
@@ -191,28 +170,6 @@ def test_keys_are_used_anew_while_answers_are_removed(kind, crowd, clock):
     assert not any(assert_counted(queues[0]).values())
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("codec", LONG)
-def test_large_items_taken_together_fit(meddled, subspace, codec):
-    """Calls that one round could serve get their items, in as many rounds as that takes."""
-    queue = long_queue(codec, meddled, subspace)
-    sizes = [1_000, *50 * [99_900], *3 * [5 * MILLION]]
-    ids = [queue.push(long_value(codec, size)).id for size in sizes]
-    taken = combined(
-        queue,
-        meddled,
-        [
-            lambda: queue.lease_many(50),
-            lambda: queue.lease_many(1, once="one"),
-            lambda: queue.pop_many(1, once="two"),
-            lambda: queue.pop_many(1, once="three"),
-        ],
-    )
-    assert not [one for one in taken if isinstance(one, Exception)]
-    assert sorted(item.id for items in taken for item in items) == sorted(ids[1:])
-    assert_counted(queue)
-
-
 # Those who ask others for help
 
 
@@ -247,32 +204,6 @@ def test_what_another_took_for_a_call_is_its_answer(
     assert getattr(rival, take)(3, end=end, once=once) == items
     assert not tables(everything) & ({REQUESTS, HANDOFFS} if take == "pop_many" else {REQUESTS})
     assert len(assert_counted(rival)["ready"]) == 37 - len(taken)
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
-@pytest.mark.parametrize("end", ENDS)
-def test_a_call_made_meanwhile_by_another_is_made_once(
-    kind, meddled, rival, subspace, everything, end
-):
-    """What was taken for it goes back to its place, and it gets the other's answer."""
-    fill(kind, rival, 40)
-    queue = kind.open(meddled, subspace)
-    taken, answers = [], []
-
-    def pop_before():
-        if HANDOFFS not in tables(everything):
-            taken.extend(numbers(kind, rival.pop_many(1, end=end)))
-        elif not answers:
-            answers.append(rival.pop_many(3, end=end, once="key"))
-
-    meddled.meddle = pop_before
-    once = IdempotencyKey("key")
-    assert [queue.pop_many(3, end=end, once=once)] == answers
-    assert once.replayed
-    assert len(taken) >= 2
-    assert not tables(everything) & {REQUESTS, HANDOFFS}
-    held = numbers(kind, assert_counted(rival)["ready"])
-    assert sorted([*held, *taken, *numbers(kind, answers[0])]) == list(range(40))
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
@@ -331,19 +262,6 @@ def test_what_was_taken_for_a_call_made_meanwhile_goes_to_the_next(kind, queue, 
     assert found[0] == answer
     assert queue.pop_many(1, once="another") == found[2]
     assert numbers(kind, assert_counted(queue)["ready"]) == [3]
-
-
-@pytest.mark.parametrize("kind", SOME, ids=str)
-def test_of_two_calls_with_one_key_that_collect_one_is_served(kind, queue, rival):
-    """The other waits on, and then has the same answer."""
-    fill(kind, queue, 4)
-    collect = ask_for(rival, 2)
-    assert queue.pop() is not None
-    wants = [pop_of(rival, 1, once="key") for _ in range(2)]
-    items, other = collect(*wants)
-    assert (numbers(kind, items), other) == ([1], None)
-    assert rival.pop_many(1, once="key") == items
-    assert numbers(kind, assert_counted(queue)["ready"]) == [2, 3]
 
 
 def test_what_is_taken_for_others_is_no_more_than_they_can_keep(database, subspace, clock):

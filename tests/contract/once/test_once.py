@@ -25,7 +25,7 @@ from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
-from tests.contract.test_contention import fill, numbers
+from tests.contract.test_contention import fill
 from tests.contract.unsure import unsure_database
 from tests.covering import pairs
 from tests.engines.children import wait_until
@@ -129,27 +129,6 @@ def test_a_push_made_again_after_its_item_was_taken_pushes_nothing(kind, queue):
     assert not any(assert_counted(queue).values())
 
 
-def test_a_batch_without_a_key_is_pushed_each_time(kind, queue, kept):
-    """In its order, in one transaction; nothing is kept of it."""
-    items = [*queue.push_batch(batch(kind)), *queue.push_batch(batch(kind))]
-    assert len({item.id for item in items}) == 8
-    assert {item.id: item for item in assert_counted(queue)["ready"]} == {
-        item.id: item for item in items
-    }
-    assert kept() == (0, 0)
-
-
-def test_values_of_a_batch_come_out_in_its_order(kind, database, subspace):
-    """Those of one priority, in each order."""
-    queue = kind.open(database, subspace)
-    items = queue.push_batch([Push(kind.value(f"{n:03}")) for n in range(40)])
-    assert [item.id for item in queue.peek_many(100)] == [item.id for item in items]
-    taken = [item.id for item in queue.pop_many(100)]
-    if kind.is_strict:
-        assert taken == [item.id for item in items]
-    assert sorted(taken) == sorted(item.id for item in items)
-
-
 def test_an_empty_batch_is_a_call_like_another(kind, queue, kept):
     """It pushes nothing; under a key it is remembered."""
     assert queue.push_batch([]) == []
@@ -209,15 +188,6 @@ def test_items_taken_again_are_the_same(kind, queue, rival, clock, take, end):
 
 
 @pytest.mark.parametrize("take", TAKES)
-def test_without_a_key_nothing_is_kept(kind, queue, kept, take):
-    """Each call takes other items."""
-    fill(kind, queue, 4)
-    first, second = getattr(queue, take)(2), getattr(queue, take)(2)
-    assert sorted(numbers(kind, [*first, *second])) == [0, 1, 2, 3]
-    assert kept() == (0, 0)
-
-
-@pytest.mark.parametrize("take", TAKES)
 @pytest.mark.parametrize("wait", [None, 0, 0.01])
 def test_that_there_was_nothing_is_an_answer(kind, queue, rival, take, wait):
     """It is returned again when there are items, at once, however long that would wait."""
@@ -231,17 +201,6 @@ def test_that_there_was_nothing_is_an_answer(kind, queue, rival, take, wait):
         assert again.replayed
     assert len(assert_counted(queue)["ready"]) == 3
     assert len(getattr(queue, take)(2, once="another")) == 2
-
-
-@pytest.mark.parametrize("take", TAKES)
-def test_fewer_than_asked_is_an_answer(kind, queue, take):
-    """It is not filled up by what comes later."""
-    fill(kind, queue, 2)
-    items = getattr(queue, take)(5, once="key")
-    assert len(items) == 2
-    fill(kind, queue, 4)
-    assert getattr(queue, take)(5, once="key") == items
-    assert len(assert_counted(queue)["ready"]) == 4
 
 
 def test_who_waits_under_a_key_gets_what_comes(kind, database, subspace):
@@ -273,20 +232,6 @@ def test_a_lease_taken_again_is_the_same_lease(kind, queue):
         with pytest.raises(LeaseLost):
             queue.ack(one)
     assert len(assert_counted(queue)["ready"]) == 2
-
-
-def test_a_lease_that_came_back_is_another_under_another_key(kind, queue, clock):
-    """Redelivered, the item has an attempt and a new token; the old answer stays as it was."""
-    fill(kind, queue, 1)
-    (first,) = queue.lease_many(1, once="one", seconds=10)
-    clock.advance(11)
-    (second,) = queue.lease_many(1, once="two", seconds=10)
-    assert (second.id, second.attempts) == (first.id, 1)
-    assert second.lease != first.lease
-    assert queue.lease_many(1, once="one", seconds=10) == [first]
-    queue.ack(second)
-    assert queue.lease_many(1, once="two", seconds=10) == [second]
-    assert not any(assert_counted(queue).values())
 
 
 @pytest.mark.parametrize("take", TAKES)
@@ -366,17 +311,6 @@ def test_another_call_under_a_key_is_refused(kind, queue, stored):
     assert_counted(queue)
 
 
-def test_a_refused_call_was_not_replayed(queue):
-    """A key that says otherwise from its last use is put right."""
-    once = IdempotencyKey("key")
-    queue.pop_many(1, once=once)
-    queue.pop_many(1, once=once)
-    assert once.replayed
-    with pytest.raises(IdempotencyKeyReused):
-        queue.pop_many(2, once=once)
-    assert not once.replayed
-
-
 def test_numbers_that_are_equal_make_the_same_call(kind, queue):
     """Whether a delay or a time is written as an integer or not."""
     item = queue.push(kind.value("a"), kind.priorities[0], delay=5, once="push")
@@ -385,17 +319,6 @@ def test_numbers_that_are_equal_make_the_same_call(kind, queue):
     leased = queue.lease_many(1, seconds=5, once="lease")
     assert queue.lease_many(1, seconds=5.0, once="lease") == leased
     assert_counted(queue)
-
-
-def test_a_key_on_another_queue_is_another_key(kind, database, subspace):
-    """The same call there has its effect there."""
-    one, other = (kind.open(database, subspace[name]) for name in ("one", "other"))
-    once = IdempotencyKey("key")
-    for queue in (one, other):
-        queue.push(kind.value("a"), kind.priorities[0], once=once)
-        assert not once.replayed
-        assert len(queue.pop_many(1, once="pop")) == 1
-        assert not any(assert_counted(queue).values())
 
 
 def test_a_key_may_be_used_again_elsewhere_by_the_same_object(kind, database, subspace):
@@ -452,16 +375,6 @@ def test_the_time_an_answer_is_kept_is_bounded(fifo, stored, seconds):
     assert stored() == {}
 
 
-def test_an_answer_may_be_kept_for_a_year(fifo, clock):
-    """And not for longer."""
-    once = IdempotencyKey("key", kept_seconds=31_536_000)
-    item = fifo.push("a", once=once)
-    clock.advance(31_535_999)
-    assert fifo.push("a", once=once) == item
-    clock.advance(1)
-    assert fifo.push("a", once=once) != item
-
-
 @cases("wrong", [object(), "many", None, 0, -1, 10_001, 2**3000, [1], 1.5, True])
 def test_a_wrong_argument_is_refused_under_a_key_as_without_one(queue, stored, wrong):
     """As what it is, before anything is read or written."""
@@ -501,20 +414,6 @@ def test_an_answer_is_kept_for_its_time(kind, queue, clock):
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.parametrize("take", TAKES)
-def test_an_answer_is_kept_for_a_day_unless_said_otherwise(kind, queue, clock, take):
-    """Then the same call is a new one, that takes other items."""
-    fill(kind, queue, 4)
-    call = {"seconds": 200_000} if take == "lease_many" else {}
-    items = getattr(queue, take)(2, once="key", **call)
-    clock.advance(86_399)
-    assert getattr(queue, take)(2, once="key", **call) == items
-    clock.advance(1)
-    others = getattr(queue, take)(2, once="key", **call)
-    assert sorted(numbers(kind, [*items, *others])) == [0, 1, 2, 3]
-    assert_counted(queue)
-
-
 def test_a_key_used_anew_leaves_nothing_of_its_old_answer(database, subspace, clock, kept):
     """Neither the pieces of a longer one, nor when it was to be forgotten."""
     queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=MILLION)
@@ -543,21 +442,6 @@ def test_few_answers_are_left_of_many_calls(kind, queue, clock, kept):
             queue.push(kind.value("a"), kind.priorities[0], once=once)
         clock.advance(600)  # they are removed an hour after they have run out
     assert max(kept()) < 600
-    assert not any(assert_counted(queue).values())
-
-
-def test_an_answer_that_is_still_kept_outlives_the_removal_of_others(kind, queue, clock):
-    """However many run out beside it."""
-    random.seed(2)
-    item = queue.push(
-        kind.value("a"), kind.priorities[0], once=IdempotencyKey("long", kept_seconds=10_000_000)
-    )
-    for turn in range(400):
-        queue.pop_many(1, once=IdempotencyKey(f"key {turn}", kept_seconds=1))
-        clock.advance(2_000)
-    again = IdempotencyKey("long")
-    assert queue.push(kind.value("a"), kind.priorities[0], once=again) == item
-    assert again.replayed
     assert not any(assert_counted(queue).values())
 
 
@@ -653,27 +537,6 @@ def test_long_values_are_kept_whole(database, subspace, everything, kept, codec,
     assert kept()[0] > 100
     assert not any(assert_counted(queue).values())
     assert {key[1] for key in everything()} <= {0x01, 0x02, 0x05, 0x07, 0x0F, 0x11, 0x12}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("codec", "sizes", "take"),
-    pairs(LONG, [(99_000,) * 120, (4_400_000, 5_000_000, 400), (1_700_000,) * 6], TAKES),
-)
-def test_large_items_are_taken_in_calls_that_each_fit(database, subspace, codec, sizes, take):
-    """In their order, each once, and each call's answer is kept."""
-    queue = long_queue(codec, database, subspace)
-    ids = [queue.push(long_value(codec, size)).id for size in sizes]
-    found = []
-    for turn in range(len(sizes)):
-        items = getattr(queue, take)(1_000, once=f"key {turn}")
-        assert getattr(queue, take)(1_000, once=f"key {turn}") == items
-        found += items
-        if not items:
-            break
-        assert sum(item.size_bytes for item in items) > 4_300_000 or len(found) == len(sizes)
-    assert [item.id for item in found] == ids
-    assert len(assert_counted(queue)["ready"]) == 0
 
 
 @pytest.mark.nightly
@@ -825,19 +688,3 @@ def test_the_same_call_finds_out_what_became_of_one(kind, engine, subspace, oper
     assert assert_counted(queue) == held
     assert calls[operation](queue, "key") == answer
     assert len(held["ready"]) == {"push": 5, "push_batch": 8}.get(operation, 2)
-
-
-@pytest.mark.parametrize("code", [1021, 1039])
-def test_what_one_call_finds_out_itself_was_not_replayed(kind, engine, subspace, code):
-    """It did it, in an earlier attempt; and returns what it did."""
-    queue = kind.open(unsure_database(engine.database, code), subspace)
-    once = IdempotencyKey("push")
-    item = queue.push(kind.value("a"), kind.priorities[0], once=once)
-    assert not once.replayed
-    once = IdempotencyKey("pop")
-    assert [found.id for found in queue.pop_many(1, once=once)] == [item.id]
-    assert not once.replayed
-    once = IdempotencyKey("empty")
-    assert queue.lease_many(1, once=once) == []
-    assert not once.replayed
-    assert not any(assert_counted(queue).values())

@@ -1,34 +1,45 @@
 """Help between processes: one whose takes conflict has others take items for it.
 
-1. **Ask** (:mod:`asking`). After two conflicts in a row with poppers of other processes
-   (:mod:`fdbqueue.service.consume.contention`), the helper thread writes a *help request* for its
-   waiting threads, in one commit: which end, how many items, and how long it is valid. Threads that
-   ask for leases of the same length, under the same worker's name and without idempotency keys,
-   share a request that says so, and names the leases that are to end with it.
-2. **Give** (:mod:`giving`). The process that takes items at that end next takes items for the
-   oldest requests, too, in the same transaction: for the first of them, then for others up to 1,000
-   items and old leases together, until a megabyte of values is taken. For a pop it moves them into
-   a *handoff* under the request's name. For leases it ends those that are named, leases the items,
-   and names these leases in the request's row: nothing remains to be collected.
-3. **Collect**. The first process looks for its answer after the time that this usually takes, then
-   again and again. It collects a handoff in a transaction of its own, which removes both rows. Of
-   leases it reads the row and the items; it removes the row when it takes items or asks again.
-4. **Take over**. When no process has taken anything for a while, the one whose request is the
-   oldest takes items for all requests. So one process leads for as long as it takes items, and then
-   the next in line leads.
+1. **Ask** (:mod:`asking`). If :mod:`fdbqueue.service.consume.contention` says so, the helper thread
+   writes a *help request* for its waiting threads, by one commit that reads nothing: which end, how
+   many items, when it expires. Threads that lease for the same time, under the same worker's name
+   and without idempotency keys, share a request for leases. It names the leases that end with it.
+2. **Give** (:mod:`giving`). Who takes at that end next serves the oldest requests in the same
+   transaction: the first, then others up to 1,000 items and old leases, until a megabyte of values
+   is taken. For a pop it moves the items into a *handoff*. For leases it ends those that are named,
+   leases the items, and names the new leases in the request's row.
+3. **Collect**. The first process looks after the time that help usually takes, then again and
+   again. One transaction removes a handoff and its request, and pops the items. Leases are only
+   read; their row goes when the process takes or asks again.
+4. **Take over**. If no process takes anything for some commits' time, the one whose request is the
+   oldest takes items for all; so does each that has waited for a second.
 
-The rows are those of :mod:`fdbqueue.service.storage.handoffs`: a request or a handoff expires by
-the database's versions. Then the next popper requeues the items
-(:mod:`fdbqueue.service.consume.expiry`), and the process writes a new request. What is left behind
-by
+Only who asked collects. Any process may serve an open request, and removes what has expired by its
+own clock, requeueing the items (:mod:`fdbqueue.service.consume.expiry`). Each of these depends on
+the row, or on the pieces of the handoff, so of two only one takes effect. A request is
 
-- *a thread that leaves*: nothing, until a transaction collects a handoff: until then nothing has
-  been taken for it, and its items are requeued by the transaction that collects the others. Items
-  that were leased for it are requeued by the helper thread. While a request that ends leases is
-  open, it is told that its outcome is unknown;
-- *a process that dies*: a handoff, whose items are requeued when it expires; or leases, which stay
-  until they expire, as all leases of a dead process do;
-- *a row that is gone*: it was served if none of the leases is held that were to end; then their
-  threads are told that the outcome is unknown. Otherwise they ask again;
-- *an item that cannot be decoded*: it stays, and nothing behind it is given to any process.
+- *open*: the items are ready, and the leases that are to end are held;
+- *served*: the items are in the handoff, or leased; the leases that were to end have ended;
+- *refused*: nothing was done, because one of these leases was lost or an item cannot be decoded.
+  The process finds out which by itself;
+- *gone*, because it expired: the process takes again. But if leases were to end and none of them is
+  held, their threads are told that the outcome is unknown.
+
+What is left behind by
+
+- *a thread that leaves*: nothing. Its items are requeued by who collects, or by the helper thread
+  if they were leased. If leases were to end, its outcome is unknown;
+- *a process that dies or is stopped*: the request, until it expires. Then what was handed over is
+  requeued. Leases stay until they expire;
+- *a clock*: one that is ahead by more than the timeout requeues at once what was handed to others,
+  who then take by themselves. Beside one that is behind, items return that much later;
+- *an item that cannot be decoded*: it stays, and nothing after it is given to any process.
+
+A helped pop is two commits of its own, and no fewer will do:
+
+- Takes are *strictly serialisable*: the item was the first at a moment of the call. So who gives it
+  must have seen a commit made after the call began. Who asks for its next pop while it collects
+  would be given an item before it pops; what others push or pop until then would pass that item.
+- An item that its popper has not seen must return if it dies, and one that it has seen must not. So
+  it commits that it has seen it.
 """

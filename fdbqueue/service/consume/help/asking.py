@@ -35,8 +35,7 @@ from fdbqueue.service.storage.handoffs import (
     packed_lease_keys,
     parse_handoff,
     read_request,
-    remove_pieces,
-    remove_request,
+    remove_handoff,
     unpacked_lease_keys,
     write_request,
 )
@@ -109,8 +108,6 @@ class Asking:
         self._taker = taker
         self._tables = taker.store.tables
         self._end: End = end
-        #: For how long a request holds, and after it the handoff.
-        self._timeout_us = int(taker.store.options.handoff_timeout_seconds * 1_000_000)
         self._take_round = take
         self.forget()
 
@@ -161,8 +158,8 @@ class Asking:
     ) -> tuple[list[TakeRequest], HelpRequest]:
         """Write a help request for the requests without a result yet; return both."""
         taker = self._taker
-
         lease_us = batch[0].shared_lease_us
+        until = now_us() + taker.store.options.handoff_timeout_us
         # The process that helps reads the leases that are to end; after a refusal this one does.
         reads_nothing = lease_us > 0 and not self._was_refused
 
@@ -178,7 +175,7 @@ class Asking:
                 name,
                 self._end,
                 sum([one.count for one in rest]),
-                self._timeout_us,
+                until,
                 lease_us=lease_us,
                 lease_keys=packed_lease_keys(ends),
                 worker=batch[0].worker if lease_us else b"",
@@ -239,7 +236,7 @@ class Asking:
         if handoff is not None:
             return self.collect(tr, combined.take_up(batch), request, handoff)
         if not row.present():
-            return RoundResult(self._expired(tr, batch, request), is_helped=True)
+            return RoundResult(self._expired(tr, batch, request))
         found = read_request(self._tables, key, bytes(row))
         if found is not None and found.refused:
             self._was_refused = True
@@ -263,8 +260,7 @@ class Asking:
         shared.begin_format()
         reads = taker.begin_reads(shared, batch)
         shared.check_format()
-        remove_request(tr, self._tables, request.name)
-        remove_pieces(tr, self._tables, request.name)
+        remove_handoff(tr, self._tables, request)
         concluded = taker.concluded(reads)
         portions: list[Portion] = []
         start = 0
@@ -332,7 +328,7 @@ class Asking:
     ) -> list[Result]:
         """Return the errors of requests whose help request is gone.
 
-        What was handed over was requeued, and they ask again. But if none of the leases that were
+        What was handed over was requeued, and they take again. But if none of the leases that were
         to end is held, they may have ended: then the outcome is unknown for those who hold them.
         """
         keys = unpacked_lease_keys(request.lease_keys)
@@ -373,8 +369,8 @@ class Asking:
         self._taker.store.format.check(tr)
         handoff = parse_handoff(begin_handoff(tr, self._tables, name))
         found = read_request(self._tables, key, bytes(row)) if row.present() else None
-        remove_request(tr, self._tables, name)
-        remove_pieces(tr, self._tables, name)
+        if found is not None:
+            remove_handoff(tr, self._tables, found)
         store = self._taker.store
         count_change = store.count_change(tr)
         store.requeue_rows(count_change, [] if handoff is None else handoff.rows)

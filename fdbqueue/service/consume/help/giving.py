@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
 from fdbqueue.service.consume.leases import NAME_BYTES, Ack, Leases, Token
@@ -166,6 +167,9 @@ class Giving:
             for one in sound:
                 self._store.note_hidden(self._count_change, one.position)
             handoff = Handoff([one.row for one in sound], empty, retried)
+            if not request.is_dated:  # version 1.0.0 asks
+                until = now_us() + self._store.options.handoff_timeout_us
+                request = request._replace(until=until, is_dated=True)
             hand_over(self._tr, self._tables, request, handoff)
         return is_sound
 

@@ -1,4 +1,4 @@
-"""``tasks_abort``: end a task that waits, and ask one that runs to end."""
+"""``tasks_abort``: end a task that waits, and ask one that runs to end, or end it by force."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fdbqueue.tasks.management import given
 _TEXTS = {
     "aborted": "The task {id} was aborted: it will not run.",
     "asked": "The task {id} runs; it was asked to end, and will not run again.",
+    "forced": "The task {id} runs; its worker ends it within ten seconds. It will not run again.",
     "ended": "The task {id} had ended before; nothing was changed.",
 }
 
@@ -27,38 +28,50 @@ class Command(QueueCommand):
     help = (
         "Abort a task, or a group or a chain of them with all that is nested in it. A task that "
         "is ready, or waits for its time or its next attempt, ends at once "
-        "as FAILED. One that runs is asked to end, which it has to look for; however this attempt "
-        "ends, there is no other."
+        "as FAILED. One that runs is asked to end, which it has to look for, or ended by --force; "
+        "however this attempt ends, there is no other."
     )
     examples = """\
 examples:
   manage.py tasks_abort 9f0a6c2b1d7e4c6f8a5b3d2e1f0c9b8a
+  manage.py tasks_abort 9f0a6c2b1d7e4c6f8a5b3d2e1f0c9b8a --force
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
         given.add_id(parser)
         given.add_backend(parser, "Abort a task of")
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            dest="by_force",
+            help="Also end it while it runs, as one that is over its time limit",
+        )
         arguments.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         backend = given.backend_of(options["backend"]).over(self.catalog)
-        result_id = options["id"]
+        result_id, by_force = options["id"], options["by_force"]
         try:
-            outcome = abort_by(backend, result_id)
+            outcome = abort_by(backend, result_id, by_force=by_force)
         except TaskResultDoesNotExist as error:
-            if not self._aborts_group(backend, result_id, as_json=options["as_json"]):
+            if not self._aborts_group(
+                backend, result_id, by_force=by_force, as_json=options["as_json"]
+            ):
                 raise failure(given.not_found(backend, result_id)) from error
             return
+        text = _TEXTS["forced" if by_force and outcome == "asked" else outcome]
         self.console.report(
             {"id": result_id, "outcome": outcome},
-            _TEXTS[outcome].format(id=clipped(result_id)),
+            text.format(id=clipped(result_id)),
             as_json=options["as_json"],
         )
 
-    def _aborts_group(self, backend: FdbQueueBackend, result_id: str, *, as_json: bool) -> bool:
+    def _aborts_group(
+        self, backend: FdbQueueBackend, result_id: str, *, by_force: bool, as_json: bool
+    ) -> bool:
         """Abort a group or a chain; tell whether there is one."""
         try:
-            found = abort_group_by(backend, result_id)
+            found = abort_group_by(backend, result_id, by_force=by_force)
         except TaskResultDoesNotExist:
             return False
         except ValueError as error:

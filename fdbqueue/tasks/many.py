@@ -1,0 +1,124 @@
+"""Enqueue a task with many arguments, in as few transactions as that takes.
+
+All calls are checked and prepared before anything is written. Each transaction then enqueues a
+portion: the items, in the queues of their keys if the task has limits, and a record for each.
+What is left behind by
+
+- *a crash, a signal, an engine that fails*: the portions before, whole; ``PushInterrupted`` says
+  how many calls these are;
+- *an unknown outcome*: the same, and how many calls may be enqueued beside, all of them or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import InvalidInput
+from fdbqueue.service import Item, Push, Queue, push_portions, run
+from fdbqueue.tasks.compat import TaskResult, task_enqueued
+from fdbqueue.tasks.key_limits import keep
+from fdbqueue.tasks.records import encoded
+from fdbqueue.tasks.results import change, local
+
+#: The most calls that one transaction enqueues, and the most bytes of these.
+TOGETHER, MAX_BYTES = 1_000, 1_000_000
+
+
+class _Call(NamedTuple):
+    """A call that is to be enqueued: its number, and what to push where."""
+
+    number: int
+    queue: Queue
+    push: Push
+
+
+class ManyCalls:
+    """Calls of a task that are ready to be enqueued.
+
+    Args:
+        backend: The backend.
+        queue: The name of the task's queue in ``QUEUES``.
+        results: A result for each call.
+
+    Raises:
+        InvalidInput: A queue refuses one; ``index`` says which.
+    """
+
+    def __init__(self, backend: Any, queue: str, results: Sequence[TaskResult[..., Any]]) -> None:
+        self._backend, self._results = backend, results
+        self._queue: str = backend.queue(queue).name
+        self._limits: dict[str, Any] = {}
+        self._portions: list[list[_Call]] = []
+        #: What was pushed, or found under its unique key, by the number of the call.
+        self._items: dict[int, Item] = {}
+        size = 0
+        for number, result in enumerate(results):
+            queue_of_call, push, limited = backend.push_of(result)
+            if limited is not None:
+                self._limits.setdefault(limited.queue.rpartition(".")[0], limited)
+            length = len(encoded(push.value))
+            size += length
+            if not self._portions or len(self._portions[-1]) >= TOGETHER or size > MAX_BYTES:
+                self._portions.append([])
+                size = length
+            self._portions[-1].append(_Call(number, queue_of_call, push))
+        self._prepared = iter([self._prepare(portion) for portion in self._portions])
+
+    def enqueue(self) -> list[TaskResult[..., Any]]:
+        """Enqueue them, once; return the results."""
+        for limited in self._limits.values():
+            keep(self._backend.catalog, self._backend.records.prefix, limited)
+        send: Any = task_enqueued.send
+        try:
+            push_portions(self._queue, self._portions, self._put)
+        except BaseException:
+            send = task_enqueued.send_robust
+            raise
+        finally:
+            for number, item in sorted(self._items.items()):
+                if not item.existing:
+                    send(type(self._backend), task_result=self._results[number])
+        return [
+            self._backend.existing(self._items[number], result)
+            if self._items[number].existing
+            else result
+            for number, result in enumerate(self._results)
+        ]
+
+    def _put(self, portion: list[_Call]) -> int:
+        push = next(self._prepared)
+        found = run(self._backend.catalog.database, push, wrote=_has_new)
+        self._items.update(found)
+        for number, item in found.items():
+            if not item.existing:
+                change(self._results[number], enqueued_at=local(item.pushed_at))
+        return len(portion)
+
+    def _prepare(self, portion: Sequence[_Call]) -> Callable[[Transaction], dict[int, Item]]:
+        """Return what pushes a portion in a transaction."""
+        of_queues: dict[str, list[_Call]] = {}
+        for call in portion:
+            of_queues.setdefault(call.queue.name, []).append(call)
+        prepared = []
+        for some in of_queues.values():
+            pushes = [call.push for call in some]
+            try:
+                prepared.append((some, self._backend.prepare_batch(some[0].queue, pushes)))
+            except InvalidInput as error:
+                index = some[error.context.get("index", 0)].number
+                raise type(error)(**{**error.context, "index": index}) from error
+
+        def push_all(tr: Transaction) -> dict[int, Item]:
+            found: dict[int, Item] = {}
+            for some, push in prepared:
+                numbers = [call.number for call in some]
+                found.update(zip(numbers, push(tr), strict=True))
+            return found
+
+        return push_all
+
+
+def _has_new(found: dict[int, Item]) -> bool:
+    return not all(item.existing for item in found.values())
