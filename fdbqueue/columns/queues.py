@@ -255,7 +255,7 @@ def _held_by(row: QueueRow) -> str:
     else:
         most = grouped(options.max_leased)
         limit = _("%(leased)s of %(most)s leased") % {"leased": leased, "most": most}
-    return f"{limit}, {short_age(row.oldest)}" if row.oldest else limit
+    return f"{limit}, {short_age(row.oldest)}" if row.oldest else str(limit)
 
 
 MISMATCHED = Concern(
