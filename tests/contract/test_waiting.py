@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -25,13 +24,6 @@ LONG_SECONDS = 60
 def clipped(value):
     """Return what a test is called after a number."""
     return str(value)[:8]
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(64) as pool:
-        yield pool
 
 
 @pytest.fixture
