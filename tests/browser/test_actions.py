@@ -176,7 +176,7 @@ def _acts_on_others(actor, queues, tasks):
         "Make an item of user-blocked a dead letter",
         "The item is a dead letter now.",
     )
-    assert count(blocked) == (0, 1)
+    assert blocked.counts().dead == 1  # the program that wrote it counts nothing
     actor.go("user-*/").do("#do-pause", "Pause user-*", "Paused: user-*", "all of them")
     actor.do("#do-resume", "Resume user-*", "Resumed: user-*")
     errands = "tasks-errands/"

@@ -996,9 +996,9 @@ def test_failed_attempts_lead_to_tasks_that_have_not_failed(
         return [html.unescape(one) for one in found]
 
     assert {re.search(r"state=(\w+)", one)[1] for one in addresses()} == {state}
-    assert [len(table(viewer.get(one))) for one in addresses()] == [1] * 5
+    assert [len(table(viewer.get(one))) for one in addresses()] == [1] * 6
     monkeypatch.setattr(all_queues, "MOST_FAILED", -1)
-    assert "state=dead" in addresses()[1]
+    assert "state=dead" in addresses()[2]
     elsewhere = text(viewer.get(f"{PAGE}?state=dead&function={letter.module_path}x"))
     assert 'id="else-done"' in elsewhere
     assert 'id="else-delayed"' in elsewhere
