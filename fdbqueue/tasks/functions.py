@@ -36,6 +36,7 @@ from fdb import fdboptions
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service import microseconds
 from fdbqueue.service.tuples import packed
 
 #: The lengths of slots in minutes, and how many of them are shown besides the one that is not over.
@@ -327,8 +328,25 @@ class _Sums:
                 self.queues.setdefault(name, set()).add(read.queue)
 
 
-def _bucket_of(microseconds: int) -> int:
-    return min(max(0, microseconds.bit_length() - _FIRST_BITS), _BUCKETS - 1)
+def first_wait(
+    attempts: Any, pushed: datetime.datetime | None, run_after: datetime.datetime | None
+) -> int | None:
+    """Return for how many microseconds a task waited for its first attempt; None for another.
+
+    Args:
+        attempts: What is known of its attempts, :class:`fdbqueue.tasks.records.Attempts`.
+        pushed: When its item was pushed.
+        run_after: When it might run.
+    """
+    if attempts.latest is None or pushed is None or attempts.spared or len(attempts.workers) != 1:
+        return None
+    if run_after is not None and run_after.tzinfo is not None:
+        pushed = max(pushed, run_after)
+    return max(0, attempts.latest - microseconds(pushed))
+
+
+def _bucket_of(duration: int) -> int:
+    return min(max(0, duration.bit_length() - _FIRST_BITS), _BUCKETS - 1)
 
 
 def _since(length: tuple[int, int], now: int) -> datetime.datetime:

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS, microseconds
+from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
 from fdbqueue.service.tuples import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
 from fdbqueue.tasks.functions import FunctionCounters
@@ -302,21 +302,6 @@ class Attempts(NamedTuple):
             started=self.started if workers else None,
             spared=self.spared + 1,
         )
-
-    def waited(
-        self, pushed: datetime.datetime | None, run_after: datetime.datetime | None
-    ) -> int | None:
-        """Return for how many microseconds a task waited for its first attempt; None for another.
-
-        Args:
-            pushed: When its item was pushed.
-            run_after: When it might run.
-        """
-        if self.latest is None or pushed is None or self.spared or len(self.workers) != 1:
-            return None
-        if run_after is not None and run_after.tzinfo is not None:
-            pushed = max(pushed, run_after)
-        return max(0, self.latest - microseconds(pushed))
 
     def begun(self, worker: str, moment: int) -> Attempts:
         """Return these attempts and one more, which has just begun."""
