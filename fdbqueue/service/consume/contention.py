@@ -49,8 +49,8 @@ _CALM_ROUNDS = 32
 _KEPT, _WEIGHT = 0.9, 0.2
 #: By how much the other way is taken to have become faster each time that one is preferred, so that
 #: it is measured again. With a simulated latency of 3.3 ms 16 x 1 poppers take as much as if they
-#: always asked, and of 4 x 1 and 2 x 1 the process that does least has 0.85 and 0.77 of the mean, not
-#: 0.59 and 0.43.
+#: always asked, and of 4 x 1 and 2 x 1 the process that does least has 0.85 and 0.77 of the mean,
+#: not 0.59 and 0.43.
 _HOPE = 0.998
 
 
