@@ -38,6 +38,7 @@ _MASK = (1 << _FIELD) - 1
 _TRIMMED_SHARE = 0.01
 
 _STATES = (State.LEASED, State.DELAYED, State.DEAD)
+_HIDDEN_FIELDS = len(_STATES)
 #: What one item in a state adds to the number that has a field for each state.
 _ONE_HIDDEN = {state: 1 << _FIELD * i for i, state in enumerate(_STATES)}
 
@@ -189,12 +190,11 @@ class CountChange:
             self._write_news(tables.member)
         added = [
             (tables.ready, self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD), 3),
-            (
-                tables.hidden,
-                self._hidden + (self.shortened << _FIELD * len(_STATES)),
-                len(_STATES) + bool(self.shortened),  # the next add without it drops the field
-            ),
+            (tables.hidden, self._hidden, _HIDDEN_FIELDS),
         ]
+        if self.shortened:  # in one field more, which the next change of the count drops
+            number = self._hidden + (self.shortened << _FIELD * _HIDDEN_FIELDS)
+            added[1] = tables.hidden, number, _HIDDEN_FIELDS + 1
         events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
         if events:
             minute = now_us() // _MINUTE_US
@@ -250,13 +250,13 @@ class Counters:
 
         def result() -> Counts:
             size, _ = ready_and_taken(_bytes(ready))
-            return Counts(size, *_fields(_bytes(hidden), len(_STATES)))
+            return Counts(size, *_fields(_bytes(hidden), _HIDDEN_FIELDS))
 
         return result
 
     def hidden(self, tr: Transaction) -> dict[State, int]:
         """Return how many items are in each hidden state."""
-        fields = _fields(_bytes(tr.snapshot[self._tables.hidden]), len(_STATES))
+        fields = _fields(_bytes(tr.snapshot[self._tables.hidden]), _HIDDEN_FIELDS)
         return dict(zip(_STATES, fields, strict=True))
 
     def by_priority(
