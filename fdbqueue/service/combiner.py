@@ -1,11 +1,10 @@
 """Combine the operations of a process's threads: one transaction does the work of many.
 
 An operation that finds no other at work is done by its own thread, in a *turn*: a lock that the
-working thread holds. There are as many turns as transactions may be in flight: one if they would
-conflict (takes at one end), three if not (pushes, acks). If no turn is free, or others are in line
-or were just served together, the operation joins the *line*, and its thread sleeps at the
-operation's gate. *Helper* threads use the free turns to do the line's work in batches. A batch
-claims all that is in line, and waits for no more.
+working thread holds. There are as many as transactions may be in flight: one if they would conflict
+(takes at one end), three if not (pushes, acks). If no turn is free, or others are in line or were
+just served together, the operation joins the *line*, and its thread sleeps at its gate. *Helper*
+threads use the free turns. A batch claims all that is in line, and waits for no more.
 
 An operation is in line, or claimed by one batch, until it is done or its thread has gone. Its
 states change under the mutex:
@@ -20,10 +19,8 @@ states change under the mutex:
 Signal handlers run in the main thread, which no helper is, so no signal ends a batch. The mutex and
 the turns are held by ``with`` alone, so an exception in one thread blocks no other, and each thread
 that joins the line makes sure itself that there is a helper. A handler that uses a queue while its
-thread has a turn is refused at once.
-
-A forked child begins with an empty line. A helper is a daemon: at the end of the process its commit
-is the database's to finish or not. It ends when it has had nothing to do for a second.
+thread has a turn is refused. A forked child begins with an empty line. A helper is a daemon, and
+ends when it has had nothing to do for a second.
 """
 
 from __future__ import annotations

@@ -7,30 +7,29 @@ How a call of :func:`run` goes. Only its own thread acts for it.
    meanwhile, with a number that no other attempt has. It depends on the slot. From the beginning of
    its commit on, it is unsettled.
 3. **The commit ends.** If it returned, the attempt's result is the call's. If the engine says that
-   it was refused (a conflict, a limit), nothing happened: 1 follows after the engine's own pause
-   (``on_error``), or the error is raised. So it is if an attempt is too old, but twice at most if
-   its function takes so long by itself. Anything else leaves it unsettled.
+   it was refused, nothing happened: 1 follows after the engine's own pause (``on_error``), or the
+   error is raised. An attempt that is too old is made again, but twice at most if its function
+   takes so long by itself. Anything else leaves it unsettled.
 4. **While an attempt is unsettled, the function does not run.** The next transaction looks at the
    slot.
 
    - It holds the attempt's number: the attempt took effect.
-   - It does not: the attempt has not taken effect up to this version. After 1021 it never will,
-     because FoundationDB makes sure that such a commit is not under way any more. After 1039 it may
-     be: then a *fence* is committed first, a transaction that changes the slot and nothing else;
-     with it the attempt conflicts.
+   - It does not: the attempt has not taken effect up to this version. After 1021 it never will.
+     After 1039 it may be under way: then a *fence* is committed first, a transaction that changes
+     the slot and nothing else; with it the attempt conflicts.
    - It holds nothing, and versions have moved on so far that the receipt may have been swept: the
      call ends with ``OutcomeUnknown``.
 5. **The call ends.** While an attempt is unsettled, an error of the engine or of fdbqueue becomes
    ``OutcomeUnknown``; others pass, because they may be a signal handler's. Each error has an
    attribute ``outcome_known``: False if an attempt was unsettled, or if the error had it so from a
-   call within. Without the attribute it came from outside the ``try`` of ``run``, and nothing can
-   be told. The slot is released if nothing is unsettled, and before a result is returned; otherwise
-   it is not used again, because what is under way may overwrite another call's receipt.
+   call within. Without it, it came from outside the ``try`` of ``run``, and nothing can be told.
+   The slot is released if nothing is unsettled, and before a result is returned; else it is not
+   used again.
 
 What is left behind by
 
-- *an exception, of any class and from any place*: before 2 and after a settlement nothing; from 2
-  on what 5 says. So it is with *a timeout, a retry limit, a deadline*;
+- *an exception, of any class and from any place; a timeout, a retry limit, a deadline*: before 2
+  and after a settlement nothing; from 2 on what 5 says;
 - *a crash*: the attempt took effect with its receipt, or neither did;
 - *a pause* of the process or the cluster: 4 goes on afterwards, by the database's versions;
 - *a signal handler that makes a call in the middle of one*: two calls, or its own is refused at

@@ -22,8 +22,9 @@ The way of a task:
    ``get_result`` returns.
 
 ``many`` enqueues one task with many arguments. ``notes`` is what a task notes while it runs: its
-progress and metadata. ``groups`` is what projects call for groups and chains, ``trees`` how these
-are stored and go on, ``group_results`` how far they are, and ``outlines`` how they read.
+progress and metadata. ``groups`` is what projects call for groups and chains, ``tree_keys`` where
+these are stored, ``trees`` how they go on, ``group_results`` how far they are, and ``outlines`` how
+they read.
 
 Beside its tasks each worker enqueues what the ``schedules`` say, and prunes what ended long ago
 (``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``checks`` has

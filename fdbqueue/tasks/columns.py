@@ -29,9 +29,9 @@ from fdbqueue.tasks.exceptions import Retry, TaskExpired
 from fdbqueue.tasks.key_limits import KeyState, key_state
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.options import FdbQueueTask
-from fdbqueue.tasks.records import AttemptFailure, TaskCall, deadline
+from fdbqueue.tasks.records import AttemptFailure, TaskCall
 from fdbqueue.tasks.results import imported
-from fdbqueue.tasks.states import TaskState
+from fdbqueue.tasks.states import TaskState, deadline
 
 #: Ids that the backend makes, and that addresses can have. Values of items come from anyone who
 #: may push.

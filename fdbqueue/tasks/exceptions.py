@@ -42,6 +42,12 @@ class TaskUnknown(FdbQueueError):
     code = "task_unknown"
 
 
+class WaitTimedOut(FdbQueueError, TimeoutError):
+    """The task had not ended when the time to wait was over."""
+
+    code = "wait_timed_out"
+
+
 class ReturnValueTooLarge(FdbQueueError):
     """The return value is longer than ``max_result_bytes``, once it is JSON."""
 

@@ -33,7 +33,7 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     ours,
 )
-from fdbqueue.tasks.group_results import GroupResult, branch_named, named
+from fdbqueue.tasks.group_results import MAX_READ, GroupResult, branch_named, named
 from fdbqueue.tasks.key_limits import (
     NO_LIMITS,
     Limited,
@@ -46,12 +46,10 @@ from fdbqueue.tasks.key_limits import (
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import call_of, encoded, packed
 from fdbqueue.tasks.results import new_id, new_result
+from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, range_of
 from fdbqueue.tasks.trees import (
     MAX_BYTES,
     Tree,
-    TreeKeys,
-    chunks_of,
-    range_of,
     rows_of_branch,
 )
 from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, due_key
@@ -97,9 +95,10 @@ class Branch:
         self.parts = tuple(_part(part) for part in parts)
         if not self.parts:
             raise InvalidTask(f"A {self.kind} has at least one part; this one is empty.")
-        #: What follows it, if anything does, and whether also if a part has failed.
+        #: What follows it, if anything does; whether also if a part has failed; and whether it is
+        #: given the values of the parts.
         self.follows: Any = None
-        self.always = False
+        self.always = self.gives_values = False
 
     def enqueue(self) -> GroupResult:
         """Enqueue all of it, exactly once; nothing runs if this raises.
@@ -133,7 +132,7 @@ class Group(Branch):
 
     kind = "group"
 
-    def then(self, part: Any, *, always: bool = False) -> Group:
+    def then(self, part: Any, *, always: bool = False, values: bool = False) -> Group:
         """Return the group with what is enqueued once all its parts have succeeded.
 
         It is enqueued exactly once, in the commit of the last end, with the id of the group as its
@@ -143,11 +142,21 @@ class Group(Branch):
         Args:
             part: The task, the call, the group or the chain.
             always: Whether it follows as well if parts have failed, once all have ended.
+            values: Whether its first argument is the list of what the parts give on, in their
+                order, in place of the id: see :meth:`GroupResult.results`. If the list makes the
+                arguments longer than 1,000,000 bytes, what follows has failed, and says so.
+
+        Raises:
+            InvalidTask: Something follows it already; or ``values`` are those of over 1,000 parts,
+                or of parts that may have failed.
         """
         if self.follows is not None:
             raise InvalidTask("Something follows this group already: let a chain follow it.")
         changed = Group(self.parts)
-        changed.follows, changed.always = _part(part), always
+        if values and (always or len(self.parts) > MAX_READ):
+            text = f"values are for what follows up to {MAX_READ:,} parts that have all succeeded"
+            raise InvalidTask(f"{text}: let it read the parts by the id of the group.")
+        changed.follows, changed.always, changed.gives_values = _part(part), always, values
         return changed
 
 
@@ -242,6 +251,8 @@ class _Plan:
             known["place"] = place
         if branch.follows is not None:
             known |= {"then": True, "always": branch.always}
+        if branch.gives_values:
+            known["values"] = True
         self.rows += rows_of_branch(self._keys, number, count)
         leads = branch.kind == "chain"
         following = () if branch.follows is None else (branch.follows,)

@@ -24,7 +24,7 @@ from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.group_results import GroupPart, GroupResult, read_group, read_parts
 from fdbqueue.tasks.records import TreePlace
-from fdbqueue.tasks.trees import TreeKeys
+from fdbqueue.tasks.tree_keys import TreeKeys
 from fdbqueue.viewer import EVERYTHING, Viewer
 
 #: The most lines, and the most parts of one branch.

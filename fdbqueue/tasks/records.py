@@ -29,7 +29,6 @@ record is *final* once the item is gone: it says all there is to say of the task
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import re
@@ -120,8 +119,8 @@ class TaskCall(NamedTuple):
         max_attempts: How many times it ran at most when it was enqueued; None for what the backend
             says.
         place: Which part of a group or a chain it is; None if it is in none.
-        expires: By when it must have begun, or so many seconds after it may: see :func:`deadline`.
-            None for any time.
+        expires: By when it must have begun, or in how many seconds, from when
+            :func:`~fdbqueue.tasks.states.deadline` says; None for any time.
     """
 
     id: str
@@ -242,19 +241,6 @@ def unpacked(value: Any) -> TaskCall | None:
         None if place is None else place_in(place),
         expires,
     )
-
-
-def deadline(call: TaskCall, pushed: datetime.datetime | None) -> datetime.datetime | None:
-    """Return when a task expires that has not begun; None for never, or if that is not known.
-
-    Seconds count from when it was pushed, or from its ``run_after`` if that is later.
-    """
-    if call.expires is None or isinstance(call.expires, datetime.datetime):
-        return call.expires
-    with contextlib.suppress(OverflowError, ValueError):  # anyone who may push says run_after
-        begins = [at for at in (pushed, aware(call.run_after)) if at is not None]
-        return max(begins) + datetime.timedelta(seconds=call.expires)
-    return None
 
 
 def aware(at: datetime.datetime | None) -> datetime.datetime | None:
@@ -457,9 +443,13 @@ class Records:
 
         return record
 
+    def key(self, result_id: str) -> bytes:
+        """Return the key that each change of a record writes or clears."""
+        return self._results_key + packed_element(result_id) + _FIRST
+
     def begin_read_short(self, tr: Transaction, result_id: str) -> Any:
         """Begin to read a record in one key; what is returned returns None for a longer one too."""
-        row = tr[self._results_key + packed_element(result_id) + _FIRST]
+        row = tr[self.key(result_id)]
 
         def record() -> dict[str, Any] | None:
             data = bytes(row) if row.present() else b""
@@ -469,7 +459,7 @@ class Records:
 
     def begin_has(self, tr: Transaction, result_id: str) -> Callable[[], bool]:
         """Begin to read whether there is a record; what is returned tells."""
-        row = tr[self._results_key + packed_element(result_id) + _FIRST]
+        row = tr[self.key(result_id)]
         return lambda: bool(row.present())
 
     def write(self, tr: Transaction, result_id: str, record: dict[str, Any]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import math
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,8 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from fdbqueue import service
-from fdbqueue.service import Item
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service import MAX_SECONDS, NOW, Item, ItemWait, ItemWatch, Prospect
 from fdbqueue.tasks.compat import (
     TASK_REFRESH_ATTRS,
     Task,
@@ -24,11 +27,12 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     normalize_json,
 )
-from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
+from fdbqueue.tasks.exceptions import TaskUnknown, WaitTimedOut, pass_interrupt
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.records import Attempts, TaskCall
 from fdbqueue.tasks.states import TaskState
 
+_ENDED = {TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL}
 _SCALARS = {str, int, float, bool, type(None)}
 _TEXT = {str}
 
@@ -54,9 +58,67 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
         """See refresh()."""
         self._take(await self.task.get_backend().aget_result(self.id))
 
+    def wait(self, timeout: float | None = None) -> FdbQueueTaskResult:
+        """Wait until the task has ended; return this result, which says how.
+
+        A watch wakes it; as a wait for items does, it also looks by itself every five seconds. A
+        task that waits for another occupies its thread, which the other may need. With
+        ``enqueue_on_commit`` wait behind the commit.
+
+        Args:
+            timeout: How many seconds; None for any time. With 0 it looks once.
+
+        Raises:
+            WaitTimedOut: It has not ended by then; it is a ``TimeoutError``.
+            TaskResultDoesNotExist: Nothing is kept of the task, or it was removed meanwhile.
+            TypeError, ValueError: ``timeout`` is no number of seconds.
+        """
+        deadline = _deadline(timeout)
+        if not self._wait_for_end().until(self._has_ended, deadline):
+            raise WaitTimedOut(id=self.id, seconds=timeout)
+        return self
+
+    async def await_result(self, timeout: float | None = None) -> FdbQueueTaskResult:
+        """See wait(); the waiting occupies no thread."""
+        deadline = _deadline(timeout)
+        if not await self._wait_for_end().until_in_loop(self._ahas_ended, deadline):
+            raise WaitTimedOut(id=self.id, seconds=timeout)
+        return self
+
+    def _has_ended(self) -> bool:
+        self.refresh()
+        return bool(self.is_finished)
+
+    async def _ahas_ended(self) -> bool:
+        await self.arefresh()
+        return bool(self.is_finished)
+
+    def _wait_for_end(self) -> ItemWait:
+        """Return what waits until there may be an end: its record changes with each."""
+        backend: Any = self.task.get_backend()
+        key = backend.records.key(self.id)
+
+        def begin_look(tr: Transaction) -> Callable[[], Prospect]:
+            found = backend.found(self.id, tr)  # in an outbox there is none yet
+            has_ended = found is not None and found.status in _ENDED
+            return lambda: NOW if has_ended else Prospect(None, watch=(key,))
+
+        return ItemWait([ItemWatch(backend.catalog.database, begin_look)])
+
     def _take(self, other: TaskResult[..., Any]) -> None:
         names = (*TASK_REFRESH_ATTRS, "metadata", "progress")
         change(self, **{name: getattr(other, name) for name in names})
+
+
+def _deadline(timeout: float | None) -> float:
+    """Return when to give up waiting, by the monotonic clock."""
+    if timeout is None:
+        return math.inf
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout is a number of seconds, or None; not {type(timeout).__name__}.")
+    if not timeout >= 0:
+        raise ValueError("timeout is 0 seconds or more.")
+    return time.monotonic() + min(timeout, MAX_SECONDS)
 
 
 def new_id() -> str:

@@ -78,13 +78,12 @@ from fdbqueue.tasks.records import (
     Records,
     TaskCall,
     ahead,
-    deadline,
     is_pending,
     pending,
     unpacked,
     wishes_in,
 )
-from fdbqueue.tasks.states import TaskState, state_of
+from fdbqueue.tasks.states import TaskState, deadline, state_of
 from fdbqueue.tasks.time_limits import OverdueAttempt
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ The item is in the queue until the task has ended; the record says the rest
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from fdbqueue.tasks.records import (
     Attempts,
     TaskCall,
     attempts_in,
+    aware,
     is_ahead,
     name_of,
     place_in,
@@ -176,6 +178,19 @@ def state_of(
         finished=record["ended"] if is_noted_dead else died,
         progress=progress_in(record) if is_noted_dead else None,
     )
+
+
+def deadline(call: TaskCall, pushed: datetime.datetime | None) -> datetime.datetime | None:
+    """Return when a task expires that has not begun; None for never, or if that is not known.
+
+    Seconds count from when it was pushed, or from its ``run_after`` if that is later.
+    """
+    if call.expires is None or isinstance(call.expires, datetime.datetime):
+        return call.expires
+    with contextlib.suppress(OverflowError, ValueError):  # anyone who may push says run_after
+        begins = [at for at in (pushed, aware(call.run_after)) if at is not None]
+        return max(begins) + datetime.timedelta(seconds=call.expires)
+    return None
 
 
 def was_redriven(record: dict[str, Any], item: Item) -> bool:

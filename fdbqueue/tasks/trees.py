@@ -2,22 +2,7 @@
 
 What is enqueued as one is a *tree*. Its *branches* are groups and chains; branch 0 is the whole.
 The *parts* of a branch are tasks, or branches of their own; what follows a group is its part behind
-the last. Under ``(*PREFIX, "tasks", "tree", id)``:
-
-    ("branch", n)           what branch n is, how many parts it has, and which part it is itself;
-                            that of the whole says which queues all tasks are of, unless these are
-                            very many
-    ("part", n, at)         a part: a task's id, path and queue, and whether it is enqueued; or the
-                            number of a branch
-    ("call", n, at, k)      how to enqueue the task, as long as it has not been: JSON in chunks;
-                            with what makes its key, if the value that it is given is part of that
-    ("ended", n, level, j)  which of 16 parts have ended, and which of them successfully: two sets
-                            of bits; a level above, of which sixteen that is so
-    ("outcome", n)          how branch n has ended
-    ("follower", n)         how what follows group n has ended
-    ("waiting", n)          a group whose parts are being enqueued, and from which on
-    ("given", n, k)         what each of them is given as its first argument
-    ("abort",)              the whole was aborted
+the last. :mod:`fdbqueue.tasks.tree_keys` has the keys of all that.
 
 The protocol:
 
@@ -33,9 +18,9 @@ The protocol:
    an end that is noted again, that of a dead letter that was redriven, changes nothing.
 4. **What is complete goes on**, in the same commit: the next step of a chain is enqueued with the
    value of the last; what follows a group, once all its parts have succeeded, or with ``always``
-   have ended; the end of a branch is the end of a part of the branch above. The transaction whose
-   bit completes a set has read the bits of the others, and theirs have read its own: so exactly
-   one is the last, and knows it.
+   have ended, and with ``values`` given what the parts give on; the end of a branch is the end of a
+   part of the branch above. The transaction whose bit completes a set has read the bits of the
+   others, and theirs have read its own: so exactly one is the last, and knows it.
 5. **A part has failed** at its last attempt, or was aborted: so has its branch, once that cannot go
    on. If the dead letter is redriven, and succeeds, it sets the bit that was missing: then what
    follows is enqueued. That bit is set once, so nothing follows twice.
@@ -55,8 +40,8 @@ What is left behind by
 - *an abort*: the key ``abort`` is committed first, and whatever enqueues or begins a part reads it:
   from then on none is. The abort goes through what is enqueued, the last part first. If it is
   killed, call it again;
-- *a task that cannot be enqueued*, because its queue is gone, or with the value that it is given it
-  is too long or has no key of its limits: its part has failed, says why, and its branch goes on.
+- *a task that cannot be enqueued*, because its queue is gone, or with what it is given it is too
+  long or has no key of its limits: its part has failed, says why, and its branch goes on.
   :func:`enqueue_rest` goes to a queue that has just taken a task of the tree; if none has, and its
   own is gone, the log says so, and what waits is left to housekeeping, or to an abort;
 - *an item that is removed by hand*: a part that does not end, until housekeeping finds it.
@@ -71,14 +56,19 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fdb.subspace_impl import Subspace
-
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import EngineError, FdbQueueError, OutcomeUnknown, text_of_error
+from fdbqueue.exceptions import (
+    EngineError,
+    FdbQueueError,
+    OutcomeUnknown,
+    ValueTooLarge,
+    text_of_error,
+)
 from fdbqueue.service import Push, now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     DEFAULT_TASK_QUEUE_NAME,
+    TaskResultDoesNotExist,
     task_backends,
 )
 from fdbqueue.tasks.exceptions import pass_interrupt
@@ -94,15 +84,17 @@ from fdbqueue.tasks.records import (
     unpacked,
 )
 from fdbqueue.tasks.results import new_id
+from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, group_id, range_of
 
 logger = logging.getLogger(__name__)
 
 #: How many parts share a row of bits.
 WIDTH = 16
 _BITS = struct.Struct("<HH")
-_CHUNK_BYTES = 90_000
 #: How many tasks one transaction enqueues, and how many bytes of calls.
 TOGETHER = 100
+#: How many parts' values, each of any length that a result may have, are read at once.
+_VALUES_AT_ONCE = 25
 MAX_BYTES = 1_000_000
 
 
@@ -118,45 +110,6 @@ class PartEnd(NamedTuple):
     place: TreePlace
     is_success: bool
     value: Any = None
-
-
-def group_id(tree: str, branch: int) -> str:
-    """Return the id of a group or a chain: that of its tree, and its number if it is not all."""
-    return tree if branch == 0 else f"{tree}.{branch}"
-
-
-class TreeKeys:
-    """Where a tree is stored.
-
-    Args:
-        prefix: The tuple that all keys of the setting start with.
-        tree: The id of the tree.
-    """
-
-    def __init__(self, prefix: tuple[Any, ...], tree: str) -> None:
-        self.all = Subspace((*prefix, "tasks", "tree", tree))
-        self.abort: bytes = self.all.pack(("abort",))
-        self.waiting, self.follower = self.all["waiting"], self.all["follower"]
-
-    def branch(self, branch: int) -> bytes:
-        """Return the key that says what a branch is."""
-        key: bytes = self.all.pack(("branch", branch))
-        return key
-
-    def part(self, branch: int, at: int) -> bytes:
-        """Return the key of a part."""
-        key: bytes = self.all.pack(("part", branch, at))
-        return key
-
-    def ended(self, branch: int, level: int, number: int) -> bytes:
-        """Return the key of the bits of 16 parts, or of what is below."""
-        key: bytes = self.all.pack(("ended", branch, level, number))
-        return key
-
-    def outcome(self, branch: int) -> bytes:
-        """Return the key that says how a branch has ended."""
-        key: bytes = self.all.pack(("outcome", branch))
-        return key
 
 
 def bits_of(data: bytes) -> tuple[int, int] | None:
@@ -183,12 +136,6 @@ def rows_of_branch(keys: TreeKeys, branch: int, count: int) -> Iterator[tuple[by
     for level, rows in levels(count):
         for number in range(rows):
             yield keys.ended(branch, level, number), bytes(_BITS.size)
-
-
-def chunks_of(within: Subspace, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows of something long."""
-    for number, start in enumerate(range(0, len(data), _CHUNK_BYTES)):
-        yield within.pack((number,)), data[start : start + _CHUNK_BYTES]
 
 
 class Tree:
@@ -289,7 +236,7 @@ class Tree:
         has_ended, has_succeeded = marked
         if known.get("then"):
             if has_ended if known.get("always") else has_succeeded:
-                self._begin_part(branch, known["count"], (group_id(self._id, branch),))
+                self._begin_follower(branch, known)
             elif has_ended and not known.get("always"):
                 self._branch_ended(branch, known, False)
         elif has_ended or has_succeeded:
@@ -306,6 +253,60 @@ class Tree:
         if is_last or any(end.place.leads or end.place.at == end.place.of for end in ends):
             return self.branch(branch)
         return {}
+
+    def _begin_follower(self, branch: int, known: dict[str, Any]) -> None:
+        """Let what follows a group begin, given the id of the group, or the values of its parts."""
+        given: Any = group_id(self._id, branch)
+        if known.get("values"):
+            try:
+                given = self.values(branch, 0, known["count"], MAX_BYTES)
+            except (TaskResultDoesNotExist, ValueTooLarge) as error:
+                self.fail(self.place(branch, known["count"]), text_of_error(error))
+                return
+        self._begin_part(branch, known["count"], (given,))
+
+    def values(self, branch: int, begin: int, end: int, most_bytes: int) -> list[Any]:
+        """Return what some parts of a branch give on that have succeeded, in their order.
+
+        Raises:
+            TaskResultDoesNotExist: Nothing is kept of one of them.
+            ValueTooLarge: They have more bytes together, as JSON.
+        """
+        found: list[Any] = []
+        size = 0
+        while begin < end:
+            stop = min(end, begin + _VALUES_AT_ONCE)
+            keys = self.keys.part(branch, begin), self.keys.part(branch, stop)
+            parts = [self._gives(json.loads(row.value)) for row in self._tr.get_range(*keys)]
+            if len(parts) < stop - begin:
+                raise TaskResultDoesNotExist(group_id(self._id, branch))
+            for part in parts:
+                value = part()
+                size += len(encoded(value))
+                if size > most_bytes:
+                    raise ValueTooLarge(size_bytes=size, limit_bytes=most_bytes)
+                found.append(value)
+            begin = stop
+        return found
+
+    def _gives(self, part: dict[str, Any]) -> Callable[[], Any]:
+        """Begin to read what a part gives on; what is returned returns it."""
+        if "branch" in part:
+            branch = part["branch"]
+            known = self.branch(branch)
+            if known["kind"] == "group" and not known.get("then"):
+                return lambda: group_id(self._id, branch)
+            last = known["count"] - (known["kind"] == "chain")
+            return self._gives(self.part(branch, last) or {"id": ""})
+        read = self._backend.records.begin_read(self._tr, part["id"])
+
+        def value() -> Any:
+            record = read()
+            if record is None or record.get("status") != SUCCESSFUL:
+                raise TaskResultDoesNotExist(part["id"])
+            return record["value"]
+
+        return value
 
     def _note_step(self, branch: int, known: dict[str, Any], end: PartEnd) -> None:
         if end.is_success and end.place.at + 1 < known["count"]:
@@ -535,11 +536,6 @@ class Tree:
 
     def _write(self, key: bytes, value: Any) -> None:
         self._tr[key] = encoded(value)
-
-
-def range_of(within: Subspace) -> tuple[bytes, bytes]:
-    """Return where a subspace begins and ends."""
-    return within.range().start, within.range().stop
 
 
 def note_ends(tr: Transaction, backend: Any, ends: Iterable[PartEnd]) -> None:

@@ -37,7 +37,8 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import Catalog
 from fdbqueue.tasks.records import TreePlace, is_pending
-from fdbqueue.tasks.trees import Tree, TreeKeys, range_of
+from fdbqueue.tasks.tree_keys import TreeKeys, range_of
+from fdbqueue.tasks.trees import Tree
 
 #: How long rows are kept that no tree has begun with.
 UNBEGUN_SECONDS = 86_400

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -139,6 +140,13 @@ def everything(database: Any, subspace: Any) -> Callable[[], set[bytes]]:
         return {row.key[len(prefix) :] for row in found}
 
     return read
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads that wait, or do something at once."""
+    with ThreadPoolExecutor(64) as pool:
+        yield pool
 
 
 @pytest.fixture

@@ -36,6 +36,13 @@ def queue(database, subspace):
     return queue
 
 
+def leased_again(queue, **options):
+    """Return the first item, leased once the lease before has expired."""
+    items = []
+    wait_until(lambda: items.extend(queue.lease_many(1, **options)) or items)
+    return items[0]
+
+
 def states(queue):
     """Return the values of the items in each state, which are counted right."""
     return {state: [item.value for item in items] for state, items in assert_counted(queue).items()}
@@ -79,6 +86,38 @@ def test_in_the_callers_transaction(queue, database):
     (later,) = queue.lease_many(1, ack=[item], tr=tr)
     tr.commit().wait()
     assert states(queue)["leased"] == [later.value]
+
+
+def test_the_same_lease_from_two_threads(database, subspace):
+    """Of two threads in one round, one ends it and the other finds it lost."""
+    held = Held(database)
+    queue = FifoQueue(held, subspace)
+    held.is_open = True
+    queue.push_many(range(9))
+    item = queue.lease()
+    outcomes = []
+
+    def lease(_):
+        try:
+            outcomes.append(queue.lease_many(1, ack=[item]))
+        except LeaseLost as error:
+            outcomes.append(error)
+
+    together(6, lease)
+    assert len([one for one in outcomes if isinstance(one, LeaseLost)]) == 5
+    assert len(states(queue)["leased"]) == 1
+
+
+def test_two_leases_of_one_item(database, subspace):
+    """The older one is lost, so nothing happens."""
+    queue = FifoQueue(database, subspace)
+    queue.push(0)
+    old = queue.lease(seconds=0.001)
+    new = leased_again(queue)
+    assert new.id == old.id
+    with pytest.raises(LeaseLost):
+        queue.lease_many(1, ack=[old, new])
+    assert states(queue)["leased"] == [0]
 
 
 def test_a_corrupt_item_keeps_the_lease(database, subspace):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -75,13 +74,6 @@ class Reads:
                 transaction[key] = value
 
         return Wrapped()
-
-
-@pytest.fixture
-def pool():
-    """Some threads."""
-    with ThreadPoolExecutor(32) as pool:
-        yield pool
 
 
 @pytest.fixture
@@ -283,6 +275,19 @@ def test_each_fails_alone(held, database, subspace, pool):
     assert [item.id for item in found["leased"]] == [extended.id]
     assert [(item.id, item.attempts) for item in found["delayed"]] == [(nacked.id, 1)]
     assert [item.value for item in found["ready"]][-1] == "pushed"
+
+
+def test_two_acks_of_one_lease(held, database, subspace, pool):
+    """They do not share a transaction: one of them finds the lease gone."""
+    plain, queue = FifoQueue(database, subspace), FifoQueue(held, subspace)
+    plain.push_many(range(2))
+    item = plain.lease(seconds=600)
+    fill(pool, held, queue)
+    calls = in_line(pool, queue, *[(queue.ack, item)] * 3, (queue.push, "pushed"))
+    held.open()
+    errors = [type(call.exception(SOON_SECONDS)) for call in calls]
+    assert errors == [type(None), LeaseLost, LeaseLost, type(None)]
+    assert not counted(queue)["leased"]
 
 
 def test_what_cannot_be_pushed_joins_nothing(held, subspace, pool):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -20,31 +19,11 @@ from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from fdbqueue.service.tools.upkeep import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.requests import ask
+from tests.contract.test_combined_writes import Held
 from tests.contract.test_contention import Meddled
 from tests.engines.children import wait_until
 
 SOON_SECONDS = 60
-
-
-class Held(Meddled):
-    """A database whose commits are held up while a gate is closed."""
-
-    def __init__(self, database):
-        super().__init__(database)
-        self.begun = threading.Semaphore(0)
-        self.gate = threading.Semaphore(0)
-        self.meddle = self._wait
-
-    def _wait(self):
-        self.begun.release()
-        assert self.gate.acquire(timeout=SOON_SECONDS)
-
-
-@pytest.fixture
-def pool():
-    """Some threads."""
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 @pytest.fixture

@@ -53,13 +53,6 @@ def users(catalog):
     return catalog.several(["user-*"])
 
 
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(16) as pool:
-        yield pool
-
-
 def fill(catalog, count=3, members=MEMBERS):
     """Push so many numbers to each member."""
     for name in members:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fdbqueue.deadlines import TimedDatabase
-from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, OutcomeUnknown
+from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.consume.round import MAX_NAMES_BYTES
@@ -101,6 +101,56 @@ def test_a_served_row_expires_and_its_leases_do_not(queue, rival, meddled, let_e
     assert requests_of(rival) == []
     assert values(assert_counted(rival)["leased"]) == [item.value]
     queue.ack(item)
+
+
+def test_an_old_lease_that_is_lost_is_the_error(queue, rival, meddled):
+    """The request leases nothing, and the client that helps goes on with its own pops."""
+    item, other = rival.lease_many(2, seconds=600)
+    acked = []
+
+    def ack_before():
+        if requests_of(rival) and not acked:
+            rival.ack(item)
+            acked.append(item)
+        if not any(one.is_handed for one in requests_of(rival)):
+            rival.pop()
+
+    meddled.meddle = ack_before
+    with pytest.raises(LeaseLost) as caught:
+        queue.lease_many(2, seconds=600, ack=[other, item])
+    assert acked
+    assert caught.value.outcome_known is True
+    assert values(assert_counted(rival)["leased"]) == [other.value]
+
+
+def test_of_two_requests_that_end_one_lease_one_is_refused(rival):
+    """One in each round, so the item is counted once."""
+    item = rival.lease(seconds=600)
+    for _ in range(2):
+        ask(
+            rival,
+            "min",
+            1,
+            lease_us=MINUTE_US,
+            lease_keys=packed_lease_keys([_lease_key(rival, item)]),
+        )
+    assert rival.pop().value == 1
+    assert rival.pop().value == 3
+    assert sorted(one.refused for one in requests_of(rival)) == [False, True]
+    assert values(assert_counted(rival)["leased"]) == [2]
+
+
+def test_of_a_round_and_a_request_that_end_one_lease_the_round_does(rival):
+    """The request is refused by the next."""
+    item = rival.lease(seconds=600)
+    ask(
+        rival, "min", 1, lease_us=MINUTE_US, lease_keys=packed_lease_keys([_lease_key(rival, item)])
+    )
+    assert values(rival.lease_many(1, seconds=600, ack=[item])) == [1]
+    assert [one.is_handed for one in requests_of(rival)] == [False]
+    assert rival.pop().value == 2
+    assert [one.refused for one in requests_of(rival)] == [True]
+    assert values(assert_counted(rival)["leased"]) == [1]
 
 
 def _lease_key(queue, item):

@@ -380,6 +380,20 @@ def test_a_lease_taken_and_given_up_in_one_transaction(kind, queue, database):
     assert kind.texts(assert_counted(queue)["ready"]) == "bc"
 
 
+def test_two_cannot_end_one_lease(fifo, database, engine):
+    """Of two transactions that acknowledge and give up the same lease, one conflicts."""
+    fifo.push("x")
+    leased = fifo.lease()
+    acking, nacking = database.create_transaction(), database.create_transaction()
+    fifo.ack(leased, tr=acking)
+    fifo.nack(leased, tr=nacking)
+    acking.commit().wait()
+    with pytest.raises(engine.error) as caught:
+        nacking.commit().wait()
+    assert caught.value.code == 1020
+    assert not any(assert_counted(fifo).values())
+
+
 # Many
 
 

@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import fdb.tuple
@@ -54,13 +53,6 @@ def open_queue(request, database, subspace):
         return queue
 
     return open_queue
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 def pop(queue, end="min", **options):
@@ -198,6 +190,18 @@ def test_a_lower_limit_waits_for_leases_to_end(open_queue):
     assert lower.lease().value == 5
     assert lower.lease() is None
     assert values(queue.lease_many(9)) == [6, 7, 8]  # each process has its own limit
+
+
+@pytest.mark.parametrize("ends", [("min", "max"), ("max", "min"), ("min", "min")])
+def test_two_transactions_that_lease_conflict(open_queue, database, ends):
+    """Even at different ends, or they might lease too many together."""
+    queue = open_queue(count=9, max_leased=1)
+    one, other = database.create_transaction(), database.create_transaction()
+    assert lease(queue, end=ends[0], tr=one) is not None
+    assert lease(queue, end=ends[1], tr=other) is not None
+    one.commit().wait()
+    assert conflicts(other)
+    assert len(assert_counted(queue)["leased"]) == 1
 
 
 def test_nothing_else_conflicts_with_a_lease(open_queue, database):

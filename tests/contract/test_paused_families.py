@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import fdb.tuple
 import pytest
 
@@ -40,13 +38,6 @@ def family(catalog):
     for name in MEMBERS:
         catalog.queue(name).push(name)
     return catalog.family("user-*")
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 def pop_from(catalog, **options):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,13 +16,6 @@ from tests.contract.test_contention import Meddled
 from tests.engines.children import wait_until
 
 SOON_SECONDS = 60
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
 
 
 @pytest.fixture(params=KINDS, ids=str)

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import fdb.tuple
 import pytest
@@ -19,6 +18,8 @@ from fdbqueue.exceptions import (
     QueueNotFound,
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
+from fdbqueue.service.consume.families import SeveralPoppers
+from fdbqueue.service.consume.poppers import EndPoppers
 from fdbqueue.service.instrumentation import Observer, Operation, add, remove
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
@@ -66,13 +67,6 @@ def of_kind(open_catalog, database, kind):
     """A catalog of queues of one kind."""
     name = "fifo" if kind.is_fifo else "priority"
     return open_catalog(database, specs_of(name, **kind.options))
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(16) as pool:
-        yield pool
 
 
 def fill(catalog, **values):
@@ -619,6 +613,40 @@ def test_tasks_take_as_threads_do(catalog):
         assert (await asyncio.wait_for(waiting, LONG_SECONDS)).value == "x"
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("way", ["from all", "from one of them", "alone"])
+def test_an_interrupt_after_the_commit_requeues_what_was_taken(meddled, monkeypatch, way):
+    """By the helper thread, to its places, before what is pushed meanwhile."""
+    meddler, catalog, rival = meddled
+    fill(rival, low=range(3))
+    popper, pushed = threading.get_ident(), []
+
+    def push_before_the_helper():
+        if threading.get_ident() != popper and not pushed:
+            pushed.append(rival.queue("low").push("later"))
+
+    poppers = SeveralPoppers if way == "from all" else EndPoppers
+
+    def interrupted(*arguments, do=poppers.alone):
+        is_done = do(*arguments)
+        if threading.get_ident() == popper:
+            raise KeyboardInterrupt
+        return is_done
+
+    meddler.meddle = push_before_the_helper
+    taking = catalog.queue("low") if way == "alone" else catalog.several(["high", "low"])
+    if way == "from one of them":
+        taking._group.poppers["min"]._contention.helped_until = time.monotonic() + LONG_SECONDS
+    with monkeypatch.context() as patch:
+        patch.setattr(poppers, "alone", interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            taking.pop_many(3)
+    assert caught.value.outcome_known is False
+    low = rival.queue("low")
+    wait_until(lambda: low.size() == 4)
+    assert [item.value for item in low.pop_many(5)] == [0, 1, 2, "later"]
+    assert_counted(low)
 
 
 @pytest.mark.parametrize("operation", ["apop_many", "alease_many"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -25,13 +24,6 @@ LONG_SECONDS = 60
 def clipped(value):
     """Return what a test is called after a number."""
     return str(value)[:8]
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(64) as pool:
-        yield pool
 
 
 @pytest.fixture
@@ -132,6 +124,18 @@ def test_whatever_comes_back_wakes_who_waits(fifo, waiting, how):
         transaction.commit().wait()
     assert found.result(LONG_SECONDS).value == "x"
     assert_counted(fifo)
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_leased": 1}], ids=str)
+def test_a_lease_that_is_shortened_wakes_who_waits(observed, subspace, waiting, limits):
+    """Who waits at a limit does not watch the ready items, and learns of the new time, too."""
+    queue = FifoQueue(observed, subspace, **limits)
+    queue.push_many("xy"[: 1 + len(limits)])
+    item = queue.lease(seconds=600)
+    found = waiting("lease", queue)
+    queue.extend(item, 0.2)
+    assert found.result(LONG_SECONDS / 2).value == "x"  # before it looks for the last time
+    assert_counted(queue)
 
 
 def test_who_waits_asks_for_nothing(observed, subspace):

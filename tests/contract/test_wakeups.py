@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -21,13 +20,6 @@ pytestmark = pytest.mark.usefixtures("only_woken")
 
 LONG_SECONDS = 60
 WAITERS = 40
-
-
-@pytest.fixture
-def pool():
-    """Threads that wait."""
-    with ThreadPoolExecutor(WAITERS) as pool:
-        yield pool
 
 
 def asleep(queue):

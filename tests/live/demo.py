@@ -8,7 +8,6 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tests.live.server import ROOT, environment_of
@@ -100,12 +99,7 @@ class Demo:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         code = self._process.poll()
         if code is None:
             self._process.kill()

@@ -16,7 +16,8 @@ from fdbqueue.tasks import abort, call, chain, group
 from fdbqueue.tasks.compat import InvalidTask
 from fdbqueue.tasks.exceptions import TaskExpired
 from fdbqueue.tasks.metrics import outcome_of
-from fdbqueue.tasks.records import deadline, packed, unknown_call, unpacked
+from fdbqueue.tasks.records import packed, unknown_call, unpacked
+from fdbqueue.tasks.states import deadline
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
 from tests.concurrency.conftest import clock

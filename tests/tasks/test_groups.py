@@ -24,6 +24,7 @@ from fdbqueue.tasks import (
     group_result,
     groups,
     task,
+    tree_keys,
     trees,
     upkeep,
 )
@@ -85,7 +86,7 @@ def look_after(backend):
 
 def stored_rows(backend):
     """Return the rows of all groups and chains."""
-    begin, end = trees.TreeKeys(backend.records.prefix, "x").all.range().start[:-4], b"\xff"
+    begin, end = tree_keys.TreeKeys(backend.records.prefix, "x").all.range().start[:-4], b"\xff"
     database = backend.catalog.database
 
     def read(tr):

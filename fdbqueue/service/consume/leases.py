@@ -200,6 +200,7 @@ class Leases:
         count_change.wakes += 1  # waiting poppers may have to look sooner
         if extended.until < held.until:
             count_change.come_at(extended.until)
+            count_change.shortened += 1
         return extended
 
     def put_back(self, count_change: CountChange, held: Hidden) -> None:

@@ -5,10 +5,9 @@ watch wakes this waiter, or may have missed a change. A waiter takes part in eac
 while it sleeps, leaves them before it looks, and holds one watch's mutex at a time.
 
 A process has one watch for each queue (:class:`ItemWatch`), on the count of ready items; for a
-paused queue or family it is on the key that says so, and at a limit on the count of leases, or
-there is a moment to look again (:mod:`allowance`; those who lease have a watch of their own then).
-Waiters also wake when the next lease, delay, batch or handoff expires, and look after five seconds
-in any case: the recipes do not change the count.
+paused queue or family on the key that says so; at a limit on the count of leases, if that is the
+limit (:mod:`allowance`). Waiters also wake at the next moment at which something expires or a limit
+gives again, and look after five seconds in any case: the recipes do not change the count.
 
 One push must not wake a hundred waiters. So the watch wakes the oldest, and then none is set. That
 waiter looks. If it finds nothing, it waits again and sets the watch again. If its call ends, with

@@ -38,6 +38,7 @@ _MASK = (1 << _FIELD) - 1
 _TRIMMED_SHARE = 0.01
 
 _STATES = (State.LEASED, State.DELAYED, State.DEAD)
+_HIDDEN_FIELDS = len(_STATES)
 #: What one item in a state adds to the number that has a field for each state.
 _ONE_HIDDEN = {state: 1 << _FIELD * i for i, state in enumerate(_STATES)}
 
@@ -97,6 +98,8 @@ class CountChange:
         wakes: How many items got a time at which they become ready, or came back to their places
             without having ceased to count as ready. It wakes the waiting poppers, who look at once
             and learn the time.
+        shortened: How many leases got an earlier end. It changes the count of hidden items, and so
+            wakes who waits at a limit.
         pushes: How many items were pushed.
         pops: How many items were removed for good.
         high: The highest count or index of a hidden item. Later pushes get a higher one,
@@ -116,6 +119,7 @@ class CountChange:
         self.ready = 0
         self.taken = 0
         self.wakes = 0
+        self.shortened = 0
         self.pushes = 0
         self.pops = 0
         self.high = -1
@@ -186,8 +190,11 @@ class CountChange:
             self._write_news(tables.member)
         added = [
             (tables.ready, self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD), 3),
-            (tables.hidden, self._hidden, len(_STATES)),
+            (tables.hidden, self._hidden, _HIDDEN_FIELDS),
         ]
+        if self.shortened:  # in one field more, which the next change of the count drops
+            number = self._hidden + (self.shortened << _FIELD * _HIDDEN_FIELDS)
+            added[1] = tables.hidden, number, _HIDDEN_FIELDS + 1
         events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
         if events:
             minute = now_us() // _MINUTE_US
@@ -243,13 +250,13 @@ class Counters:
 
         def result() -> Counts:
             size, _ = ready_and_taken(_bytes(ready))
-            return Counts(size, *_fields(_bytes(hidden), len(_STATES)))
+            return Counts(size, *_fields(_bytes(hidden), _HIDDEN_FIELDS))
 
         return result
 
     def hidden(self, tr: Transaction) -> dict[State, int]:
         """Return how many items are in each hidden state."""
-        fields = _fields(_bytes(tr.snapshot[self._tables.hidden]), len(_STATES))
+        fields = _fields(_bytes(tr.snapshot[self._tables.hidden]), _HIDDEN_FIELDS)
         return dict(zip(_STATES, fields, strict=True))
 
     def by_priority(

@@ -21,19 +21,18 @@ one look.
 
 *Who writes.* Whoever gives a member something new writes its row without a read, in that
 transaction (:meth:`Member.announce`): pushes depend on no row. Only a take from the family removes
-rows (:mod:`fdbqueue.service.consume.families`), and depends on those: if one is written again
-meanwhile, it conflicts. So it must if it wrote the row itself before, when it requeued or ended
-something there. A read conflict on a key that the transaction has *set* is dropped by the engines,
-so rows are written by an atomic operation, which keeps it. Rows HELD need no conflict: each take
-that writes one depends on READY, and clears it.
+rows, and depends on those, so it conflicts if one is written again meanwhile. Also if it wrote the
+row itself before: the engines drop a read conflict on a key that the transaction has *set*, so rows
+are written by an atomic operation, which keeps it. Each take that writes a row HELD depends on
+READY, and clears it; so HELD itself needs no conflict.
 
-*HELD.* A limit holds some consumers: leases, not pops; processes with that limit, not those with a
-higher one or none. So the row says which limit it was, and its level: ``max_leased``, or how many
-items the rate takes in a day. A consumer whose own limit is as low passes over it; for all others
-it is as READY (:meth:`FamilyKeys.open_ranges`). So members that are at a consumer's own limit cost
-it nothing, however many they are. If a higher limit holds the member as well, the row is written at
-that level. A row LATER says when the first lease expires, or the next token comes. (A process that
-has but a rate and one that has but ``max_leased`` undo each other's rows, and look each time.)
+*HELD.* A limit holds leases, not pops; and processes with that limit, not those with a higher one
+or none. So the row says which limit it was, and its level: ``max_leased``, or how many items the
+rate takes in a day. A consumer whose own limit is as low passes over it; for all others it is as
+READY (:meth:`FamilyKeys.open_ranges`). Who is held nevertheless writes it at its own level, which
+is higher. So members at a consumer's own limit cost it nothing. A row LATER says when the first
+lease expires, or the next token comes. (If one process has but a rate, another but ``max_leased``,
+they undo each other's rows.)
 
 *LIMITED.* A row HELD is true until a lease ends. Who ends one and has no limit does not know that
 this is news. It reads LIMITED, which the first row HELD of ``max_leased`` wrote, and which never
@@ -44,8 +43,8 @@ One that was worked out as so long from now (a token) is wrong if the clock was.
 from when on it counts, and a row CLOCK stands there: who finds that more than a minute ahead looks
 at once.
 
-*PAUSED* is no row of the index. Each transaction that takes from a member reads it. While it is
-there, no row is removed, and writers write theirs: once it is cleared, every member is found.
+*PAUSED* is read by each transaction that takes from a member. While it is there, no row is removed,
+and writers write theirs: once it is cleared, every member is found.
 """
 
 from __future__ import annotations

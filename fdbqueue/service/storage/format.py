@@ -4,23 +4,20 @@ Kind, codec, priority type, order and shards come from the settings of each proc
 queue, FORMAT, names those that its items are written under, so that processes with different
 settings find out before they harm each other's items. The key has the format; the value is empty.
 
-- *Who writes a ready row, or removes or buries items*, has read the row in that transaction, and
-  depends on it (:meth:`Format.begin_read`, :meth:`Format.check`). So of a write and a change of the
-  format, the one that commits second runs again and sees the other. The key is almost never
-  written, so this conflicts with nothing else.
-- *Rounds* see the row in the range that they read anyway
-  (:meth:`~fdbqueue.service.storage.tables.TableKeys.present`), by a snapshot read, and add the
-  conflict if they write ready rows (:meth:`Format.depend`).
+- *Who writes a ready row, or removes or buries items*, depends on the row
+  (:meth:`Format.begin_read`, :meth:`Format.check`). So of a write and a change of the format, the
+  one that commits second runs again and sees the other. The key is almost never written, so nothing
+  else conflicts.
+- *Rounds* see the row in the range that they read anyway, by a snapshot read, and add the conflict
+  if they write ready rows (:meth:`Format.depend`).
 - *Acks and extends* know their item by its place, which no change of shards changes; a take depends
-  on the rows that it takes. They need not read it again once the process has seen its own row. Who
-  only reads items reads the row, too.
-- *The first push* writes the row, and conflicts with every other format's key. So of two under
-  different settings one runs again and fails; two under the same do not conflict. It adopts a queue
-  that a recipe has written, unless an item at an end has a key of another kind.
+  on the rows that it takes. So they need not read it once the process has seen its own row.
+- *The first push* writes the row, and conflicts with every other format's key: of two under
+  different settings one runs again and fails. It adopts a queue that a recipe has written, unless
+  an item at an end has a key of another kind.
 - *Another row* is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written. Only
   :meth:`Format.replace` changes it, for ``queue_doctor --adopt-settings``; while items move to the
-  keys of another number of shards, it is a row that no process has. It stays while the queue is
-  cleared.
+  keys of another number of shards, it is a row that no process has. ``clear()`` leaves it.
 
 A process keeps which rows it has seen, but for those that its own transaction wrote. That only
 decides which read is sent, so nothing depends on what ends a thread, or on a fork.

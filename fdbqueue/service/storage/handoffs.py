@@ -2,18 +2,18 @@
 
 :mod:`fdbqueue.service.consume.help` says how the help goes.
 
-- *A request* is one row: the version at which it was asked, so that the oldest is served first;
-  whether it is served; when it expires. For leases it names those that are to end, and then the new
-  ones.
+- *A request* is one row: the version at which it was asked, because the oldest is served first;
+  whether it is served; when it expires. For leases it names those that are to end, and then the
+  new.
 - *A handoff* is a batch for a request: the items, with their places and values, in pieces under its
-  name, and a row DUE (:mod:`fdbqueue.service.storage.tables`) at the moment at which the request
-  expires. A handoff of no items has no such row.
+  name, and a row DUE (:mod:`tables`) at the moment at which the request expires; no such row if it
+  holds no items.
 - *A batch*, leased under one token, is the same pieces and the same row.
 
-Version 1.0.0 wrote rows of requests that expire by the database's versions, about a million a
-second. They are served, and go as they did, but for the first version that is after them: what they
-were handed by that version is requeued at once, and asked for again. It passes over rows that have
-a moment, and requeues by the row DUE what was handed over for them.
+Requests of version 1.0.0 expire by the database's versions, about a million a second, and have no
+row DUE. They are served: what is handed over then gets one. What 1.0.0 itself handed over is
+requeued at once, and its process asks again. 1.0.0 passes over requests that expire at a moment,
+and requeues what was handed over for them by the row DUE.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ reaches. Then follows a byte for each table:
     02 02  FORMAT       JSON                    kind, codec, priority type, order, layout
     03  REQUEST   name                          a help request, open or handed over
     04  DUE       moment, kind, place or name   what expires at that moment
-    05  HIDDEN                                  how many are leased, delayed, dead
+    05  HIDDEN                                  how many are leased, delayed, dead; leases shortened
     05 01  TOKENS                               tokens of the rate, in millionths, and when counted
     05 02  LEASING                              nothing: those that lease under a limit meet here
     06  LEVEL     tuple(priority)               items ready of that priority

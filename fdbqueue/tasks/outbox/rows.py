@@ -26,9 +26,9 @@ from fdbqueue.tasks.compat import TaskResult, task_enqueued
 from fdbqueue.tasks.key_limits import Limited
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.wake import Waker
-from fdbqueue.tasks.records import TaskCall, aware, deadline, packed, rank_of, unpacked
+from fdbqueue.tasks.records import TaskCall, aware, packed, rank_of, unpacked
 from fdbqueue.tasks.results import change, local
-from fdbqueue.tasks.states import TaskState, state_of
+from fdbqueue.tasks.states import TaskState, deadline, state_of
 
 #: The longest text of a call: one of 1,000,000 bytes has up to six characters for each of them.
 MAX_CALL_CHARACTERS = 6_100_000

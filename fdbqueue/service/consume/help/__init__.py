@@ -16,19 +16,19 @@
 
 Only who asked collects. Any process may serve an open request, and removes what has expired by its
 own clock, requeueing the items (:mod:`fdbqueue.service.consume.expiry`). Each of these depends on
-the row, or on the pieces of the handoff, so of two only one takes effect.
+the row, or on the pieces of the handoff, so of two only one takes effect. A request is
 
-- *Open*: the items are ready, and the leases that are to end are held.
-- *Served*: the items are in the handoff, or leased; the leases that were to end have ended.
-- *Refused*: nothing was done, because one of these leases was lost or an item cannot be decoded.
-  The process finds out which by itself.
-- *Gone*, because it expired: the process takes again. But if leases were to end and none of them is
+- *open*: the items are ready, and the leases that are to end are held;
+- *served*: the items are in the handoff, or leased; the leases that were to end have ended;
+- *refused*: nothing was done, because one of these leases was lost or an item cannot be decoded.
+  The process finds out which by itself;
+- *gone*, because it expired: the process takes again. But if leases were to end and none of them is
   held, their threads are told that the outcome is unknown.
 
 What is left behind by
 
-- *a thread that leaves*: nothing. Who collects requeues its items; what was leased for it, the
-  helper thread requeues. If leases were to end, its outcome is unknown;
+- *a thread that leaves*: nothing. Its items are requeued by who collects, or by the helper thread
+  if they were leased. If leases were to end, its outcome is unknown;
 - *a process that dies or is stopped*: the request, until it expires. Then what was handed over is
   requeued. Leases stay until they expire;
 - *a clock*: one that is ahead by more than the timeout requeues at once what was handed to others,
@@ -37,10 +37,9 @@ What is left behind by
 
 A helped pop is two commits of its own, and no fewer will do:
 
-- *Strict* means that the item was the first at a moment of the call. So who gives it must have seen
-  a commit made after the call began. Who asks for its next pop while it collects would be given an
-  item before it pops; what is pushed or popped until then would pass that item, which nobody has
-  popped.
+- Takes are *strictly serialisable*: the item was the first at a moment of the call. So who gives it
+  must have seen a commit made after the call began. Who asks for its next pop while it collects
+  would be given an item before it pops; what others push or pop until then would pass that item.
 - An item that its popper has not seen must return if it dies, and one that it has seen must not. So
   it commits that it has seen it.
 """
