@@ -22,33 +22,40 @@ from benchmarks.results import FOLDER, Record, Results, Run
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 #: The page with every row.
 ROWS = FOLDER / "README.md"
-#: The rows that stand for many: a benchmark, what was measured, and beside what.
+#: The rows that stand for many: a benchmark, what was measured, and beside what. First where people
+#: start (one thread, a few processes, many customers), then the others.
 HEADLINES = (
-    ("recipe", "FIFO push, alone", "recipe"),
-    ("recipe", "FIFO pop, alone", "recipe"),
     ("sqlite", "FIFO push, 1 thread", "raw SQLite"),
+    ("sqlite", "FIFO pop, 1 thread", "raw SQLite"),
     ("libraries", "FIFO push, 1 thread", "huey"),
     ("libraries", "FIFO pop, 1 thread", "huey"),
+    ("recipe", "FIFO push, alone", "recipe"),
+    ("recipe", "FIFO pop, alone", "recipe"),
+    ("shapes", "FIFO pop, 4 x 1", "recipe"),
+    ("shapes", "FIFO pop, 16 x 1", "recipe"),
+    ("shapes", "FIFO pop, 16 x 1", "huey, SQLite"),
+    ("shapes", "FIFO pop, 16 x 1", "1 x 1"),
+    ("shapes", "FIFO lease and ack, 16 x 1", "1 x 1"),
+    ("families-many", "pop_from, 10,000 members, 4 x 16", "pops of one queue"),
+    ("shards", "priority pop, 16 shards, 4 x 16", "the strict queue"),
+    ("tasks", "task enqueued, 1 thread", "django-tasks-db"),
+    ("tasks", "tasks done, 4 workers", "1 worker of ours"),
+    ("key-limits", "tasks with limits of 100 keys, 4 workers of 4 threads", "tasks without limits"),
     ("libraries", "FIFO pop, 8 threads", "huey"),
     ("libraries", "FIFO lease and ack, 1 thread", "persist-queue, acked"),
     ("push-contention", "FIFO push, 4 x 16", "recipe"),
     ("contention", "FIFO pop, 4 x 16", "recipe"),
     ("contention", "priority pop, 4 x 16", "recipe"),
     ("shapes", "FIFO pop, 1 x 16", "recipe"),
-    ("shapes", "FIFO pop, 16 x 1", "recipe"),
     ("shards", "fifo pop, 16 shards, 16 x 1", "the strict queue"),
-    ("families-many", "pop_from, 10,000 members, 4 x 16", "pops of one queue"),
     ("worker", "FIFO Worker, 16 x 1", "recipe's pop"),
     ("growth", "pop, 100,000 items", "1,000 items"),
     ("http", "HTTP push", "bare DRF view"),
-    ("tasks", "task enqueued, 1 thread", "django-tasks-db"),
     ("tasks", "task enqueued, 1 thread", "django-tasks-db, PostgreSQL"),
     ("tasks", "tasks done, 1 worker", "django-tasks-db"),
     ("tasks", "tasks done, 1 worker", "django-tasks-db, PostgreSQL"),
-    ("tasks", "tasks done, 4 workers", "1 worker of ours"),
     ("tasks", "enqueue to start, idle worker, p50", "django-tasks-db, every 1 s"),
     ("groups", "group of 1,000 and what follows it", "1,000 tasks"),
-    ("key-limits", "tasks with limits of 100 keys, 4 workers of 4 threads", "tasks without limits"),
     ("outbox", "row of the outbox inserted and moved", "a task enqueued"),
 )
 #: The engines' names in the stored results, and on the page.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import fdb.tuple
 import pytest
 from hypothesis import example, given
@@ -97,3 +99,41 @@ def test_what_cannot_be_read(data):
 def test_when_what_cannot_be_read_was_pushed(data, pushed_at):
     """The time is read from behind the text, where it is there; else it is not known."""
     assert JsonCodec().pushed_at(data) == pushed_at
+
+
+class _Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'a\u2028"\\\n\x00é😀',
+        _Text("b"),
+        1e300,
+        -0.0,
+        10**30,
+        True,
+        None,
+        [],
+        {_Text("k"): (1, [{}])},
+    ],
+)
+def test_the_text_is_what_json_writes(value):
+    """The encoder in C that is kept writes what ``json.dumps`` does."""
+    expected = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    assert fdb.tuple.unpack(JsonCodec().encode(value, 0, 0))[0] == expected
+
+
+@pytest.mark.parametrize("value", [float("nan"), [float("-inf")], {1}, [b"x"], {"a": object()}])
+def test_what_json_lacks_is_refused_as_json_does(value):
+    """With the same error, so that the user reads the same reason."""
+    errors = []
+    for encode in (
+        lambda: JsonCodec().encode(value, 0, 0),
+        lambda: json.dumps(value, allow_nan=False),
+    ):
+        with pytest.raises((ValueError, TypeError)) as caught:
+            encode()
+        errors.append((caught.type, str(caught.value)))
+    assert errors[0] == errors[1]
