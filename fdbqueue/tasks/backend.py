@@ -127,13 +127,14 @@ class FdbQueueBackend(BaseTaskBackend):
 
         Raises:
             InvalidTask: The task cannot run with this backend; nothing was enqueued.
-            TypeError: The arguments are no JSON; nothing was enqueued. ``ValueError``, and
-                ``InvalidValue``, say that of bytes, and of numbers such as NaN.
+            TypeError: The arguments are no JSON; nothing was enqueued. It names the first that is
+                not, and its type. ``ValueError``, and ``InvalidValue``, say that of bytes, and of
+                numbers such as NaN.
             ValueTooLarge: They are over 1,000,000 bytes; nothing was enqueued.
             ImproperlyConfigured: The app of the outbox is not installed.
         """
         self.validate_task(task)
-        result = new_result(task, args, kwargs, self.alias)
+        result = new_result(task, args, kwargs, self.alias, is_rich=self.settings.rich_types)
         if self.settings.outbox is not None:
             return self.outbox().enqueue(result)
         push = self.prepare(result)
@@ -145,7 +146,8 @@ class FdbQueueBackend(BaseTaskBackend):
     def enqueue_many(self, task: Any, calls: Iterable[Any]) -> list[TaskResult[Any, Any]]:
         """Enqueue a task with many arguments, as the task's ``enqueue_many`` says."""
         self.validate_task(task)
-        results = [new_result(task, *call, self.alias) for call in pairs(calls)]
+        is_rich = self.settings.rich_types
+        results = [new_result(task, *call, self.alias, is_rich=is_rich) for call in pairs(calls)]
         if self.settings.outbox is not None:
             return self.outbox().enqueue_many(results)
         many = ManyCalls(self, task.queue_name, results)
@@ -305,6 +307,8 @@ class FdbQueueBackend(BaseTaskBackend):
             InvalidTask: No worker would find it, or it would be in another backend's queue.
         """
         call = call_of(result)
+        if self.settings.rich_types:
+            call = call.rich()
         task, queue = result.task, self.queue(result.task.queue_name)
         if not self.queues and not self.owns(queue.name):
             text = f"The queue {task.queue_name!r} of the task backend {self.alias!r} would be"

@@ -308,5 +308,6 @@ def _prepared(task: Any, args: Any, kwargs: Any) -> tuple[Any, TaskResult[..., A
     """
     backend = ours(task.backend, f"to enqueue {task.module_path} here", InvalidTask)
     backend.validate_task(task)
-    result = new_result(task, args, kwargs, task.backend)
+    is_rich = backend.settings.rich_types
+    result = new_result(task, args, kwargs, task.backend, is_rich=is_rich)
     return backend, result, backend.prepare(result)

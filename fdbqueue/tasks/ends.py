@@ -29,6 +29,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import Task, TaskResultStatus
+from fdbqueue.tasks.encoders import Rich, readable, stored_of
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
 from fdbqueue.tasks.notes import NOTED, Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
@@ -76,7 +77,7 @@ class AttemptEnd:
         attempts: The attempts, this one and its error included.
         moment: When it ended, in microseconds.
         result: The task's result, as it is then.
-        value: The return value, normalised.
+        value: The return value, normalised, or as it is stored.
         failure: How it failed, None if it did not.
         reason: Why, for the dead letter: the class of the exception, and its message on a new line.
         retry_seconds: When the task runs again after a failure, None for never.
@@ -219,7 +220,8 @@ class Attempt:
             status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
             set_attempts(self.result, self.attempts)  # those of a success are as when it began
         finished = result_time(end.moment) if is_over else None
-        change(self.result, status=status, finished_at=finished, _return_value=end.value)
+        value = readable(end.value.stored) if isinstance(end.value, Rich) else end.value
+        change(self.result, status=status, finished_at=finished, _return_value=value)
         self.is_unnoted, self.end = False, end
 
 
@@ -555,7 +557,9 @@ def final_writes(
             "enqueued": microseconds(item.pushed_at),
             "ended": ended,
             "status": status,
-            "value": value,
+            "value": stored_of(value),
+            **({"rich_value": True} if isinstance(value, Rich) else {}),
+            **({"rich": True} if call.is_rich else {}),
             **stored(attempts),
             **(noted or {}),
             **({} if call.place is None else {"tree": call.place.stored()}),

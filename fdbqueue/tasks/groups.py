@@ -277,7 +277,9 @@ class _Plan:
         if self._tasks > MAX_TASKS:
             raise InvalidTask(f"A group or a chain has at most {MAX_TASKS:,} tasks in all.")
         self._check(part.task)
-        result = new_result(part.task, part.args, part.kwargs, self.backend.alias)
+        is_rich = self.backend.settings.rich_types
+        alias = self.backend.alias
+        result = new_result(part.task, part.args, part.kwargs, alias, is_rich=is_rich)
         task = part.task
         _check_unique(task, result, is_given=is_given)
         queue = self.backend.queue_prefix + task.queue_name
@@ -289,7 +291,7 @@ class _Plan:
             elif limited := where(task, queue, result.args, result.kwargs):
                 queue = limited.queue
                 self.limits.setdefault(queue.rpartition(".")[0], limited)
-        found = call_of(result)
+        found = call_of(result).rich() if is_rich else call_of(result)
         data = encoded({"queue": queue, "value": packed(found), **more})
         if len(data) > MAX_CALL_BYTES - _PLACE_BYTES:
             self.backend.prepare(result)  # raises, if it is over the limit without its place

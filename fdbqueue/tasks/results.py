@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import math
 import secrets
 import sys
@@ -27,12 +28,15 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     normalize_json,
 )
+from fdbqueue.tasks.encoders import KNOWN, decode, encode, readable
 from fdbqueue.tasks.exceptions import TaskUnknown, WaitTimedOut, pass_interrupt
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.records import Attempts, TaskCall
 from fdbqueue.tasks.states import TaskState
 
 _ENDED = {TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL}
+#: The longest path to a part of a value that an error names.
+_MAX_PATH = 300
 _SCALARS = {str, int, float, bool, type(None)}
 _TEXT = {str}
 
@@ -127,13 +131,24 @@ def new_id() -> str:
 
 
 def new_result(
-    task: Task[..., Any], args: Sequence[Any], kwargs: dict[str, Any], alias: str
+    task: Task[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    alias: str,
+    *,
+    is_rich: bool = False,
 ) -> Any:
     """Return the result of a task that is about to be enqueued.
 
+    Args:
+        task: The task.
+        args, kwargs: The arguments.
+        alias: The alias of its backend.
+        is_rich: Whether they may have the types of :mod:`fdbqueue.tasks.encoders`.
+
     Raises:
         TypeError: The arguments are no JSON, or
-        ValueError: are bytes that are no UTF-8.
+        ValueError: are bytes that are no UTF-8. Both say which argument.
     """
     result: TaskResult[..., Any] = FdbQueueTaskResult(
         task=task,
@@ -149,8 +164,65 @@ def new_result(
         errors=[],
         worker_ids=[],
     )
-    change(result, args=normalised(list(args)), kwargs=normalised(kwargs))
+    given = [*args], kwargs
+    try:
+        if is_rich:
+            change(result, args=decode(encode(given[0])), kwargs=decode(encode(kwargs)))
+        else:
+            change(result, args=normalised(given[0]), kwargs=normalised(kwargs))
+    except (TypeError, ValueError) as error:
+        find = encode if is_rich else normalised
+        raise named(error, {"args": given[0], "kwargs": kwargs}, find) from error
     return result
+
+
+def named(
+    error: TypeError | ValueError, values: Mapping[str, Any], check: Callable[[Any], Any]
+) -> TypeError | ValueError:
+    """Return an error that says in which part of some values one has come.
+
+    Args:
+        error: The error.
+        values: The values, by their names.
+        check: Raises it, given that part.
+    """
+    found = next(
+        (
+            one
+            for one in map(
+                functools.partial(_wrong_in, check=check), *zip(*values.items(), strict=True)
+            )
+            if one
+        ),
+        None,
+    )
+    kind = TypeError if isinstance(error, TypeError) else ValueError
+    if found is None:
+        return kind(str(error))
+    path, value = found
+    is_known = check is normalised and type(value) in KNOWN
+    hint = "; the option rich_types of the backend allows it" if is_known else ""
+    name = type(value).__qualname__
+    what = f"is {name}, which is no JSON{hint}" if kind is TypeError else f"is {name}: {error}"
+    return kind(f"{path} {what}")
+
+
+def _wrong_in(path: str, value: Any, check: Callable[[Any], Any]) -> tuple[str, Any] | None:
+    """Return the first innermost part of a value that is refused, with the path to it."""
+    parts: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    with contextlib.suppress(RecursionError):
+        for key, part in parts:
+            if found := _wrong_in(f"{path}[{key!r:.100}]", part, check):
+                return found
+        try:
+            check(value)
+        except (TypeError, ValueError):
+            return path[:_MAX_PATH], value
+    return None
 
 
 def pairs(calls: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
@@ -374,8 +446,12 @@ def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> T
         errors=[],
         worker_ids=[],
     )
-    args, kwargs = normalised(call.args), normalised(call.kwargs)  # a task may change its own
-    change(result, args=args, kwargs=kwargs, _return_value=state.value)
+    if call.is_rich:
+        change(result, args=readable(call.args), kwargs=readable(call.kwargs))
+    else:  # a task may change its own
+        change(result, args=normalised(call.args), kwargs=normalised(call.kwargs))
+    value = readable(state.value) if "rich_value" in state.record else state.value
+    change(result, _return_value=value)
     if state.metadata or state.progress:
         change(result, metadata=state.metadata or {}, progress=state.progress)
     set_attempts(result, state.attempts)

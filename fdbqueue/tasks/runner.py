@@ -27,6 +27,7 @@ from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.aborts import ForcedAborts, was_aborted
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
+from fdbqueue.tasks.encoders import Rich, decode, encode
 from fdbqueue.tasks.ends import AtEndFailed, Attempt, max_attempts, retry_seconds
 from fdbqueue.tasks.exceptions import (
     ReturnValueTooLarge,
@@ -51,6 +52,7 @@ from fdbqueue.tasks.records import (
 from fdbqueue.tasks.results import (
     found_task,
     is_imported,
+    named,
     normalised,
     running_result,
     task_at,
@@ -412,6 +414,8 @@ class TaskRunner:
         """Call the function of a task, and return what it returns."""
         set_running(running)
         result = running.result
+        if attempt.call.is_rich:  # a type that is not known here fails the attempt
+            decode([attempt.call.args, attempt.call.kwargs])
         task_started.send(type(self._backend), task_result=result)
         args = list(result.args)
         if task.takes_context:
@@ -425,12 +429,20 @@ class TaskRunner:
         """Return a return value as JSON has it, if it is that and not too long."""
         if value is None:
             return None
-        value = normalised(value, lambda other: _with_text_keys(normalize_json(other)))
+        is_rich = self._options.rich_types
+        try:
+            if is_rich:
+                value = _with_text_keys(encode(value))
+            else:
+                value = normalised(value, _normalised_part)
+        except (TypeError, ValueError) as error:
+            check = encode if is_rich else normalised
+            raise named(error, {"return value": value}, check) from error
         size = len(encoded(value, allow_nan=False))
         if size > self._options.max_result_bytes:
             limit = self._options.max_result_bytes
             raise ReturnValueTooLarge(size_bytes=size, limit_bytes=limit)
-        return value
+        return Rich(value) if is_rich else value
 
 
 def call_here(
@@ -482,6 +494,10 @@ def call_here(
         raise attempt.limit.error_of(over)
     finally:
         del over  # its traceback has this frame
+
+
+def _normalised_part(value: Any) -> Any:
+    return _with_text_keys(normalize_json(value))
 
 
 def _with_text_keys(value: Any) -> Any:

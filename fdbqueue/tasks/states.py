@@ -235,6 +235,7 @@ def _ended(result_id: str, record: dict[str, Any]) -> TaskState:
         record["priority"],
         None if run_after is None else datetime.datetime.fromisoformat(run_after),
         place=place_in(record["tree"]) if "tree" in record else None,
+        is_rich="rich" in record,
     )
     attempts = attempts_in(record)
     return TaskState(

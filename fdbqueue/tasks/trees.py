@@ -71,6 +71,7 @@ from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
     task_backends,
 )
+from fdbqueue.tasks.encoders import Rich, all_rich, decode, stored_of, with_given
 from fdbqueue.tasks.exceptions import pass_interrupt
 from fdbqueue.tasks.key_limits import declare, where_given
 from fdbqueue.tasks.options import FdbQueueTask
@@ -259,7 +260,7 @@ class Tree:
         given: Any = group_id(self._id, branch)
         if known.get("values"):
             try:
-                given = self.values(branch, 0, known["count"], MAX_BYTES)
+                given = all_rich(self.values(branch, 0, known["count"], MAX_BYTES))
             except (TaskResultDoesNotExist, ValueTooLarge) as error:
                 self.fail(self.place(branch, known["count"]), text_of_error(error))
                 return
@@ -282,7 +283,7 @@ class Tree:
                 raise TaskResultDoesNotExist(group_id(self._id, branch))
             for part in parts:
                 value = part()
-                size += len(encoded(value))
+                size += len(encoded(stored_of(value)))
                 if size > most_bytes:
                     raise ValueTooLarge(size_bytes=size, limit_bytes=most_bytes)
                 found.append(value)
@@ -304,7 +305,7 @@ class Tree:
             record = read()
             if record is None or record.get("status") != SUCCESSFUL:
                 raise TaskResultDoesNotExist(part["id"])
-            return record["value"]
+            return Rich(record["value"]) if "rich_value" in record else record["value"]
 
         return value
 
@@ -391,9 +392,12 @@ class Tree:
         if known["kind"] == "chain":
             self._begin_part(branch, 0, given)
             return
-        self._write(self.keys.waiting.pack((branch,)), {"next": 0, "is_given": bool(given)})
+        state = {"next": 0, "is_given": bool(given)}
+        if given and isinstance(given[0], Rich):
+            state["is_rich"] = True
+        self._write(self.keys.waiting.pack((branch,)), state)
         for key, data in (
-            chunks_of(self.keys.all["given"][branch], encoded(given[0])) if given else ()
+            chunks_of(self.keys.all["given"][branch], encoded(stored_of(given[0]))) if given else ()
         ):
             self._tr[key] = data
         self._waits = True
@@ -420,8 +424,8 @@ class Tree:
         while rows := list(self._tr.get_range(*range_of(self.keys.waiting), limit=1)):
             (branch,) = self.keys.waiting.unpack(rows[0].key)
             known, state = self.branch(branch), json.loads(rows[0].value)
-            given = self._given(branch) if state["is_given"] else ()
-            each = len(encoded(given[0])) if given else 0
+            given = self._given(branch, "is_rich" in state) if state["is_given"] else ()
+            each = len(encoded(stored_of(given[0]))) if given else 0
             at = state["next"]
             begin, end = self.keys.part(branch, at), self.keys.part(branch, known["count"])
             for row in self._tr.get_range(begin, end, limit=TOGETHER):
@@ -440,9 +444,10 @@ class Tree:
             self._tr.clear_range(*range_of(self.keys.all["given"][branch]))
         return False
 
-    def _given(self, branch: int) -> tuple[Any, ...]:
+    def _given(self, branch: int, is_rich: bool) -> tuple[Any, ...]:
         rows = self._tr.get_range(*range_of(self.keys.all["given"][branch]))
-        return (json.loads(b"".join([row.value for row in rows])),)
+        value = json.loads(b"".join([row.value for row in rows]))
+        return (Rich(value) if is_rich else value,)
 
     def _push(self, pushes: Sequence[tuple[TreePlace, tuple[Any, ...], dict[str, Any]]]) -> None:
         """Push tasks, those of each queue together; one that is refused has ended."""
@@ -461,7 +466,7 @@ class Tree:
                 if not (data := b"".join([row.value for row in read])):
                     continue  # the tree was removed
                 queue, value = (stored := json.loads(data))["queue"], stored["value"]
-                value = {**value, "args": [*given, *value["args"]], "tree": place.stored()}
+                value = {**with_given(value, given), "tree": place.stored()}
                 self._tr.clear_range(*range_of(self.keys.all["call"][place.branch][place.at]))
                 if "key" in stored:
                     queue = self._limited_queue(place, queue, value, stored["key"])
@@ -482,7 +487,9 @@ class Tree:
     def _limited_queue(self, place: TreePlace, queue: str, value: Any, key: str | None) -> str:
         """Return the queue of a task whose key needs what it is given; empty if it has failed."""
         try:
-            limited = where_given(value["task"], key, queue, value["args"], value["kwargs"])
+            called = [value["args"], value["kwargs"]]
+            args, kwargs = decode(called) if "rich" in value else called
+            limited = where_given(value["task"], key, queue, args, kwargs)
         except BaseException as error:  # noqa: BLE001  # a project's own function may raise anything
             pass_interrupt(error)
             self.fail(place, text_of_error(error))
