@@ -44,7 +44,7 @@ def backend(empty_queues, settings, db):
 
 
 @pytest.fixture
-def viewer():
+def viewer(db):
     """Somebody who may view queues."""
     return person("viewer", "view_queue")
 
