@@ -44,14 +44,14 @@ _SLOTS, _SKIPPED_ITEMS = 32, 128
 #: After so many rounds without a conflict, on average, a process tries the slot nearer to the end.
 #: Chosen with the slots; no other was measured.
 _CALM_ROUNDS = 32
-
-
 #: How much is left of earlier races when one more is measured, and how much a new measurement of
 #: help counts.
 _KEPT, _WEIGHT = 0.9, 0.2
-#: By how much help is taken to have become faster, each time that racing is preferred to it, so
-#: that it is measured again.
-_HOPE = 0.99
+#: By how much the other way is taken to have become faster each time that one is preferred, so that
+#: it is measured again. With a simulated latency of 3.3 ms 16 x 1 poppers take as much as if they
+#: always asked, and of 4 x 1 and 2 x 1 the process that does least has 0.85 and 0.77 of the mean,
+#: not 0.59 and 0.43.
+_HOPE = 0.998
 
 
 class Contention:
@@ -81,7 +81,7 @@ class Contention:
         self.slot = 0
         self.racing_since = 0.0
         self._helped_seconds = 0.0  # how long help takes; as none until it is measured
-        self._raced_seconds, self._won = 0.0, 1.0  # of races, and how many of them were won
+        self._raced_seconds = self._won = 0.0  # of races, and how many of them were won
 
     def reserve(self, tr: Any) -> None:
         """Reserve the file, before a transaction reads anything."""
@@ -116,7 +116,8 @@ class Contention:
         return conflicts
 
     def _is_help_faster(self, now: float) -> bool:
-        if self._raced_seconds + now - self.racing_since < self._helped_seconds * self._won:
+        raced, helped = now - self.racing_since, self._helped_seconds
+        if raced < helped and self._raced_seconds + raced < helped * self._won:
             self._helped_seconds *= _HOPE
             return False
         self._note_race(now, is_won=False)
@@ -128,11 +129,17 @@ class Contention:
         self.racing_since = 0.0
 
     def note_help(self, seconds: float, *, is_given: bool) -> None:
-        """Note how long a take by help has lasted; if no process gave any, the next one races."""
+        """Note how long a take by help has lasted, and whether the next one asks, too.
+
+        Not if no process gave any; for another while if help is faster than to race.
+        """
         weight = _WEIGHT if self._helped_seconds else 1.0
         self._helped_seconds += weight * (seconds - self._helped_seconds)
         if not is_given:
             self.helped_until = 0.0
+        elif self._won and self._raced_seconds > self._helped_seconds * self._won:
+            self._raced_seconds *= _HOPE
+            self.helped_until = time.monotonic() + _REMEMBERED_SECONDS
 
     def note_commit(self) -> None:
         """Note a round that has committed: now and then the slot nearer to the end is tried."""
