@@ -41,7 +41,7 @@ RATE_MINUTES = 5
 #: An item that is ready for longer has waited too long; a label says it in words.
 OLDEST_SECONDS = 3_600
 #: A task that is ready for longer would have been taken by a worker that has nothing to do.
-_WORKERLESS_SECONDS = 10
+WORKERLESS_SECONDS = 10
 #: What workers of tasks say that they work on.
 _TASKS = "tasks"
 _HOUR_MINUTES = 60
@@ -208,7 +208,7 @@ def _waits(row: QueueRow) -> bool:
     """Tell whether a ready item of a queue that is not paused has waited for a while."""
     if row.pause is not None or row.counts.ready <= 0 or row.oldest is None:
         return False
-    return seconds_since(row.oldest) > _WORKERLESS_SECONDS
+    return seconds_since(row.oldest) > WORKERLESS_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
