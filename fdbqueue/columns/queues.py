@@ -292,15 +292,15 @@ def keeps_push_times(queue: Queue) -> bool:
 
 def _held_by(row: QueueRow) -> str:
     """Return the limit that holds a queue, and how long its oldest item waits."""
-    options = row.queue.options
+    options, leased = row.queue.options, grouped(row.counts.leased)
     if row.held == "rate":
-        limit = str(options.rate)
+        limit = _("its rate") if options.rate is None else str(options.rate)
+    elif options.max_leased is None:  # stored, as those of limited tasks
+        limit = _("%(leased)s leased") % {"leased": leased}
     else:
-        limit = _("%(leased)s of %(most)s leased") % {
-            "leased": grouped(row.counts.leased),
-            "most": grouped(options.max_leased or 0),
-        }
-    return f"{limit}, {short_age(row.oldest)}" if row.oldest else limit
+        most = grouped(options.max_leased)
+        limit = _("%(leased)s of %(most)s leased") % {"leased": leased, "most": most}
+    return f"{limit}, {short_age(row.oldest)}" if row.oldest else str(limit)
 
 
 MISMATCHED = Concern(
