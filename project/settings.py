@@ -201,4 +201,9 @@ TASKS = {
             },
         },
     },
+    "rows": {  # enqueued with the rows that a transaction of the ORM writes
+        "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
+        "QUEUES": ["default"],
+        "OPTIONS": {"outbox": True},
+    },
 }

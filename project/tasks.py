@@ -32,6 +32,12 @@ def listen(context: Any, place: str, seconds: float = 10) -> dict[str, Any]:
     return {"place": place, "heard": "nothing"}
 
 
+@task
+def headline(found: dict[str, str]) -> str:
+    """Return a headline of what was heard at a place: what follows the listening in a chain."""
+    return f"{found['place']}: {found['heard']} was heard"
+
+
 @task(concurrency_key="{place}", max_running=1, rate="30/m", burst=10)
 def ask_station(place: str, seconds: float = 5) -> str:
     """Ask the station of a place, which answers one question at a time, and thirty in a minute."""
@@ -52,6 +58,12 @@ def compare(group: str) -> dict[str, Any]:
     """Return at which of some places there were most earthquakes: what follows their reports."""
     results = [part.result() for part in group_result(group).parts()]
     return max((result.return_value for result in results), key=operator.itemgetter("count"))
+
+
+@task(backend="rows")
+def recount() -> int:
+    """Return how many earthquakes there are: it goes through the outbox."""
+    return len(records())
 
 
 @task(max_attempts=2, backoff=lambda _error, _result: 1_800.0)

@@ -95,6 +95,8 @@ NIGHTLY = {
 #: What ``make test`` has of these all the same.
 KEPT = frozenset(
     {
+        "tests/browser/test_actions.py::test_every_action",
+        "tests/browser/test_actions.py::test_who_keeps_one_queue",
         "tests/browser/test_browsing.py::test_a_hostile_value_does_nothing",
         "tests/browser/test_browsing.py::test_a_push_appears_by_itself",
         "tests/browser/test_browsing.py::test_the_earthquakes_are_browsed_from_the_strongest",

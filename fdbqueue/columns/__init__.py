@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.utils.functional import Promise
-from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
@@ -76,12 +76,6 @@ STATES = (
 _MAY_BE_CUT = 20
 #: What a terminal shows of nothing; a page shows a dash.
 NOTHING = "-"
-
-
-def breakable(path: str) -> SafeString:
-    """Return a dotted path as markup, which a narrow column breaks behind its dots."""
-    parts = path.replace("_", "_\0").replace(".", ".\0").split("\0")
-    return format_html("<bdi>{}</bdi>", format_html_join(SafeString("<wbr>"), "{}", zip(parts)))
 
 
 def link(element_id: str, address: str, text: str, whole: str = "") -> SafeString:

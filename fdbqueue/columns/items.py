@@ -128,7 +128,8 @@ def shown(columns: Sequence[ItemColumn], queue: Queue, state: str) -> list[ItemC
 
 def reason_text(reason: str | None) -> str:
     """Return the reason of a dead letter as pages show it."""
-    return visible((reason or "")[:_MAX_REASON_CHARACTERS])
+    text = (reason or "").removeprefix("builtins.")  # as Python's tracebacks name it
+    return visible(text[:_MAX_REASON_CHARACTERS])
 
 
 # Failed attempts

@@ -47,6 +47,12 @@ def cut(value: str) -> SafeString:
     return filled('<bdi title="{0}">{0}</bdi>', value) if value else text(value)
 
 
+def breakable(path: str) -> SafeString:
+    """Return a dotted path as markup, which a narrow column breaks behind its dots."""
+    parts = path.replace("_", "_\0").replace(".", ".\0").split("\0")
+    return filled("<bdi>{}</bdi>", SafeString("<wbr>".join(map(escaped, parts))))
+
+
 def lines(value: str) -> SafeString:
     """Return a text that keeps its lines."""
     return filled('<div class="fdbqueue-unfolded">{}</div>', text(value))
@@ -86,10 +92,14 @@ def reason(value: FoldedText) -> SafeString:
         return filled(
             '<details id="{}" class="fdbqueue-folded"><summary>{}</summary>{}</details>',
             value.element_id,
-            text(value.beginning),
+            _beginning(value.beginning),
             lines(value.whole),
         )
-    return text(value.beginning) if value.beginning else quiet(_("no reason given"))
+    return _beginning(value.beginning) if value.beginning else quiet(_("no reason given"))
+
+
+def _beginning(value: str) -> SafeString:
+    return text(value) if " " in value else breakable(value)
 
 
 def traceback(value: str, label: str) -> SafeString:

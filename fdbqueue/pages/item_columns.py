@@ -25,7 +25,7 @@ from fdbqueue.columns.items import (
     failed_attempts,
     reason_text,
 )
-from fdbqueue.columns.text import Moment, bounded, folded
+from fdbqueue.columns.text import Moment, bounded, clip, folded
 from fdbqueue.pages.search import FIRST_HIT
 from fdbqueue.pages.values import preview, previewed
 
@@ -70,15 +70,22 @@ def _number(group: ReasonGroup) -> SafeString:
     words = {"number": group.number, "reason": group.text}
     label = gettext("%(number)s: %(reason)s") % words
     if group.address:
-        shown = '<a href="{}" title="{}" aria-label="{}">{}</a>'
-        return format_html(shown, group.address, group.text, label, group.number)
+        shown = '<a href="{}" title="{}" aria-label="{}">{}{}</a>'
+        return format_html(shown, group.address, group.text, label, group.number, _words(group))
     return format_html(
-        '<span title="{}"><span aria-hidden="true">{}</span>'
+        '<span title="{}"><span aria-hidden="true">{}{}</span>'
         '<span class="visually-hidden">{}</span></span>',
         group.text,
         group.number,
+        _words(group),
         label,
     )
+
+
+def _words(group: ReasonGroup) -> SafeString:
+    """Return the reason itself, which cards show: what has its number is far above them."""
+    words = clip(group.text.partition("\n")[0])[0]
+    return format_html('<span class="fdbqueue-of-card">: <bdi>{}</bdi></span>', words)
 
 
 _IN_ONE_LINE = (

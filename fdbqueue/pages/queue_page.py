@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf
 from fdbqueue.columns import Tile, nothing
-from fdbqueue.columns.items import ReasonGroup
+from fdbqueue.columns.items import ReasonGroup, reason_text
 from fdbqueue.columns.queues import (
     COUNTS,
     FIGURES,
@@ -224,7 +224,7 @@ def _reasons(
     others = dead - sum(one.count for one in found)
     return Reasons(
         [_reason(queue, form, reading, one, n) for n, one in enumerate(found, start=1)],
-        clip(form.cleaned_data[field])[0] if field else "",
+        clip(reason_text(form.cleaned_data[field]))[0] if field else "",
         form.items_address(**{field: None}) if field else "",
         grouped(others) if others > 0 else "",
         f"python manage.py queue_doctor {shlex.quote(queue.name)} --recount",
@@ -234,7 +234,7 @@ def _reasons(
 def _reason(
     queue: Queue, form: ItemsForm, reading: Reading, found: DeadReason, position: int
 ) -> Reason:
-    field, text = reading.reason_field, visible(found.reason)
+    field, text = reading.reason_field, reason_text(found.reason)
     can_type = found.reason.isprintable()
     which = f"{shlex.quote(queue.name)} --reason={shlex.quote(found.reason)}"
     can_choose = field and found.reason and can_type

@@ -31,6 +31,7 @@ from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, readable, stored_of
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
+from fdbqueue.tasks.functions import first_wait
 from fdbqueue.tasks.notes import NOTED, Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
 from fdbqueue.tasks.records import (
@@ -429,6 +430,7 @@ class AttemptEnds:
                 end.moment,
                 end.attempts.latest,
                 failed=exception is not None and not (end.is_aborted or end.asked),
+                waited=first_wait(end.attempts, end.item.pushed_at, end.call.run_after),
             )
 
     def has_taken_effect(self, end: AttemptEnd) -> bool:

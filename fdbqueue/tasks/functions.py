@@ -1,4 +1,4 @@
-"""How often each task function ran, how often it failed, and how long it took: counters.
+"""How often each task function ran and failed, how long it took, and how long it waited: counters.
 
 Each end of an attempt adds to two numbers, in the transaction that commits it, and reads nothing:
 
@@ -8,7 +8,8 @@ A *slot* is 20 minutes, or 240, since 1970: ``minutes`` says which, ``slot`` the
 slot is that in which the attempt ended. A number has fields of little-endian bytes: how many
 attempts took less than a millisecond (1,024 microseconds), less than twice that and not less than
 that, and so on in 28 buckets, the last for all that took 19 hours and more; how many of all failed;
-and how many microseconds all took together.
+how many microseconds all took together; and how many first attempts had waited for so long, in as
+many buckets: since they were enqueued, or might run. The numbers of an earlier version lack these.
 
 So the last hour is at least three slots of 20 minutes that are over and the one that is not, and
 the last day six of 240 and one: figures are *since* a moment, which is said with them. A percentile
@@ -35,6 +36,7 @@ from fdb import fdboptions
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service import microseconds
 from fdbqueue.service.tuples import packed
 
 #: The lengths of slots in minutes, and how many of them are shown besides the one that is not over.
@@ -42,9 +44,10 @@ HOUR, DAY = (20, 3), (240, 6)
 _BUCKETS = 28
 #: Attempts of fewer microseconds are in the first bucket; a bucket's limit has one bit more.
 _FIRST_BITS = 10
-_NUMBER = struct.Struct(f"<{_BUCKETS + 1}IQ")
+_NUMBER = struct.Struct(f"<{_BUCKETS + 1}IQ{_BUCKETS}I")
+_SIZES = frozenset({_NUMBER.size, _NUMBER.size - 4 * _BUCKETS})
 #: Where the fields are that are no buckets, in bits.
-_FAILURES_AT, _TIME_AT = 32 * _BUCKETS, 32 * (_BUCKETS + 1)
+_FAILURES_AT, _TIME_AT, _WAITS_AT = 32 * _BUCKETS, 32 * (_BUCKETS + 1), 32 * (_BUCKETS + 3)
 _US = 1_000_000
 _MINUTE = 60 * _US
 #: Behind all slots there are.
@@ -62,12 +65,14 @@ class FunctionFigures(NamedTuple):
         failures: How many of them have failed.
         mean: How long an attempt took, in seconds; None if there was none.
         percentile: How long 95 of 100 took at most, by the buckets; likewise.
+        waited: How long 95 of 100 tasks waited at most for their first attempt; likewise.
     """
 
     runs: int = 0
     failures: int = 0
     mean: float | None = None
     percentile: float | None = None
+    waited: float | None = None
 
 
 class FunctionRow(NamedTuple):
@@ -129,7 +134,15 @@ class FunctionCounters:
         self._keys: dict[tuple[str, str], tuple[int, bytes, bytes]] = {}
 
     def count(
-        self, tr: Transaction, queue: str, path: str, ended: int, began: int | None, *, failed: bool
+        self,
+        tr: Transaction,
+        queue: str,
+        path: str,
+        ended: int,
+        began: int | None,
+        *,
+        failed: bool,
+        waited: int | None = None,
     ) -> None:
         """Count an attempt; reads nothing.
 
@@ -140,10 +153,12 @@ class FunctionCounters:
             ended: When it ended, in microseconds since 1970.
             began: When it began; None if that is not known, which counts as no time.
             failed: Whether it failed.
+            waited: How many microseconds the task waited for it; None if that is not counted.
         """
         took = max(0, ended - began) if began else 0
-        bucket = min(max(0, took.bit_length() - _FIRST_BITS), _BUCKETS - 1)
-        number = (1 << 32 * bucket) + (failed << _FAILURES_AT) + (took << _TIME_AT)
+        number = (1 << 32 * _bucket_of(took)) + (failed << _FAILURES_AT) + (took << _TIME_AT)
+        if waited is not None:
+            number += 1 << _WAITS_AT + 32 * _bucket_of(waited)
         data = number.to_bytes(_NUMBER.size, "little")
         slot = ended // (HOUR[0] * _MINUTE)
         kept = self._keys.get((queue, path))
@@ -307,10 +322,31 @@ class _Sums:
     def add(self, read: _Read) -> None:
         """Add the counters of a queue."""
         for key, value in read.rows:
-            if len(value) == _NUMBER.size:
+            if len(value) in _SIZES:
                 name = key[read.at :]
                 self.sums[name] = self.sums.get(name, 0) + int.from_bytes(value, "little")
                 self.queues.setdefault(name, set()).add(read.queue)
+
+
+def first_wait(
+    attempts: Any, pushed: datetime.datetime | None, run_after: datetime.datetime | None
+) -> int | None:
+    """Return for how many microseconds a task waited for its first attempt; None for another.
+
+    Args:
+        attempts: What is known of its attempts, :class:`fdbqueue.tasks.records.Attempts`.
+        pushed: When its item was pushed.
+        run_after: When it might run.
+    """
+    if attempts.latest is None or pushed is None or attempts.spared or len(attempts.workers) != 1:
+        return None
+    if run_after is not None and run_after.tzinfo is not None:
+        pushed = max(pushed, run_after)
+    return max(0, attempts.latest - microseconds(pushed))
+
+
+def _bucket_of(duration: int) -> int:
+    return min(max(0, duration.bit_length() - _FIRST_BITS), _BUCKETS - 1)
 
 
 def _since(length: tuple[int, int], now: int) -> datetime.datetime:
@@ -327,11 +363,15 @@ def _figures(number: int) -> FunctionFigures:
     if not number:
         return FunctionFigures()
     data = number.to_bytes(_NUMBER.size + 8, "little")[: _NUMBER.size]
-    *buckets, failures, took = _NUMBER.unpack(data)
-    runs = sum(buckets)
+    fields = _NUMBER.unpack(data)
+    buckets, waits = list(fields[:_BUCKETS]), list(fields[-_BUCKETS:])
+    failures, took = fields[_BUCKETS:-_BUCKETS]
+    runs, counted = sum(buckets), sum(waits)
     if not runs:
         return FunctionFigures()
-    return FunctionFigures(runs, failures, took / runs / _US, _percentile(buckets, 0.95 * runs))
+    waited = _percentile(waits, 0.95 * counted) if counted else None
+    percentile = _percentile(buckets, 0.95 * runs)
+    return FunctionFigures(runs, failures, took / runs / _US, percentile, waited)
 
 
 def _percentile(buckets: list[int], wanted: float) -> float:

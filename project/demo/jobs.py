@@ -11,7 +11,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from fdbqueue.tasks import call, group
+from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
@@ -38,16 +38,21 @@ def be_quiet() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def backend() -> Any:
-    """Return the backend of the demo's tasks."""
-    return task_backends["default"]
+def backend(alias: str = "default") -> Any:
+    """Return the backend of the demo's tasks, or that of those in the outbox."""
+    return task_backends[alias]
 
 
 class Worker:
-    """A thread that runs the demo's tasks."""
+    """A thread that runs the demo's tasks.
 
-    def __init__(self) -> None:
-        self._worker = TaskWorker(backend(), threads=_THREADS)
+    Args:
+        alias: The alias of their backend.
+        threads: How many it runs at once.
+    """
+
+    def __init__(self, alias: str = "default", threads: int = _THREADS) -> None:
+        self._worker = TaskWorker(backend(alias), threads=threads)
         self._thread = threading.Thread(target=self._worker.run, name="demo-tasks", daemon=True)
 
     def start(self) -> None:
@@ -78,6 +83,7 @@ def work_through_the_past(chance: random.Random) -> int:
             if minutes_ago in _FAILING_ROUNDS:
                 _enqueue_failing(chance)
                 _enqueue_group(chance)
+                _enqueue_chain(chance, 0.01)
             worker = TaskWorker(backend(), follow=False, worker=_WORKER)
             worker.run()
             ran += worker.succeeded + worker.failed
@@ -100,8 +106,12 @@ def enqueue_some(chance: random.Random) -> None:
             tasks.ask_station.enqueue("Tonga", seconds=chance.randint(*_ASK_SECONDS))
     elif happens < 0.4:
         _enqueue_group(chance)
-    elif happens < 0.42:
+    elif happens < 0.43:
+        _enqueue_chain(chance, chance.randint(*_ASK_SECONDS))
+    elif happens < 0.45:
         tasks.await_wave.enqueue(chance.choice(_PLACES))
+    elif happens < 0.55:
+        tasks.recount.enqueue()
     else:
         tasks.summarise.enqueue(chance.choice(_PLACES))
 
@@ -116,8 +126,14 @@ def _enqueue_group(chance: random.Random) -> None:
     group([call(tasks.summarise, place) for place in places]).then(tasks.compare).enqueue()
 
 
+def _enqueue_chain(chance: random.Random, seconds: float) -> None:
+    """Enqueue two tasks; the second gets what the first returns."""
+    listening = call(tasks.listen, chance.choice(_PLACES), seconds=seconds)
+    chain(listening, tasks.headline).enqueue()
+
+
 def _leave_some(chance: random.Random) -> None:
-    """Leave a task that a worker elsewhere has leased, some that wait, and some for later.
+    """Leave a task that a worker elsewhere has leased, one set aside, and some that wait.
 
     That worker is lost: the demo's own runs the task again when the lease has expired.
     """
@@ -127,6 +143,8 @@ def _leave_some(chance: random.Random) -> None:
     for place in _PLACES[:4]:
         tasks.listen.enqueue(place)
     tasks.await_wave.enqueue(_PLACES[0])
+    aside, outbox = tasks.recount.enqueue(), backend("rows").outbox()
+    outbox.put_aside(outbox.rows.get(result_id=aside.id), "the demo has set it aside, to be seen")
     for hours in (1, 5, 24):
         later = timezone.now() + datetime.timedelta(hours=hours)
         tasks.summarise.using(run_after=later).enqueue(chance.choice(_PLACES))

@@ -28,7 +28,7 @@ STARTS_WITHIN_SECONDS = 60
 #: Names the Python that serves, if it is another than the tests' own: that of another Django.
 SERVER = "FDBQUEUE_BROWSER_PYTHON"
 #: The user that the demo makes.
-NAME = PASSWORD = "demo"
+NAME = "demo"
 LIST = "/admin/fdbqueue/queuename/"
 
 
@@ -112,11 +112,11 @@ def launched(fonts: Path | None = None) -> Iterator[Any]:
         browser.close()
 
 
-def log_in(page: Any, address: str) -> None:
-    """Log the demo's user in, by the admin's form."""
+def log_in(page: Any, address: str, name: str = NAME) -> None:
+    """Log a user in whose password is the name, the demo's or another, by the admin's form."""
     page.goto(f"{address}/admin/login/?next={LIST}")
-    page.get_by_label("Username").fill(NAME)
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(name)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url(f"**{LIST}")
 

@@ -46,6 +46,7 @@ PAGES = {
     "failures": "-/failures/",
     "functions": "-/functions/",
     "schedules": "-/schedules/",
+    "outbox": "-/outbox/",
     "find-nothing": "-/find/?id=nothing",
     "no-queue": "quaks/",
 }
@@ -63,6 +64,7 @@ FOLLOWED = {
     "task-failed": ("tasks-default/?state=dead", "#scroll-items tbody th a"),
     "task-done": ("tasks-default/?state=done", "#scroll-items tbody th a"),
     "task-group": ("tasks-default/?state=done&function=compare", "#scroll-items tbody th a"),
+    "task-chain": ("tasks-default/?state=done&function=listen", "#scroll-items tbody th a"),
     "task-running": ("tasks-default/?state=leased", "#scroll-items tbody th a"),
 }
 #: Pages outside the frame, which have addresses of their own.

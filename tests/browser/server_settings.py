@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from pathlib import Path
 
 from project.settings import *
@@ -29,11 +30,16 @@ DATABASES = {
         "OPTIONS": {"timeout": 30},
     }
 }
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "tests.browser.people.OneQueue",
+]
 FDBQUEUE = {
     **FDBQUEUE,
     "ENGINE": "fdbqueue.engines.embedded",
     "OPTIONS": {"path": _FOLDER / "queues.sqlite3", "durability": "normal"},
     "PREFIX": ("fdbqueue-test", _PREFIX),
+    "PAGES": {"actions": "--actions" in sys.argv},
     "QUEUES": {
         "quakes": {"kind": "priority", "priority_type": "float", "max_attempts": 2},
         "mail": {"kind": "fifo", "max_attempts": 3},

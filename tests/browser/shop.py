@@ -104,6 +104,12 @@ def work() -> None:
     note(backend, backend.queue("parcels").lease(seconds=3_600, worker="worker-3.example.org"))
 
 
+def wait_in_groups() -> None:
+    """Enqueue groups whose tasks wait, to be aborted."""
+    for number in range(8):
+        group([call(bill, {**ORDER, "number": number}), call(bill, ORDER)]).then(bill).enqueue()
+
+
 def note(backend: Any, item: Any) -> None:
     """Note of a running task what it would have noted itself."""
     task_id = item.value["id"]

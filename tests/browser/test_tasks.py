@@ -35,7 +35,7 @@ def test_a_failed_task_is_found(visit):
     page.locator("#queue-tasks-default").click()
     page.locator("#tab-dead").click()
     expect(page.locator("#tab-dead .fdbqueue-count")).to_have_text("5")
-    page.get_by_role("link", name="builtins.ConnectionError").click()
+    page.get_by_role("link", name="of ConnectionError").click()
     expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 5: 2 matching")
     expect(page.locator("#show-exception")).to_have_value("builtins.ConnectionError")
     page.locator("#scroll-items summary").first.click()
@@ -134,6 +134,40 @@ def test_the_name_of_a_function_is_one_line(visit, width):
         expect(visitor.page.locator("#scroll-items tbody")).to_contain_text("Retry scheduled")
         row = visitor.page.locator("#scroll-items tbody tr").first
         assert row.evaluate("row => row.offsetHeight") < 34
+
+
+@pytest.mark.parametrize("width", [360, 390, 480])
+def test_the_figures_of_a_function_stand_together_on_a_telephone(visit, width):
+    """Those of the last hour in a line, with the mean, and those of the last day in another."""
+    visitor = visit(viewport={"width": width, "height": 900})
+    visitor.go(f"{LIST}-/functions/?refresh=0")
+    rows = visitor.page.evaluate(
+        """() => [...document.querySelectorAll("#scroll-rows tbody tr")].map((row) =>
+            [...row.querySelectorAll("td")].map((cell) => [
+                cell.dataset.label, Math.round(cell.getBoundingClientRect().top)]))"""
+    )
+    assert rows
+    for row in rows:
+        lines = {}
+        for label, at in row:
+            lines.setdefault(at, []).append(label)
+        assert list(lines.values()) == [
+            ["Runs, hour", "Failed, hour", "Mean, hour", "95 %, hour", "Wait 95 %, hour"],
+            ["Runs, day", "Failed, day", "Mean, day", "95 %, day", "Wait 95 %, day"],
+            ["Ended in"],
+        ]
+    assert pushed_out(visitor.page) == []
+
+
+def test_no_worker_is_cut_off_on_a_telephone(visit):
+    """The leases by worker are as high as they are."""
+    visitor = visit(viewport={"width": 390, "height": 900})
+    visitor.go(f"{LIST}-/workers/?refresh=0")
+    expect(visitor.page.locator("#scroll-workers tbody tr")).to_have_count(2)
+    assert visitor.page.evaluate(
+        """() => [...document.querySelectorAll("#scroll-workers")].every(
+            (box) => box.scrollHeight <= box.clientHeight)"""
+    )
 
 
 def test_the_page_of_a_part_of_a_group(visit, tasks):

@@ -185,7 +185,7 @@ def test_a_lost_lease_does_no_harm(queues):
 
 
 @pytest.fixture
-def jobs(queues):
+def jobs(queues, db):
     """The work with the demo's tasks, which are imported with the demo's setting."""
     apps = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
     with override_settings(INSTALLED_APPS=apps, TASKS=TASKS):

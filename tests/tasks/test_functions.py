@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 
 import pytest
@@ -10,12 +11,14 @@ from fdbqueue.service import now_us, run
 from fdbqueue.tasks import abort
 from fdbqueue.tasks.functions import DAY, HOUR, FunctionCounters
 from fdbqueue.tasks.records import Records
+from fdbqueue.testing import time_ahead
 from tests.concurrency.conftest import clock
 from tests.tasks import jobs
 
 __all__ = ["clock"]
 
 NOTE, FAIL = "tests.tasks.jobs.note", "tests.tasks.jobs.fail"
+FAIL_AT_FIRST = "tests.tasks.jobs.fail_at_first"
 MINUTE = 60_000_000
 MOST = 1_000
 
@@ -267,3 +270,46 @@ def test_strange_names_come_back(count, database, counters):
         "<script>",
         "?",
     }
+
+
+def test_waits_are_known_up_to_the_factor_two(database, counters):
+    """Of those that are counted; a number that an earlier version has written has none."""
+    ended = now_us()
+
+    def add(tr):
+        for waited in [4_000] * 90 + [300_000] * 10:
+            counters.count(tr, "q", "f", ended, ended - 1_000, failed=False, waited=waited)
+        counters.count(tr, "q", "f", ended, ended - 1_000, failed=False)
+        counters.count(tr, "q", "g", ended, ended - 1_000, failed=True)
+
+    run(database, add)
+    rows = {row.path: row.hour for row in read(database, counters).rows}
+    assert 0.15 <= rows["f"].waited <= 0.6
+    assert rows["f"].runs == 101
+    assert (rows["g"].runs, rows["g"].failures, rows["g"].waited) == (1, 1, None)
+
+    def shorten(tr):
+        for row in list(tr.get_range(counters._key, counters._key + b"\xff")):
+            tr[row.key] = bytes(row.value)[: -4 * 28]
+
+    run(database, shorten)
+    rows = {row.path: row.hour for row in read(database, counters).rows}
+    assert (rows["f"].runs, rows["f"].waited) == (101, None)
+    run(database, add)
+    rows = {row.path: row.hour for row in read(database, counters).rows}
+    assert rows["f"].runs == 202
+    assert 0.15 <= rows["f"].waited <= 0.6
+
+
+def test_only_first_attempts_have_waited(backend, work):
+    """A retry waits for its pause; and nobody waits for a task before it may run."""
+    with time_ahead(-600):
+        jobs.fail_at_first.enqueue()
+        due = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=300)
+        jobs.note.using(run_after=due).enqueue(1)
+    work()
+    found = read(backend.catalog.database, backend.records.functions, ["tasks-default"])
+    (waited,) = [row.day for row in found.rows if row.path == FAIL_AT_FIRST]
+    assert (waited.runs, waited.failures) == (2, 1)
+    (later,) = [row.day for row in found.rows if row.path == NOTE]
+    assert 250 < later.waited < 540 < waited.waited < 1_100  # up to the factor two

@@ -35,7 +35,7 @@ from tests.cases import cases
 from tests.pages import rules, watched_engine
 from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person
-from tests.tasks import letters, limited_jobs, timed_jobs
+from tests.tasks import expiring_jobs, letters, limited_jobs, retry_jobs, timed_jobs
 from tests.tasks.conftest import backend_of
 
 QUEUE = "tasks-default"
@@ -199,7 +199,7 @@ def test_failed_tasks_by_exception(viewer, work, queue, capsys):
     groups = table(response, "reasons-caption")
     assert [(row["Exception"], row["Tasks"]) for row in groups] == [
         ("tests.tasks.letters.Refused", "2"),
-        ("builtins.LookupError", "1"),
+        ("LookupError", "1"),
     ]
     assert len(table(response)) == 3
     address = html.unescape(re.search(r'<a id="reason-1" href="([^"]+)"', text(response))[1])
@@ -928,13 +928,38 @@ def test_functions_are_listed_with_their_figures(viewer, work):
         ["tests.tasks.letters.refuse", "2", "2"],
         ["tests.tasks.letters.send", "4", "0"],
     ]
-    assert found[1][5:7] == ["4", "0"]
-    assert found[1][9] == "tasks-default , tasks-other"
+    assert found[1][6:8] == ["4", "0"]
+    assert found[1][11] == "tasks-default , tasks-other"
     link = re.search(rf'href="({PAGE}\?state=done[^"]*send)"', text(response))[1]
     assert len(table(viewer.get(html.unescape(link)))) == 3
     assert [row[0] for row in rows_in(viewer.get(FUNCTIONS + "?function=SEND"))] == [found[1][0]]
     assert rows_in(viewer.get(FUNCTIONS + "?sort=runs"))[0] == found[1]
     assert "None of the functions" in text(viewer.get(FUNCTIONS + "?function=nobody"))
+
+
+def test_the_name_of_a_function_leads_to_its_tasks(viewer, work):
+    """In its queue; of one that ran from several, to these."""
+    letters.send.enqueue("ada")
+    letters.lose.enqueue("ada")
+    letters.send.using(queue_name="other").enqueue("joe")
+    work()
+    markup = text(viewer.get(FUNCTIONS)).replace("<wbr>", "")
+    names = re.findall(r'<th scope="row"[^>]*><a href="([^"]*)"><bdi>([^<]*)</bdi></a>', markup)
+    found = {name.rpartition(".")[2]: html.unescape(address) for address, name in names}
+    assert found["lose"] == f"{PAGE}?state=dead&function=tests.tasks.letters.lose"
+    assert found["send"] == "?function=tests.tasks.letters.send"
+    assert len(table(viewer.get(found["lose"]))) == 1
+    assert len(rows_in(viewer.get(FUNCTIONS + found["send"]))) == 1
+
+
+def test_how_long_tasks_waited_is_beside_how_long_they_took(viewer, work):
+    """For their first attempt: since they were enqueued, or might run."""
+    with time_ahead(-40):
+        letters.send.enqueue("ada")
+    work()
+    (row,) = rows_in(viewer.get(FUNCTIONS))
+    assert re.fullmatch(r"\d+ s|1 min( \d+ s)?", row[5]), row
+    assert row[5] == row[10]
 
 
 def test_counts_of_a_function_lead_to_its_tasks(viewer, work):
@@ -971,9 +996,9 @@ def test_failed_attempts_lead_to_tasks_that_have_not_failed(
         return [html.unescape(one) for one in found]
 
     assert {re.search(r"state=(\w+)", one)[1] for one in addresses()} == {state}
-    assert [len(table(viewer.get(one))) for one in addresses()] == [1] * 5
+    assert [len(table(viewer.get(one))) for one in addresses()] == [1] * 6
     monkeypatch.setattr(all_queues, "MOST_FAILED", -1)
-    assert "state=dead" in addresses()[1]
+    assert "state=dead" in addresses()[2]
     elsewhere = text(viewer.get(f"{PAGE}?state=dead&function={letter.module_path}x"))
     assert 'id="else-done"' in elsewhere
     assert 'id="else-delayed"' in elsewhere
@@ -1018,7 +1043,7 @@ def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
     assert "All attempts that ended in 2 queues" in text(viewer.get(FUNCTIONS))
     monkeypatch.setattr(all_queues, "MOST_COUNTERS", 4)
     response = viewer.get(FUNCTIONS)
-    assert {row[9] for row in rows_in(response)} == {"tasks-default , tasks-other"}
+    assert {row[11] for row in rows_in(response)} == {"tasks-default , tasks-other"}
     said = plain(re.search(r'id="left-out">(.*?)</p>', text(response), re.DOTALL)[1])
     words = "of the last hour, only the functions that are last by name; "
     assert f"tasks-default : {words}" in said
@@ -1090,6 +1115,8 @@ def test_schedules_are_listed_with_their_latest_task(viewer, settings, monkeypat
         ["nightly <b>", "tests.tasks.letters.send", f"cron 0 3 * * * {settings.TIME_ZONE}"],
     ]
     assert found[0][5:] == ["Successful", QUEUE]
+    done = f"{PAGE}?state=done&amp;function=tests.tasks.letters.send"
+    assert f'<a href="{done}"><bdi>often</bdi></a>' in text(response)
     assert found[1][4:] == [DASH, DASH, "tasks-other"]
     task = re.search(rf'href="({PAGE}tasks/[^"]*)"', text(response))[1]
     assert viewer.get(task).status_code == 200
@@ -1176,7 +1203,7 @@ def test_limited_tasks_are_among_the_functions_and_the_failures(viewer, work):
     found = {row[0].rpartition(".")[2]: row for row in rows_in(viewer.get(FUNCTIONS))}
     assert found["one_at_all"][1:3] == ["1", "0"]
     assert found["fail"][1:3] == ["3", "3"]
-    assert found["fail"][9] == QUEUE
+    assert found["fail"][11] == QUEUE
     (address,) = {*re.findall(r'href="([^"]+[*/]+[?]start=[^"]+)"', text(viewer.get(FUNCTIONS)))}
     start = address.partition("start=")[2]
     listed = text(viewer.get(address))
@@ -1186,3 +1213,20 @@ def test_limited_tasks_are_among_the_functions_and_the_failures(viewer, work):
     assert "LookupError" in markup
     done = table(viewer.get(f"{PAGE}?state=done"))
     assert len([row for row in done if "one_at_all" in " ".join(row.values())]) == 1
+
+
+def test_a_task_that_asks_to_run_again_and_one_that_expires(work, viewer):
+    """Their pages say why the one waits, and that the other never ran; a reason is no markup."""
+    retry_jobs.given[:] = 3_600, "<b>closed</b>"
+    waiting, expiring = retry_jobs.ask_for.enqueue(), expiring_jobs.within_a_minute.enqueue()
+    assert "Expires" in facts(viewer.get(page_of(expiring.id)))
+    with time_ahead(61):
+        work()
+    page = viewer.get(page_of(waiting.id))
+    assert facts(page)["Waits because"] == "<b>closed</b>"
+    assert "<b>closed" not in text(page)
+    assert "Asked to run again" in text(page)
+    page = viewer.get(page_of(expiring.id))
+    assert facts(page)["State"] == "Expired"
+    assert "Not run" in text(page)
+    assert "TaskExpired" in text(viewer.get(f"{PAGE}?state=dead"))

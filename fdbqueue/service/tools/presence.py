@@ -15,6 +15,8 @@ old or too young for those five seconds.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
+import functools
 import json
 import logging
 import os
@@ -44,6 +46,8 @@ LOST_SECONDS, SHOWN_SECONDS = 9.5, 3600.0
 MAX_ROWS = 1_000
 #: The most characters of each text in a row.
 _MAX_CHARACTERS = 200
+#: The same of all names of queues together, and what is before one that is left out.
+_MAX_SERVES, _LEFT_OUT = 2_000, "!"
 #: Above each number in a row: a moment some four thousand years from now, in microseconds. Readers
 #: can show it in any time zone.
 _MAX_NUMBER = 2**57
@@ -64,6 +68,8 @@ class WorkerRow:
         process: The number of its process.
         version: The version of this package.
         queues: The name of the queue it takes from, or the names and patterns of several.
+        serves: The same, all of them between spaces, and what it leaves out behind an exclamation
+            mark; empty if it does not say so.
         threads: How many threads it has for items.
         since_us: When it began, in microseconds since the Unix epoch, by its own clock.
         running: How many items it had at work at its last sign of life.
@@ -78,6 +84,7 @@ class WorkerRow:
     process: int = 0
     version: str = ""
     queues: str = ""
+    serves: str = ""
     threads: int = 0
     since_us: int = 0
     running: int = 0
@@ -89,6 +96,14 @@ class WorkerRow:
     def is_lost(self) -> bool:
         """Whether it gave no sign of life for ten seconds."""
         return self.age_seconds > LOST_SECONDS
+
+    def may_serve(self, queue: str) -> bool:
+        """Tell whether it takes from a queue, by the queue's name; also if it does not say so."""
+        words = self.serves.split()
+        wanted = [word for word in words if not word.startswith(_LEFT_OUT)]
+        left_out = [word[1:] for word in words if word.startswith(_LEFT_OUT)]
+        fits = functools.partial(fnmatch.fnmatchcase, queue)
+        return not wanted or (any(map(fits, wanted)) and not any(map(fits, left_out)))
 
     @property
     def state(self) -> str:
@@ -222,9 +237,10 @@ class Presences:
 
     def read(self) -> Workers:
         """Read a thousand rows at most, in one transaction; it conflicts with no worker."""
-        return run(self._database, self._read, read_only=True)
+        return run(self._database, self.read_in, read_only=True)
 
-    def _read(self, tr: Transaction) -> Workers:
+    def read_in(self, tr: Transaction) -> Workers:
+        """Read the same rows in a transaction."""
         now = _Now(tr, self._database)
         stored = _rows(tr, self._subspace, MAX_ROWS + 1)
         rows = [_row(value, now.age_of(value)) for _, value in stored[:MAX_ROWS]]
@@ -286,10 +302,19 @@ def _is_small(value: Any) -> bool:
 def _bounded(row: WorkerRow) -> WorkerRow:
     texts = {name: one for name, one in vars(row).items() if isinstance(one, str)}
     short: dict[str, Any] = {name: text[:_MAX_CHARACTERS] for name, text in texts.items()}
+    short["serves"] = row.serves if len(row.serves) <= _MAX_SERVES else ""  # a part would be wrong
     return dataclasses.replace(row, **short)
 
 
-def worker_here(name: str, kind: str, queues: str, *, threads: int) -> WorkerRow:
+def worker_here(
+    name: str,
+    kind: str,
+    queues: str,
+    *,
+    threads: int,
+    serves: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+) -> WorkerRow:
     """Return what a worker of this process says of itself as it begins.
 
     Args:
@@ -297,6 +322,8 @@ def worker_here(name: str, kind: str, queues: str, *, threads: int) -> WorkerRow
         kind: What it works on: "items" or "tasks".
         queues: The name of its queue, or the names of several.
         threads: How many threads it has for items.
+        serves: The names and patterns of the queues.
+        left_out: Those among these that it leaves out.
     """
     return WorkerRow(
         name=name,
@@ -305,6 +332,7 @@ def worker_here(name: str, kind: str, queues: str, *, threads: int) -> WorkerRow
         process=os.getpid(),
         version=_version(),
         queues=queues,
+        serves=" ".join([*serves, *(f"{_LEFT_OUT}{one}" for one in left_out)]),
         threads=threads,
         since_us=now_us(),
     )

@@ -33,10 +33,10 @@ from fdbqueue.columns import (
     TEXT,
     WORD,
     Column,
-    breakable,
     link,
+    markup,
 )
-from fdbqueue.columns.text import grouped, lasting
+from fdbqueue.columns.text import grouped, lasting, visible
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.across import MOST_NAMED
 from fdbqueue.pages.forms import search_field
@@ -136,7 +136,7 @@ def _failures_alarm(count: int | None) -> str:
 
 
 def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow], ...]:
-    runs, failed, mean, percentile = headings
+    runs, failed, mean, percentile, waited = headings
     return (
         Column(name=f"{time}_runs", heading=runs, value=attrgetter(f"{time}.runs"), kind=COUNT),
         Column(
@@ -160,6 +160,13 @@ def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow]
             kind=_TOOK,
             is_minor=time == "day",
         ),
+        Column(
+            name=f"{time}_waited",
+            heading=waited,
+            value=attrgetter(f"{time}.waited"),
+            kind=_TOOK,
+            is_minor=time == "day",
+        ),
     )
 
 
@@ -169,12 +176,24 @@ FUNCTIONS: tuple[Column[FunctionRow], ...] = (
         name="function",
         heading=_("Function"),
         value=lambda row: (
-            breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
+            markup.breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
         ),
         kind=WORD,
     ),
-    *_columns_of("hour", (_("Runs, hour"), _("Failed, hour"), _("Mean, hour"), _("95 %, hour"))),
-    *_columns_of("day", (_("Runs, day"), _("Failed, day"), _("Mean, day"), _("95 %, day"))),
+    *_columns_of(
+        "hour",
+        (
+            _("Runs, hour"),
+            _("Failed, hour"),
+            _("Mean, hour"),
+            _("95 %, hour"),
+            _("Wait 95 %, hour"),
+        ),
+    ),
+    *_columns_of(
+        "day",
+        (_("Runs, day"), _("Failed, day"), _("Mean, day"), _("95 %, day"), _("Wait 95 %, day")),
+    ),
 )
 
 
@@ -290,10 +309,11 @@ def functions(
         value=lambda row: _queues(row, addresses, failed),
         kind=WORD,
     )
+    links = {**_counts(addresses, failed), **_function_links(form, addresses, failed)}
     runs = sum(row.hour.runs for row in rows)
     failures = sum(row.hour.failures for row in rows)
     return {
-        **paged(form, (*with_links(FUNCTIONS, _counts(addresses, failed)), queues), rows),
+        **paged(form, (*with_links(FUNCTIONS, links), queues), rows),
         "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
         "left_out": found.left_out[:MOST_NAMED],
         "more_left_out": grouped(more) if (more := len(found.left_out) - MOST_NAMED) > 0 else "",
@@ -370,6 +390,23 @@ def _counts(
     }
 
 
+def _function_links(
+    form: FunctionsForm, addresses: Addresses, failed: Failed
+) -> dict[str, Callable[[FunctionRow], Any]]:
+    """Return what makes the name of a function a link: to its tasks, if these are in one queue."""
+
+    def name_of(row: FunctionRow) -> Any:
+        if not row.path:
+            return _("Unknown to its worker")
+        address = form.address(function=row.path[:_MAX_PATH])
+        if len(row.queues) == 1:
+            name = row.queues[0]
+            address = _tasks(addresses, row, name, _state(row, name, failed), failed)
+        return format_html('<a href="{}">{}</a>', address, markup.breakable(shown_path(row.path)))
+
+    return {"function": name_of}
+
+
 def _queues(row: FunctionRow, addresses: Addresses, failed: Failed) -> SafeString:
     """Return links to the tasks of a function that ended in its queues."""
     links = [
@@ -424,7 +461,7 @@ SCHEDULES: tuple[Column[ScheduleRow], ...] = (
     Column(
         name="function",
         heading=_("Function"),
-        value=lambda row: breakable(shown_path(row.schedule.task)),
+        value=lambda row: markup.breakable(shown_path(row.schedule.task)),
         kind=WORD,
     ),
     Column(name="times", heading=_("Times"), value=lambda row: _times(row.schedule), kind=TEXT),
@@ -523,8 +560,16 @@ def schedules(
             return None
         return link(f"queue-{row.backend.alias}-{row.queue}", addresses.queue(row.queue), row.queue)
 
+    def schedule_of(row: ScheduleRow) -> SafeString:
+        name, path = visible(row.schedule.name), row.schedule.task
+        if row.queue is None or len(path) > _MAX_PATH:
+            return markup.text(name)
+        query = urlencode({"state": DONE, "function": path})
+        address = f"{addresses.queue(row.queue)}?{query}"
+        return format_html('<a href="{}">{}</a>', address, markup.text(name))
+
     columns = (
-        *SCHEDULES,
+        *with_links(SCHEDULES, {"schedule": schedule_of}),
         Column[ScheduleRow](name="task", heading=_("Latest task"), value=latest_task, kind=WORD),
         Column[ScheduleRow](name="queue", heading=_("Queue"), value=queue_of, kind=WORD),
     )

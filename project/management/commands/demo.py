@@ -67,6 +67,7 @@ class Command(BaseCommand):
         with (
             _started(Life([*steps, functools.partial(jobs.enqueue_some, chance)])),
             _started(jobs.Worker()),
+            _started(jobs.Worker("rows", threads=1)),
         ):
             self._say(_addresses(bound.server_port, token))
             server.serve(bound)
