@@ -111,6 +111,10 @@ class WorkerRow:
         return "lost" if self.is_lost else "alive"
 
 
+#: The names of the fields, and their types.
+_KINDS = tuple((field.name, type(field.default)) for field in dataclasses.fields(WorkerRow))
+
+
 class WorkerCounts(NamedTuple):
     """How many items a worker has at work, and what became of others since it began."""
 
@@ -151,7 +155,7 @@ class Presence:
         self._database = database
         self._subspace = subspace
         self._key = subspace.pack((os.urandom(16),))
-        self._about = _bounded(about)
+        self._about = dataclasses.replace(about, **_short(vars(about)))
         self._counts = counts
         self._on_beat = on_beat
         self._is_over = threading.Event()
@@ -200,7 +204,7 @@ class Presence:
         """Remove rows of workers that have been lost for an hour, of the first thousand."""
         now = _Now(tr, self._database)
         for key, value in _rows(tr, self._subspace, MAX_ROWS):
-            if now.age_of(value) > LOST_SECONDS + SHOWN_SECONDS:
+            if now.age_of(value, _said(value)) > LOST_SECONDS + SHOWN_SECONDS:
                 tr.clear(key)
 
 
@@ -243,7 +247,8 @@ class Presences:
         """Read the same rows in a transaction."""
         now = _Now(tr, self._database)
         stored = _rows(tr, self._subspace, MAX_ROWS + 1)
-        rows = [_row(value, now.age_of(value)) for _, value in stored[:MAX_ROWS]]
+        texts = ((value, _said(value)) for _, value in stored[:MAX_ROWS])
+        rows = [_row(said, now.age_of(value, said)) for value, said in texts]
         shown = [row for row in rows if row.age_seconds <= LOST_SECONDS + SHOWN_SECONDS]
         shown.sort(key=lambda row: (row.is_lost, row.name, row.process))
         return Workers(shown, len(stored) <= MAX_ROWS)
@@ -257,11 +262,11 @@ class _Now:
         self._us = shared_us(tr, database)
         self._is_machines = is_machines(database)
 
-    def age_of(self, value: bytes) -> float:
-        """Return how many seconds ago a row was written; never less than none."""
+    def age_of(self, value: bytes, said: dict[str, Any]) -> float:
+        """Return how many seconds ago a row was written, by what it says; never less than none."""
         then = int.from_bytes(value[:8], "big")
         if self._is_machines:
-            then = _said(value).get("said_us", 0)
+            then = said.get("said_us", 0)
             then = then if type(then) is int and _is_small(then) else 0
         return max(0, self._us - then) / 1_000_000
 
@@ -283,15 +288,14 @@ def _said(value: bytes) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _row(value: bytes, age_seconds: float) -> WorkerRow:
+def _row(said: dict[str, Any], age_seconds: float) -> WorkerRow:
     """Return a row as it is stored; what is missing, or of another type, is left out."""
-    facts = _said(value)
     known = {
-        field.name: facts[field.name]
-        for field in dataclasses.fields(WorkerRow)
-        if type(facts.get(field.name)) is type(field.default) and _is_small(facts[field.name])
+        name: said[name]
+        for name, kind in _KINDS
+        if type(said.get(name)) is kind and _is_small(said[name])
     }
-    return _bounded(WorkerRow(**{**known, "age_seconds": age_seconds}))
+    return WorkerRow(**{**known, **_short(known), "age_seconds": age_seconds})
 
 
 def _is_small(value: Any) -> bool:
@@ -299,11 +303,11 @@ def _is_small(value: Any) -> bool:
     return isinstance(value, str) or 0 <= value < _MAX_NUMBER
 
 
-def _bounded(row: WorkerRow) -> WorkerRow:
-    texts = {name: one for name, one in vars(row).items() if isinstance(one, str)}
-    short: dict[str, Any] = {name: text[:_MAX_CHARACTERS] for name, text in texts.items()}
-    short["serves"] = row.serves if len(row.serves) <= _MAX_SERVES else ""  # a part would be wrong
-    return dataclasses.replace(row, **short)
+def _short(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the texts among what a worker says, none of them too long."""
+    texts = {name: one[:_MAX_CHARACTERS] for name, one in facts.items() if isinstance(one, str)}
+    serves = facts.get("serves", "")
+    return texts | {"serves": serves if len(serves) <= _MAX_SERVES else ""}  # no part: it is wrong
 
 
 def worker_here(
