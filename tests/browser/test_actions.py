@@ -119,7 +119,7 @@ def count(queue):
 @pytest.mark.parametrize(
     ("width", "scheme", "mount"),
     [
-        pytest.param(*way, marks=[] if way == (390, "dark", LIST) else pytest.mark.nightly)
+        pytest.param(*way, marks=[] if way == (390, "dark", PLAIN) else pytest.mark.nightly)
         for way in WAYS
     ],
 )
