@@ -95,7 +95,36 @@ def across(plan: Plan) -> Iterator[Line]:
     names = [f"q{number:03}" for number in range(100)]
     with _project() as client:
         yield from _of_items(plan, client, names, few, many)
+        yield from _workers(plan, client, names[:many])
         yield from _of_tasks(plan, client)
+
+
+def _workers(plan: Plan, client: Any, names: list[str]) -> Iterator[Line]:
+    """The page of workers, with a row for each of a thousand workers, and 10,000 leases."""
+    from fdbqueue import conf
+    from fdbqueue.service import WorkerCounts, run, worker_here
+
+    count = plan.sized(1_000, 1_000, 10)
+    with _queues(plan, names):
+        _lease_and_bury(names)
+        presences = conf.catalog().presences
+        rows = [
+            presences.of(
+                worker_here(f"worker-{number}", "items", names[0], threads=4, serves=names[:9]),
+                lambda: WorkerCounts(1, 2, 3),
+            )
+            for number in range(count)
+        ]
+        run(conf.database(), lambda tr: [row._write(tr) for row in rows])  # noqa: SLF001  # by itself only in threads
+        yield compare(
+            f"{ACROSS[0]}, {count:,} workers, {100 * len(names):,} leases",
+            _timed(client, f"{LIST}{ACROSS[0]}", plan.turns(TURNS)),
+            lambda: float(ACROSS_BAR_MS),
+            peer_name="bar",
+            unit="ms",
+            bar="at most 1.0",
+            rounds=plan.rounds(5),
+        )
 
 
 def _of_items(plan: Plan, client: Any, names: list[str], few: int, many: int) -> Iterator[Line]:

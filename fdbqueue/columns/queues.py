@@ -40,6 +40,10 @@ from fdbqueue.service import Counts, Ends, Minute, Pause, Queue
 RATE_MINUTES = 5
 #: An item that is ready for longer has waited too long; a label says it in words.
 OLDEST_SECONDS = 3_600
+#: A task that is ready for longer would have been taken by a worker that has nothing to do.
+WORKERLESS_SECONDS = 10
+#: What workers of tasks say that they work on.
+_TASKS = "tasks"
 _HOUR_MINUTES = 60
 REASON_CHARACTERS = 40
 _NO_COUNTS = Counts(0, 0, 0, 0)
@@ -51,6 +55,7 @@ class QueueRow:
     """A queue and what is known of it; what was not read yet is empty.
 
     ``held`` is the name of the limit that gives workers nothing now, empty for none.
+    ``is_workerless`` says that tasks wait, and no worker is there for them.
     ``history_minutes`` is how many minutes of its history are read, and ``rate_minutes`` how many
     of these the rates are means over, the present minute included.
     """
@@ -65,6 +70,7 @@ class QueueRow:
     pause: Pause | None = None
     ends: Ends = _NO_ENDS
     held: str = ""
+    is_workerless: bool = False
     history_minutes: int = _HOUR_MINUTES
     rate_minutes: int = RATE_MINUTES
 
@@ -168,6 +174,43 @@ def begin_rates(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
     return begin_history(tr, rows, only_rates=True)
 
 
+def begin_workers(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+    """Begin to tell for which queues of tasks there is no worker, though tasks wait.
+
+    To be waited for behind the counts, pauses and oldest items of the rows: it reads nothing
+    unless a task has waited for ten seconds. There is no worker if those of this queue are lost; or
+    if none has a row, none of its tasks is leased, and none was popped in the last minutes, because
+    workers of older versions, and programs of a project's own, have no rows. If there are more
+    workers than are read, nothing is said.
+    """
+
+    def wait() -> None:
+        waiting = [row for row in rows if row.queue.workers is not None and _waits(row)]
+        read = waiting[0].queue.workers if waiting else None
+        found = None if read is None else read(tr)
+        if found is None or not found.is_complete:
+            return
+        unseen = []
+        for row in waiting:
+            home = row.queue.home
+            lost = [one.is_lost for one in found.rows if one.kind == _TASKS and one.may_serve(home)]
+            row.is_workerless = bool(lost) and all(lost)
+            if not lost and row.counts.leased <= 0:
+                unseen.append(row)
+        begin_rates(tr, [row for row in unseen if not row.minutes])()
+        for row in unseen:
+            row.is_workerless = not any(minute.pops for minute in row.minutes[-RATE_MINUTES:])
+
+    return wait
+
+
+def _waits(row: QueueRow) -> bool:
+    """Tell whether a ready item of a queue that is not paused has waited for a while."""
+    if row.pause is not None or row.counts.ready <= 0 or row.oldest is None:
+        return False
+    return seconds_since(row.oldest) > WORKERLESS_SECONDS
+
+
 @dataclass(frozen=True, kw_only=True)
 class Concern:
     """A reason why a queue needs attention.
@@ -201,6 +244,8 @@ def is_unattended(row: QueueRow) -> bool:
 
     Pushes of the present minute do not count: no worker may have had the time to take them.
     """
+    if row.is_workerless:  # which says more
+        return False
     return row.counts.leased <= 0 and not row.held and _only_gets(row)
 
 
@@ -273,11 +318,22 @@ BLOCKED = Concern(
     meaning=_("The item at an end cannot be decoded, so pops and leases there fail."),
     applies=lambda row: bool(row.ends.undecodable_ids),
 )
+WORKERLESS = Concern(
+    name="workerless",
+    label=_("No worker"),
+    meaning=_("Tasks are ready, and no worker of this queue is alive: start tasks_worker."),
+    applies=attrgetter("is_workerless"),
+    figure=lambda row: short_age(row.oldest) if row.oldest else "",
+)
 #: What concerns look at.
-CONCERN_READS = (begin_counts, begin_oldest, begin_pauses, begin_ends, begin_held, begin_waits)
+CONCERN_READS = (
+    *(begin_counts, begin_oldest, begin_pauses, begin_ends, begin_held, begin_waits),
+    begin_workers,
+)
 CONCERNS = (
     MISMATCHED,
     BLOCKED,
+    WORKERLESS,
     Concern(
         name="dead",
         label=_("Dead letters"),
@@ -479,11 +535,13 @@ def _status(row: QueueRow) -> str:
     if pause is not None:
         reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
         words.append(f"paused {cell_age(pause.since)}{reason}")
+    if row.is_workerless:
+        words.append("no worker")
     return ", ".join(words) or NOTHING
 
 
 def _status_alarm(row: QueueRow) -> str:
-    if row.ends.undecodable or row.ends.mismatch is not None:
+    if row.ends.undecodable or row.ends.mismatch is not None or row.is_workerless:
         return "bad"
     return "warning" if row.pause else ""
 
@@ -494,10 +552,14 @@ STATUS = QueueColumn(
     value=lambda row: row,
     kind=Kind(cell=_status),
     fold="wrap",
-    fields=lambda row: {"blocked": row.ends.undecodable, "paused": pause_record(row.pause)},
+    fields=lambda row: {
+        "blocked": row.ends.undecodable,
+        "no_worker": row.is_workerless,
+        "paused": pause_record(row.pause),
+    },
     alarm=_status_alarm,
     is_sortable=False,
-    reads=(begin_pauses, begin_ends),
+    reads=(begin_counts, begin_oldest, begin_pauses, begin_ends, begin_workers),
 )
 
 #: What is said of each queue wherever there is room for figures.

@@ -83,11 +83,14 @@ class QueuesView(HealthView):
     """Check that no queue is blocked: at an end of it is an item that cannot be decoded.
 
     It reads both ends of each queue, so it is for monitors alone: with the token of the metrics,
-    or logged in as a user who may view all queues.
+    or logged in as a user who may view all queues. To check as well that queues have a worker that
+    is alive, name them in your URLs: ``QueuesView.as_view(with_workers=["tasks-default"])``.
     """
 
     #: How long all reads may take.
     timeout_seconds: float = 5.0
+    #: The queues that are to have a worker, one that keeps a row.
+    with_workers: Sequence[str] = ()
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Check the permission, too."""
@@ -98,12 +101,25 @@ class QueuesView(HealthView):
         return refused
 
     def report(self) -> dict[str, Any]:
-        """Return the blocked queues, each with its ends at which pops fail."""
+        """Return the blocked queues, each with its ends at which pops fail; and those without.
+
+        A worker that does not say which queues it takes from counts for all. If there are more
+        workers than are read, no queue is without.
+        """
         catalog = deadlines.begin(self.timeout_seconds, reads_only=True)
         names, is_complete = access.monitored_names(catalog)
         blocked = _blocked(catalog, names)
-        status = "blocked" if blocked else "ok"
-        return {"status": status, "blocked": blocked, "complete": is_complete}
+        report = {"status": "ok", "blocked": blocked, "complete": is_complete}
+        if self.with_workers:
+            workers = catalog.presences.read()
+            alive = [one for one in workers.rows if not one.is_lost]
+            without = [
+                name
+                for name in self.with_workers
+                if workers.is_complete and not any(one.may_serve(name) for one in alive)
+            ]
+            report |= {"status": "no worker" if without else "ok", "no_worker": without}
+        return report | ({"status": "blocked"} if blocked else {})
 
 
 def _blocked(catalog: Catalog, names: Sequence[str]) -> dict[str, tuple[End, ...]]:

@@ -63,6 +63,8 @@ MOST_BYTES = 25_000_000
 #: A reason names this many queues, and a page this many workers.
 MOST_NAMED = 5
 MOST_WORKERS = 10
+#: Of the workers that there are, this many are shown, half of them lost at most.
+MOST_PRESENT = 200
 _ID_CHARACTERS = 16
 
 
@@ -324,8 +326,11 @@ def present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
     has_text, name = name_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
     found = viewer.begin().presences.read()
     rows = [row for row in found.rows if has_text(row.name) and name in {"", row.name}]
+    lost = [row for row in rows if row.is_lost][: MOST_PRESENT // 2]
+    shown = [row for row in rows if not row.is_lost][: MOST_PRESENT - len(lost)] + lost
     return {
-        "present": table(tuple(map(in_one_line, PRESENT)), rows),
+        "present": table(tuple(map(in_one_line, PRESENT)), shown),
+        "more_present": grouped(len(rows) - len(shown)) if rows[len(shown) :] else "",
         "has_more_present": not found.is_complete,
     }
 

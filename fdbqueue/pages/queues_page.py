@@ -43,6 +43,7 @@ from fdbqueue.columns.queues import (
     QueueRow,
     begin_counts,
     begin_history,
+    begin_workers,
     fill,
     reads_of,
 )
@@ -304,6 +305,8 @@ def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
         left = [begin for begin in reads_of(COLUMNS) if begin not in sort_reads]
         fill(tr, [(begin, rows if begin is begin_counts else shown) for begin in left])
         fill(tr, [(begin, parts) for begin in CONCERN_READS])
+        if begin_workers not in sort_reads:
+            fill(tr, [(begin_workers, shown)])
         return shown
 
     shown = run(catalog.database, read, read_only=True)

@@ -91,6 +91,8 @@ class Queue(AsyncVerbs):
         name: What errors, observers and pages call it.
         home: The name of the queue that it is a part of, which only a catalog says; else its own.
         label_of: Returns what readers call it, by its name, which only a catalog says.
+        workers: Reads which workers there are, in a transaction, if an app's own workers alone take
+            its items; None for others. Only a catalog says so.
         kind: ``"fifo"`` or ``"priority"``.
         codec: How its values become bytes.
         priority_type: ``"int"`` or ``"float"``; None where there are no priorities.
@@ -117,6 +119,7 @@ class Queue(AsyncVerbs):
         self.subspace = subspace
         self.name = self.home = name if name is not None else repr(subspace.key())
         self.label_of: Callable[[str], str] = str
+        self.workers: Callable[[Transaction], Any] | None = None
         self.options = checked = QueueOptions.checked(self.name, options)
         codec = checked.codec
         self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec

@@ -21,7 +21,7 @@ from django.db import transaction
 
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import ItemNotFound, QueueNotFound
+from fdbqueue.exceptions import InvalidValue, ItemNotFound, QueueNotFound
 from fdbqueue.service import NAME, PATTERN, Catalog, Item, Push, Queue, QueueSpec, run
 from fdbqueue.tasks import key_limits, schedules
 from fdbqueue.tasks.checks import OUTBOX_APP, check_backend
@@ -48,7 +48,15 @@ from fdbqueue.tasks.records import (
     rank_of,
     unpacked,
 )
-from fdbqueue.tasks.results import change, is_task_at, local, new_result, pairs, result_of
+from fdbqueue.tasks.results import (
+    change,
+    is_task_at,
+    local,
+    new_result,
+    of_argument,
+    pairs,
+    result_of,
+)
 from fdbqueue.tasks.states import TaskState, state_of
 
 if TYPE_CHECKING:
@@ -295,7 +303,10 @@ class FdbQueueBackend(BaseTaskBackend):
             data = encoded(pending(queue.name, item_id))
             records.write_encoded(tr, result_id, data, is_new=True)
 
-        prepared = queue.prepare(push, beside=record)
+        try:
+            prepared = queue.prepare(push, beside=record)
+        except InvalidValue as error:
+            raise of_argument(error, push.value) from error
         return prepared if limited is None else self._keeping(limited, prepared)
 
     def push_of(

@@ -29,7 +29,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
 from fdbqueue.tasks.compat import Task, TaskResultStatus
-from fdbqueue.tasks.encoders import Rich, readable, stored_of
+from fdbqueue.tasks.encoders import Rich, readable
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
 from fdbqueue.tasks.functions import first_wait
 from fdbqueue.tasks.notes import NOTED, Notes
@@ -547,6 +547,7 @@ def final_writes(
     noted: dict[str, Any] | None = None,
 ) -> Callable[[Transaction], None]:
     """Return what writes the final record of a task whose item is removed, and its entry."""
+    is_rich = isinstance(value, Rich)
     data = encoded(
         {
             "queue": home,
@@ -559,8 +560,8 @@ def final_writes(
             "enqueued": microseconds(item.pushed_at),
             "ended": ended,
             "status": status,
-            "value": stored_of(value),
-            **({"rich_value": True} if isinstance(value, Rich) else {}),
+            "value": value.stored if is_rich else value,
+            **({"rich_value": True} if is_rich else {}),
             **({"rich": True} if call.is_rich else {}),
             **stored(attempts),
             **(noted or {}),

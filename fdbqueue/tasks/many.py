@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import InvalidInput
+from fdbqueue.exceptions import InvalidInput, InvalidValue
 from fdbqueue.service import Item, Push, Queue, push_portions, run
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
 from fdbqueue.tasks.key_limits import keep
 from fdbqueue.tasks.records import encoded
-from fdbqueue.tasks.results import change, local
+from fdbqueue.tasks.results import change, local, of_argument
 
 #: The most calls that one transaction enqueues, and the most bytes of these.
 TOGETHER, MAX_BYTES = 1_000, 1_000_000
@@ -107,8 +107,10 @@ class ManyCalls:
             try:
                 prepared.append((some, self._backend.prepare_batch(some[0].queue, pushes)))
             except InvalidInput as error:
-                index = some[error.context.get("index", 0)].number
-                raise type(error)(**{**error.context, "index": index}) from error
+                refused = some[error.context.get("index", 0)]
+                if isinstance(error, InvalidValue):
+                    error = of_argument(error, refused.push.value)
+                raise type(error)(**{**error.context, "index": refused.number}) from error
 
         def push_all(tr: Transaction) -> dict[int, Item]:
             found: dict[int, Item] = {}

@@ -350,7 +350,7 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
                 from the first on; ``unknown``, if it is there, how many after these may be.
         """
         backend: Any = self.get_backend()
-        if hasattr(backend, "enqueue_many"):
+        if getattr(backend, "is_fdbqueue", False):
             return list(backend.enqueue_many(self, calls))
         return [backend.enqueue(self, args, kwargs) for args, kwargs in pairs(calls)]
 

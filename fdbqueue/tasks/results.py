@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import functools
+import json
 import math
 import secrets
 import sys
@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 
 from fdbqueue import service
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.exceptions import InvalidValue
 from fdbqueue.service import MAX_SECONDS, NOW, Item, ItemWait, ItemWatch, Prospect
 from fdbqueue.tasks.compat import (
     TASK_REFRESH_ATTRS,
@@ -186,16 +187,7 @@ def named(
         values: The values, by their names.
         check: Raises it, given that part.
     """
-    found = next(
-        (
-            one
-            for one in map(
-                functools.partial(_wrong_in, check=check), *zip(*values.items(), strict=True)
-            )
-            if one
-        ),
-        None,
-    )
+    found = _first_wrong(values, check)
     kind = TypeError if isinstance(error, TypeError) else ValueError
     if found is None:
         return kind(str(error))
@@ -205,6 +197,28 @@ def named(
     name = type(value).__qualname__
     what = f"is {name}, which is no JSON{hint}" if kind is TypeError else f"is {name}: {error}"
     return kind(f"{path} {what}")
+
+
+def of_argument(error: InvalidValue, value: Mapping[str, Any]) -> InvalidValue:
+    """Return a queue's error that says which argument it is about, given the item's value."""
+    found = _first_wrong({"args": value["args"], "kwargs": value["kwargs"]}, _check_strictly)
+    if found is None:
+        return error
+    path, part = found
+    return type(error)(**{**error.context, "argument": path, "type": type(part).__qualname__})
+
+
+def _check_strictly(value: Any) -> None:
+    """Refuse what JSON lacks though Python writes it."""
+    if isinstance(value, dict) and not all(isinstance(name, str) for name in value):
+        raise TypeError("the names of an object are texts")
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # no lone surrogates
+
+
+def _first_wrong(values: Mapping[str, Any], check: Callable[[Any], Any]) -> tuple[str, Any] | None:
+    """Return the first part of some values, by their names, that is refused."""
+    found = (_wrong_in(name, value, check) for name, value in values.items())
+    return next(filter(None, found), None)
 
 
 def _wrong_in(path: str, value: Any, check: Callable[[Any], Any]) -> tuple[str, Any] | None:

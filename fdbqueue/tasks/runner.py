@@ -325,7 +325,7 @@ class TaskRunner:
                 self.limits().begin(Limit(attempt, 0))
         except Exception as error:  # noqa: BLE001  # the engine is away, and so are others' wishes
             facts = {"worker": self._worker, "error": type(error).__name__}
-            logger.warning("tasks that were aborted by force were not looked for", extra=facts)
+            logger.warning("aborts by force were not read", extra=facts)
 
     def is_spent(self, item: Item) -> bool:
         """Tell whether the attempts at a task are used up; only if its code is imported.

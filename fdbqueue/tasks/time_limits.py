@@ -101,7 +101,6 @@ _ROWS, _ROW_BYTES = 256, 1_024
 _ROW_WORDS, _DATA_AT = _ROW_BYTES // 8, 16
 #: How soon a function is looked at again if its exception has not come.
 _AGAIN_SECONDS = 0.05
-_GOES_ON = "a task goes on that was aborted by force"
 
 
 class OverdueAttempt(NamedTuple):
@@ -374,9 +373,11 @@ class TimeLimits:
                 else:
                     self._strike(limit)
             for limit in late:
-                text = "a task goes on behind its time limit" if limit.seconds else _GOES_ON
                 with contextlib.suppress(Exception):  # what a handler raises ends no limits
-                    logger.warning(text, extra=_facts(limit))
+                    if limit.seconds:
+                        logger.warning("a task goes on behind its time limit", extra=_facts(limit))
+                    else:
+                        logger.warning("an aborted task goes on", extra=_facts(limit))
             while not self._doubts.empty():
                 facts = _facts(self._doubts.get())
                 with contextlib.suppress(Exception):

@@ -144,7 +144,14 @@ class TaskWorker:
         self._overdue = overdue
         self._runner = TaskRunner(backend, self._source, self.worker, threads, watch)
         self._presence = catalog.presences.of(
-            worker_here(self.worker, "tasks", self.queue.name, threads=threads),
+            worker_here(
+                self.worker,
+                "tasks",
+                self.queue.name,
+                threads=threads,
+                serves=_wanted(backend, names),
+                left_out=[backend.queue_prefix + name for name in excluded],
+            ),
             self._counts,
             self._runner.look_for_aborts,
         )
@@ -499,6 +506,11 @@ class _FinishedSignals:
             del error  # its traceback has this frame
 
 
+def _wanted(backend: Any, names: Sequence[str]) -> list[str]:
+    """Return the names of queues, and patterns, that a worker takes from; all if it has none."""
+    return [backend.queue_prefix + name for name in names] or backend.names()
+
+
 def _beside(
     main: Queue | SeveralQueues,
     backend: Any,
@@ -507,7 +519,7 @@ def _beside(
     catalog: Catalog,
 ) -> Beside | None:
     """Return the limited tasks of the same queues; None if none of these may have any."""
-    wanted = [backend.queue_prefix + name for name in names] or backend.names()
+    wanted = _wanted(backend, names)
     left_out = [backend.queue_prefix + name for name in excluded]
 
     def is_in(name: str) -> bool:
@@ -532,9 +544,8 @@ def _queue(
     Those of one pattern are a family, of any size, and each of them has its turn. Of several names
     the first has its tasks run first; then a pattern stands for 1,000 queues at most.
     """
-    prefix = backend.queue_prefix
-    wanted = [prefix + name for name in names] or backend.names()
-    left_out = [prefix + name for name in excluded]
+    wanted = _wanted(backend, names)
+    left_out = [backend.queue_prefix + name for name in excluded]
 
     def is_in(name: str) -> bool:
         is_left_out = any(fnmatch.fnmatchcase(name, one) for one in left_out)

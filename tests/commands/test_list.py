@@ -52,6 +52,7 @@ def test_json(call):
         "oldest": None,
         "age_seconds": None,
         "blocked": [],
+        "no_worker": False,
         "paused": None,
         "head": None,
     }

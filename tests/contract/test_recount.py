@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from fdbqueue.service import FifoQueue, PriorityQueue, run
@@ -11,12 +9,11 @@ from fdbqueue.service.bulk import recount
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
-from tests.concurrency.clients import another, together
 from tests.contract.recipes import JavaPriorityQueue, PythonPriorityQueue, PythonQueue
+from tests.contract.test_contention import Meddled
 from tests.wrapped import WrappedDatabase, WrappedTransaction
 
 KINDS = ["fifo", "priority"]
-THREADS = 4
 
 
 @pytest.fixture(params=KINDS)
@@ -142,40 +139,22 @@ def test_hidden_items_are_counted_too(kind, ours, database, subspace, clock):
     assert_counted(ours)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("recounts", [1, 3])
-def test_a_recount_is_exact_while_others_push_and_pop(
-    kind, database, subspace, ours, theirs, recounts
-):
-    """Several at once, while threads of two clients work: in the end all is counted right."""
-    push, pop = theirs
-    for number in range(300):
-        push_ours(kind, ours, b"ours", number % 5)
-        if number % 6 == 0:
-            push(b"theirs", number % 5)
-    for _ in range(20):
-        pop()
-    queues = [ours, opened(kind, another(database), subspace)]
-    is_counted = threading.Event()
+def test_of_two_recounts_at_once_one_begins_again(ours, theirs, kind, database, subspace):
+    """Else both would add what is missing."""
+    push, _ = theirs
+    for number in range(4):
+        push(b"%d" % number, 1)
+    meddled, others = Meddled(database), []
 
-    def work(number):
-        if number >= THREADS:
-            queues[number % 2].recount()
-            is_counted.set()
-            return
-        queue, turn = queues[number % 2], 0
-        while not is_counted.is_set() or turn < 40:
-            turn += 1
-            push_ours(kind, queue, b"more", turn % 7)
-            leased = queue.lease_many(2, end=["min", "max"][turn % 2])
-            queue.ack_many(leased[:1])
-            for lease in leased[1:]:
-                queue.nack(lease)
-            if turn % 3 == 0:
-                queue.pop_max()
+    def recount_before():
+        if not others:
+            others.append(ours.recount())
 
-    together(THREADS + recounts, work)
-    assert_counted(ours)
+    queue = opened(kind, meddled, subspace)
+    meddled.meddle = recount_before
+    queue.recount()
+    assert others
+    assert len(assert_counted(ours)["ready"]) == 4
 
 
 def test_what_was_taken_for_a_popper_is_counted_as_ready(

@@ -176,6 +176,24 @@ def test_more_workers_than_are_read(viewer, monkeypatch):
     assert 'id="more-present"' in text(response)
 
 
+def test_more_workers_than_are_shown(viewer, monkeypatch):
+    """Some of those that are alive, and of those that are lost; the filter finds the others."""
+    monkeypatch.setattr(across, "MOST_PRESENT", 4)
+    rows = conf.catalog().presences
+    write_rows(rows, *({"name": f"alive {number}"} for number in range(5)))
+    write_rows(rows, *({"name": f"lost {number}"} for number in range(3)), silent_seconds=60)
+    response = viewer.get(WORKERS)
+    shown = ["alive 0", "alive 1", "lost 0", "lost 1"]
+    assert [row[0] for row in present(response)] == shown
+    assert "Not shown here: 4 workers." in text(response)
+    response = viewer.get(f"{WORKERS}?worker=lost")
+    assert [row[0] for row in present(response)] == ["lost 0", "lost 1"]
+    assert "Not shown here: 1 workers." in text(response)
+    response = viewer.get(f"{WORKERS}?worker=lost+2")
+    assert [row[0] for row in present(response)] == ["lost 2"]
+    assert "not-shown" not in text(response)
+
+
 def test_workers_are_for_who_may_view_all_queues(viewer, queue, settings, monkeypatch):
     """Not if the project decides for each queue: a row tells of queues that it may not name."""
     write_rows(conf.catalog().presences, {"name": "secret", "queues": "mail"})

@@ -304,7 +304,7 @@ class Client:
             self.ledger.hide(_values(items), op["seconds"], began_us, simulated.running.now_us)
 
     def _lease_ack(self, op: dict[str, Any]) -> Any:
-        done = self._some(op)[:2]
+        done = [one for one in self.held if one.queue == op["queue"]][:2]
         self._perhaps(done, 1)
         try:
             found = self._take(op, done)
@@ -324,52 +324,39 @@ class Client:
     # What is leased
 
     def _end(self, op: dict[str, Any]) -> Any:
-        """Acknowledge, give up, requeue or extend one lease."""
-        if not self.held:
-            return "nothing held"
-        verb, began = op["do"], simulated.running.now_us
-        item = self.held[op["which"] % len(self.held)]
-        options = self._once(op) if verb != "requeue" else {}
-        if verb == "extend":
-            options["seconds"] = op["seconds"]
-        else:
-            self.held.remove(item)
-        if verb == "nack":
-            options |= {"delay": op.get("delay"), "retry": op.get("retry", True)}
-        self.ledger.reveal([item.value], op.get("seconds") or op.get("delay"))
-        undo = self._perhaps([item], 1) if verb == "ack" else lambda: None
-        queue = self.process.catalog.queue(item.queue)
-        self.call(getattr(queue, verb), item, undo=undo, **options)
-        if verb == "ack":
-            self._acked([item])
-        elif verb == "extend":
-            self.ledger.hide([item.value], op["seconds"], began, simulated.running.now_us)
-        return item.value
-
-    _ack = _nack = _requeue = _extend = _end
-
-    def _some(self, op: dict[str, Any]) -> list[Any]:
-        return [one for one in self.held if one.queue == op["queue"]]
-
-    def _end_many(self, op: dict[str, Any]) -> Any:
-        items, verb = self._some(op), getattr(self._queue(op), op["do"])
+        """Acknowledge, give up, requeue or extend one lease, all of a queue, or a batch."""
+        (kind, _, size), began = op["do"].partition("_"), simulated.running.now_us
+        queue, items = self._queue(op), [one for one in self.held if one.queue == op["queue"]]
+        leases: Any = items
+        if not size:
+            if not self.held:
+                return "nothing held"
+            items = [leases := self.held[op["which"] % len(self.held)]]
+            queue = self.process.catalog.queue(leases.queue)
+        elif size == "batch":
+            if not self.batches:
+                return "no batch"
+            queue, leases = self.batches.pop(op["which"] % len(self.batches))
+            items = [*leases]
+        if kind != "extend":
+            self.held = [one for one in self.held if one not in items]
         self.ledger.reveal(_values(items), op.get("seconds") or op.get("delay"))
-        if op["do"] == "extend_many":
-            began, now = simulated.running.now_us, lambda: simulated.running.now_us
-            found = self.call(verb, items, op["seconds"])
-            held = [one for one in items if one.lease not in found.lost]
-            self.ledger.hide(_values(held), op["seconds"], began, now())
-            return found
-        self.held = [one for one in self.held if one not in items]
-        if op["do"] == "nack_many":
-            return self.call(verb, items, delay=op.get("delay"))
-        held = self.call(verb, items, undo=self._perhaps(items, 1))
-        lost = [one for one in items if one.lease in held.lost]
-        self._perhaps(lost, -1)
-        self._acked([one for one in items if one not in lost])
-        return held
+        options = self._once(op) | {
+            key: op[key] for key in ("seconds", "delay", "retry") if key in op
+        }
+        undo = self._perhaps(items, 1) if kind == "ack" else lambda: None
+        found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
+        lost = [one for one in items if one.lease in getattr(found, "lost", ())]
+        kept = [one for one in items if one not in lost]
+        if kind == "ack":
+            self._perhaps(lost, -1)
+            self._acked(kept)
+        elif kind == "extend":
+            self.ledger.hide(_values(kept), op["seconds"], began, simulated.running.now_us)
+        return f"{_values(items)}, lost {_values(lost)}"
 
-    _ack_many = _nack_many = _extend_many = _end_many
+    _ack = _nack = _requeue = _extend = _ack_many = _nack_many = _extend_many = _end
+    _ack_batch = _return_batch = _end
 
     def _perhaps(self, items: Iterable[Any], change: int) -> Callable[[], Any]:
         """Note that items are perhaps gone, or not; return what takes that back."""
@@ -390,19 +377,6 @@ class Client:
             self.batches.append((queue, batch))
             self._note_taken(batch, op, began)
         return _values(batch)
-
-    def _end_batch(self, op: dict[str, Any]) -> Any:
-        if not self.batches:
-            return "no batch"
-        queue, batch = self.batches.pop(op["which"] % len(self.batches))
-        self.ledger.reveal(_values(batch), None)
-        undo = self._perhaps(batch, 1) if op["do"] == "ack_batch" else lambda: None
-        self.call(getattr(queue, op["do"]), batch, undo=undo)
-        if op["do"] == "ack_batch":
-            self._acked([*batch])
-        return len(batch)
-
-    _ack_batch = _return_batch = _end_batch
 
     # The rest
 

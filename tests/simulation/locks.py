@@ -39,49 +39,10 @@ class Waited:
         self._waiting.clear()
 
 
-class _Lock(Waited):
-    """What the two kinds of locks have in common."""
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        raise NotImplementedError
-
-    def release(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-class Lock(_Lock):
+class Lock(Waited):
     """Takes the place of ``threading.Lock``."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_locked = False
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        simulated.running.turn()
-        if not self._await(lambda: not self._is_locked, timeout if blocking else 0):
-            return False
-        self._is_locked = True
-        return True
-
-    def release(self) -> None:
-        if not self._is_locked:
-            raise RuntimeError("release unlocked lock")
-        self._is_locked = False
-        self._wake()
-        simulated.running.turn()
-
-    def locked(self) -> bool:
-        return self._is_locked
-
-
-class RLock(_Lock):
-    """Takes the place of ``_thread.RLock``."""
+    is_reentrant = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,24 +51,42 @@ class RLock(_Lock):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         me = simulated.running.current
-        if self._owner is not me:
+        if not (self.is_reentrant and self._owner is me):
             simulated.running.turn()
-            if self._owner is not None and not self._await(
-                lambda: self._owner is None, timeout if blocking else 0
-            ):
+            seconds = timeout if blocking else 0
+            if self._owner is not None and not self._await(self._is_free, seconds):
                 return False
             self._owner = me
         self._count += 1
         return True
 
     def release(self) -> None:
-        if self._owner is not simulated.running.current:
-            raise RuntimeError("cannot release un-acquired lock")
+        if not self._count:
+            raise RuntimeError("release unlocked lock")
         self._count -= 1
         if not self._count:
             self._owner = None
-            if self._waiting:
-                self._wake()
+            self._wake()
+        if not self.is_reentrant:
+            simulated.running.turn()
+
+    def locked(self) -> bool:
+        return self._owner is not None
+
+    def _is_free(self) -> bool:
+        return self._owner is None
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class RLock(Lock):
+    """Takes the place of ``_thread.RLock``."""
+
+    is_reentrant = True
 
 
 class Event(Waited):
@@ -133,7 +112,7 @@ class Event(Waited):
 class Condition(Waited):
     """Takes the place of ``threading.Condition``."""
 
-    def __init__(self, lock: _Lock | None = None) -> None:
+    def __init__(self, lock: Lock | None = None) -> None:
         super().__init__()
         self._lock = RLock() if lock is None else lock
 

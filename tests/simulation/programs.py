@@ -71,37 +71,21 @@ class Program:
         self._hooks: dict[str, list[Any]] = {"before": [], "after_in_child": []}
         self._modules: dict[str, types.ModuleType] = {}
         self._kept: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
-        self._simulated = {
-            "threading": _Module("threading", locks.threading_for(self)),
-            "_thread": _Module("_thread", {"RLock": locks.RLock}),
-            "time": _Module(
-                "time",
-                {
-                    "monotonic": _seconds,
-                    "perf_counter": _seconds,
-                    "time_ns": self._time_ns,
-                    "sleep": _sleep,
-                },
-            ),
-            "os": _Module(
-                "os",
-                {
-                    "urandom": self._urandom,
-                    "getpid": self._getpid,
-                    "register_at_fork": self._register,
-                },
-            ),
-            "queue": _Module("queue", {"SimpleQueue": locks.SimpleQueue}),
-            "random": _Module("random", {name: self._drawing(name) for name in _DRAWS}),
-            "secrets": _Module(
-                "secrets", {"token_hex": lambda size: self.dice.randbytes(size).hex()}
-            ),
+        clock = dict.fromkeys(("monotonic", "perf_counter"), _seconds)
+        hooks = {"register_at_fork": self._register}
+        names: dict[str, dict[str, Any]] = {
+            "threading": locks.threading_for(self),
+            "_thread": {"RLock": locks.RLock},
+            "time": {**clock, "time_ns": self._time_ns, "sleep": _sleep},
+            "os": {"getpid": self._getpid, "urandom": self.dice.randbytes, **hooks},
+            "queue": {"SimpleQueue": locks.SimpleQueue},
+            "random": {name: getattr(self.dice, name) for name in _DRAWS},
+            "secrets": {"token_hex": lambda size: self.dice.randbytes(size).hex()},
             # Simulated threads are all in one real thread, whose connections others have opened.
-            "django.db": _Module("django.db", {"connections": ConnectionHandler()}),
-            "django.utils.module_loading": _Module(
-                "django.utils.module_loading", {"import_string": self._imported}
-            ),
+            "django.db": {"connections": ConnectionHandler()},
+            "django.utils.module_loading": {"import_string": self._imported},
         }
+        self._simulated = {name: _Module(name, given) for name, given in names.items()}
         self._builtins = {**vars(builtins), "__import__": self._import}
 
     def __getitem__(self, name: str) -> Any:
@@ -113,18 +97,16 @@ class Program:
         for module in self._modules.values():
             names = dict(vars(module))
             contents = {
-                name: value.copy() for name, value in names.items() if type(value) in _CONTAINERS
-            }
-            contents.update(
-                (name, value.__reduce__()[1])
+                name: value.copy() if type(value) in _CONTAINERS else value.__reduce__()[1]
                 for name, value in names.items()
-                if type(value) is itertools.count
-            )
+                if type(value) in (*_CONTAINERS, itertools.count)
+            }
             self._kept.append((vars(module), names, contents))
 
     def begin(self, seed: str, pid: int, skew_us: int = 0) -> None:
         """Be a new process."""
-        self.skew_us, self.dice = skew_us, random.Random(seed)
+        self.skew_us = skew_us
+        self.dice.seed(seed)
         for names, kept, contents in self._kept:
             names.clear()
             names.update(kept)
@@ -152,15 +134,6 @@ class Program:
     def _getpid(self) -> int:
         me = simulated.running.current  # which may be a thread of before a fork
         return me.pid if me.process is self else self.pid
-
-    def _urandom(self, size: int) -> bytes:
-        return self.dice.randbytes(size)
-
-    def _drawing(self, name: str) -> Any:
-        def draw(*args: Any) -> Any:
-            return getattr(self.dice, name)(*args)
-
-        return draw
 
     def _register(self, **hooks: Any) -> None:
         for when in hooks.keys() & self._hooks.keys():

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.simulation.cluster import Cluster, KeyValue, State
+from tests.simulation.cluster import KeyValue, State
 from tests.simulation.schedule import Found
+from tests.simulation.workload import PATTERN
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 #: Verbs that take items from the middle of a queue, or give its tokens back.
 _BY_ID = {"remove", "bury", "clear_state", "abort", "abort_group"}
@@ -17,30 +21,20 @@ class Promises:
     """The promises of one queue that a plan lets be checked.
 
     Args:
-        cluster: Where the queue is.
-        program: The copy of the package that looks.
+        world: The run.
         catalog: Opens the queue, under the options of the plan.
         name: Its name.
-        verbs: What clients do.
-        is_changed: Whether a process has other options for it.
-        has_keys: Whether its items have unique keys.
-        slack_us: By how much commits may come later than what decided them; None if clocks differ.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        program: Any,
-        catalog: Any,
-        name: str,
-        verbs: set[str],
-        *,
-        is_changed: bool,
-        has_keys: bool,
-        slack_us: float | None,
-    ) -> None:
-        self._cluster, self.name, self._slack_us = cluster, name, slack_us
-        self._has_keys = has_keys
+    def __init__(self, world: World, catalog: Any, name: str) -> None:
+        self._cluster, self.name, program = world.cluster, name, world.doctor
+        verbs, ops = world.verbs, world.ops
+        pattern = PATTERN if name.startswith("m-") else name
+        is_changed = "settings" in verbs or any(pattern in one.options for one in world.processes)
+        sleeps = max((op.get("strike", {}).get("sleeps", 0) for op in ops), default=0)
+        #: By how much commits may come later than what decided them.
+        self._slack_us = world.longest_us + int(sleeps * 1e6)
+        self._has_keys = any("unique" in op for op in ops)
         self._queue = queue = catalog.queue(name)
         self._examiner = program["service.tools.upkeep"].Examiner(queue)
         self._tables, self._bounds = queue.parts.store.tables, queue.parts.store.keys.bounds
@@ -55,7 +49,7 @@ class Promises:
         self._states = program["service.storage.tables"].State
         self._leases = self._tables.state_bounds(self._states.LEASED)
         rate = program["service.options"].parse_rate(options.rate)
-        is_paced = rate is not None and not (is_changed or verbs & _UNPAID or slack_us is None)
+        is_paced = rate is not None and not (is_changed or verbs & _UNPAID or world.is_skewed)
         self._rate = rate.items / rate.period_us if is_paced else 0.0
         self._burst, self._level, self._since = options.burst, 0.0, 0
         self._is_open = self._is_free and not verbs & {"pause", "pause_family"}
@@ -108,7 +102,7 @@ class Promises:
         """Check that no more is taken than the rate allows, if messages take their time."""
         level = max(0.0, self._level - self._rate * (now_us - self._since)) + taken
         self._level, self._since = level, now_us
-        if level > self._burst + self._rate * (self._slack_us or 0) + 0.01:
+        if level > self._burst + self._rate * self._slack_us + 0.01:
             raise Found(f"{taken} of {self.name} were taken, after {level - taken:.2f}")
 
     def _check_order(self, taken: list[bytes], after: State, request: Any) -> None:

@@ -25,8 +25,9 @@ from tests.simulation.world import World
 #: With how many orders a plan that was cut is tried.
 _ORDERS = 5
 _SHRINK_SECONDS = 240.0
-#: What an operation need not have.
+#: What an operation, a client and the engine need not have.
 _OPTIONAL = ("strike", "delay", "unique", "once", "wait", "then", "chain", "more", "prefetch")
+_OPTIONAL += ("reserves", "process")
 _NUMBERS = re.compile(r"\[.*?\]|b'.*?'|[0-9.]+|p[0-9]/\w+|\bm-\w\b")
 
 
@@ -99,9 +100,9 @@ def run_line(line: str) -> History:
 
 
 def shrink(history: History, seconds: float = _SHRINK_SECONDS) -> History:
-    """Return a history in which the same is found, and from which nothing can be cut."""
-    until, at, since = time.monotonic() + seconds, 0, 0
-    while time.monotonic() < until:
+    """Return a history in which the same is found, cut for so many seconds of processor time."""
+    until, at, since = time.process_time() + seconds, 0, 0
+    while time.process_time() < until:
         cuts = [*_cuts(history.plan)]
         if since > len(cuts):
             break
@@ -123,25 +124,22 @@ def _found_in(plan: dict[str, Any], history: History) -> History | None:
 
 def _cuts(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the plan with less in it, the largest cuts first."""
-    clients = [("clients", at) for at in range(len(plan["clients"]))]
-    paths: list[tuple[Any, ...]] = clients if len(clients) > 1 else []
-    for client in clients:
-        size = block = len(plan["clients"][client[1]]["ops"])
+    for *path, last in _paths(plan):
+        cut = copy.deepcopy(plan)
+        del functools.reduce(operator.getitem, path, cut)[last]
+        yield cut
+
+
+def _paths(part: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield where there is something that a plan need not have: blocks of lists, and options."""
+    if path[-1:] in (("clients",), ("ops",)):
+        size = block = len(part)
         while block:
-            blocks = [slice(start, start + block) for start in range(0, size, block)]
-            paths = [*paths, *[(*client, "ops", one) for one in blocks]]
+            yield from ((*path, slice(start, start + block)) for start in range(0, size, block))
             block //= 2
-        ops = enumerate(plan["clients"][client[1]]["ops"])
-        paths += [(*client, "ops", at, key) for at, op in ops for key in _OPTIONAL if key in op]
-    paths += [("reserves",)] if plan.get("reserves") else []
-    paths += [("faults", fault) for fault in plan["faults"]]
-    paths += [("processes", at, key) for at, one in enumerate(plan["processes"]) for key in one]
-    paths += [
-        (*client, "process") for client in clients if plan["clients"][client[1]].get("process")
-    ]
-    paths += [("queues", name, key) for name, one in plan["queues"].items() for key in one]
-    for *path, last in paths:
-        if last != "kind":
-            cut = copy.deepcopy(plan)
-            del functools.reduce(operator.getitem, path, cut)[last]
-            yield cut
+    keyed: Any = enumerate(part) if isinstance(part, list) else ()
+    for key, value in part.items() if isinstance(part, dict) else keyed:
+        is_option = path[:1] in (("queues",), ("processes",)) and len(path) == 2 and key != "kind"
+        if is_option or key in _OPTIONAL or path == ("faults",):
+            yield (*path, key)
+        yield from _paths(value, *path, key)

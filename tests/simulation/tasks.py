@@ -31,6 +31,8 @@ QUEUE, PREFIX = "tasks-default", ("sim",)
 _MODULES = ("worker", "groups", "aborts", "current")
 #: How many parts share a row of bits, and how many tasks one transaction enqueues.
 _TOGETHER = 2
+#: Some tasks have expired after this time if they have not begun.
+_EXPIRES_SECONDS = 5.0
 #: Within this time it is found that the task of a part was removed by hand.
 _UPKEEP_SECONDS, _LAST_ROUNDS = 4_000, 7
 _BY_HAND = {"remove", "clear", "clear_state"}
@@ -59,17 +61,24 @@ def work(*given: Any) -> Any:
     simulated.running.tasks.begin(how)
     simulated.running.sleep(how["seconds"])
     if simulated.running.tasks.runs[how["id"]] <= how["fails"]:
+        if how["id"] % 2:  # some ask to run again, and half of these spend no attempt
+            raise own["tasks.exceptions"].Retry(how["seconds"], spend=_spends(how))
         raise ValueError(how["id"])
     if "more" in how:
         own["tasks.current"].enqueue_at_end(_task(own), how["more"])
     return how["id"]
 
 
-def _task(own: Program, priority: int = 0) -> Any:
+def _spends(how: dict[str, Any]) -> bool:
+    return bool(how["id"] % 4 != 3)
+
+
+def _task(own: Program, priority: int = 0, expires: float | None = None) -> Any:
     """Return the task, as its code says it or with another priority, which the backend allows."""
     facts = {"backend": "default", "queue_name": "default", "run_after": None}
     made = own["tasks.options"].FdbQueueTask(func=work, priority=0, **facts)
     object.__setattr__(made, "priority", priority)
+    object.__setattr__(made, "expires", expires)
     return made
 
 
@@ -116,7 +125,8 @@ class Tasks:
             how["more"] = self._how(op)
             self._followers.append((how["more"]["id"], [how["id"]], False))
         backend, known = own["tasks.compat"].task_backends["default"], {how["id"]: None}
-        call = functools.partial(backend.enqueue, _task(own, op["priority"]), [how], {})
+        task = _task(own, op["priority"], expires=None if how["id"] % 7 else _EXPIRES_SECONDS)
+        call = functools.partial(backend.enqueue, task, [how], {})
         found = client.call(call, undo=lambda: ledger.refused.update(known))
         self._ids.append(found.id)
         ledger.sure.update(known)
@@ -189,6 +199,7 @@ class Tasks:
         self._world.progress()
         self.runs[how["id"]] += 1
         most = self._world.plan["tasks"]["max_attempts"] + 1  # a killed worker's is spared once
+        most += 0 if _spends(how) else how["fails"]
         if self.runs[how["id"]] > most and "redrive" not in self._world.verbs:
             simulated.running.fail(f"{how['id']} has begun {self.runs[how['id']]} times")
         for number, before, is_always in self._followers:

@@ -156,16 +156,7 @@ _ON_TASKS = {
     **{verb: _VERBS[verb] for verb in ("pause", "resume", "clear", "sweep", "clock")},
 }
 #: The verbs that meet at the heads of queues.
-_TAKES = (
-    "pop",
-    "lease",
-    "family_pop",
-    "family_lease",
-    "family_pop",
-    "family_lease",
-    "think",
-    "ack",
-)
+_TAKES = ("pop", "lease", *("family_pop", "family_lease") * 2, "think", "ack")
 #: What arguments are drawn from; a plan leaves some of these values out.
 _VALUES: dict[str, tuple[Any, ...]] = {
     "one": (1,),
@@ -216,9 +207,10 @@ class _Draw:
         if names[0] == QUEUE:
             self._verbs = ["work"] * 6
             if dice.random() < 0.5:  # ends of parts, and what else becomes of them
-                others = ("remove", "clear", "redrive", "abort", "abort_group", "fork", "think")
-                self._verbs += ["group"] * 6 + dice.sample(others, 3)
-                self._rates |= {"then": 0.7}
+                others = ("remove", "clear", "abort", "abort_group", "fork", "think")
+                self._verbs += ["group"] * 6 + ["redrive"] * 2 + dice.sample(others, 2)
+                self._rates |= {"then": 0.5}
+                self._values |= {"fails": [0, 5], "runs": [0, 0.05, 1]}
             else:
                 for verb, text in _ON_TASKS.items():
                     self._verbs += [verb] * int(text.split()[0]) * (dice.random() < 0.6)

@@ -136,11 +136,8 @@ class World:
         self.plan, self.seed = plan, seed
         self.schedule = simulated.running = Schedule(f"schedule {seed}", plan["switch"])
         self.note = self.schedule.note
-        self.cluster = Cluster(
-            f"cluster {seed}",
-            Faults(**plan["faults"]),
-            has_reservations=plan.get("reserves", False),
-        )
+        faults, reserves = Faults(**plan["faults"]), plan.get("reserves", False)
+        self.cluster = Cluster(f"cluster {seed}", faults, has_reservations=reserves)
         self.cluster.on_transaction = self._count_transaction
         self.cluster.on_commit = self._see
         self.schedule.before_jump = self._before_jump
@@ -148,7 +145,7 @@ class World:
         self.slept_us = self._disturbed_until = self._mark = self._marked_us = self._checked = 0
         self.longest_us = int(self.cluster.faults.longest * 3e6)
         self.was_interrupted = False
-        ops = [op for client in plan["clients"] for op in client["ops"]]
+        self.ops = ops = [op for client in plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
         self.verbs = {op["do"] for op in ops}
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
@@ -159,33 +156,17 @@ class World:
             Client(self, at, self.processes[one.get("process", 0)], one["ops"])
             for at, one in enumerate(plan["clients"])
         ]
-        self._doctor = program("doctor")
-        self._doctor.begin(f"{seed} doctor", 99)
-        self._database = Database(self.cluster, self._doctor)
+        self.doctor = program("doctor")
+        self.doctor.begin(f"{seed} doctor", 99)
+        self._database = Database(self.cluster, self.doctor)
         self._catalogs: dict[str, Any] = {}
-        self._promises = [self._promises_of(name) for name in self.names]
-        self.tasks = self.schedule.tasks = tasks.Tasks(self, self._doctor, self._catalog({}))
-
-    def _promises_of(self, name: str) -> Promises:
-        pattern = PATTERN if name.startswith("m-") else name
-        strikes = [op.get("strike", {}) for client in self.clients for op in client.ops]
-        sleeps = max((one.get("sleeps", 0) for one in strikes), default=0)
-        return Promises(
-            self.cluster,
-            self._doctor,
-            self._catalog({}),
-            name,
-            self.verbs,
-            is_changed="settings" in self.verbs
-            or any(pattern in one.options for one in self.processes),
-            has_keys=any("unique" in op for client in self.clients for op in client.ops),
-            slack_us=None if self.is_skewed else self.longest_us + int(sleeps * 1e6),
-        )
+        self._promises = [Promises(self, self._catalog({}), name) for name in self.names]
+        self.tasks = self.schedule.tasks = tasks.Tasks(self, self.doctor, self._catalog({}))
 
     def _catalog(self, options: dict[str, Any]) -> Any:
         """Return a catalog of the observer, with some options."""
         if repr(options) not in self._catalogs:
-            made = open_catalog(self._doctor, self._database, self.plan, options)
+            made = open_catalog(self.doctor, self._database, self.plan, options)
             self._catalogs[repr(options)] = made
         return self._catalogs[repr(options)]
 

@@ -35,7 +35,7 @@ from tests.cases import cases
 from tests.pages import rules, watched_engine
 from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person
-from tests.tasks import letters, limited_jobs, timed_jobs
+from tests.tasks import expiring_jobs, letters, limited_jobs, retry_jobs, timed_jobs
 from tests.tasks.conftest import backend_of
 
 QUEUE = "tasks-default"
@@ -1213,3 +1213,20 @@ def test_limited_tasks_are_among_the_functions_and_the_failures(viewer, work):
     assert "LookupError" in markup
     done = table(viewer.get(f"{PAGE}?state=done"))
     assert len([row for row in done if "one_at_all" in " ".join(row.values())]) == 1
+
+
+def test_a_task_that_asks_to_run_again_and_one_that_expires(work, viewer):
+    """Their pages say why the one waits, and that the other never ran; a reason is no markup."""
+    retry_jobs.given[:] = 3_600, "<b>closed</b>"
+    waiting, expiring = retry_jobs.ask_for.enqueue(), expiring_jobs.within_a_minute.enqueue()
+    assert "Expires" in facts(viewer.get(page_of(expiring.id)))
+    with time_ahead(61):
+        work()
+    page = viewer.get(page_of(waiting.id))
+    assert facts(page)["Waits because"] == "<b>closed</b>"
+    assert "<b>closed" not in text(page)
+    assert "Asked to run again" in text(page)
+    page = viewer.get(page_of(expiring.id))
+    assert facts(page)["State"] == "Expired"
+    assert "Not run" in text(page)
+    assert "TaskExpired" in text(viewer.get(f"{PAGE}?state=dead"))

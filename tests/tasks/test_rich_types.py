@@ -14,6 +14,7 @@ from django.core import checks
 from django.core.management import call_command
 from django.db import transaction
 
+from fdbqueue.exceptions import InvalidValue
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.encoders import Rich, all_rich, decode, encode, with_given
 from fdbqueue.tasks.exceptions import TypeUnknown
@@ -221,6 +222,28 @@ def test_the_error_names_the_argument(configure, args, kwargs, path):
     assert str(caught.value).startswith(path)
     assert len(str(caught.value)) < 500
     assert ("rich_types" in str(caught.value)) == ("date" in path or "UUID" in path)
+
+
+@pytest.mark.parametrize("rich_types", [True, False])
+@pytest.mark.parametrize(
+    ("given", "argument", "name"),
+    [
+        ([1, {"a": float("nan")}], "args[0][1]['a']", "float"),
+        ({"a": [{1: 2}]}, "args[0]['a'][0]", "dict"),
+        (["\ud800"], "args[0][0]", "str"),
+    ],
+    ids=repr,
+)
+def test_the_queues_own_error_names_the_argument(configure, given, argument, name, rich_types):
+    """What Python writes as JSON, and JSON does not have; one call, or one of many."""
+    configure(rich_types=rich_types)
+    with pytest.raises(InvalidValue) as caught:
+        jobs.note.enqueue(given)
+    assert (caught.value.context["argument"], caught.value.context["type"]) == (argument, name)
+    with pytest.raises(InvalidValue) as caught:
+        jobs.note.enqueue_many([([1], {}), ([given], {})])
+    context = caught.value.context
+    assert (context["index"], context["argument"], context["type"]) == (1, argument, name)
 
 
 def test_the_error_names_what_the_option_does_not_allow(backend):

@@ -2,20 +2,19 @@
 
     database = fdbqueue.engines.embedded.open("queues.sqlite3")
 
-It answers as a cluster does (strict serializability, conflicts, versionstamps, watches, limits,
-error codes), for development, tests and small installations on one machine. POSIX only.
+It answers as a cluster does, for development, tests and small installations on one machine with
+POSIX. A transaction goes through these modules:
 
 1. ``database``: ``create_transaction()``, forks, one object for each file.
-2. ``transaction``: the binding's methods. They read a snapshot (``storage``, ``snapshots``), after
-   a write through a ``view`` of both (``writes``); ``ranges`` come in parts, results as
-   ``futures``.
+2. ``transaction``: reads of a snapshot (``storage``, ``snapshots``), after a write of a ``view``
+   of both (``writes``). ``ranges`` come in parts, results as ``futures``.
 3. ``state``: what an attempt has read and written (``options``, ``errors``, ``keys``).
 4. ``reservations``: after a conflict an attempt waits in line before it reads.
 5. ``commits``: one thread commits for all, when the process has the writer's turn.
 6. ``groups``: which commits conflict, what the others change, their version (``clock``).
 7. ``watches``: who commits wakes the processes that watch.
 
-``files`` looks at whether the file is still the one that was opened, and makes its tables.
+``files``: whether the file is still the one that was opened, and what is in it.
 """
 
 from __future__ import annotations

@@ -7,11 +7,9 @@ A commit at which they read ``r`` and ``w`` gets the version
 2. ``V + (w - W)`` by another: the machine was started again, or the file was moved;
 3. the newest plus one, if that is not above the newest version of the file.
 
-After 2 or 3 this version, the counter and both times are the new anchor. So versions never go
-back, whatever the wall clock says.
-
-The counter's name is Linux's boot id with the time namespace. Without one (macOS) each process
-has a counter of its own, and 2 holds after another process has committed.
+After 2 or 3 what was found is the new anchor. So versions never go back, whatever the wall clock
+says. The counter's name is Linux's boot id with the time namespace. Without one (macOS) each
+process has its own, and 2 holds after another process has committed.
 """
 
 from __future__ import annotations

@@ -2,16 +2,15 @@
 
 - *Any thread* puts its request in the line. The first leads; the others wait to be woken.
 - *The leader* waits for the writer's turn, commits all that are in line by then in one SQLite
-  transaction and one fsync (``groups``), tells each how it ended, and passes the lead on.
-  Requests stay in the line until they were told.
+  transaction and one fsync, tells each how it ended, and passes the lead on. A request leaves the
+  line once it was told.
 - *A leader takes no mutex.* A thread registers to be woken, then looks whether it is done; the
   leader marks it as done, then looks whether it has registered. So no wake is lost.
 
 If an exception of a signal handler (``storage``) ends a leader, the lead is free, and all that
-wait are woken. The assignment after its COMMIT notes whether a group took effect: the next leader
+wait are woken. The assignment after its COMMIT notes that a group took effect: the next leader
 tells one that did, and commits another one again. A request whose thread has left is not begun. A
-signal handler may not commit while its own thread waits for a commit, opens or closes the file,
-or forks: it is refused before its request is in the line.
+signal handler is refused if its own thread waits for a commit, opens or closes the file, or forks.
 """
 
 from __future__ import annotations

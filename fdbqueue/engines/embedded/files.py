@@ -4,8 +4,7 @@ SQLite finds ``-wal`` and ``-shm`` by name, but holds what it has opened. If a n
 elsewhere, one process writes where others do not read: an error, until the names lead to the
 opened files again, or the processes are started again.
 
-``kv`` holds the keys, ``commits`` the write conflict ranges of recent commits by version,
-``clock`` the anchor of versions (:mod:`fdbqueue.engines.embedded.clock`).
+``kv`` holds the keys, ``commits`` what recent commits wrote by version, ``clock`` the anchor.
 """
 
 from __future__ import annotations

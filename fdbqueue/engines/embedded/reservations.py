@@ -13,8 +13,8 @@ that believe to have it conflict at the worst. It is a note in memory that the p
    it is rung.
 2. *Reserve.* When the note is over, the first in line writes its own, for 20 ms, and reads it
    again: if another is there, it waits on. After 5 ms without a note whoever looks may.
-3. *Read.* Who took longer has lost it, and its process's next attempt has twice that time, but
-   not more than 0.64 s.
+3. *Read.* Who took longer has lost it; its process's next attempt has twice the time, 0.64 s at
+   most.
 4. *Commit.* A note that still holds is written again, for 250 ms.
 5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow
    each other within 0.4 ms goes on for a *slice* of 8 ms, with the pages and the history that it
@@ -26,12 +26,9 @@ without a reservation. What is left behind by
 - *an exception, a kill, a stop*: a note that ends by itself, and a place that is late. (A process
   that is stopped in a commit also keeps the locks of the turn and of SQLite.)
 - *a stopped process that goes on*: it finds its note lost, and commits unless it conflicts;
-- *a fork*: nothing; the child is another process;
 - *a new start of the machine*: a note that holds for longer than any may is void;
 - *a full disk*: no memory, so no reservations, and retries pause as after other errors;
 - *deleted lock files*: processes that do not see each other's notes, and conflict.
-
-An attempt that only reads releases at its commit or reset, or when it is dropped.
 """
 
 from __future__ import annotations

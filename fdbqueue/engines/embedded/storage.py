@@ -1,8 +1,7 @@
 """The SQLite file: its connections, snapshots of it, and the writer's turn.
 
 Any number of snapshots are read while one commit is written (SQLite's write-ahead log). In the
-directory ``-sync`` are the lock files that order the writers of all processes, a mark that the
-file was created, and the pipes of those who watch.
+directory ``-sync`` are the lock files that order the writers of all processes.
 
 An exception of a signal handler may come after a call, at the start of a function, and at the end
 of a turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call

@@ -3,8 +3,8 @@
 A process with watches owns a pipe in ``-sync``, and says so in the memory that the processes
 share. Who commits writes a byte into every pipe; it looks for new ones after somebody has said
 so, and every 10 ms. The byte wakes the owner's thread, which reads in the history which keys
-changed, and compares their values. The next commit removes a pipe whose owner has died; an owner
-whose pipe was deleted makes another within a second.
+changed, and compares values. A commit removes a pipe whose owner has died; an owner whose pipe
+was deleted makes another within a second.
 """
 
 from __future__ import annotations
@@ -63,21 +63,20 @@ class Notifier:
         Raises nothing: what was committed stays so. A pipe that could not be reached is
         tried again at the next commit.
         """
-        memory, now = self._turn.reservations.memory, clock.seconds()
-        newest = None if memory is None or memory.closed else memory[PIPES]
+        memory, now, newest = self._turn.reservations.memory, clock.seconds(), None
         try:
+            if memory is not None:
+                newest = memory[PIPES]
             if newest != self._newest or newest is None or now >= self._look_at:
                 if os.stat(self._directory).st_mtime_ns != self._changed_at:
                     self._look()
                 if self._changed_at != -1:
                     self._newest, self._look_at = newest, now + CHECK_SECONDS
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # or the memory was closed
             self._turn.doubt()
         except OSError:
             self._changed_at = -1
             logger.exception("the watching processes cannot be found")
-        if not self._pipes:
-            return
         for name in list(self._pipes):
             try:
                 os.write(self._pipes[name], b"!")

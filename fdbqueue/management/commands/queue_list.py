@@ -51,10 +51,11 @@ class Command(QueueCommand):
         "Print queues: those that the setting names, and those that match one of its patterns and "
         "have been pushed to; or those named. Of each it says how many items are ready, leased, "
         "delayed and dead, and how old the oldest ready item is. STATUS says at which ends the "
-        "queue is blocked by an item that cannot be decoded, and for how long it has been paused, "
-        "and why. The counts are stored, so this costs the same however long a queue is. A pattern "
-        "of the setting, such as 'user-*', is a row with the sums of its members that have items, "
-        f"{MOST_MEMBERS:,} at most. So are limited tasks, of which each key has a queue."
+        "queue is blocked by an item that cannot be decoded, for how long it has been paused, and "
+        "why, and whether tasks wait without a worker. The counts are stored, so this costs the "
+        "same however long a queue is. A pattern of the setting, such as 'user-*', is a row with "
+        f"the sums of its members that have items, {MOST_MEMBERS:,} at most. So are limited tasks, "
+        "of which each key has a queue."
     )
     allows_closed_output = True
     stealth_options = ("name_field",)  # what JSON calls the name: "queue" under a former command

@@ -2,8 +2,8 @@
 
 How a take goes, without a transaction of the caller's:
 
-1. **Combine.** The combiner of the names and the end serves the process's threads, as that of one
-   queue does (:class:`fdbqueue.service.consume.families.SeveralPoppers`).
+1. **Combine.** The combiner of the names and the end serves the process's threads
+   (:class:`fdbqueue.service.consume.families.SeveralPoppers`).
 2. **Walk and visit.** The transaction meets the queues on its walk (:mod:`ring`), and serves a
    round in each, up to the first that gives (:mod:`visits`). The reads of up to 25 queues are under
    way at once. All items of a request come from one queue, in its order.
@@ -11,13 +11,11 @@ How a take goes, without a transaction of the caller's:
    *In order*, all requests go to the first queue, and those that it does not serve to the next. *In
    turn*, the walk begins behind the queue that gave last. Both are strict: at the commit, the
    queues before the one that gave had nothing, or were paused. Of families see :mod:`families`.
-3. **Commit**, all or nothing. After a conflict it tries again, with a reservation if the engine has
-   them. Otherwise, after two (:mod:`contention`), each thread takes from the queue that the last
-   attempt took from for it, by that queue's own
+3. **Commit**, all or nothing. After a conflict it tries again. After two (:mod:`contention`), each
+   thread takes from the queue that the last attempt took from for it, by that queue's own
    :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, where processes help each other; the
-   queues before it were empty when 2 read them. If nothing is left there, 1 begins again: so each
-   time some client has taken an item. For a quarter of a second a transaction that only reads finds
-   the queue.
+   queues before it were empty when 2 read them. If nothing is left there, some client has taken it,
+   and 1 begins again. For a quarter of a second a transaction that only reads finds the queue.
 4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
    more than a megabyte on its way is committed, and 1 begins again.
 5. **Wait** at the watches of all queues, and of families (:mod:`waiting`).

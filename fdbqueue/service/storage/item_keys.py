@@ -13,13 +13,13 @@ The layouts are those of FoundationDB's recipes, byte for byte, directly under t
   behind the random bytes within their element; in commit order as an element of its own, behind the
   number of chunks.
 - *A long value's* key ends with the number of its chunks and holds the first; the others are in a
-  table (:mod:`fdbqueue.service.storage.tables`).
-- *With shards* a byte stands in front, which no tuple begins with: a hash of the end of the place.
-  The index or count is the read version of the push, so that items of different shards can be
-  compared, and the number of the push stands in place of the first random bytes.
+  table (:mod:`tables`).
+- *With shards* a byte stands in front: a hash of the end of the place. The index or count is the
+  read version of the push, so that items of different shards can be compared, and the number of the
+  push stands in place of the first random bytes.
 
 The part of the key after the subspace's prefix, and the shard, is the item's *place*. It stays the
-same when the item is leased, delayed or dead. The item's id is its place in URL-safe base64.
+same in every state. The item's id is its place in URL-safe base64.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ old or too young for those five seconds.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
+import functools
 import json
 import logging
 import os
@@ -44,6 +46,8 @@ LOST_SECONDS, SHOWN_SECONDS = 9.5, 3600.0
 MAX_ROWS = 1_000
 #: The most characters of each text in a row.
 _MAX_CHARACTERS = 200
+#: The same of all names of queues together, and what is before one that is left out.
+_MAX_SERVES, _LEFT_OUT = 2_000, "!"
 #: Above each number in a row: a moment some four thousand years from now, in microseconds. Readers
 #: can show it in any time zone.
 _MAX_NUMBER = 2**57
@@ -64,6 +68,8 @@ class WorkerRow:
         process: The number of its process.
         version: The version of this package.
         queues: The name of the queue it takes from, or the names and patterns of several.
+        serves: The same, all of them between spaces, and what it leaves out behind an exclamation
+            mark; empty if it does not say so.
         threads: How many threads it has for items.
         since_us: When it began, in microseconds since the Unix epoch, by its own clock.
         running: How many items it had at work at its last sign of life.
@@ -78,6 +84,7 @@ class WorkerRow:
     process: int = 0
     version: str = ""
     queues: str = ""
+    serves: str = ""
     threads: int = 0
     since_us: int = 0
     running: int = 0
@@ -90,10 +97,22 @@ class WorkerRow:
         """Whether it gave no sign of life for ten seconds."""
         return self.age_seconds > LOST_SECONDS
 
+    def may_serve(self, queue: str) -> bool:
+        """Tell whether it takes from a queue, by the queue's name; also if it does not say so."""
+        words = self.serves.split()
+        wanted = [word for word in words if not word.startswith(_LEFT_OUT)]
+        left_out = [word[1:] for word in words if word.startswith(_LEFT_OUT)]
+        fits = functools.partial(fnmatch.fnmatchcase, queue)
+        return not wanted or (any(map(fits, wanted)) and not any(map(fits, left_out)))
+
     @property
     def state(self) -> str:
         """In a word: "alive" or "lost"."""
         return "lost" if self.is_lost else "alive"
+
+
+#: The names of the fields, and their types.
+_KINDS = tuple((field.name, type(field.default)) for field in dataclasses.fields(WorkerRow))
 
 
 class WorkerCounts(NamedTuple):
@@ -136,7 +155,7 @@ class Presence:
         self._database = database
         self._subspace = subspace
         self._key = subspace.pack((os.urandom(16),))
-        self._about = _bounded(about)
+        self._about = dataclasses.replace(about, **_short(vars(about)))
         self._counts = counts
         self._on_beat = on_beat
         self._is_over = threading.Event()
@@ -185,7 +204,7 @@ class Presence:
         """Remove rows of workers that have been lost for an hour, of the first thousand."""
         now = _Now(tr, self._database)
         for key, value in _rows(tr, self._subspace, MAX_ROWS):
-            if now.age_of(value) > LOST_SECONDS + SHOWN_SECONDS:
+            if now.age_of(value, _said(value)) > LOST_SECONDS + SHOWN_SECONDS:
                 tr.clear(key)
 
 
@@ -222,12 +241,14 @@ class Presences:
 
     def read(self) -> Workers:
         """Read a thousand rows at most, in one transaction; it conflicts with no worker."""
-        return run(self._database, self._read, read_only=True)
+        return run(self._database, self.read_in, read_only=True)
 
-    def _read(self, tr: Transaction) -> Workers:
+    def read_in(self, tr: Transaction) -> Workers:
+        """Read the same rows in a transaction."""
         now = _Now(tr, self._database)
         stored = _rows(tr, self._subspace, MAX_ROWS + 1)
-        rows = [_row(value, now.age_of(value)) for _, value in stored[:MAX_ROWS]]
+        texts = ((value, _said(value)) for _, value in stored[:MAX_ROWS])
+        rows = [_row(said, now.age_of(value, said)) for value, said in texts]
         shown = [row for row in rows if row.age_seconds <= LOST_SECONDS + SHOWN_SECONDS]
         shown.sort(key=lambda row: (row.is_lost, row.name, row.process))
         return Workers(shown, len(stored) <= MAX_ROWS)
@@ -241,11 +262,11 @@ class _Now:
         self._us = shared_us(tr, database)
         self._is_machines = is_machines(database)
 
-    def age_of(self, value: bytes) -> float:
-        """Return how many seconds ago a row was written; never less than none."""
+    def age_of(self, value: bytes, said: dict[str, Any]) -> float:
+        """Return how many seconds ago a row was written, by what it says; never less than none."""
         then = int.from_bytes(value[:8], "big")
         if self._is_machines:
-            then = _said(value).get("said_us", 0)
+            then = said.get("said_us", 0)
             then = then if type(then) is int and _is_small(then) else 0
         return max(0, self._us - then) / 1_000_000
 
@@ -267,15 +288,14 @@ def _said(value: bytes) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _row(value: bytes, age_seconds: float) -> WorkerRow:
+def _row(said: dict[str, Any], age_seconds: float) -> WorkerRow:
     """Return a row as it is stored; what is missing, or of another type, is left out."""
-    facts = _said(value)
     known = {
-        field.name: facts[field.name]
-        for field in dataclasses.fields(WorkerRow)
-        if type(facts.get(field.name)) is type(field.default) and _is_small(facts[field.name])
+        name: said[name]
+        for name, kind in _KINDS
+        if type(said.get(name)) is kind and _is_small(said[name])
     }
-    return _bounded(WorkerRow(**{**known, "age_seconds": age_seconds}))
+    return WorkerRow(**{**known, **_short(known), "age_seconds": age_seconds})
 
 
 def _is_small(value: Any) -> bool:
@@ -283,13 +303,22 @@ def _is_small(value: Any) -> bool:
     return isinstance(value, str) or 0 <= value < _MAX_NUMBER
 
 
-def _bounded(row: WorkerRow) -> WorkerRow:
-    texts = {name: one for name, one in vars(row).items() if isinstance(one, str)}
-    short: dict[str, Any] = {name: text[:_MAX_CHARACTERS] for name, text in texts.items()}
-    return dataclasses.replace(row, **short)
+def _short(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the texts among what a worker says, none of them too long."""
+    texts = {name: one[:_MAX_CHARACTERS] for name, one in facts.items() if isinstance(one, str)}
+    serves = facts.get("serves", "")
+    return texts | {"serves": serves if len(serves) <= _MAX_SERVES else ""}  # no part: it is wrong
 
 
-def worker_here(name: str, kind: str, queues: str, *, threads: int) -> WorkerRow:
+def worker_here(
+    name: str,
+    kind: str,
+    queues: str,
+    *,
+    threads: int,
+    serves: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+) -> WorkerRow:
     """Return what a worker of this process says of itself as it begins.
 
     Args:
@@ -297,6 +326,8 @@ def worker_here(name: str, kind: str, queues: str, *, threads: int) -> WorkerRow
         kind: What it works on: "items" or "tasks".
         queues: The name of its queue, or the names of several.
         threads: How many threads it has for items.
+        serves: The names and patterns of the queues.
+        left_out: Those among these that it leaves out.
     """
     return WorkerRow(
         name=name,
@@ -305,6 +336,7 @@ def worker_here(name: str, kind: str, queues: str, *, threads: int) -> WorkerRow
         process=os.getpid(),
         version=_version(),
         queues=queues,
+        serves=" ".join([*serves, *(f"{_LEFT_OUT}{one}" for one in left_out)]),
         threads=threads,
         since_us=now_us(),
     )

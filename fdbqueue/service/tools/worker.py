@@ -100,8 +100,7 @@ class Worker:
         on_end: Called with each item, and its error or None, one call at a time.
         on_stop: Called with the number of running items if something ends the work early.
         on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
-        presences: The rows of workers, as ``catalog.presences``, among which this worker has one
-            while it works; None for no row.
+        presences: ``catalog.presences``, for a row of this worker while it works; None for none.
     """
 
     def __init__(
@@ -145,7 +144,8 @@ class Worker:
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if presences is not None:
             names = str(getattr(queue, "name", ""))  # what stands before queues may have none
-            about = worker_here(self._worker, "items", names, threads=concurrency)
+            serves = getattr(queue, "names", (names,))
+            about = worker_here(self._worker, "items", names, threads=concurrency, serves=serves)
             self._presence = presences.of(about, self._counts)
         #: Held to read or change what the threads share.
         self._changed = RLock()

@@ -20,6 +20,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
+from fdbqueue.exceptions import InvalidValue
 from fdbqueue.service import Item, Push, moment, now_us, strict_json
 from fdbqueue.tasks import key_limits
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
@@ -27,7 +28,7 @@ from fdbqueue.tasks.key_limits import Limited
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.wake import Waker
 from fdbqueue.tasks.records import TaskCall, aware, packed, rank_of, unpacked
-from fdbqueue.tasks.results import change, local
+from fdbqueue.tasks.results import change, local, of_argument
 from fdbqueue.tasks.states import TaskState, deadline, state_of
 
 #: The longest text of a call: one of 1,000,000 bytes has up to six characters for each of them.
@@ -90,7 +91,10 @@ class Outbox:
 
     def _row(self, result: TaskResult[..., Any]) -> OutboxTask:
         queue, push, limited = self.backend.push_of(result)
-        queue.prepare(push)  # raises what an enqueue would
+        try:
+            queue.prepare(push)  # raises what an enqueue would
+        except InvalidValue as error:
+            raise of_argument(error, push.value) from error
         call: dict[str, Any] = {"value": push.value}
         if push.unique is not None:
             call |= {"unique": push.unique, "unique_while": push.unique_while}

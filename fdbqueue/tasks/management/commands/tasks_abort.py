@@ -44,7 +44,7 @@ examples:
             "--force",
             action="store_true",
             dest="by_force",
-            help="Also end it while it runs, as one that is over its time limit",
+            help="Also end it while it runs, as if over its time limit",
         )
         arguments.add_json(parser)
 
