@@ -7,8 +7,9 @@ it: :data:`FIGURES` (the page of a queue, ``queue_list --rates``, families), :da
 row; if that needs another read, one of its ``reads`` begins it for all rows.
 
 A :class:`Concern` is one reason why a queue needs attention; :data:`CONCERNS` has them all, the
-worst first. Each looks at what is read anyway, so none costs a read of its own. To add one, add it
-to the tuple; it then has a line above the list and a place in the order *trouble first*.
+worst first. Each looks at what is read anyway; only whether there is a worker is read if a task
+waits. To add one, add it to the tuple; it then has a line above the list and a place in the order
+*trouble first*.
 """
 
 from __future__ import annotations

