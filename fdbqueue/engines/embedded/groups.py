@@ -152,6 +152,7 @@ class Group:
         for request in self.requests:
             if request.read_version is None:  # a commit that has read nothing reads now
                 request.read_version = history.newest
+            request.refusal = None  # by a group that was cut short
             if request.read_ranges and (earlier or request.read_version < history.newest):
                 request.refusal = history.conflict(
                     self.connection, request.read_version, request.read_ranges
