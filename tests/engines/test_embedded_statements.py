@@ -105,7 +105,7 @@ def test_commits_of_this_process_are_remembered(statements, path):
 
 def test_what_is_remembered_has_a_bound(database, monkeypatch):
     """Past it the file is asked; no conflict is missed."""
-    monkeypatch.setattr("fdbqueue.engines.embedded.groups._REMEMBERED", 3)
+    monkeypatch.setattr("fdbqueue.engines.embedded.commit_groups._REMEMBERED", 3)
     database[b"a"] = b"1"
     reader, conflicting = (database.create_transaction() for _ in range(2))
     for transaction in (reader, conflicting):
