@@ -134,8 +134,8 @@ class SeveralQueues:
     circle, in which a call takes all it asks for. It finds them by the indexes of the families, of
     any size (:mod:`fdbqueue.service.consume.family_takes`); a plain queue that fits or is named has
     its turn as well. A queue that is new is noticed at once. No items means that no queue had any,
-    at one moment; each when it was looked at, if there are more than a thousand that have just become
-    empty. A member that was written under other settings is passed over.
+    at one moment; each when it was looked at, if there are more than a thousand that have just
+    become empty. A member that was written under other settings is passed over.
 
     *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
     *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
