@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded import groups, storage
+from fdbqueue.engines.embedded import commit_groups, storage
 from tests.engines.children import code_of, run
 
 _COMMIT_WHEN_TOLD = """
