@@ -206,7 +206,7 @@ def test_a_value_of_a_commit_that_failed_is_not_remembered(database, monkeypatch
     """What is added to it is added to what the last commit wrote that took effect."""
     database.add(b"n", b"\x01")
     with monkeypatch.context() as patched:
-        patched.setattr(groups, "_ADD", "INSERT INTO missing VALUES (?, ?)")
+        patched.setattr(commit_groups, "_ADD", "INSERT INTO missing VALUES (?, ?)")
         with pytest.raises(embedded.FDBError):
             run(database, lambda tr: tr.add(b"n", b"\x01"))
     database.add(b"n", b"\x01")
