@@ -132,6 +132,18 @@ def test_a_burial_in_the_callers_transaction(fifo, database):
     assert_counted(fifo)
 
 
+def test_of_a_pop_and_a_burial_one_takes_effect(fifo, database, engine):
+    """The other conflicts."""
+    pushed = fifo.push("x")
+    burying = database.create_transaction()
+    fifo.bury(pushed.id, tr=burying)
+    fifo.pop()
+    with pytest.raises(engine.error) as caught:
+        burying.commit().wait()
+    assert caught.value.code == 1020
+    assert not any(assert_counted(fifo).values())
+
+
 def test_a_reason_is_clipped(fifo):
     """At 1,000 characters."""
     fifo.bury(fifo.push("x").id, reason="\u00e9" * 5_000)

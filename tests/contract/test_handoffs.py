@@ -11,7 +11,7 @@ from fdbqueue.service import FifoQueue, run
 from fdbqueue.service.storage.handoffs import Handoff, packed_lease_keys, write_pieces
 from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.tables import Kind
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of

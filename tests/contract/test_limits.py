@@ -25,7 +25,7 @@ from fdbqueue.service import (
     error_code,
     run,
 )
-from fdbqueue.service.consume.state import parse_state
+from fdbqueue.service.consume.queue_state import parse_state
 from fdbqueue.service.options import QueueOptions, parse_rate
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import State
@@ -33,9 +33,11 @@ from tests.cases import cases
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.clock import Clock
+from tests.concurrency.requests import ask, requests_of
 from tests.engines.children import wait_until
 
 LONG_SECONDS = 60
+MINUTE_US = 60_000_000
 ENDS = ("min", "max")
 #: What the engines call a conflict.
 NOT_COMMITTED = 1020
@@ -368,6 +370,37 @@ def test_a_row_of_tokens_that_cannot_be_read(open_queue, database):
     queue.clear()
     queue = open_queue(count=9, rate="1/h", burst=2)
     assert len(queue.pop_many(9)) == 2
+
+
+def test_who_helps_leases_as_many_as_may_be(open_queue, database):
+    """For itself and for another process, together; the other one is told that there is no more."""
+    queue = open_queue(count=20, max_leased=5)
+    held = queue.lease_many(2)
+    ask(queue, "min", 4, lease_us=MINUTE_US)
+    assert values(queue.lease_many(1)) == [2]
+    assert values(assert_counted(queue)["leased"]) == [0, 1, 2, 3, 4]
+    (served,) = requests_of(queue)
+    assert (served.is_handed, served.empty, served.refused) == (True, True, False)
+    ask(queue, "min", 1, lease_us=MINUTE_US)
+    assert queue.pop().value == 5
+    assert all(one.is_handed and one.empty for one in requests_of(queue))
+    assert len(queue.lease_many(9, ack=held)) == 2
+
+
+def test_who_helps_takes_no_more_than_the_rate(open_queue, clock):
+    """Tokens are spent for both, and a handoff may be empty."""
+    queue = open_queue(count=20, rate="1/s", burst=5)
+    ask(queue, "min", 4)
+    assert values(queue.pop_many(3)) == [0, 1, 2]
+    (served,) = requests_of(queue)
+    assert served.is_handed
+    ask(queue, "min", 4, lease_us=MINUTE_US)
+    assert queue.pop() is None
+    assert all(one.is_handed for one in requests_of(queue))
+    assert queue.counts().leased == 0
+    assert queue.counts().ready == 17  # two of them are handed over
+    clock.advance(2)
+    assert values(queue.pop_many(9)) == [5, 6]
 
 
 # Waiting

@@ -60,6 +60,18 @@ def test_in_the_callers_transaction(fifo, database):
     assert fifo.size() == 0
 
 
+def test_of_a_pop_and_a_removal_one_takes_effect(fifo, database, engine):
+    """The other conflicts."""
+    item = fifo.push("x")
+    transaction = database.create_transaction()
+    fifo.remove(item.id, tr=transaction)
+    assert fifo.pop().id == item.id
+    with pytest.raises(engine.error) as caught:
+        transaction.commit().wait()
+    assert caught.value.code == 1020
+    assert not any(assert_counted(fifo).values())
+
+
 def test_removing_at_most_so_many_of_a_state(fifo, in_loop):
     """The first in their order, and the rest stays."""
     fifo.push_many(range(30))

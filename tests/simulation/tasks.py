@@ -198,7 +198,8 @@ class Tasks:
         """Note that a task begins; what it follows must have succeeded."""
         self._world.progress()
         self.runs[how["id"]] += 1
-        most = self._world.plan["tasks"]["max_attempts"] + 1  # a killed worker's is spared once
+        most = self._world.plan["tasks"]["max_attempts"]
+        most += most > 1  # a killed worker's is spared once, unless it may run once only
         most += 0 if _spends(how) else how["fails"]
         if self.runs[how["id"]] > most and "redrive" not in self._world.verbs:
             simulated.running.fail(f"{how['id']} has begun {self.runs[how['id']]} times")
