@@ -17,7 +17,7 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.tables import Kind
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
