@@ -213,7 +213,7 @@ def test_what_the_first_version_handed_over_is_requeued(rival, everything):
 
 
 def test_leases_for_a_process_of_the_first_version(rival, database):
-    """The row is one that it can read, and goes by the database's versions."""
+    """The rows are ones that it can read, and the request's goes by the database's versions."""
     versions = struct.pack(">Q", 200_000)
     write_old(rival, LEASING[:6] + versions + LEASING[14:])
     assert rival.pop().value == 0
@@ -222,6 +222,7 @@ def test_leases_for_a_process_of_the_first_version(rival, database):
     assert row[:24] == b"\x01" + LEASING[1:6] + versions + LEASING[14:]
     leased = assert_counted(rival)["leased"]
     assert values(leased) == [1, 2, 3]
+    assert [(one.worker, one.leased_at) for one in leased] == [(None, None)] * 3
     keys = [(rival.parts.store.keys.place_named(one.id), b"") for one in leased]
     assert len(row[24:]) > len(packed_lease_keys(keys))
 

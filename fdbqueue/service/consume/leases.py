@@ -86,10 +86,15 @@ class Leases:
         loaded: Sequence[Loaded],
         lasting_us: int,
         worker: bytes,
+        *,
+        is_dated: bool = True,
     ) -> list[Hidden]:
-        """Lease items that were taken, from now on; the caller clears their rows."""
-        began = now_us()
-        until, size = began + lasting_us, SECRET_BYTES
+        """Lease items that were taken, from now on; the caller clears their rows.
+
+        Version 1.0.0 cannot read when a lease began: its own do not say so (``is_dated``).
+        """
+        now = now_us()
+        until, size, began = now + lasting_us, SECRET_BYTES, now if is_dated else None
         secrets = os.urandom(size * len(loaded))
         return [
             self.store.lease(

@@ -184,7 +184,13 @@ class Giving:
 
     def _lease(self, request: HelpRequest, ends: Ack | None, loaded: Sequence[Loaded]) -> None:
         """Lease items for a request, and end the leases that it names."""
-        held = self._leases.lease(self._count_change, loaded, request.lease_us, request.worker)
+        held = self._leases.lease(
+            self._count_change,
+            loaded,
+            request.lease_us,
+            request.worker,
+            is_dated=request.is_dated,
+        )
         if ends is not None:
             ends.end(self._count_change)
         keys = packed_lease_keys([(lease.row.place, lease.secret) for lease in held])
