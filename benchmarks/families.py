@@ -19,7 +19,7 @@ from benchmarks.measure import Latency, Line, compare_by_turns, in_turn, line_of
 from benchmarks.peers import transact
 from benchmarks.plan import Plan
 from fdbqueue.service import Catalog, Item, QueueSpec, SeveralQueues
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 
 ROUNDS, TURNS = 5, 100
 MEMBERS, MILLION, WITH_ITEMS = 100_000, 1_000_000, 10

@@ -19,7 +19,7 @@ from benchmarks.peers import (
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
-from fdbqueue.service.consume.families import SeveralGroup
+from fdbqueue.service.consume.family_takes import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import TableKeys

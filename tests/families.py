@@ -10,7 +10,7 @@ import fdb.tuple
 
 from fdbqueue.service import Catalog, Queue, run
 from fdbqueue.service.storage.counts import leased_in
-from fdbqueue.service.storage.families import BY_LEASES, BY_RATE, Hold
+from fdbqueue.service.storage.family_index import BY_LEASES, BY_RATE, Hold
 from fdbqueue.service.storage.store import ItemStore
 
 #: How many rows of copies one transaction writes.

@@ -25,7 +25,7 @@ from fdbqueue.columns.queues import (
 )
 from fdbqueue.columns.text import counted
 from fdbqueue.service import Catalog, error_code, run, strict_json
-from fdbqueue.service.tools.upkeep import count_stale, sweep
+from fdbqueue.service.tools.examination import count_stale, sweep
 from fdbqueue.service.transactions import receipts_of
 
 OK, WARNING, ERROR = "ok", "warning", "error"

@@ -10,7 +10,7 @@ from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import OutputFailed, command_error
 from fdbqueue.management.formats import Table, TextColumn, json_line
 from fdbqueue.service import ITEM_STATES, Catalog, Counts, Queue
-from fdbqueue.service.tools import load, upkeep
+from fdbqueue.service.tools import examination, load
 
 _COLUMNS = (
     TextColumn("NAME", "name"),
@@ -55,7 +55,7 @@ def _changes(before: Counts, after: Counts) -> Iterator[str]:
 
 def sweep(catalog: Catalog, console: Console, *, older_than_seconds: int, as_json: bool) -> None:
     """Remove what processes that have ended left behind, and print how much it was."""
-    removed = upkeep.sweep(catalog.database, older_than_seconds=older_than_seconds)
+    removed = examination.sweep(catalog.database, older_than_seconds=older_than_seconds)
     queues = [catalog.queue(name) for name in catalog.names(with_responses=True)]
     pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
     responses = sum(queue.sweep() for queue in queues) + catalog.sweep()

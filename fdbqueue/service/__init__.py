@@ -59,8 +59,8 @@ from fdbqueue.service.codecs import (
     strict_json,
 )
 from fdbqueue.service.consume.expiry import LEASE_EXPIRED
+from fdbqueue.service.consume.queue_state import Pause
 from fdbqueue.service.consume.round import Contended
-from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
 from fdbqueue.service.idempotency import MAX_KEPT_SECONDS, IdempotencyKey, make_call
@@ -87,7 +87,7 @@ from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
-from fdbqueue.service.storage.families import NOW, Prospect
+from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.hidden import group_named
 from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.tools.beside import Beside

@@ -36,8 +36,8 @@ from typing import Any, TypeVar
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.queue_state import Pause
 from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.state import Pause
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import (
     NOT_GIVEN,

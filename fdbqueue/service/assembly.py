@@ -12,14 +12,14 @@ from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
 from fdbqueue.service.consume.poppers import ProcessGroup, shared_group
+from fdbqueue.service.consume.queue_state import Pausing
 from fdbqueue.service.consume.round import Taker
-from fdbqueue.service.consume.state import Pausing
 from fdbqueue.service.entries import Encoder, Priorities
 from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.push import Pusher
 from fdbqueue.service.storage.counts import Counters
-from fdbqueue.service.storage.families import Member
+from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.format import Format
 from fdbqueue.service.storage.item_keys import ItemKeys
 from fdbqueue.service.storage.store import ItemStore

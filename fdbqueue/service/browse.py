@@ -20,13 +20,19 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.allowance import Limits
 from fdbqueue.service.consume.head import Head, TransactionBudget
+from fdbqueue.service.consume.queue_state import (
+    Pause,
+    all_due,
+    begin_pause,
+    begin_state,
+    parse_state,
+)
 from fdbqueue.service.consume.round import Taker
-from fdbqueue.service.consume.state import Pause, all_due, begin_pause, begin_state, parse_state
 from fdbqueue.service.entries import Priorities
 from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
-from fdbqueue.service.storage.families import BY_LEASES
+from fdbqueue.service.storage.family_index import BY_LEASES
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE
 from fdbqueue.service.storage.rows import ENDS, End, Row

@@ -18,15 +18,15 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import transactions, tuples
 from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.families import SeveralGroup
+from fdbqueue.service.consume.family_takes import SeveralGroup
+from fdbqueue.service.consume.queue_state import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
-from fdbqueue.service.consume.state import Pausing
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, share_a_name
 from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
-from fdbqueue.service.storage.families import STORED, FamilyKeys, Levels, Member
+from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family

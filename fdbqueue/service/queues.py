@@ -26,7 +26,7 @@ from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_p
 from fdbqueue.service.bulk.reshape import reshape
 from fdbqueue.service.codecs import CODECS, Codec
 from fdbqueue.service.consume.consumer import first_with_items, held_until
-from fdbqueue.service.consume.state import Pause
+from fdbqueue.service.consume.queue_state import Pause
 from fdbqueue.service.consume.waiting import deadline_after
 from fdbqueue.service.entries import NoPriorities, Priorities, PriorityType
 from fdbqueue.service.idempotency import IdempotencyKey
@@ -47,7 +47,7 @@ from fdbqueue.service.moments import Order
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
-from fdbqueue.service.storage.families import Member
+from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
 from fdbqueue.service.storage.rows import ENDS, End
 from fdbqueue.service.transactions import run

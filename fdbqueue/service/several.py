@@ -1,6 +1,6 @@
 """Several queues as one: take from the first that has items, or from each in turn.
 
-:mod:`fdbqueue.service.consume.several` says how a take goes, and what is guaranteed at each step.
+:mod:`fdbqueue.service.consume.any_queue` says how a take goes, and what is guaranteed at each step.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput
 from fdbqueue.service.aio import take_in_thread
 from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds
-from fdbqueue.service.consume.consumer import Consumer, held_until
-from fdbqueue.service.consume.families import SeveralGroup
-from fdbqueue.service.consume.leases import worker_of
-from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.several import (
+from fdbqueue.service.consume.any_queue import (
     Listed,
     SeveralResponses,
     SeveralTake,
 )
+from fdbqueue.service.consume.consumer import Consumer, held_until
+from fdbqueue.service.consume.family_takes import SeveralGroup
+from fdbqueue.service.consume.leases import worker_of
+from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item, first, moment
@@ -132,10 +132,10 @@ class SeveralQueues:
     *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
     round in circles over the queues that have something to take, and gives each one turn in a
     circle, in which a call takes all it asks for. It finds them by the indexes of the families, of
-    any size (:mod:`fdbqueue.service.consume.families`); a plain queue that fits or is named has its
-    turn as well. A queue that is new is noticed at once. No items means that no queue had any, at
-    one moment; each when it was looked at, if there are more than a thousand that have just become
-    empty. A member that was written under other settings is passed over.
+    any size (:mod:`fdbqueue.service.consume.family_takes`); a plain queue that fits or is named has
+    its turn as well. A queue that is new is noticed at once. No items means that no queue had any,
+    at one moment; each when it was looked at, if there are more than a thousand that have just
+    become empty. A member that was written under other settings is passed over.
 
     *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
     *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues

@@ -60,7 +60,7 @@ from fdbqueue.tasks.results import (
 from fdbqueue.tasks.states import TaskState, state_of
 
 if TYPE_CHECKING:
-    from fdbqueue.tasks.outbox.rows import Outbox
+    from fdbqueue.tasks.outbox.outbox_rows import Outbox
 
 #: How many tasks are known to be sound.
 _MAX_SOUND = 1_000
@@ -201,7 +201,7 @@ class FdbQueueBackend(BaseTaskBackend):
             if self.settings.outbox is None or not apps.is_installed(OUTBOX_APP):
                 text = f"The outbox of the task backend {self.alias!r} needs the option 'outbox'"
                 raise ImproperlyConfigured(f"{text}, and {OUTBOX_APP!r} in INSTALLED_APPS.")
-            from fdbqueue.tasks.outbox.rows import Outbox
+            from fdbqueue.tasks.outbox.outbox_rows import Outbox
 
             self._outbox = Outbox(self, self.settings.outbox)
         return self._outbox

@@ -24,7 +24,7 @@ from fdbqueue.management.findings import Finding, check_engine
 from fdbqueue.service import FifoQueue, Load, run
 from fdbqueue.service import clock as service_clock
 from fdbqueue.service.tools import load
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.transactions import receipts_of
 from tests.concurrency.census import assert_counted
 from tests.faults.faulty import Fault, Faulty
@@ -295,7 +295,7 @@ def test_pushes_that_were_given_up(examine, mail, monkeypatch):
 
 def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
     """All of it is requeued, however little of it is counted."""
-    monkeypatch.setattr("fdbqueue.service.tools.upkeep.MAX_OVERDUE", 20)
+    monkeypatch.setattr("fdbqueue.service.tools.examination.MAX_OVERDUE", 20)
     mail.push_many(range(240))
     mail.lease_many(250, seconds=0)
     _, found = examine("mail", "--repair", "--no-input")
@@ -317,7 +317,7 @@ def test_what_is_left_is_not_repaired():
 
 def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
     """All that killed drains were noted to hold is counted, and forgotten."""
-    monkeypatch.setattr("fdbqueue.service.tools.upkeep._HOLDS_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.service.tools.examination._HOLDS_AT_ONCE", 2)
     place = mail.subspace.key() + b"\xff\x20"
     write({place + bytes([number]) * 16: b"" for number in range(5)})
     assert Examiner(mail).stale_holds() == 5

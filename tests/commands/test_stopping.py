@@ -12,7 +12,7 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from tests.commands.conftest import Processes
 
 ITEMS = 200

@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service import FifoQueue, Push, ends_of, run
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.wrapped import Meanwhile

@@ -9,7 +9,7 @@ import pytest
 from fdbqueue.exceptions import CorruptItem, InvalidInput, LeaseLost, OutcomeUnknown
 from fdbqueue.service import Batcher, Counts, FifoQueue, PriorityQueue
 from fdbqueue.service.storage.tables import TableKeys
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted
 from tests.contract.unsure import unsure_database
 

@@ -16,7 +16,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.requests import ask
 from tests.contract.test_combined_writes import Held

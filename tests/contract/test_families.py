@@ -18,7 +18,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
 from fdbqueue.service.consume import ring, visits
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.worker import Worker
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together

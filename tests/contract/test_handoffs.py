@@ -8,10 +8,16 @@ import time
 import pytest
 
 from fdbqueue.service import FifoQueue, run
-from fdbqueue.service.storage.handoffs import Handoff, packed_lease_keys, write_pieces
+from fdbqueue.service.storage.handoffs import (
+    Handoff,
+    all_handoffs,
+    packed_lease_keys,
+    remove_pieces,
+    write_pieces,
+)
 from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.tables import Kind
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
@@ -225,3 +231,37 @@ def test_leases_for_a_process_of_the_first_version(rival, database):
         return not requests_of(rival)
 
     wait_until(is_gone)
+
+
+def requeue_as_old(queue):
+    """Requeue handoffs as version 1.0.0 does by their rows DUE: the requests' rows stay."""
+    store = queue.parts.store
+
+    def requeue(tr):
+        count_change = store.count_change(tr)
+        for name, handoff in [*all_handoffs(tr, store.tables)]:
+            remove_pieces(tr, store.tables, name)
+            store.requeue_rows(count_change, handoff.rows)
+        count_change.write()
+
+    run(queue.database, requeue, wrote=lambda _: True)
+
+
+def test_who_comes_late_after_the_first_version_requeued_takes_again(queue, rival, meddled):
+    """Its request says that it was served, and there is nothing to collect, and nobody else."""
+    poppers = queue.parts.group.poppers["min"]
+    poppers._contention.helped_until = time.monotonic() + HOUR
+    look, looks = poppers._asking._look, []
+
+    def look_late(*given):
+        if not looks:
+            assert rival.pop().value == 0
+            requeue_as_old(rival)
+        looks.append(given)
+        assert len(looks) < 9
+        return look(*given)
+
+    poppers._asking._look = look_late
+    assert queue.pop().value == 1
+    assert looks
+    assert_counted(rival)

@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.service import Catalog, QueueSpec, run
 from fdbqueue.service.storage.handoffs import answer
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.worker import Worker
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask

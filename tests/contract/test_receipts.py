@@ -10,7 +10,7 @@ import pytest
 import fdbqueue
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, run, transactions
-from fdbqueue.service.tools.upkeep import sweep as sweep_receipts
+from fdbqueue.service.tools.examination import sweep as sweep_receipts
 from tests.concurrency.clients import another, together
 from tests.contract.recipes import PythonQueue
 from tests.engines.children import Child

@@ -18,7 +18,7 @@ from fdbqueue.exceptions import (
     QueueNotFound,
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
-from fdbqueue.service.consume.families import SeveralPoppers
+from fdbqueue.service.consume.family_takes import SeveralPoppers
 from fdbqueue.service.consume.poppers import EndPoppers
 from fdbqueue.service.instrumentation import Observer, Operation, add, remove
 from tests.cases import cases

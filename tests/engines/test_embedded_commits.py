@@ -330,3 +330,27 @@ def test_a_commit_that_was_left_does_not_run_any_more(database, monkeypatch):
     assert code_of(commit) == 1021
     database[b"b"] = b""
     assert database[b"a"] is None
+
+
+def test_what_an_interrupted_group_refused_is_decided_again(database, monkeypatch):
+    """A commit that conflicts with one that was cut short takes effect, and is told so."""
+    database[b"a"] = database[b"b"] = b"0"
+    first, second = _begin(database, 2)
+    first[b"a"] = b"1"
+    second[b"b"] = b"read " + second[b"a"].value
+    commits = [first.commit(), second.commit()]
+    interrupted = []
+
+    def leave():
+        interrupted.extend(database.committer._group.requests)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database.committer, "_groups_until_log_check", 1)
+        patch.setattr(database._store, "extend_log", leave)
+        with pytest.raises(KeyboardInterrupt):
+            commits[0].wait()
+    assert [request.refusal for request in interrupted] == [None, 1020]
+    commits[1].wait()
+    assert code_of(commits[0]) == 1021
+    assert [database[b"a"], database[b"b"]] == [b"0", b"read 0"]

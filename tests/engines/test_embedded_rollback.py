@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded.groups import Group
+from fdbqueue.engines.embedded.commit_groups import Group
 
 
 class Stubborn(sqlite3.Connection):

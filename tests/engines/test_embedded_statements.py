@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded import groups, storage
+from fdbqueue.engines.embedded import commit_groups, storage
 from tests.engines.children import code_of, run
 
 _COMMIT_WHEN_TOLD = """
@@ -105,7 +105,7 @@ def test_commits_of_this_process_are_remembered(statements, path):
 
 def test_what_is_remembered_has_a_bound(database, monkeypatch):
     """Past it the file is asked; no conflict is missed."""
-    monkeypatch.setattr("fdbqueue.engines.embedded.groups._REMEMBERED", 3)
+    monkeypatch.setattr("fdbqueue.engines.embedded.commit_groups._REMEMBERED", 3)
     database[b"a"] = b"1"
     reader, conflicting = (database.create_transaction() for _ in range(2))
     for transaction in (reader, conflicting):
@@ -206,7 +206,7 @@ def test_a_value_of_a_commit_that_failed_is_not_remembered(database, monkeypatch
     """What is added to it is added to what the last commit wrote that took effect."""
     database.add(b"n", b"\x01")
     with monkeypatch.context() as patched:
-        patched.setattr(groups, "_ADD", "INSERT INTO missing VALUES (?, ?)")
+        patched.setattr(commit_groups, "_ADD", "INSERT INTO missing VALUES (?, ?)")
         with pytest.raises(embedded.FDBError):
             run(database, lambda tr: tr.add(b"n", b"\x01"))
     database.add(b"n", b"\x01")

@@ -12,7 +12,7 @@ from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded.keys import encoded
 from fdbqueue.exceptions import EngineUnavailable, OutcomeUnknown
 from fdbqueue.service import FifoQueue, run, transactions
-from fdbqueue.service.tools.upkeep import sweep as sweep_receipts
+from fdbqueue.service.tools.examination import sweep as sweep_receipts
 from tests.engines.children import Child
 from tests.faults.faulty import AFTER, BEFORE, Fault, FaultyTransaction
 from tests.faults.telling import FailingOnce

@@ -167,7 +167,7 @@ BELOW_THE_FACE = {
     "several": {"taking"},
     "storage.item_keys": {"api"},
     "tools.load": {"management"},
-    "tools.upkeep": {"management"},
+    "tools.examination": {"management"},
     "transactions": {"management", "tasks", "testing"},
     "tuples": {"columns", "tasks"},
 }

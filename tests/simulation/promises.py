@@ -36,7 +36,7 @@ class Promises:
         self._slack_us = world.longest_us + int(sleeps * 1e6)
         self._has_keys = any("unique" in op for op in ops)
         self._queue = queue = catalog.queue(name)
-        self._examiner = program["service.tools.upkeep"].Examiner(queue)
+        self._examiner = program["service.tools.examination"].Examiner(queue)
         self._tables, self._bounds = queue.parts.store.tables, queue.parts.store.keys.bounds
         self._keys = catalog.index(catalog.spec(name))
         self._member, self._store = self._tables.member, queue.parts.store

@@ -65,7 +65,7 @@ def test_the_cluster_answers_as_a_real_one(recording):
 
 def test_a_broken_promise_is_found_and_cut():
     """If members of families note no news, some seed finds it, with few operations left."""
-    member = world.program("p0")["service.storage.families"].Member
+    member = world.program("p0")["service.storage.family_index"].Member
     announce, member.announce = member.announce, lambda *_: None
     try:
         seeds = (run_seed(seed) for seed in range(200))

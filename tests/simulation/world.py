@@ -16,7 +16,7 @@ from tests.simulation.promises import Promises
 from tests.simulation.schedule import Found, Schedule
 from tests.simulation.workload import PATTERN
 
-_MODULES = ("service", "service.tools.upkeep", "exceptions")
+_MODULES = ("service", "service.tools.examination", "exceptions")
 #: Time that is left at the end for all leases, delays and handoffs to expire.
 _REST_SECONDS = 400
 #: For how long to wait for the last items: a rate may need a minute, and a minute more.

@@ -35,7 +35,7 @@ from fdbqueue.service import (
     run,
     transactional,
 )
-from fdbqueue.service.tools.upkeep import sweep
+from fdbqueue.service.tools.examination import sweep
 
 queue: Queue = fdbqueue.queue("quakes")
 pushed: Item = queue.push({"place": "Hualian"}, priority=6.4)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from fdbqueue.engines.embedded.database import Database, open
 from fdbqueue.engines.embedded.errors import FDBError, predicates
 from fdbqueue.engines.embedded.keys import KeySelector
-from fdbqueue.engines.embedded.ranges import StreamingMode
+from fdbqueue.engines.embedded.range_reads import StreamingMode
 from fdbqueue.engines.embedded.transaction import Transaction
 
 __all__ = [

@@ -25,8 +25,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from fdbqueue.engines.embedded.commit_groups import CommitRequest, Group, History
 from fdbqueue.engines.embedded.errors import FDBError
-from fdbqueue.engines.embedded.groups import CommitRequest, Group, History
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable

@@ -14,10 +14,10 @@ from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.futures import Future, KeyValue, Value
 from fdbqueue.engines.embedded.options import DatabaseOptions
-from fdbqueue.engines.embedded.ranges import StreamingMode
-from fdbqueue.engines.embedded.state import OptionValues
+from fdbqueue.engines.embedded.range_reads import StreamingMode
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
+from fdbqueue.engines.embedded.transaction_state import OptionValues
 from fdbqueue.engines.embedded.watches import Notifier, Watch, WatchRegistry
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 from fdbqueue.locks import RLock

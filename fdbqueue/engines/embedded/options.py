@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from fdbqueue.engines.embedded.errors import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT, FDBError
-from fdbqueue.engines.embedded.state import OptionValues, TransactionState
+from fdbqueue.engines.embedded.transaction_state import OptionValues, TransactionState
 
 _INT_MAX = 2**31 - 1
 _MIN_SIZE_LIMIT = 32

@@ -1,7 +1,7 @@
 """Transactions of the embedded engine: the methods and meanings of ``fdb.Transaction``.
 
 Reads see one version, which the first of them opens, with the transaction's own writes over it.
-Writes and the commit are those of its :mod:`state <fdbqueue.engines.embedded.state>`.
+Writes and the commit are those of its :mod:`state <fdbqueue.engines.embedded.transaction_state>`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fdbqueue.engines.embedded.keys import (
     selector_of,
 )
 from fdbqueue.engines.embedded.options import TransactionOptions
-from fdbqueue.engines.embedded.ranges import (
+from fdbqueue.engines.embedded.range_reads import (
     Part,
     RangeResult,
     StreamingMode,
@@ -37,8 +37,8 @@ from fdbqueue.engines.embedded.ranges import (
     special_rows,
 )
 from fdbqueue.engines.embedded.snapshots import FORWARD, GET, REVERSE, Row, Snapshot
-from fdbqueue.engines.embedded.state import OptionValues, TransactionState
 from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.transaction_state import OptionValues, TransactionState
 from fdbqueue.engines.embedded.view import ROWS_AT_ONCE
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.exceptions import EngineUnavailable

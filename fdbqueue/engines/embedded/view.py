@@ -9,7 +9,7 @@ from itertools import chain
 from fdbqueue.engines.embedded.errors import FDBError
 from fdbqueue.engines.embedded.keys import KeySelector, Range, after
 from fdbqueue.engines.embedded.snapshots import Row, Snapshot
-from fdbqueue.engines.embedded.writes import Pending, Unmodified, WriteBuffer
+from fdbqueue.engines.embedded.write_buffer import Pending, Unmodified, WriteBuffer
 
 ROWS_AT_ONCE = 256
 

@@ -61,8 +61,8 @@ from fdbqueue.management.formats import (
 )
 from fdbqueue.management.repairs import recount, sweep
 from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue, transactions
-from fdbqueue.service.tools import load, upkeep
-from fdbqueue.service.tools.upkeep import Examiner
+from fdbqueue.service.tools import examination, load
+from fdbqueue.service.tools.examination import Examiner
 
 COLUMNS = (
     TextColumn("STATUS"),
@@ -369,7 +369,7 @@ def _check_format(queue: Queue, readable: Queue) -> Finding:
             f"run queue_doctor {shlex.quote(queue.name)} --adopt-settings",
         )
     if strays := examiner.strays():
-        least = "at least " if strays >= upkeep.MAX_STRAYS else ""
+        least = "at least " if strays >= examination.MAX_STRAYS else ""
         text = (
             f"{least}{item_count(strays)} in shards that the setting here leaves out: no pop finds "
             "them, or pops take the same ones again and again"
@@ -441,7 +441,7 @@ def _check_overdue(queue: Queue, readable: Queue, pause: Pause | None) -> Findin
         return Finding("overdue", queue.name, OK, "no lease or delay has expired")
     numbers = {kind[:-1]: number for kind, number in asdict(overdue).items() if number}
     parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
-    least = "at least " if overdue.total >= upkeep.MAX_OVERDUE else ""
+    least = "at least " if overdue.total >= examination.MAX_OVERDUE else ""
     resumed = "once the queue is resumed, " if pause else ""
     text = f"expired: {least}{parts}; {resumed}the next pop or lease requeues the items"
 

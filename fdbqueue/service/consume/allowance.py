@@ -54,7 +54,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import TRUSTED_US
 from fdbqueue.service.options import ALLOWED, QueueOptions, Rate, parse_rate
 from fdbqueue.service.storage.counts import leased_in
-from fdbqueue.service.storage.families import (
+from fdbqueue.service.storage.family_index import (
     BY_LEASES,
     BY_RATE,
     STORED,

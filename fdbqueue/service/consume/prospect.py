@@ -15,9 +15,9 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.allowance import Allowance
+from fdbqueue.service.consume.queue_state import begin_state, parse_state
 from fdbqueue.service.consume.round import Taker
-from fdbqueue.service.consume.state import begin_state, parse_state
-from fdbqueue.service.storage.families import BY_LEASES, NEVER, NOW, Prospect
+from fdbqueue.service.storage.family_index import BY_LEASES, NEVER, NOW, Prospect
 from fdbqueue.service.storage.tables import Due
 
 #: How many of the next moments are looked at for the end of a lease; delays end among them.

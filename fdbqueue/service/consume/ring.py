@@ -3,7 +3,7 @@
 Where a process is on its way round the members of families; and the look at the indexes of the
 families by which it waits.
 
-:mod:`fdbqueue.service.consume.families` says how a take goes.
+:mod:`fdbqueue.service.consume.family_takes` says how a take goes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.storage.families import NOW, FamilyKeys, IndexRow, Member, Prospect
+from fdbqueue.service.storage.family_index import NOW, FamilyKeys, IndexRow, Member, Prospect
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -23,7 +23,7 @@ from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
 from fdbqueue.service.consume.help.giving import Giving
 from fdbqueue.service.consume.leases import Ack, Leases
-from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
+from fdbqueue.service.consume.queue_state import QueueState, begin_state, parse_state
 from fdbqueue.service.idempotency import KeyedCall, SavedResponses
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES

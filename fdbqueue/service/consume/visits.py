@@ -1,6 +1,6 @@
 """Take items from the queues on a walk, in one transaction, for one request or for many.
 
-:mod:`fdbqueue.service.consume.families` says how a take goes.
+:mod:`fdbqueue.service.consume.family_takes` says how a take goes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fdbqueue.service.consume.ring import Hint, ListWalk, Walk
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import BATCH_BYTES
-from fdbqueue.service.storage.families import NEVER, Prospect
+from fdbqueue.service.storage.family_index import NEVER, Prospect
 from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import Due
 

@@ -21,7 +21,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import DeadReason, Priority, moment
 from fdbqueue.service.limits import MAX_ITEMS
-from fdbqueue.service.storage.families import Member
+from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import State, TableKeys

@@ -13,7 +13,7 @@
 Requests of version 1.0.0 expire by the database's versions, about a million a second, and have no
 row DUE. They are served: what is handed over then gets one. What 1.0.0 itself handed over is
 requeued at once, and its process asks again. 1.0.0 passes over requests that expire at a moment,
-and requeues what was handed over for them by the row DUE.
+and requeues what was handed over for them by the row DUE, but leaves the request's row.
 """
 
 from __future__ import annotations

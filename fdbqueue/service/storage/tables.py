@@ -50,7 +50,7 @@ import fdb.tuple
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Priority
 from fdbqueue.service.limits import MAX_KEY_BYTES
-from fdbqueue.service.storage.families import Member
+from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import Bounds
 
 _META = b"\xff"

@@ -29,7 +29,7 @@ from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
-from fdbqueue.service.consume.families import SeveralGroup
+from fdbqueue.service.consume.family_takes import SeveralGroup
 from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.visits import SeveralRequest

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.state import Pause, Pausing, parse_pause
+from fdbqueue.service.consume.queue_state import Pause, Pausing, parse_pause
 from fdbqueue.service.items import LAST_MOMENT
-from fdbqueue.service.storage.families import FamilyKeys
+from fdbqueue.service.storage.family_index import FamilyKeys
 
 #: So many rows of the index are read at once.
 _ROWS = 1_000

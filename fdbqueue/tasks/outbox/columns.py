@@ -13,7 +13,7 @@ from fdbqueue.columns import CODE, PAST, TEXT, Column
 from fdbqueue.service import moment
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.outbox.models import OutboxTask
-from fdbqueue.tasks.outbox.rows import Outbox
+from fdbqueue.tasks.outbox.outbox_rows import Outbox
 from fdbqueue.viewer import EVERYTHING, Viewer
 
 #: So many queues are named in one query.

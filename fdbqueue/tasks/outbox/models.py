@@ -13,7 +13,7 @@ class OutboxTask(models.Model):
         backend: The alias of its backend.
         queue: The name of its queue, with the backend's prefix; of a task with limits its home.
         function: The dotted path of its function, for readers.
-        call: What is pushed, as JSON: see :mod:`fdbqueue.tasks.outbox.rows`.
+        call: What is pushed, as JSON: see :mod:`fdbqueue.tasks.outbox.outbox_rows`.
         enqueued_us: When it was enqueued, in microseconds since 1970.
         set_aside_us: When it was found that it cannot be moved, likewise; None if it waits.
         problem: Why it cannot.

@@ -25,7 +25,7 @@ from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
 from fdbqueue.tasks.ends import is_refusal
 from fdbqueue.tasks.key_limits import Limited, declare
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
-from fdbqueue.tasks.outbox.rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
+from fdbqueue.tasks.outbox.outbox_rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
 from fdbqueue.tasks.outbox.wake import wake_key
 from fdbqueue.tasks.records import encoded, pending
 from fdbqueue.tasks.schedules import is_engines

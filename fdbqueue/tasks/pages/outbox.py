@@ -40,7 +40,7 @@ from fdbqueue.tasks.outbox.columns import (
     sums,
 )
 from fdbqueue.tasks.outbox.models import OutboxTask
-from fdbqueue.tasks.outbox.rows import Outbox
+from fdbqueue.tasks.outbox.outbox_rows import Outbox
 from fdbqueue.viewer import Viewer
 
 _MOST_SHOWN = 200

@@ -13,6 +13,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
+from fdbqueue.service.consume.queue_state import begin_state, parse_state
 from fdbqueue.service.consume.round import (
     MAX_LEASES,
     MAX_NAMES_BYTES,
@@ -24,7 +25,6 @@ from fdbqueue.service.consume.round import (
     TakeRequest,
     fitting,
 )
-from fdbqueue.service.consume.state import begin_state, parse_state
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
 from fdbqueue.service.storage.counts import ready_and_taken, taken_at
@@ -241,7 +241,9 @@ class Asking:
         if found is not None and found.refused:
             self._was_refused = True
             return RoundResult()
-        if found is not None and found.lease_us and found.is_handed:
+        if found is not None and found.is_handed:
+            if not found.lease_us:  # it has expired, and version 1.0.0 has requeued the items
+                return RoundResult()
             return self._leased(tr, batch, found)
         taken = ready_and_taken(bytes(counts) if counts.present() else b"")[1]
         return taken_at(self._end, taken)

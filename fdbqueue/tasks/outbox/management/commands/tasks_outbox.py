@@ -17,7 +17,7 @@ from fdbqueue.management.formats import table_of
 from fdbqueue.tasks.management import given
 from fdbqueue.tasks.outbox.columns import COLUMNS, OutboxSums, first, sums
 from fdbqueue.tasks.outbox.mover import Moved, move_now
-from fdbqueue.tasks.outbox.rows import Outbox
+from fdbqueue.tasks.outbox.outbox_rows import Outbox
 
 _SHOWN_ROWS = 100
 

@@ -16,7 +16,7 @@ from fdbqueue.engines.embedded import clock
 from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
 from fdbqueue.engines.embedded.keys import Range, RangeSet, after, encoded
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.writes import OPERATIONS, Mutation, stamped
+from fdbqueue.engines.embedded.write_buffer import OPERATIONS, Mutation, stamped
 
 #: Among others a key costs about half of what it costs alone. There is a statement for each
 #: number of keys, and SQLite prepares each.
@@ -152,6 +152,7 @@ class Group:
         for request in self.requests:
             if request.read_version is None:  # a commit that has read nothing reads now
                 request.read_version = history.newest
+            request.refusal = None  # by a group that was cut short
             if request.read_ranges and (earlier or request.read_version < history.newest):
                 request.refusal = history.conflict(
                     self.connection, request.read_version, request.read_ranges

@@ -8,8 +8,8 @@ items and has not committed: once ``pause`` has returned, nothing is taken. Who 
 nothing and requeues nothing, but ends the leases that it was asked to end, and returns saved
 responses. Waiters watch the key, so pushes do not wake them, and resuming does.
 
-A family is paused by one key of its own (:mod:`fdbqueue.service.storage.families`), which who takes
-from a member reads at the same time; all else is as above.
+A family is paused by one key of its own (:mod:`fdbqueue.service.storage.family_index`), which who
+takes from a member reads at the same time; all else is as above.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.items import LAST_MOMENT, microseconds, moment
 from fdbqueue.service.storage.counts import ready_and_taken
-from fdbqueue.service.storage.families import Member
+from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.handoffs import HelpRequest, read_request
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due, TableKeys

@@ -21,7 +21,7 @@ from fdbqueue.service.bulk.reshape import count_strays
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.prospect import Look
-from fdbqueue.service.consume.state import QueueState, begin_state, parse_state
+from fdbqueue.service.consume.queue_state import QueueState, begin_state, parse_state
 from fdbqueue.service.items import Item, Priority, Undecodable
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.counts import Counts

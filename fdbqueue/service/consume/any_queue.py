@@ -3,7 +3,7 @@
 How a take goes, without a transaction of the caller's:
 
 1. **Combine.** The combiner of the names and the end serves the process's threads
-   (:class:`fdbqueue.service.consume.families.SeveralPoppers`).
+   (:class:`fdbqueue.service.consume.family_takes.SeveralPoppers`).
 2. **Walk and visit.** The transaction meets the queues on its walk (:mod:`ring`), and serves a
    round in each, up to the first that gives (:mod:`visits`). The reads of up to 25 queues are under
    way at once. All items of a request come from one queue, in its order.
@@ -50,7 +50,7 @@ from fdbqueue.service import instrumentation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
 from fdbqueue.service.consume.contention import sleep_before_retry
-from fdbqueue.service.consume.families import SeveralGroup
+from fdbqueue.service.consume.family_takes import SeveralGroup
 from fdbqueue.service.consume.ring import Walking
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.visits import Served, SeveralRequest, Visit

@@ -1,6 +1,6 @@
 """Take from families: from each member that has something, in turn. And what all takes share.
 
-The index says which members may have something (:mod:`fdbqueue.service.storage.families`), so a
+The index says which members may have something (:mod:`fdbqueue.service.storage.family_index`), so a
 take looks at those alone. Each has one turn in each *circle*, the way over all that have a row.
 
 A take goes as :mod:`several` says, with these rules:

@@ -13,6 +13,7 @@ import time
 from _thread import RLock
 from dataclasses import dataclass
 
+from fdbqueue.engines.embedded.commit_groups import CommitRequest
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.errors import (
     BACKED_OFF,
@@ -26,14 +27,13 @@ from fdbqueue.engines.embedded.errors import (
     anew,
 )
 from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versionstamp, WorkFuture
-from fdbqueue.engines.embedded.groups import CommitRequest
 from fdbqueue.engines.embedded.keys import Range
 from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.view import View
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
-from fdbqueue.engines.embedded.writes import Mutation, WriteBuffer, stamp_position
+from fdbqueue.engines.embedded.write_buffer import Mutation, WriteBuffer, stamp_position
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER
 

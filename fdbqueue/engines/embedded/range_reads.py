@@ -21,8 +21,8 @@ from fdbqueue.engines.embedded.keys import (
     first_after_prefix,
 )
 from fdbqueue.engines.embedded.snapshots import Row
-from fdbqueue.engines.embedded.state import TransactionState
-from fdbqueue.engines.embedded.writes import STAMP_BYTES, stamped
+from fdbqueue.engines.embedded.transaction_state import TransactionState
+from fdbqueue.engines.embedded.write_buffer import STAMP_BYTES, stamped
 
 #: A part of a range: its rows, and whether a limit ended it.
 Part = tuple[list[Row], bool]
