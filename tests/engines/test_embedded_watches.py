@@ -112,6 +112,22 @@ database[b"there"] = b"answer"
     assert database[b"there"] == b"answer"
 
 
+def test_who_commits_just_after_it_closed_its_pipes_wakes_others(database, path, put, monkeypatch):
+    """As a process does that forks: it looks for the pipes again, though none is new."""
+    monkeypatch.setattr(watches, "CHECK_SECONDS", 3_600)
+    with closing(embedded.Database(str(path), "full")) as other:
+        (watch,) = _watch(other, b"a")
+
+        def has_looked():
+            put({b"b": b""})
+            return database._notifier._look_at > 0
+
+        wait_until(has_looked)
+        database.close()
+        put({b"a": b"1"})
+        assert _fires(watch)
+
+
 def test_a_change_between_the_read_and_the_commit_fires(database, put):
     """A key changed after the watch read it, before its commit, makes it ready at once."""
     transaction = database.create_transaction()

@@ -67,7 +67,8 @@ class Notifier:
         try:
             if memory is not None:
                 newest = memory[PIPES]
-            if newest != self._newest or newest is None or now >= self._look_at:
+            is_known = newest == self._newest and newest is not None and self._changed_at != -1
+            if not is_known or now >= self._look_at:
                 if os.stat(self._directory).st_mtime_ns != self._changed_at:
                     self._look()
                 if self._changed_at != -1:
