@@ -340,7 +340,9 @@ class Client:
             items = [*leases]
         if kind != "extend":
             self.held = [one for one in self.held if one not in items]
-        self.ledger.reveal(_values(items), op.get("seconds") or op.get("delay"))
+        # What dies has no delay: a redrive makes it ready at once.
+        delay = op.get("delay") if op.get("retry", True) else None
+        self.ledger.reveal(_values(items), op.get("seconds") or delay)
         options = self._once(op) | {
             key: op[key] for key in ("seconds", "delay", "retry") if key in op
         }
