@@ -106,7 +106,7 @@ def work() -> None:
 
 def wait_in_groups() -> None:
     """Enqueue groups whose tasks wait, to be aborted."""
-    for number in range(8):
+    for number in range(16):
         group([call(bill, {**ORDER, "number": number}), call(bill, ORDER)]).then(bill).enqueue()
 
 

@@ -241,10 +241,13 @@ def test_a_double_click_and_the_back_button(enter, mail):
     assert count(mail) == (8, 0)
     mail.bury(mail.peek().id)
     page.goto(f"{actor.visitor.address}{LIST}mail/do/redrive/")
+    once = page.locator("#action [name=once]").input_value()
     page.locator("#action input[type=submit]").click()
     expect(page.locator(TOLD).first).to_contain_text("1 item was requeued.")
     mail.bury(mail.peek().id)
     page.go_back()
+    is_same = page.locator("#action [name=once]").input_value() == once  # else it is asked anew
     page.locator("#action input[type=submit]").click()
-    expect(page.locator(TOLD).first).to_contain_text("sent before")
-    assert count(mail) == (7, 1)
+    told = "sent before" if is_same else "1 item was requeued."
+    expect(page.locator(TOLD).first).to_contain_text(told)
+    assert count(mail) == ((7, 1) if is_same else (8, 0))

@@ -50,7 +50,8 @@ def test_json(call, ranks):
     assert 9 / 6 <= record.pop("pushes_a_minute") <= 9 / 5
     assert 1 / 6 - 0.01 <= record.pop("pops_a_minute") <= 1 / 5
     counts = {"ready": 5, "leased": 1, "delayed": 1, "dead": 1}
-    assert record == {"name": "ranks", **counts, "blocked": [], "paused": None}
+    expected = {"name": "ranks", **counts, "blocked": [], "no_worker": False, "paused": None}
+    assert record == expected
 
 
 def test_a_paused_queue(call):
