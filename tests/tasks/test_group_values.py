@@ -172,12 +172,11 @@ def test_successes_that_are_not_kept(configure, work):
     assert [1, 2, 3] in jobs.done
 
 
-@pytest.mark.parametrize("options", [{"always": True}, {"count": 1_001}])
-def test_what_cannot_have_values_is_refused(backend, options):
+@pytest.mark.parametrize(("count", "always"), [(2, True), (1_001, False)])
+def test_what_cannot_have_values_is_refused(backend, count, always):
     """Parts that may have failed, and too many."""
-    parts = sums(options.pop("count", 2))
     with pytest.raises(InvalidTask, match="values are for"):
-        group(parts).then(jobs.note, values=True, **options)
+        group(sums(count)).then(jobs.note, values=True, always=always)
 
 
 @pytest.mark.parametrize("seed", range(3))

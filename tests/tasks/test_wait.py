@@ -13,6 +13,7 @@ import time
 import pytest
 from asgiref.sync import async_to_sync
 
+from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.service import run
 from fdbqueue.service.consume import waiting
 from fdbqueue.tasks import abort
@@ -217,7 +218,10 @@ def test_an_outbox(configure, work, tmp_path, django_db_blocker):
 
 
 def test_in_a_signal_handler(backend, work):
-    """It ends in time there, wherever the main thread is; and a handler may end a wait."""
+    """It ends in time there, wherever the main thread is; and a handler may end a wait.
+
+    If the main thread is in the middle of a queue's call, the handler is told so.
+    """
     result, done = jobs.note.enqueue(1), jobs.note.enqueue(2)
     work(limit=1)
     done, result = result, done
@@ -229,6 +233,8 @@ def test_in_a_signal_handler(backend, work):
             result.wait(0.001)
         except WaitTimedOut:
             outcomes.append("late")
+        except EngineUnavailable:
+            outcomes.append("told")
         signal.setitimer(signal.ITIMER_REAL, 0.005)  # not before: handlers interrupt each other
 
     before = signal.signal(signal.SIGALRM, handle)
@@ -244,7 +250,7 @@ def test_in_a_signal_handler(backend, work):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert len(outcomes) >= 40
-    assert outcomes[:40] == [1, "late"] * 20
+    assert {1, "late"} <= {*outcomes} <= {1, "late", "told"}
 
 
 _FORK = """
