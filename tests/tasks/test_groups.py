@@ -86,11 +86,11 @@ def look_after(backend):
 
 def stored_rows(backend):
     """Return the rows of all groups and chains."""
-    begin, end = tree_keys.TreeKeys(backend.records.prefix, "x").all.range().start[:-4], b"\xff"
+    begin = tree_keys.TreeKeys(backend.records.prefix, "x").all.range().start[:-4]
     database = backend.catalog.database
 
     def read(tr):
-        rows = [row.key for row in tr.get_range(begin, end)]
+        rows = [row.key for row in tr.get_range(begin, begin + b"\xff")]
         return [key for key in rows if b"\x02tree" in key]
 
     return run(database, read, read_only=True)
