@@ -104,9 +104,11 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
         key = backend.records.key(self.id)
 
         def begin_look(tr: Transaction) -> Callable[[], Prospect]:
-            found = backend.found(self.id, tr)  # in an outbox there is none yet
-            has_ended = found is not None and found.status in _ENDED
-            return lambda: NOW if has_ended else Prospect(None, watch=(key,))
+            found = backend.found(self.id, tr)
+            # In an outbox there is no record yet; otherwise one that is missing was removed.
+            is_missing = found is None and backend.settings.outbox is None
+            is_over = is_missing or (found is not None and found.status in _ENDED)
+            return lambda: NOW if is_over else Prospect(None, watch=(key,))
 
         return ItemWait([ItemWatch(backend.catalog.database, begin_look)])
 

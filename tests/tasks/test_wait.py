@@ -108,6 +108,23 @@ def test_an_abort_and_a_removal(backend):
 
 
 @pytest.mark.usefixtures("only_watches")
+def test_a_removal_before_the_watch_is_set(backend, monkeypatch):
+    """The waiter does not sleep over a record that is gone since it has looked."""
+    result = jobs.note.enqueue(1)
+    look = type(result)._has_ended
+
+    def look_and_remove(waited):
+        found = look(waited)
+        run(backend.catalog.database, lambda tr: backend.records.remove(tr, result.id))
+        return found
+
+    monkeypatch.setattr(type(result), "_has_ended", look_and_remove)
+    with waiting_for(result, timeout=None) as outcome:
+        pass
+    assert isinstance(outcome[0], TaskResultDoesNotExist)
+
+
+@pytest.mark.usefixtures("only_watches")
 def test_where_nothing_is_kept(configure, work):
     """A success without a result is one that does not exist."""
     configure(retention={"successful": 0})
