@@ -34,7 +34,7 @@ _TOGETHER = 2
 #: Some tasks have expired after this time if they have not begun.
 _EXPIRES_SECONDS = 5.0
 #: Within this time it is found that the task of a part was removed by hand.
-_UPKEEP_SECONDS, _LAST_ROUNDS = 4_000, 7
+_UPKEEP_SECONDS, _LAST_ROUNDS = 4_000, 14
 _BY_HAND = {"remove", "clear", "clear_state"}
 
 
