@@ -7,7 +7,6 @@ import io
 import json
 import logging
 import os
-import threading
 import time
 
 import pytest
@@ -27,6 +26,7 @@ from tests.tasks import group_jobs, jobs, limited_jobs, timed_jobs
 from tests.tasks.stored import DEADLINE_SECONDS, FAILED, RUNNING, SUCCESSFUL, status, stored
 from tests.tasks.test_hanging_processes import REPLACED, begun, end
 from tests.tasks.test_worker_command import start
+from tests.tasks.working import working
 
 __all__ = ["clock", "start"]
 
@@ -37,21 +37,6 @@ ABORTED = "fdbqueue.tasks.exceptions.TaskAborted"
 def _quick(monkeypatch):
     """Workers look twenty times a second, not every five seconds."""
     monkeypatch.setattr(presence, "BEAT_SECONDS", 0.05)
-
-
-@contextlib.contextmanager
-def at_work(**options):
-    """Let a worker run in a thread."""
-    worker = TaskWorker(task_backends["default"], ["default"], **options)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    try:
-        yield worker
-    finally:
-        jobs.gate.set()
-        worker.stop()
-        thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive()
 
 
 def errors(result):
@@ -66,7 +51,7 @@ def test_a_task_is_ended_while_it_runs(configure, job, timeout):
     limit of its own. It has failed as what was aborted, and the worker goes on.
     """
     backend = configure(timeout=timeout, max_attempts=3, backoff=jobs.at_once)
-    with at_work() as worker:
+    with working(jobs.gate) as worker:
         result = job.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         assert abort(result.id, by_force=True) == "asked"
@@ -99,7 +84,7 @@ def test_a_task_that_was_asked_before_and_is_asked_again(backend):
     """Asked alone it goes on; by force it ends, though the force is asked for twice, and then the
     end alone: no wish takes back another.
     """
-    with at_work():
+    with working(jobs.gate):
         result = timed_jobs.turn.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         assert abort(result.id) == "asked"
@@ -130,7 +115,7 @@ def refuse(*_):
 def test_a_task_that_handles_its_end(configure):
     """What it returns is its result, as behind a time limit."""
     configure(max_attempts=3, backoff=jobs.at_once)
-    with at_work():
+    with working(jobs.gate):
         result = timed_jobs.return_what_there_is.enqueue()
         wait_until(lambda: stored(result).status is RUNNING)
         abort(result.id, by_force=True)
@@ -141,7 +126,7 @@ def test_a_task_that_handles_its_end(configure):
 def test_a_task_that_fails_otherwise_as_it_is_ended(configure):
     """That is its error, and it is not run again."""
     configure()
-    with at_work():
+    with working(jobs.gate):
         result = timed_jobs.fail_when_ended.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         abort(result.id, by_force=True)
@@ -153,7 +138,10 @@ def test_a_task_that_fails_otherwise_as_it_is_ended(configure):
 def test_a_task_that_ignores_its_end(configure, job, caplog):
     """The worker says so, once, and keeps the lease; its end counts at last."""
     configure(grace_seconds=0.2)
-    with at_work(threads=2), caplog.at_level(logging.WARNING, "fdbqueue.tasks.time_limits"):
+    with (
+        working(jobs.gate, threads=2),
+        caplog.at_level(logging.WARNING, "fdbqueue.tasks.time_limits"),
+    ):
         held = job.enqueue()
         wait_until(lambda: stored(held).status is RUNNING)
         abort(held.id, by_force=True)
@@ -169,7 +157,7 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
 
 def test_an_engine_that_is_away_when_the_worker_looks(backend, caplog):
     """It says so, and looks again."""
-    with at_work():
+    with working(jobs.gate):
         result = timed_jobs.turn.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         with backend_is_away(backend):
@@ -213,7 +201,7 @@ def test_an_attempt_that_has_lost_its_lease(configure, clock):
     """It is ended, and writes nothing; who has the task now fails it before it begins."""
     configure(lease_seconds=60)
     result = timed_jobs.turn.enqueue()
-    with at_work(worker="anna") as worker:
+    with working(jobs.gate, worker="anna") as worker:
         assert jobs.begun.wait(DEADLINE_SECONDS)
         clock.advance(3_600)
         other = TaskWorker(task_backends["default"], ["default"], worker="berta")
@@ -271,7 +259,10 @@ def test_an_end_by_force_never_hits_the_next_task(configure, seed):
     configure(lease_seconds=600, max_attempts=3, backoff=jobs.at_once)
     edges = [timed_jobs.take_about.enqueue(0.02 + number / 1_000) for number in range(24)]
     others = [timed_jobs.quick.enqueue(number) for number in range(48)]
-    with preempted(seed, 0.05, "tasks", passes_with=True), at_work(threads=3, prefetch=1) as worker:
+    with (
+        preempted(seed, 0.05, "tasks", passes_with=True),
+        working(jobs.gate, threads=3, prefetch=1) as worker,
+    ):
         left = {one.id for one in edges}
         while left:
             for one in edges:
@@ -292,7 +283,7 @@ def test_an_end_by_force_never_hits_the_next_task(configure, seed):
 
 def test_a_task_with_limits(backend):
     """Its end frees its turn: the next one runs."""
-    with at_work(threads=2):
+    with working(jobs.gate, threads=2):
         first, after = (limited_jobs.turn_alone.enqueue(number) for number in range(2))
         assert jobs.begun.wait(DEADLINE_SECONDS)
         abort(first.id, by_force=True)
@@ -302,7 +293,7 @@ def test_a_task_with_limits(backend):
 
 def test_a_chain(backend):
     """What runs of it is ended; nothing follows."""
-    with at_work():
+    with working(jobs.gate):
         result = chain(call(timed_jobs.turn), group_jobs.concatenate).enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         assert abort_group(result.id, by_force=True) == (0, 1, 0, 1)
@@ -315,7 +306,7 @@ def test_a_chain(backend):
 
 def test_a_fork(backend):
     """The child of a task is no worker: it ends with what it returns, its parent is ended."""
-    with at_work():
+    with working(jobs.gate):
         result = timed_jobs.fork_and_take_long.enqueue()
         wait_until(lambda: stored(result).status is RUNNING)
         abort(result.id, by_force=True)

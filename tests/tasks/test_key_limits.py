@@ -8,7 +8,6 @@ import datetime
 import functools
 import json
 import re
-import threading
 import time
 
 import pytest
@@ -33,6 +32,7 @@ from tests.pages.addresses import LIST, of, text
 from tests.tasks import jobs, limited_jobs
 from tests.tasks.killing import Workers
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL, stored
+from tests.tasks.working import working
 
 DEADLINE_SECONDS = 60
 
@@ -45,21 +45,6 @@ def _nothing_ran():
     limited_jobs.gate.clear()
     yield
     limited_jobs.gate.set()
-
-
-@contextlib.contextmanager
-def working(**options):
-    """Have a worker run tasks in a thread."""
-    worker = TaskWorker(task_backends["default"], ["default"], **options)
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    try:
-        yield worker
-    finally:
-        limited_jobs.gate.set()
-        worker.stop()
-        thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive()
 
 
 @contextlib.contextmanager
@@ -181,7 +166,7 @@ def test_a_full_key_keeps_nothing_else_back(backend):
     """Its tasks wait; those of other keys, and those without a limit, run meanwhile."""
     held = limited_jobs.hold.enqueue("full")
     more = [limited_jobs.hold.enqueue("full") for _ in range(3)]
-    with working(threads=2):
+    with working(limited_jobs.gate, threads=2):
         wait_until(lambda: limited_jobs.begun == [("full", "hold")])
         others = [limited_jobs.one_a_customer.enqueue("full", number) for number in range(5)]
         plain = [jobs.note.enqueue(number) for number in range(20)]
@@ -193,7 +178,7 @@ def test_a_full_key_keeps_nothing_else_back(backend):
 
 def test_a_limited_task_comes_while_the_worker_is_busy(backend):
     """It has its turn although the worker's own queue is never empty."""
-    with working() as worker:
+    with working(limited_jobs.gate) as worker:
         for number in range(300):
             jobs.note.enqueue(number)
         wait_until(lambda: jobs.done)
@@ -209,7 +194,7 @@ def test_the_rate_of_a_key(backend, work):
     """An attempt takes a token; without one a task waits, and only those of its key do."""
     results = [limited_jobs.one_an_hour.enqueue("a", number) for number in range(2)]
     other = limited_jobs.one_an_hour.enqueue("b", 1)
-    with working():
+    with working(limited_jobs.gate):
         wait_until(lambda: stored(results[0]).is_finished and stored(other).is_finished)
         assert stored(jobs.note.enqueue(1)).status
         assert stored(results[1]).status is READY
@@ -270,7 +255,7 @@ def with_limits(job, **limits):
 def test_a_raised_limit_counts_at_once(backend):
     """Also for keys that wait for a moment, and of which nothing is enqueued."""
     results = [limited_jobs.hold.enqueue(key) for key in ("a", "a", "b", "b")]
-    with working(threads=4):
+    with working(limited_jobs.gate, threads=4):
         wait_until(lambda: len(limited_jobs.begun) == 2)
         with_limits(limited_jobs.hold, max_running=2).enqueue("c")
         wait_until(lambda: len(limited_jobs.begun) == 4)
@@ -281,7 +266,7 @@ def test_a_raised_limit_counts_at_once(backend):
 def test_a_raised_rate_counts_at_once(backend):
     """Nobody waits for the hour that was to pass."""
     results = [limited_jobs.one_an_hour.enqueue("a", number) for number in range(4)]
-    with working():
+    with working(limited_jobs.gate):
         wait_until(lambda: stored(results[0]).is_finished)
         with_limits(limited_jobs.one_an_hour, rate="1000/s").enqueue("b", 0)
         wait_until(lambda: all(stored(one).is_finished for one in results))
@@ -291,7 +276,7 @@ def test_a_lowered_limit_lets_nothing_begin_until_enough_has_ended(backend, work
     """What runs runs on."""
     wide = with_limits(limited_jobs.hold, max_running=3)
     results = [wide.enqueue("a") for _ in range(6)]
-    with working(threads=6):
+    with working(limited_jobs.gate, threads=6):
         wait_until(lambda: len(limited_jobs.begun) >= 1)
         # this worker has said its own limit by now, which is 1
         held = len(limited_jobs.begun)
@@ -335,7 +320,7 @@ def test_a_worker_whose_tasks_are_all_over_their_limits_asks_for_nothing(backend
             time.sleep(3.0)
         return count() <= 18  # two workers look and keep house; a poll would be many more
 
-    with working(threads=3), working(threads=2):
+    with working(limited_jobs.gate, threads=3), working(limited_jobs.gate, threads=2):
         wait_until(lambda: len(limited_jobs.begun) == 4)
         wait_until(are_quiet)
         limited_jobs.gate.set()
@@ -350,7 +335,7 @@ def test_what_is_shown_of_a_task_that_its_limit_keeps_back(backend, capsys):
     """Why it waits, and for what; until it has ended."""
     held, waits = [limited_jobs.hold.enqueue("a") for _ in range(2)]
     slow = [limited_jobs.one_an_hour.enqueue("b", number) for number in range(2)]
-    with working(threads=3):
+    with working(limited_jobs.gate, threads=3):
         wait_until(lambda: stored(slow[0]).is_finished and limited_jobs.begun)
         call_command("tasks_show", waits.id)
         text = capsys.readouterr().out
