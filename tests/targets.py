@@ -45,7 +45,6 @@ NIGHTLY = {
     "one page of each kind": ("tests/browser",),
     "one server of each kind": (
         "tests/live/test_demo.py",
-        "tests/live/test_documentation.py",
         "tests/live/test_forks.py",
         "tests/live/test_gone.py",
         "tests/live/test_memory.py",
@@ -84,7 +83,6 @@ NIGHTLY = {
         "tests/tasks/test_functions.py::test_two_queues_of_ten_thousand_functions",
         "tests/tasks/test_groups.py::test_very_many_parts",
         "tests/tasks/test_outbox.py::test_very_many_rows_are_moved",
-        "tests/tasks/test_pages.py::test_ten_thousand_functions",
         "tests/tasks/test_without_time_zones.py",
     ),
 }
