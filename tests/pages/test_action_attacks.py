@@ -16,28 +16,12 @@ from fdbqueue.testing.faults import TIMED_OUT
 from tests.pages import watched_engine
 from tests.pages.addresses import text
 from tests.pages.conftest import person
-from tests.pages.test_actions import SITES, at, fields, states, without_token
+from tests.pages.test_actions import SITES, at, fields, manager, on, site, states, without_token
 
 ONCE = "0" * 32
 PLAIN = SITES["plain"]
-
-
-@pytest.fixture(params=SITES)
-def site(request):
-    """Where the pages are."""
-    return SITES[request.param]
-
-
-@pytest.fixture(autouse=True)
-def on(setting, settings):
-    """The actions are on."""
-    settings.FDBQUEUE = {**setting, "PAGES": {"actions": True}}
-
-
-@pytest.fixture
-def manager():
-    """Somebody who may view and manage queues."""
-    return person("manager", "view_queue", "manage_queue")
+__all__ = ["manager", "on", "site"]
+pytestmark = pytest.mark.usefixtures("on")
 
 
 @pytest.fixture
