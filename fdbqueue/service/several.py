@@ -137,7 +137,7 @@ class SeveralQueues:
     at one moment; each when it was looked at, if there are more than a thousand that have just
     become empty. A member that was written under other settings is passed over.
 
-    *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
+    *Without a pattern in turn*, each call begins after the queue that gave last in this process.
     *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
     before the one that gave had nothing to take; if clients conflict again and again, that was so
     when the call looked at them, a moment before it took. Queues that fit a pattern are looked at
@@ -293,7 +293,7 @@ class SeveralQueues:
     """Extend a lease to end that many seconds from now, as :meth:`Queue.extend` does."""
 
     def extend_many(self, items: Iterable[Item], seconds: Duration = 60) -> Held:
-        """Extend leases, those of each queue in one transaction, as :meth:`Queue.extend_many`."""
+        """Extend leases, one transaction for each queue, as :meth:`Queue.extend_many`."""
         given = list(items)
         of_queues: dict[str, list[Item]] = {}
         for item in given:
