@@ -621,7 +621,7 @@ class Queue(AsyncVerbs):
         return self.parts.pausing.pause(reason, tr)
 
     def resume(self, *, tr: Transaction | None = None) -> bool:
-        """Let pops and leases take items again, and wake those that wait; tell if it was paused."""
+        """Let pops and leases take items again, and wake poppers; tell if it was paused."""
         return self.parts.pausing.resume(tr)
 
     def paused(self, *, tr: Transaction | None = None) -> Pause | None:
@@ -890,7 +890,7 @@ class Queue(AsyncVerbs):
         self._batches.requeue(batch, tr)
 
     def settle_batch(self, owner: bytes, done_ids: Iterable[str] = ()) -> int:
-        """Finish the batch of an owner who died: remove what is done, requeue the rest.
+        """Finish the batch of an owner that died: remove what is done, requeue the rest.
 
         The items that are done are removed wherever they are by now. That is all in one
         transaction as long as the batch is held; later there is one for each 500 items.

@@ -320,7 +320,7 @@ class SeveralQueues:
         return bool(wait.until(look, deadline, database=self.database))
 
     def look_in(self, wait: ItemWait, *, to_lease: bool) -> bool:
-        """Look whether a queue may have an item, for who waits; and say where to wait."""
+        """Look whether a queue may have an item for a popper, and say where to wait."""
         names, wait.look_at = self._listed()
         wait.watches = self._group.watches(names, to_lease=to_lease)
         has_items = functools.partial(self._group.has_items, names=names, to_lease=to_lease)
@@ -450,7 +450,7 @@ class SeveralQueues:
         return [*await take.take_in_loop(wait, take_once)]
 
     def _listed(self) -> Listed:
-        """Return the names of the queues; those that fit a pattern as of the last five seconds."""
+        """Return the names of the queues; of a pattern as of the last five seconds."""
         kept = self._kept
         if kept.stale_at <= time.monotonic():
             stale_at = time.monotonic() + _KEPT_SECONDS
