@@ -1,10 +1,7 @@
 """The files of a database: whether they are the opened ones, and what must be in them.
 
-SQLite finds ``-wal`` and ``-shm`` by name, but holds what it has opened. If a name leads
-elsewhere, one process writes where others do not read: an error, until the names lead to the
-opened files again, or the processes are started again.
-
-``kv`` holds the keys, ``commits`` what recent commits wrote by version, ``clock`` the anchor.
+SQLite finds ``-wal`` and ``-shm`` by name, but holds what it has opened. If a name leads elsewhere,
+processes write where others do not read: an error, until it leads back or they are started again.
 """
 
 from __future__ import annotations
