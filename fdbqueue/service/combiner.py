@@ -147,7 +147,7 @@ class Combiner:
         self._crowded_until = 0.0
 
     def submit(self, operation: SharedOperation, database: Database) -> Any:
-        """Do an operation, together with those of other threads; return its result.
+        """Do an operation, together with other threads' operations; return its result.
 
         Whatever is raised has an attribute ``outcome_known``: True if nothing was done.
 

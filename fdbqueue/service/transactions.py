@@ -341,7 +341,7 @@ class _Run(Generic[T]):
             raise BatchTooLarge(seconds=seconds, limit_seconds=_TRANSACTION_SECONDS) from error
 
     def _release(self) -> None:
-        """Let another call have the slot; an interrupt may leave it to nobody, never to two."""
+        """Let another call have the slot; an interrupt may leave it unused, never to two."""
         receipt, self._receipt = self._receipt, None
         if receipt is not None:
             receipt.slots.free.append(receipt.slot)

@@ -125,7 +125,7 @@ class Reservations:
         self._path = path
 
     def close(self) -> None:
-        """Forget everything; who waits goes on without a reservation."""
+        """Forget everything; attempts that wait go on without a reservation."""
         self._path = None
         memory, self.memory = self.memory, None
         bell, self._bell = self._bell, None
@@ -271,7 +271,7 @@ class Reservations:
         ]
 
     def _take_place(self, memory: mmap.mmap, place: int, since: int, looks_at: int) -> int:
-        """Stay at a place of the file's line, or take one that nobody has; return which."""
+        """Stay at a place of the file's line, or take a free one; return which."""
         if not place or _PLACE.unpack_from(memory, place)[0] != self._process:
             start = random.randrange(_PLACES)
             for number in range(start, start + _PLACES):

@@ -152,7 +152,7 @@ examples:
                 pause.wait(seconds)
 
     def _workers(self, *, as_json: bool) -> list[str]:
-        """Return the lines of the workers, those that are alive first."""
+        """Return the lines of the workers, the living ones first."""
         found = self.catalog.presences.read()
         if not found.is_complete:
             self.console.note("There are more workers than were read.")
@@ -228,7 +228,7 @@ examples:
         *,
         with_heads: bool = False,
     ) -> Iterator[tuple[QueueRow, Item | None]]:
-        """Yield what is said of each queue, and its head; several are read in one transaction."""
+        """Yield the facts of each queue, and its head; one transaction reads several."""
         rest, reads = iter(queues), reads_of(shown or view.columns)
         while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
             minutes = view.minutes

@@ -196,7 +196,7 @@ class Allowance:
         return self
 
     def grant(self, count: int, *, leases: bool, ends: int = 0, early: bool = True) -> int:
-        """Return how many items may be taken for a request, of those that it wants.
+        """Return how many of the items that a request wants may be taken.
 
         Args:
             count: How many it wants.

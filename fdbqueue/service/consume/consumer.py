@@ -310,7 +310,7 @@ class Consumer:
 
 
 def looks_at(tr: Transaction, consumers: Sequence[Consumer]) -> Iterator[tuple[Consumer, Look]]:
-    """Yield queues, each with a look at it; those of 25 queues are begun at once."""
+    """Yield queues, each with a look at it; the looks at 25 queues begin at once."""
     for start in range(0, len(consumers), READ_AT_ONCE):
         part = consumers[start : start + READ_AT_ONCE]
         yield from [(one, Look(tr, one.taker)) for one in part]

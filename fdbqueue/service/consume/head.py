@@ -110,7 +110,7 @@ class TransactionBudget:
 
 
 class Head:
-    """The rows at one end, in order, including those that the transaction requeues.
+    """The rows at one end, in order, including rows that the transaction requeues.
 
     Args:
         tr: The transaction.

@@ -218,7 +218,7 @@ class ItemWatch:
 
 
 class ItemWait:
-    """Wait at the watch of one queue, or at those of several.
+    """Wait at the watch of one queue, or at the watches of several.
 
     Args:
         watches: The watches.
@@ -422,7 +422,7 @@ class Notice:
         return self._may_be
 
     def begin(self, seen: Sequence[int]) -> None:
-        """Rely on the watches from now on, behind a look that found nothing."""
+        """Rely on the watches from now on, after a look that found nothing."""
         self._may_be = False
         for watch, generation in zip(self._watches, seen, strict=True):
             if not watch.enter(self._wake, generation):

@@ -264,7 +264,7 @@ class Member:
         self._noted: tuple[bytes, ...] = ()
 
     def announce(self, tr: Transaction, moment: int) -> None:
-        """Write that there may be something to take from a moment on, and wake who waits.
+        """Write that there may be something to take from a moment on, and wake poppers.
 
         Nothing is read, and nothing but what reads the row can conflict.
 
@@ -285,7 +285,7 @@ class Member:
         return None if self.gives_at_end else tr[self._keys.limited]
 
     def correct(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
-        """Write when there is something to take next, by the caller who saw that there is nothing.
+        """Write when there is something to take next; the caller saw that there is nothing now.
 
         The transaction depends on the rows that it removes: if someone writes one of them, it
         conflicts. The row of this process's last correction goes, too: else each lease that a look

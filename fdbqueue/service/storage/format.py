@@ -98,7 +98,7 @@ class Format:
         return self.begin_read(tr)()
 
     def depend(self, tr: Transaction) -> None:
-        """Conflict with whoever stores a format: for those that have read the row by a snapshot."""
+        """Conflict with a writer of the format, after reading the row by a snapshot."""
         tr.add_read_conflict_range(*self._tables.formats)
 
     def check_key(self, tr: Transaction, key: bytes) -> None:
@@ -161,7 +161,7 @@ class Format:
         return key
 
     def check_move(self, tr: Transaction, key: bytes | None) -> None:
-        """Check that nobody has stored another format since :meth:`begin_move` returned the key.
+        """Check that the format is the same as when :meth:`begin_move` returned the key.
 
         Raises:
             FormatMismatch: Somebody has, and moves the items to other shards, or has done so.
