@@ -11,9 +11,9 @@ How a take goes, without a transaction of the caller's:
    turn*, the walk begins after the queue that gave last. Both are strict: at the commit, the queues
    before the one that gave had nothing, or were paused. Of families see :mod:`family_takes`.
 3. **Commit**, all or nothing; after a conflict again. After two, each thread takes from the queue
-   that last gave to it, by that queue's own poppers, where processes help each other; the queues
-   before it were empty when 2 read them. If nothing is left there, 1 begins again. For a while a
-   transaction that only reads finds the queue.
+   that the last attempt took from for it, by that queue's own poppers, where processes help each
+   other; the queues before it were empty when 2 read them. If nothing is left there, 1 begins
+   again. For a while a transaction that only reads finds the queue.
 4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
    too much on its way is committed, and 1 begins again.
 5. **Wait** at the watches of all queues, and of families (:mod:`waiting`).

@@ -23,8 +23,8 @@ so of two only one takes effect. A request is
 
 What is left behind by
 
-- *a thread that leaves*: its items are requeued by who collects, or, if leased, by the helper
-  thread. If leases were to end, its outcome is unknown;
+- *a thread that leaves*: its items are requeued by the process that collects, or, if leased, by the
+  helper thread. If leases were to end, its outcome is unknown;
 - *a process that dies or is stopped*: the request, until it expires; then its handoff is requeued.
   Leases stay until they expire;
 - *a clock* that is ahead by more than the timeout: others' handoffs are requeued at once. Beside
