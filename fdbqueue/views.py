@@ -1,4 +1,4 @@
-"""The views of the pages: they only read the queues, but for those of actions."""
+"""The views of the pages: only views of actions write to queues."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class WorkersView(ListView):
     form = across_queues.WorkersForm
 
     def rows(self, form: across_queues.WorkersForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the leases, and who holds them; and the workers, for who may view all queues."""
+        """Return the leases; and the workers, for users who may view all queues."""
         shown = across_queues.workers(form, viewer, self.addresses)
         if self.site.may_view_all(self.request):
             shown |= across_queues.present(form, viewer)
@@ -133,13 +133,13 @@ class FindAnyView(PageView):
 
 
 class FamilyView(ListView):
-    """The page of a family: those of its members that the user may view."""
+    """The page of a family: the members that the user may view."""
 
     template = "family.html"
     form = family_page.FamilyForm
 
     def viewer_of_some(self) -> Viewer:
-        """Return who views the page, and find the family.
+        """Return the viewer of the page, and find the family.
 
         Raises:
             PermissionDenied: The user may see no member, whether there is such a family or not.
@@ -372,7 +372,7 @@ class ActionView(PageView):
 
 
 class NoPageView(PageView):
-    """Says that there is nothing at an address below that of a queue."""
+    """Says that there is nothing at an address below a queue's."""
 
     def get(self, request: HttpRequest, name: str, rest: str) -> HttpResponseBase:  # noqa: ARG002  # Django's signature
         """Say that there is no such page."""

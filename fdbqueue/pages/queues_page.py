@@ -414,7 +414,7 @@ def address_in(addresses: Addresses, row: QueueRow, state: str) -> str:
 
 
 def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
-    """Return the figures of all queues together; rates if those of all were read.
+    """Return the figures of all queues together; with rates if they were read of all.
 
     A figure leads to the queues that have most of it.
     """
@@ -430,7 +430,7 @@ def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
 
 
 def _sparklines(found: QueueList) -> list[Sparkline]:
-    """Return the rates of all queues together, if those of all were read and there were any."""
+    """Return the rates of all queues together, if they were read of all and there were any."""
     if len(found.rows) != len(found.found):
         return []
     together = [
