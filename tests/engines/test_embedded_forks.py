@@ -75,6 +75,8 @@ say(",".join(map(str, codes)))
 """
 
 _OLD_TRANSACTIONS = """
+if sys.argv[2] == "made directly":
+    database = embedded.Database(sys.argv[1], "normal")
 database[b"a"] = b"1"
 reading, writing, committing = [database.create_transaction() for _ in range(3)]
 reading[b"a"].wait()
@@ -84,7 +86,10 @@ future = committing.commit()
 watching = database.create_transaction()
 watch = watching.watch(b"a")
 watching.commit().wait()
+if sys.argv[2] == "let go":
+    del database
 child = os.fork()
+database = embedded.open(sys.argv[1], durability="normal")
 if not child:
     signal.alarm(120)
     say(reading[b"a"].exception().code)
@@ -139,9 +144,10 @@ def test_forks_while_threads_commit_and_read(database, path, start):
     _check(path)
 
 
-def test_transactions_begun_before_a_fork(start):
+@pytest.mark.parametrize("made", ["opened", "made directly", "let go"])
+def test_transactions_begun_before_a_fork(start, made):
     """On both sides they fail with 1007 and may be retried; a commit under way is the parent's."""
-    lines = start(_OLD_TRANSACTIONS).end()
+    lines = start(_OLD_TRANSACTIONS, made).end()
     in_child = ["1007", "1", "2", "1021", "None", "False"]
     assert lines == [*in_child, "1007", "b'1'"]
 

@@ -81,6 +81,7 @@ class TransactionState:
     is kept here.
 
     Args:
+        database: Stays alive as long as the transaction.
         store: Where to read.
         committer: Commits the transaction.
         watches: Keeps the watches of committed transactions.
@@ -95,8 +96,14 @@ class TransactionState:
     _reservation: Reservation | None = None
 
     def __init__(
-        self, store: Store, committer: Committer, watches: WatchRegistry, defaults: OptionValues
+        self,
+        database: object,
+        store: Store,
+        committer: Committer,
+        watches: WatchRegistry,
+        defaults: OptionValues,
     ) -> None:
+        self.database = database
         self.lock = RLock()
         self.watch_registry = watches
         self.store = store
