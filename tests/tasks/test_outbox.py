@@ -40,6 +40,8 @@ from tests.tasks import jobs, limited_jobs, outbox_jobs
 from tests.tasks.outboxes import claims, database_at, enqueue_all, queued
 from tests.thorough import size
 
+pytestmark = pytest.mark.usefixtures("lasting_claims")
+
 
 @pytest.fixture(autouse=True)
 def _database(tmp_path, django_db_blocker):
