@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 
 import pytest
 
 from tests import forked
+from tests.engines.children import wait_until
 
 _BUSY_PARENT = """
 import traceback
@@ -150,6 +152,44 @@ def test_transactions_begun_before_a_fork(start, made):
     lines = start(_OLD_TRANSACTIONS, made).end()
     in_child = ["1007", "1", "2", "1021", "None", "False"]
     assert lines == [*in_child, "1007", "b'1'"]
+
+
+class _AskedLock:
+    """A lock that says when somebody asks for it."""
+
+    def __init__(self, lock):
+        self._lock = lock
+        self.acquire, self.release = lock.acquire, lock.release
+        self.was_asked = False
+
+    def __enter__(self):
+        self.was_asked = True
+        return self._lock.__enter__()
+
+    def __exit__(self, *error):
+        return self._lock.__exit__(*error)
+
+
+def test_who_retries_while_a_process_forks_opens_nothing_before_the_end(database, monkeypatch):
+    """A retry reserves the file before it reads: that opens it, too."""
+    database[b"a"] = b"1"
+    store = database._store
+    opening = store._opening = _AskedLock(store._opening)
+    opened = []
+    open_to_write = store._open_to_write
+    monkeypatch.setattr(
+        store, "_open_to_write", lambda: opened.append(store._paused) or open_to_write()
+    )
+    database.before_fork()
+    try:
+        retry = threading.Thread(target=store.reserve, args=(None,))
+        retry.start()
+        wait_until(lambda: opened or opening.was_asked)
+    finally:
+        database.after_fork_in_parent()
+    retry.join(60)
+    assert opened == [False]
+    assert database[b"a"] == b"1"
 
 
 def test_a_child_that_outlives_its_parent(database, path, start):
