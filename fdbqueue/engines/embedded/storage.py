@@ -298,13 +298,22 @@ class Store:
         tries again.
         """
         with contextlib.suppress(OSError, sqlite3.Error):  # what was committed stays so
-            if os.stat(self.path + files.WAL).st_size <= _LARGE_LOG_BYTES:
-                return
-            try:
-                connection.execute(_WAIT_BRIEFLY)
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            finally:
-                connection.execute(_WAIT_LONG)
+            if os.stat(self.path + files.WAL).st_size > _LARGE_LOG_BYTES:
+                _empty_log(connection, "TRUNCATE")
+
+    def reuse_log(self, connection: sqlite3.Connection) -> bool:
+        """Let the next commit write from the log's beginning, and tell whether it may.
+
+        On a full disk that is the only room there is. So pops and clears go on, unless what is in
+        the log makes the file larger: then nothing does until there is room for that.
+        """
+        try:
+            if connection.in_transaction:
+                connection.rollback()
+            is_read, pages, copied = _empty_log(connection, "RESTART")
+        except sqlite3.Error:  # what was committed stays so
+            return False
+        return bool(not is_read and 0 < pages == copied)
 
     # Opening and closing
 
@@ -427,6 +436,21 @@ class Store:
             self._writer.close()
             self._writer = None
         self.turn.close()
+
+
+def _empty_log(connection: sqlite3.Connection, mode: str) -> tuple[int, int, int]:
+    """Copy the write-ahead log into the database, and wait briefly for those who read from it.
+
+    Returns:
+        Whether some read from it still, how many pages it has, and how many of them were copied.
+    """
+    try:
+        connection.execute(_WAIT_BRIEFLY)
+        found: tuple[int, int, int]
+        found = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        return found
+    finally:
+        connection.execute(_WAIT_LONG)
 
 
 class Turn:
