@@ -25,7 +25,8 @@ millionths, and when they were counted. No row is a full bucket, of ``burst`` to
   finds none writes the row with its own moment, so that the next one need not begin again. Who only
   looks then says that there may be something.
 - *Tokens are spent* by the commit that takes, whatever becomes of the items. Only a worker of tasks
-  gives back those of leases that it had no thread for (:meth:`Allowance.give_back`).
+  gives back those of leases that it had no thread for, and of tasks that had expired
+  (:meth:`Allowance.give_back`): what is in a value is the tasks' own, and not known here.
 
 *Stored limits* (``stored_at``), a row of JSON that who pushes writes, stand in place of the
 setting. Every transaction that takes depends on the row. Without it, or if it cannot be read, one
