@@ -122,6 +122,7 @@ class QueueSpec:
             **self.options,
         )
         queue.home, queue.label_of = self.home(name), self.label
+        queue.parts.store.home = queue.home
         return queue
 
 

@@ -230,7 +230,7 @@ class Visit:
             return [*look.asked.values()]
         served.wrote = served.wrote or result.wrote
         if result.expired is not None:
-            served.expired.append((consumer.name, result.expired))
+            served.expired.append((consumer.taker.store.home, result.expired))
         found = dict(result.results)
         done: list[SeveralRequest] = []
         gave = False
