@@ -123,7 +123,7 @@ class QueuesView(HealthView):
 
 
 def _blocked(catalog: Catalog, names: Sequence[str]) -> dict[str, tuple[End, ...]]:
-    """Return the blocked ends of queues, for those that have any."""
+    """Return the blocked ends of the queues that have any."""
     found: dict[str, tuple[End, ...]] = {}
     rest = map(catalog.queue, names)
     while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):

@@ -181,7 +181,7 @@ def explain(error: BaseException, done: int, queue: Queue, sink: Sink) -> str:
 
 
 def _settle(queue: Queue, file: ItemsFile) -> int:
-    """Finish what a killed drain to a file left behind.
+    """Finish what a killed drain to a file has left.
 
     With ``--force`` the file is emptied, after the first transaction has succeeded.
 

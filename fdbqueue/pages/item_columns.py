@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import AGE, FUTURE, PAST, TEXT, WORD, Column, Kind, link, markup
+from fdbqueue.columns import AGE, FUTURE, PAST, TEXT, WORD, Column, ValueKind, link, markup
 from fdbqueue.columns.items import (
     FAILURES,
     LISTED,
@@ -31,7 +31,7 @@ from fdbqueue.pages.values import preview, previewed
 
 
 def address_of(row: ItemRow) -> str:
-    """Return the address of an item's page; after a search, that of the hit in it."""
+    """Return the address of an item's page; after a search, of the hit in it."""
     page: str = row.addresses.item(row.queue.name, row.item.id)
     return f"{page}?{urlencode({'q': row.wanted})}#{FIRST_HIT}" if row.wanted else page
 
@@ -126,7 +126,7 @@ COLUMNS: tuple[ItemColumn, ...] = (
         name="position",
         heading=_("Position"),
         value=lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
-        kind=Kind(is_number=True),
+        kind=ValueKind(is_number=True),
     ),
     *(in_one_line(replace(column, **_IN_TABLE.get(column.name, {}))) for column in LISTED),
     ItemColumn(

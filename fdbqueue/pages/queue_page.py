@@ -359,7 +359,7 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
 
 
 def _tiles(row: QueueRow, form: ItemsForm, reading: Reading) -> list[Tile]:
-    """Return the figures of a queue; those of states have the names of the tabs, and lead there."""
+    """Return the figures of a queue; a state's has the name of the tab, and leads there."""
     labels, tiles = dict(reading.tabs), []
     for column in FIGURES:
         value = column.value(row)

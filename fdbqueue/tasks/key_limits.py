@@ -158,7 +158,7 @@ def parsed(name: str) -> MemberName | None:
     if len(parts) != 3:
         return None
     queue, _, key = parts
-    function = name.rpartition(".")[0]
+    function = without_key(name)
     if key == _NO_KEY:
         return MemberName(queue, function, None)
     shown, is_long, _ = key.partition("__")
@@ -167,7 +167,7 @@ def parsed(name: str) -> MemberName | None:
 
 
 def family_of(queue: str) -> str:
-    """Return the family of a queue's limited tasks, or of those of all that fit a pattern."""
+    """Return the family of the limited tasks of a queue, or of all that fit a pattern."""
     return f"{LIMITED}{queue}.*" if not queue.endswith("*") else f"{LIMITED}{queue}"
 
 
@@ -191,6 +191,11 @@ def member_name(queue: str, path: str, key: str | None) -> str:
     return start + text
 
 
+def without_key(member: str) -> str:
+    """Return the part of a member's name before its key, which all keys of its function share."""
+    return member.rpartition(".")[0]
+
+
 def names_begin(queue: str, path: str) -> str:
     """Return how the names of the queues of a function's tasks begin."""
     digest = hashlib.blake2b(path.encode(errors="replace"), digest_size=_DIGEST_BYTES).hexdigest()
@@ -203,7 +208,7 @@ def _escaped(character: str) -> str:
 
 def limits_key(prefix: tuple[Any, ...], member: str) -> bytes:
     """Return the key of the row that has a member's limits."""
-    return _rows(prefix) + packed(member.rpartition(".")[0])
+    return _rows(prefix) + packed(without_key(member))
 
 
 @functools.lru_cache(maxsize=100)
@@ -401,7 +406,7 @@ def _says(tr: Transaction, key: bytes, limited: Limited) -> bool:
 def _look_again(
     tr: Transaction, catalog: Catalog, limited: Limited, *, strictly: bool = False
 ) -> None:
-    start = limited.queue.rpartition(".")[0] + "."
+    start = without_key(limited.queue) + "."
     family = catalog.family(catalog.spec(limited.queue).name)
     family.look_again(tr, _LOOKED_AT_AGAIN, lambda name: name.startswith(start), strictly=strictly)
 
@@ -451,7 +456,7 @@ def function_in(row: bytes) -> str:
 
 
 def limit_in(row: bytes) -> KeyLimit:
-    """Return the limits that a row says, those that are in force without one included."""
+    """Return the limits that a row says, or that are in force without one."""
     try:
         found = json.loads(row)
         return KeyLimit(found.get("max_leased"), found.get("rate"), found.get("burst"))

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.keys import KeySelector, Range, after
 from fdbqueue.engines.embedded.snapshots import Row, Snapshot
 from fdbqueue.engines.embedded.write_buffer import Pending, Unmodified, WriteBuffer
@@ -256,7 +256,7 @@ class _Walk:
         self._stop = (b"" if reverse else last) if ahead > 0 else self._edge
 
     def ran_off(self, *, is_empty: bool, more: bool) -> tuple[bool, bool]:
-        """Tell whether the begin ran off before the first key, and the end behind the last.
+        """Tell whether the begin ran off before the first key, and the end after the last.
 
         If both ran off the same way and no row is between them, a cluster's client says
         it of neither.

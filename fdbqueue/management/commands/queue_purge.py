@@ -18,8 +18,8 @@ from fdbqueue.service import ITEM_STATES, Queue
 class Command(QueueCommand):
     help = (
         "Remove all items of a queue for good, whatever their state, with the counts and the "
-        "history, in a single transaction. With --state remove only the items in that state, in "
-        "several transactions; with --reason only the dead letters of that reason. Asks first."
+        "history. With --state remove only the items in that state, with --reason only the dead "
+        "letters of that reason. Asks first."
     )
     examples = """\
 examples:
@@ -62,7 +62,7 @@ def _question(queue: Queue, state: str | None, reason: str | None) -> str:
     shown = {one: number for one, number in counts.items() if state in {None, one}}
     if reason is not None:
         dead = item_count(counts["dead"], "dead")
-        of_reason = f'those of {dead} in {queue.name!r} that died of "{clipped(reason)}"'
-        return f"Remove for good {of_reason}?"
+        which = f'the ones of {dead} in {queue.name!r} that died of "{clipped(reason)}"'
+        return f"Remove {which} for good?"
     which = ", ".join(f"{number:,} {one}" for one, number in shown.items())
     return f"Remove {item_count(sum(shown.values()))} from {queue.name!r} for good ({which})?"

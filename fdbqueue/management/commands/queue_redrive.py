@@ -15,8 +15,8 @@ from fdbqueue.service import Queue
 
 class Command(QueueCommand):
     help = (
-        "Requeue dead letters at their original places, as if they had never been tried: all of "
-        "them, or those named by --id or by --reason. Asks first."
+        "Requeue dead letters at their original places, with no attempts: all of them, or those "
+        "named by --id or by --reason. Asks first."
     )
     examples = """\
 examples:
@@ -61,4 +61,4 @@ def _question(queue: Queue, most: int, dead: int, reason: str | None) -> str:
     of_all = f"{most:,} of {item_count(dead, 'dead')} in {queue.name!r}"
     if reason is None:
         return f"Requeue {of_all}?"
-    return f'Requeue at most {of_all}, those that died of "{clipped(reason)}"?'
+    return f'Requeue at most {of_all}, the ones that died of "{clipped(reason)}"?'

@@ -25,7 +25,7 @@ _LEAST_SECONDS, _OF_ITEMS = 0.001, 8
 _TOO_LONG = 2
 
 
-class Source(Protocol):
+class LeaseSource(Protocol):
     """What a worker asks of a queue, of several, or of what stands before them.
 
     Attributes:
@@ -91,7 +91,7 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
             self.put(Collect())
 
     def most(self) -> int:
-        """Return how many items may be leased at this moment, those that run included."""
+        """Return how many items may be leased at this moment, including items at work."""
         if self._ahead_seconds is None:
             return self._most
         seconds = self._item_seconds

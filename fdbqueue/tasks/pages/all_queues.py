@@ -38,7 +38,7 @@ from fdbqueue.columns import (
 )
 from fdbqueue.columns.text import grouped, lasting, visible
 from fdbqueue.exceptions import QueueNotFound
-from fdbqueue.pages.across import MOST_NAMED
+from fdbqueue.pages.across_queues import MOST_NAMED
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import (
@@ -350,7 +350,7 @@ def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str, failed
 
 
 def _state(row: FunctionRow, name: str, failed: Failed, *, is_failure: bool = False) -> str:
-    """Return the state of a function's tasks in a queue: of those that failed, or of most."""
+    """Return the state of a function's tasks in a queue: of failed ones, or of most."""
     has_only_failed = row.day.runs == row.day.failures
     if not is_failure and not has_only_failed:
         return DONE
