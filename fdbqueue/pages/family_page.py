@@ -22,7 +22,7 @@ from fdbqueue.pages.listing import ListForm, table, ways
 from fdbqueue.pages.queue_page import shown_pause
 from fdbqueue.pages.queues_page import COLUMNS, address_in, attention
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Family, Pause, run
+from fdbqueue.service import Catalog, Family, Pause, run
 from fdbqueue.viewer import Viewer
 
 #: So many members are read at once.
@@ -65,10 +65,9 @@ def listed(form: FamilyForm, viewer: Viewer, family: Family) -> FamilyMembers:
     chosen: list[str] | None = None
     following = None
     if start:
-        if not (start.startswith(family.start) or family.start.startswith(start)):
-            start = family.start + start  # as it is short for: 17 in user-*
+        wanted = _wanted(catalog, family, start)
         after = form.cleaned_data["after"]
-        chosen, following = viewer.next_members(family, MEMBERS_PER_PAGE, start=start, after=after)
+        chosen, following = viewer.next_members(family, MEMBERS_PER_PAGE, after=after, **wanted)
     else:
         first = (form.cleaned_data["page"] - 1) * MEMBERS_PER_PAGE
 
@@ -87,6 +86,25 @@ def listed(form: FamilyForm, viewer: Viewer, family: Family) -> FamilyMembers:
     if members is not None:
         rows.sort(key=lambda row: (-row.pushes, -row.counts.ready, row.queue.name))
     return FamilyMembers(rows, first + 1, members, following, pause)
+
+
+def _wanted(catalog: Catalog, family: Family, text: str) -> dict[str, Any]:
+    """Return what chooses the members whose names, as pages show them, begin with a text.
+
+    The text may leave out what all of them begin with, as 17 does in user-*. Parts of a queue are
+    shown by their home and their key, and are found by both, by the key alone, or as they are
+    stored.
+    """
+    if text.startswith(family.start):
+        return {"start": text}
+    if not family.has_parts:
+        return {"start": text if family.start.startswith(text) else family.start + text}
+
+    def is_wanted(name: str) -> bool:
+        queue = catalog.queue(name)
+        return queue.label.startswith((text, f"{queue.home}: {text}"))
+
+    return {"is_wanted": is_wanted}
 
 
 def context(form: FamilyForm, found: FamilyMembers, addresses: Addresses) -> dict[str, Any]:
