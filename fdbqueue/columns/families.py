@@ -120,13 +120,11 @@ def family_row(
 
 
 MEMBERS = Column[FamilyRow](
-    name="members",
-    heading=_("Members with items"),
+    "members",
+    _("Members with items"),
+    lambda row: row.members,
+    Kind(written=lambda members: members.as_text(grouped), cell=Members.as_text, is_number=True),
     label="MEMBERS",
-    value=lambda row: row.members,
-    kind=Kind(
-        written=lambda members: members.as_text(grouped), cell=Members.as_text, is_number=True
-    ),
     fields=lambda members: {"members": members.number, "complete": members.is_all},
 )
 
@@ -141,10 +139,10 @@ def _paused(row: FamilyRow) -> str | None:
 
 #: Whether the family itself is paused, and all members with it.
 PAUSED = Column[FamilyRow](
-    name="status",
-    heading=_("Status"),
-    value=lambda row: row,
-    kind=Kind(cell=lambda row: _paused(row) or "-"),
+    "status",
+    _("Status"),
+    lambda row: row,
+    Kind(cell=lambda row: _paused(row) or "-"),
     fields=lambda row: {"pause": pause_record(row.pause)},
     alarm=lambda row: "warning" if row.pause else "",
 )
@@ -157,10 +155,10 @@ def _status(row: FamilyRow) -> str | None:
 
 
 STATUS = Column[FamilyRow](
-    name="status",
-    heading=_("Status"),
-    value=lambda row: row,
-    kind=Kind(cell=lambda row: _status(row) or "-"),
+    "status",
+    _("Status"),
+    lambda row: row,
+    Kind(cell=lambda row: _status(row) or "-"),
     fields=lambda row: {
         "blocked": row.blocked,
         "paused": row.paused,

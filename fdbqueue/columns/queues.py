@@ -431,22 +431,17 @@ def _quiet_zero(value: float) -> str:
 def _count(name: str, heading: str | Promise, value: str) -> QueueColumn:
     """Return the column of how many items there are, of a state or in all."""
     return QueueColumn(
-        name=name,
-        heading=heading,
-        value=attrgetter(value),
-        kind=COUNT,
-        css=_quiet_zero,
-        reads=(begin_counts,),
+        name, heading, attrgetter(value), COUNT, css=_quiet_zero, reads=(begin_counts,)
     )
 
 
 def _rate(name: str, heading: str | Promise) -> QueueColumn:
     """Return the column of how many items are pushed or popped per minute."""
     return QueueColumn(
-        name=name,
-        heading=heading,
-        value=attrgetter(name),
-        kind=MEAN,
+        name,
+        heading,
+        attrgetter(name),
+        MEAN,
         fields=lambda mean: {f"{name}_a_minute": round(mean, 2)},
         css=_quiet_zero,
         reads=(begin_history,),
@@ -455,23 +450,16 @@ def _rate(name: str, heading: str | Promise) -> QueueColumn:
 
 
 NAME = QueueColumn(
-    name="name",
-    heading=_("Name"),
-    value=attrgetter("queue.name"),
+    "name",
+    _("Name"),
+    attrgetter("queue.name"),
     is_name=True,
     reads=(begin_pauses, begin_ends, begin_held),
     sort_reads=(),
 )
-KIND = QueueColumn(
-    name="kind",
-    heading=_("Kind"),
-    value=attrgetter("queue.kind"),
-    css=lambda _value: "fdbqueue-kind",
-)
-_CODEC = QueueColumn(name="codec", heading=_("Codec"), value=attrgetter("queue.codec.name"))
-_PRIORITIES = QueueColumn(
-    name="priority_type", heading=_("Priorities"), value=attrgetter("queue.priority_type")
-)
+KIND = QueueColumn("kind", _("Kind"), attrgetter("queue.kind"), css=lambda _value: "fdbqueue-kind")
+_CODEC = QueueColumn("codec", _("Codec"), attrgetter("queue.codec.name"))
+_PRIORITIES = QueueColumn("priority_type", _("Priorities"), attrgetter("queue.priority_type"))
 #: The figures of a queue, by their names; those of several queues are summed up above the list.
 COUNTS = {state: _count(state, heading, f"counts.{state}") for state, heading in STATES}
 COUNTS["dead"] = replace(
@@ -482,10 +470,10 @@ COUNTS["dead"] = replace(
 TOTAL = _count("total", _("Total"), "total")
 RATES = (_rate("pushes", _("Pushes/min")), _rate("pops", _("Pops/min")))
 OLDEST = QueueColumn(
-    name="oldest",
-    heading=_("Oldest"),
-    value=attrgetter("oldest"),
-    kind=AGE,
+    "oldest",
+    _("Oldest"),
+    attrgetter("oldest"),
+    AGE,
     fields=lambda at: {
         "oldest": at and timestamp(at),
         "age_seconds": at and seconds_since(at),
@@ -496,7 +484,6 @@ OLDEST = QueueColumn(
         if row.counts.ready > 0 and not keeps_push_times(row.queue)
         else ""
     ),
-    # by the age: what has waited longest is the largest
     sort_key=lambda at: -at.timestamp(),
     reads=(begin_oldest,),
 )
@@ -548,10 +535,10 @@ def _status_alarm(row: QueueRow) -> str:
 
 
 STATUS = QueueColumn(
-    name="status",
-    heading=_("Status"),
-    value=lambda row: row,
-    kind=Kind(cell=_status),
+    "status",
+    _("Status"),
+    lambda row: row,
+    Kind(cell=_status),
     fold="wrap",
     fields=lambda row: {
         "blocked": row.ends.undecodable,

@@ -123,16 +123,11 @@ _IN_TABLE: dict[str, dict[str, Any]] = {
 #: The table of items on the page of a queue.
 COLUMNS: tuple[ItemColumn, ...] = (
     ItemColumn(
-        name="position",
-        heading=_("Position"),
-        value=lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
-        kind=Kind(is_number=True),
+        "position",
+        _("Position"),
+        lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
+        Kind(is_number=True),
     ),
     *(in_one_line(replace(column, **_IN_TABLE.get(column.name, {}))) for column in LISTED),
-    ItemColumn(
-        name="value",
-        heading=_("Value"),
-        value=_value,
-        css=lambda _value: "fdbqueue-value",
-    ),
+    ItemColumn("value", _("Value"), _value, css=lambda _value: "fdbqueue-value"),
 )

@@ -139,23 +139,17 @@ COLUMNS = (
     OLDEST,
     *RATES,
     QueueColumn(
-        name="depth",
-        heading=_("Depth, last hour"),
-        value=_depths,
-        kind=Kind(written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)),
+        "depth",
+        _("Depth, last hour"),
+        _depths,
+        Kind(written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)),
         css=lambda _value: "fdbqueue-depth",
         is_sortable=False,
         reads=(begin_counts, begin_history),
     ),
 )
 #: An order that no column has: the queues that need attention first.
-TROUBLE = QueueColumn(
-    name="trouble",
-    heading=_("Trouble"),
-    value=trouble,
-    kind=COUNT,
-    reads=CONCERN_READS,
-)
+TROUBLE = QueueColumn("trouble", _("Trouble"), trouble, COUNT, reads=CONCERN_READS)
 #: What it says of a family.
 FAMILY_COLUMNS: tuple[Column[Any], ...] = (
     replace(

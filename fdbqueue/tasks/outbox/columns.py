@@ -35,26 +35,14 @@ def enqueued(row: OutboxTask) -> datetime.datetime:
 
 
 COLUMNS: tuple[Column[OutboxTask], ...] = (
-    Column(name="id", heading=_("Task id"), value=attrgetter("result_id"), kind=CODE),
+    Column("id", _("Task id"), attrgetter("result_id"), CODE),
+    Column("function", _("Function"), lambda row: shown_path(row.function), TEXT),
+    Column("queue", _("Queue"), attrgetter("queue"), TEXT),
+    Column("enqueued", _("Enqueued"), enqueued, PAST),
     Column(
-        name="function",
-        heading=_("Function"),
-        value=lambda row: shown_path(row.function),
-        kind=TEXT,
+        "state", _("State"), lambda row: _("Waits") if row.set_aside_us is None else _("Set aside")
     ),
-    Column(name="queue", heading=_("Queue"), value=attrgetter("queue"), kind=TEXT),
-    Column(name="enqueued", heading=_("Enqueued"), value=enqueued, kind=PAST),
-    Column(
-        name="state",
-        heading=_("State"),
-        value=lambda row: _("Waits") if row.set_aside_us is None else _("Set aside"),
-    ),
-    Column(
-        name="problem",
-        heading=_("Not moved because"),
-        value=lambda row: row.problem or None,
-        kind=TEXT,
-    ),
+    Column("problem", _("Not moved because"), lambda row: row.problem or None, TEXT),
 )
 
 

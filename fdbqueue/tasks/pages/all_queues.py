@@ -138,34 +138,20 @@ def _failures_alarm(count: int | None) -> str:
 def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow], ...]:
     runs, failed, mean, percentile, waited = headings
     return (
-        Column(name=f"{time}_runs", heading=runs, value=attrgetter(f"{time}.runs"), kind=COUNT),
+        Column(f"{time}_runs", runs, attrgetter(f"{time}.runs"), COUNT),
         Column(
-            name=f"{time}_failures",
-            heading=failed,
-            value=attrgetter(f"{time}.failures"),
-            kind=COUNT,
-            alarm=_failures_alarm,
+            f"{time}_failures", failed, attrgetter(f"{time}.failures"), COUNT, alarm=_failures_alarm
         ),
+        Column(f"{time}_mean", mean, attrgetter(f"{time}.mean"), _TOOK, is_minor=True),
         Column(
-            name=f"{time}_mean",
-            heading=mean,
-            value=attrgetter(f"{time}.mean"),
-            kind=_TOOK,
-            is_minor=True,
-        ),
-        Column(
-            name=f"{time}_percentile",
-            heading=percentile,
-            value=attrgetter(f"{time}.percentile"),
-            kind=_TOOK,
+            f"{time}_percentile",
+            percentile,
+            attrgetter(f"{time}.percentile"),
+            _TOOK,
             is_minor=time == "day",
         ),
         Column(
-            name=f"{time}_waited",
-            heading=waited,
-            value=attrgetter(f"{time}.waited"),
-            kind=_TOOK,
-            is_minor=time == "day",
+            f"{time}_waited", waited, attrgetter(f"{time}.waited"), _TOOK, is_minor=time == "day"
         ),
     )
 
@@ -173,12 +159,12 @@ def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow]
 #: The figures of a function.
 FUNCTIONS: tuple[Column[FunctionRow], ...] = (
     Column(
-        name="function",
-        heading=_("Function"),
-        value=lambda row: (
+        "function",
+        _("Function"),
+        lambda row: (
             markup.breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
         ),
-        kind=WORD,
+        WORD,
     ),
     *_columns_of(
         "hour",
@@ -304,10 +290,7 @@ def functions(
     wanted = form.cleaned_data["function"].casefold()
     rows = form.in_order(row for row in found.rows if wanted in row.path.casefold())
     queues = Column[FunctionRow](
-        name="queues",
-        heading=_("Ended in"),
-        value=lambda row: _queues(row, addresses, failed),
-        kind=WORD,
+        "queues", _("Ended in"), lambda row: _queues(row, addresses, failed), WORD
     )
     links = {**_counts(addresses, failed), **_function_links(form, addresses, failed)}
     runs = sum(row.hour.runs for row in rows)
@@ -457,16 +440,13 @@ def _times(schedule: Schedule) -> str:
 
 
 SCHEDULES: tuple[Column[ScheduleRow], ...] = (
-    Column(name="schedule", heading=_("Schedule"), value=attrgetter("schedule.name"), kind=TEXT),
+    Column("schedule", _("Schedule"), attrgetter("schedule.name"), TEXT),
     Column(
-        name="function",
-        heading=_("Function"),
-        value=lambda row: markup.breakable(shown_path(row.schedule.task)),
-        kind=WORD,
+        "function", _("Function"), lambda row: markup.breakable(shown_path(row.schedule.task)), WORD
     ),
-    Column(name="times", heading=_("Times"), value=lambda row: _times(row.schedule), kind=TEXT),
-    Column(name="next", heading=_("Next"), value=attrgetter("next"), kind=FUTURE),
-    Column(name="latest", heading=_("Latest"), value=attrgetter("latest"), kind=PAST),
+    Column("times", _("Times"), lambda row: _times(row.schedule), TEXT),
+    Column("next", _("Next"), attrgetter("next"), FUTURE),
+    Column("latest", _("Latest"), attrgetter("latest"), PAST),
 )
 
 
@@ -570,8 +550,8 @@ def schedules(
 
     columns = (
         *with_links(SCHEDULES, {"schedule": schedule_of}),
-        Column[ScheduleRow](name="task", heading=_("Latest task"), value=latest_task, kind=WORD),
-        Column[ScheduleRow](name="queue", heading=_("Queue"), value=queue_of, kind=WORD),
+        Column[ScheduleRow]("task", _("Latest task"), latest_task, WORD),
+        Column[ScheduleRow]("queue", _("Queue"), queue_of, WORD),
     )
     return {
         **paged(form, columns, rows),

@@ -232,81 +232,61 @@ def _value_css(_value: Any) -> str:
 _FIGURE = Kind(is_number=True)
 
 _COLUMNS = (
-    ItemColumn(name="function", heading=_("Function"), value=_function),
+    ItemColumn("function", _("Function"), _function),
     ItemColumn(
-        name="error",
-        heading=_("Last error"),
-        value=_error,
+        "error",
+        _("Last error"),
+        _error,
         css=lambda _value: "fdbqueue-error",
         is_shown=in_state("dead"),
     ),
+    ItemColumn("arguments", _("Arguments"), _arguments, css=_value_css),
     ItemColumn(
-        name="arguments",
-        heading=_("Arguments"),
-        value=_arguments,
-        css=_value_css,
+        "state",
+        _("State"),
+        lambda row: row.notes and row.notes.words,
+        is_shown=in_state("ready", "leased", "delayed"),
     ),
+    ItemColumn("returned", _("Returned"), _returned, css=_value_css, is_shown=in_state(DONE)),
     ItemColumn(
-        name="state",
-        heading=_("State"),
-        value=lambda row: row.notes and row.notes.words,
-        is_shown=in_state("ready", "leased", "delayed"),  # elsewhere it is what the tab is called
-    ),
-    ItemColumn(
-        name="returned",
-        heading=_("Returned"),
-        value=_returned,
-        css=_value_css,
-        is_shown=in_state(DONE),
-    ),
-    ItemColumn(
-        name="priority",
-        heading=_("Priority"),
-        value=_of_known(attrgetter("task.call.priority")),
-        kind=NUMBER,
+        "priority",
+        _("Priority"),
+        _of_known(attrgetter("task.call.priority")),
+        NUMBER,
         is_minor=True,
         is_shown=in_state("ready", "delayed"),
     ),
+    ItemColumn("attempts", _("Attempts"), _of_known(attrgetter("attempts")), _FIGURE),
     ItemColumn(
-        name="attempts",
-        heading=_("Attempts"),
-        value=_of_known(attrgetter("attempts")),
-        kind=_FIGURE,
-    ),
-    ItemColumn(
-        name="worker",
-        heading=_("Worker"),
-        value=_of_known(lambda row: next(reversed(row.task.attempts.workers), None)),
-        kind=TEXT,
+        "worker",
+        _("Worker"),
+        _of_known(lambda row: next(reversed(row.task.attempts.workers), None)),
+        TEXT,
         is_shown=in_state("leased"),
     ),
     ItemColumn(
-        name="since",
-        heading=_("Running since"),
-        value=_of_known(lambda row: moment(row.task.attempts.latest)),
-        kind=PAST,
+        "since",
+        _("Running since"),
+        _of_known(lambda row: moment(row.task.attempts.latest)),
+        PAST,
         is_shown=in_state("leased"),
     ),
     ItemColumn(
-        name="run_after",
-        heading=_("Runs after"),
-        value=attrgetter("item.until"),
-        kind=FUTURE,
-        is_shown=in_state("delayed"),
+        "run_after", _("Runs after"), attrgetter("item.until"), FUTURE, is_shown=in_state("delayed")
     ),
     replace(DIED, name="failed", heading=_("Failed")),
     ItemColumn(
-        name="duration",
-        heading=_("Duration"),
-        value=_of_known(lambda row: last_duration(row.task)),
-        kind=replace(DURATION, is_number=True),
+        "duration",
+        _("Duration"),
+        _of_known(lambda row: last_duration(row.task)),
+        replace(DURATION, is_number=True),
         is_shown=in_state(DONE),
     ),
     ItemColumn(
-        name="ended",
-        heading=_("Ended"),
-        value=lambda row: moment(row.item.value.moment),
-        kind=PAST,
+        "ended",
+        _("Ended"),
+        lambda row: moment(row.item.value.moment),
+        PAST,
         is_shown=in_state(DONE, ABORTED),
     ),
     replace(
@@ -333,7 +313,7 @@ def _item_function(row: ItemRow) -> SafeString:
 
 #: The facts on the page of a task's item.
 FACTS = (
-    ItemColumn(name="task", heading=_("Task"), value=_item_function),
+    ItemColumn("task", _("Task"), _item_function),
     *(
         replace(one, value=attrgetter("queue.label")) if one.name == "queue" else one
         for one in items.FACTS
