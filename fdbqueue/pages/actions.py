@@ -26,7 +26,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.apps import apps
@@ -251,9 +250,8 @@ def offers(
     """
     if not actions_are_on():
         return []
-    query = f"?{urlencode(chosen)}" if chosen else ""
     return [
-        Offer(name, action.verb, addresses.action(queue_name, name) + query)
+        Offer(name, action.verb, addresses.action(queue_name, name, **chosen))
         for name in names
         if (action := action_named(name)) is not None and may_act(user, action, queue_name, *others)
     ]

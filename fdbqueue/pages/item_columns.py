@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -32,8 +31,8 @@ from fdbqueue.pages.values import preview, previewed
 
 def address_of(row: ItemRow) -> str:
     """Return the address of an item's page; after a search, that of the hit in it."""
-    page: str = row.addresses.item(row.queue.name, row.item.id)
-    return f"{page}?{urlencode({'q': row.wanted})}#{FIRST_HIT}" if row.wanted else page
+    page: str = row.addresses.item(row.queue.name, row.item.id, q=row.wanted)
+    return f"{page}#{FIRST_HIT}" if row.wanted else page
 
 
 def _value(row: ItemRow) -> SafeString:

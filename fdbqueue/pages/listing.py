@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django import forms
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
@@ -126,6 +127,15 @@ def further(form: ListForm, following: str | None) -> dict[str, Any]:
 def tile(name: str, label: Any, count: int, address: str, kind: str = "") -> Tile:
     """Return the tile of a count, which leads to what it counts."""
     return Tile(name, label, SafeString(grouped(count)), kind, address)
+
+
+def some_of(links: Sequence[SafeString], count: int) -> SafeString:
+    """Return the first links of some, and how many there are besides."""
+    shown = format_html_join(", ", "{}", [(one,) for one in links])
+    if count == len(links):
+        return shown
+    others = _("and %(number)s more") % {"number": grouped(count - len(links))}
+    return format_html("{}, {}", shown, others)
 
 
 def with_links(

@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django.utils.functional import Promise
 from django.utils.safestring import SafeString
@@ -390,8 +389,7 @@ def _tabs(details: QueueDetails, addresses: Addresses, reading: Reading) -> list
         if name not in reading.scans:
             items = grouped(getattr(counts, name))
         elif queue.home != queue.name:
-            query = urlencode({"state": name, **others.at_home})
-            address = f"{addresses.queue(queue.home)}?{query}"
+            address = addresses.queue(queue.home, state=name, **others.at_home)
         tabs.append(Tab(name, label, items, address, name == chosen))
     return tabs
 

@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
-from urllib.parse import urlencode
 
 from django.apps import apps
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -48,6 +47,7 @@ from fdbqueue.pages.listing import (
     RowOrder,
     further,
     paged,
+    some_of,
     tile,
     with_links,
 )
@@ -325,11 +325,10 @@ def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str, failed
     limited = failed.limited(name, row.path) if state == "dead" else None
     if limited is not None:
         family, start = limited
-        return f"{addresses.family(family)}?{urlencode({'start': start})}"
-    query = {"state": state}
-    if 0 < len(row.path) <= _MAX_PATH:
-        query["function"] = row.path
-    return f"{addresses.queue(name)}?{urlencode(query)}"
+        return addresses.family(family, start=start)
+    return addresses.queue(
+        name, state=state, function=row.path if len(row.path) <= _MAX_PATH else ""
+    )
 
 
 def _state(row: FunctionRow, name: str, failed: Failed, *, is_failure: bool = False) -> str:
@@ -392,15 +391,12 @@ def _function_links(
 
 def _queues(row: FunctionRow, addresses: Addresses, failed: Failed) -> SafeString:
     """Return links to the tasks of a function that ended in its queues."""
+    shown = '<a href="{0}" title="{1}">{1}</a>'
     links = [
-        (_tasks(addresses, row, name, _state(row, name, failed), failed), name)
+        format_html(shown, _tasks(addresses, row, name, _state(row, name, failed), failed), name)
         for name in row.queues[:MOST_NAMED]
     ]
-    shown = format_html_join(", ", '<a href="{0}" title="{1}">{1}</a>', links)
-    others = len(row.queues) - len(links)
-    if not others:
-        return shown
-    return format_html("{}, {}", shown, _("and %(number)s more") % {"number": grouped(others)})
+    return some_of(links, len(row.queues))
 
 
 # Schedules
@@ -544,8 +540,7 @@ def schedules(
         name, path = visible(row.schedule.name), row.schedule.task
         if row.queue is None or len(path) > _MAX_PATH:
             return markup.text(name)
-        query = urlencode({"state": DONE, "function": path})
-        address = f"{addresses.queue(row.queue)}?{query}"
+        address = addresses.queue(row.queue, state=DONE, function=path)
         return format_html('<a href="{}">{}</a>', address, markup.text(name))
 
     columns = (

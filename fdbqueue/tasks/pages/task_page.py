@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -200,9 +199,8 @@ def _abort(row: TaskRow, task_id: str) -> str:
 
 def _same_function(row: TaskRow) -> Any:
     path = row.task.call.task
-    query = urlencode({"state": row.task.tab, "function": path})
-    address = f"{row.addresses.queue(row.queue.name)}?{query}#fdbqueue-live"
-    return link("same-function", address, shown_path(path))
+    address = row.addresses.queue(row.queue.name, state=row.task.tab, function=path)
+    return link("same-function", f"{address}#fdbqueue-live", shown_path(path))
 
 
 def _item(row: TaskRow) -> Any:
