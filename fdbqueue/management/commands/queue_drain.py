@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.management import arguments, former
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.drain import Drain
@@ -31,33 +29,30 @@ examples:
   manage.py queue_drain mail --discard --limit 1000
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queues(parser, required=True)
-        targets = parser.add_mutually_exclusive_group()
-        targets.add_argument(
-            "--output", metavar="FILE", help="Write the items to FILE; - is standard output"
-        )
-        targets.add_argument(
-            "--discard", action="store_true", help="Remove the items for good; asks first"
-        )
-        former.add_drain_options(parser, targets)
-        arguments.add_end(parser)
-        arguments.add_limit(parser)
-        arguments.add_batch(parser)
-        arguments.add_follow(parser)
-        parser.add_argument(
-            "--dry-run", action="store_true", help="Only print how many items would be drained"
-        )
-        arguments.add_lease_seconds(parser, "Requeue what a killed drain held")
-        files = parser.add_argument_group("with --output").add_mutually_exclusive_group()
-        files.add_argument(
-            "--resume", action="store_true", help="Continue the file if it already exists"
-        )
-        files.add_argument(
-            "--force", action="store_true", help="Overwrite the file if it already exists"
-        )
-        arguments.add_no_input(parser)
-        arguments.add_json(parser)
+    takes = (
+        arguments.QUEUES,
+        arguments.OneOf(
+            arguments.Argument(
+                "--output", metavar="FILE", help="Write the items to FILE; - is standard output"
+            ),
+            arguments.flag("--discard", "Remove the items for good; asks first"),
+            *former.DESTINATIONS,
+        ),
+        *former.OF_DESTINATIONS,
+        arguments.END,
+        arguments.LIMIT,
+        arguments.BATCH,
+        arguments.FOLLOW,
+        arguments.flag("--dry-run", "Only print how many items would be drained"),
+        arguments.lease_seconds("Requeue what a killed drain held"),
+        arguments.OneOf(
+            arguments.flag("--resume", "Continue the file if it already exists"),
+            arguments.flag("--force", "Overwrite the file if it already exists"),
+            title="with --output",
+        ),
+        arguments.NO_INPUT,
+        arguments.JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if former.drains_elsewhere(self, options):
@@ -69,7 +64,7 @@ examples:
         self.console.note_pauses(queue)
         if options["dry_run"]:
             to = "nowhere" if options["discard"] else output or "standard output"
-            emptying.report_expected(to, as_json=options["as_json"])
+            emptying.report_expected(to)
             return
         drain = Drain(
             queue,
@@ -81,7 +76,7 @@ examples:
         )
         if options["discard"]:
             question = f"Remove {item_count(emptying.expected)} from {queue.name!r} for good?"
-            self.console.confirm(question, interactive=options["interactive"])
+            self.console.confirm(question)
             done, to, verb = drain.discard(), "nowhere", "Discarded"
         elif output is None:
             done = drain.to_stream()
@@ -94,7 +89,6 @@ examples:
         self.console.report(
             {"queue": queue.name, "drained": done, "to": to},
             f"{text}." if options["discard"] else f"{text} to {to}.",
-            as_json=options["as_json"],
         )
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from django.core.management.base import CommandParser
-
 from fdbqueue import access
 from fdbqueue.columns import Column, record
 from fdbqueue.columns.across import PRESENT
@@ -71,55 +69,50 @@ examples:
   manage.py queue_list --workers --watch
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queues(parser)
-        parser.add_argument(
+    takes = (
+        arguments.QUEUES_OR_ALL,
+        arguments.flag(
             "--family",
-            action="store_true",
-            help="Print the families instead, the patterns of the setting: how many members of "
-            f"each have something to take now, counted up to {MOST_MEMBERS:,}",
-        )
-        parser.add_argument(
+            "Print the families instead, the patterns of the setting: how many members of each "
+            f"have something to take now, counted up to {MOST_MEMBERS:,}",
+        ),
+        arguments.flag(
             "--workers",
-            action="store_true",
-            help="Print the workers instead, of tasks and queue_work: those that are alive, and "
-            "those that have been lost for less than an hour, which died, hang, or do not reach "
-            "the engine",
-        )
-        parser.add_argument(
+            "Print the workers instead, of tasks and queue_work: those that are alive, and those "
+            "that have been lost for less than an hour, which died, hang, or do not reach the "
+            "engine",
+        ),
+        arguments.flag(
             "--rates",
-            action="store_true",
-            help="Print how many items are pushed and popped per minute, in place of the kind, the "
+            "Print how many items are pushed and popped per minute, in place of the kind, the "
             "codec and the priorities",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--minutes",
             type=arguments.whole_number(most=_MAX_MINUTES),
             metavar="N",
             help=f"Print the rates, averaged over N minutes (default: {_MINUTES}, at most "
             f"{_MAX_MINUTES})",
-        )
-        parser.add_argument(
-            "--by-priority", action="store_true", help="Also print the ready items of each priority"
-        )
-        parser.add_argument(
+        ),
+        arguments.flag("--by-priority", "Also print the ready items of each priority"),
+        arguments.flag(
             "--by-reason",
-            action="store_true",
-            help=f"Also print the dead letters of each reason, of the {_MOST_REASONS} most "
-            "frequent reasons",
-        )
-        parser.add_argument(
+            f"Also print the dead letters of each reason, of the {_MOST_REASONS} most frequent "
+            "reasons",
+        ),
+        arguments.Argument(
             "--watch",
             type=arguments.positive_seconds,
             nargs="?",
             const=2.0,
             metavar="SECONDS",
             help="Print again every SECONDS (2 if not given) until Ctrl-C",
-        )
-        arguments.add_json(parser, each_line=True)
+        ),
+        arguments.JSON_LINES,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names, as_json, seconds = options["names"], options["as_json"], options["watch"]
+        names, as_json, seconds = options["names"], self.console.as_json, options["watch"]
         if options["workers"] and any(options[one] for one in _OF_QUEUES):
             raise usage_error("--workers prints workers: it goes with --watch and --json alone.")
         if options["family"] and names:
@@ -134,7 +127,7 @@ examples:
         lines = self._json_lines if as_json else self._table_lines
         read: Callable[[], Iterable[str]] = functools.partial(lines, names, view)
         if options["workers"]:
-            read = functools.partial(self._workers, as_json=as_json)
+            read = self._workers
         if seconds is None:
             self.console.print_lines(read())
         else:
@@ -154,12 +147,12 @@ examples:
                     self.console.print_lines(lines)
                 pause.wait(seconds)
 
-    def _workers(self, *, as_json: bool) -> list[str]:
+    def _workers(self) -> list[str]:
         """Return the lines of the workers, those that are alive first."""
         found = self.catalog.presences.read()
         if not found.is_complete:
             self.console.note("There are more workers than were read.")
-        if as_json:
+        if self.console.as_json:
             return [formats.json_line(record(PRESENT, row)) for row in found.rows]
         return formats.table_of(PRESENT, self.console.look)(found.rows)
 
