@@ -51,8 +51,6 @@ MIN_TOKEN_CHARACTERS = 16
 
 #: At most this many queues of patterns are read.
 MAX_PATTERNED = 1_000
-#: This many queues are read in one transaction.
-QUEUES_AT_ONCE = 200
 
 
 class Refused(PermissionDenied):

@@ -131,8 +131,7 @@ class Action:
 
 def declaration(view: Any, name: str | None) -> Action | None:
     """Return what is declared of an action of a view, None if there is no such action."""
-    found: Action | None = getattr(getattr(view, name or "", None), "declared", None)
-    return found
+    return getattr(getattr(view, name or "", None), "declared", None)
 
 
 def declarations(viewset: Any) -> Iterator[Action]:

@@ -15,8 +15,10 @@ waits. To add one, add it to the tuple; it then has a line above the list and a 
 from __future__ import annotations
 
 import datetime
+import functools
+import itertools
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -35,8 +37,10 @@ from fdbqueue.columns.text import (
     short_time,
     timestamp,
 )
-from fdbqueue.service import Counts, Ends, Minute, Pause, Queue
+from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, run
 
+#: This many queues are read in one transaction.
+QUEUES_AT_ONCE = 200
 #: Pushes and pops per minute are means over this many minutes, the present one included.
 RATE_MINUTES = 5
 #: An item that is ready for longer has waited too long; a label says it in words.
@@ -56,7 +60,8 @@ class QueueRow:
     """A queue and what is known of it; what was not read yet is empty.
 
     ``held`` is the name of the limit that gives workers nothing now, empty for none.
-    ``is_workerless`` says that tasks wait, and no worker is there for them.
+    ``is_workerless`` says that tasks wait, and no worker is there for them. ``first`` and ``last``
+    are the items at its ends.
     ``history_minutes`` is how many minutes of its history are read, and ``rate_minutes`` how many
     of these the rates are means over, the present minute included.
     """
@@ -72,6 +77,8 @@ class QueueRow:
     ends: Ends = _NO_ENDS
     held: str = ""
     is_workerless: bool = False
+    first: Item | None = None
+    last: Item | None = None
     history_minutes: int = _HOUR_MINUTES
     rate_minutes: int = RATE_MINUTES
 
@@ -91,6 +98,24 @@ def fill(tr: Any, reads: Iterable[tuple[BeginRead, Sequence[QueueRow]]]) -> None
     waits = [begin(tr, rows) for begin, rows in reads]
     for wait in waits:
         wait()
+
+
+def read_rows(
+    database: Any, queues: Iterable[Queue], reads: Iterable[BeginRead], **known: Any
+) -> Iterator[QueueRow]:
+    """Yield the row of each queue, read as it is asked for; several are read in one transaction.
+
+    Args:
+        database: Where the queues are.
+        queues: The queues.
+        reads: What is read of each.
+        known: What each row says from the beginning.
+    """
+    rest = iter(queues)
+    while some := [QueueRow(one, **known) for one in itertools.islice(rest, QUEUES_AT_ONCE)]:
+        read = functools.partial(fill, reads=[(begin, some) for begin in reads])
+        run(database, read, read_only=True)
+        yield from some
 
 
 def rates(minutes: Sequence[Minute], most: int = RATE_MINUTES) -> tuple[float, float]:
@@ -123,6 +148,22 @@ begin_counts = _begin("counts", "begin_counts")
 begin_pauses = _begin("pause", "begin_pause")
 begin_ends = _begin("ends", "begin_ends")
 begin_held = _begin("held", "begin_held")
+
+
+def _begin_end(name: str, end: End) -> BeginRead:
+    """Return what begins to read the item at an end."""
+
+    def begin(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+        def wait() -> None:
+            for row in rows:
+                setattr(row, name, next(iter(row.queue.page(end=end, limit=1, tr=tr).items), None))
+
+        return wait
+
+    return begin
+
+
+begin_first, begin_last = _begin_end("first", "min"), _begin_end("last", "max")
 
 
 def begin_oldest(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:

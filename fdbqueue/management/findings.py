@@ -12,7 +12,6 @@ A new check of a queue is a method like :meth:`QueueChecks._pause`, and a line i
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import shlex
 import time
@@ -27,8 +26,8 @@ from fdbqueue.columns.queues import (
     begin_held,
     begin_pauses,
     begin_rates,
-    fill,
     paused_since,
+    read_rows,
     resume_command,
 )
 from fdbqueue.columns.text import counted
@@ -58,8 +57,8 @@ _SHOWN_NAMES, _SHOWN_IDS = 10, 5
 _LONGER_SECONDS = 300
 #: If so much of the embedded engine's file is free, and so many bytes, it may be made smaller.
 _MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
-#: The load of at most so many queues is read, so many in one transaction.
-MAX_LOADS, _LOADS_AT_ONCE = 500, 50
+#: The load of at most so many queues is read.
+MAX_LOADS = 500
 #: How many transactions a second one queue carries on a cluster, with one head and with shards, as
 #: docs/scaling.md counts; a queue that does three quarters of that is near it.
 HEAD_CARRIES, SHARDS_CARRY = 400, 5_000
@@ -200,13 +199,9 @@ def check_load(catalog: Catalog) -> Iterator[Finding]:
 
     Reads the history of the last minutes, the counts and the limits of at most 500 queues.
     """
-    names = catalog.names(limit=MAX_LOADS)
-    rows = [QueueRow(catalog.queue(name)) for name in names]
+    queues = map(catalog.queue, catalog.names(limit=MAX_LOADS))
     reads = (begin_rates, begin_counts, begin_held, begin_pauses)
-    for start in range(0, len(rows), _LOADS_AT_ONCE):
-        some = rows[start : start + _LOADS_AT_ONCE]
-        read = functools.partial(fill, reads=[(one, some) for one in reads])
-        run(catalog.database, read, read_only=True)
+    rows = list(read_rows(catalog.database, queues, reads))
     yield _busiest(rows)
     yield _held(rows)
 

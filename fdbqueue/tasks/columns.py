@@ -116,8 +116,7 @@ def most_attempts(backend: Any, path: str) -> int | None:
     if task is None:
         return None
     own = task.max_attempts if isinstance(task, FdbQueueTask) else None
-    most: int = backend.settings.max_attempts if own is None else own
-    return most
+    return backend.settings.max_attempts if own is None else own
 
 
 def words_of(task: TaskState) -> str | Promise:

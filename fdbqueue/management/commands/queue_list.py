@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from fdbqueue import access
 from fdbqueue.columns import Column, record
 from fdbqueue.columns.across import PRESENT
 from fdbqueue.columns.families import (
@@ -26,7 +25,8 @@ from fdbqueue.columns.queues import (
     BeginRead,
     QueueColumn,
     QueueRow,
-    fill,
+    begin_first,
+    read_rows,
     reads_of,
 )
 from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
@@ -158,17 +158,18 @@ examples:
 
     def _json_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)
-        for row, head in self._rows(queues, view, with_heads=not view.has_rates):
+        reads = [*reads_of(view.columns), *([] if view.has_rates else [begin_first])]
+        for row in self._rows(queues, view, reads):
             more: dict[str, Any] = {part.name: part.read(row.queue) for part in view.parts}
             if not view.has_rates:
-                more["head"] = head and _head(head)
+                more["head"] = row.first and _head(row.first)
             yield formats.json_line({**view.record(view.columns, row), **more})
         for family in families:
             yield formats.json_line(view.record(view.family_columns, family))
 
     def _table_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)
-        rows = [row for row, _ in self._rows(queues, view)]
+        rows = list(self._rows(queues, view, reads_of(view.columns)))
         yield from formats.table_of(view.columns, self.console.look)(rows)
         if summed := list(families):
             sums = formats.table_of(view.family_columns, self.console.look)(summed)
@@ -212,35 +213,16 @@ examples:
         summed, busy = run(self.catalog.database, read, read_only=True)
         names = filter(family.has, family.names()) if family.has_parts else iter(busy)
         members = map(self.catalog.queue, itertools.islice(names, MOST_MEMBERS))
-        for row, _ in self._rows(members, view, STATS):
+        for row in self._rows(members, view, reads_of(STATS)):
             summed.add(row)
         return summed
 
     def _rows(
-        self,
-        queues: Iterable[Queue],
-        view: _View,
-        shown: Sequence[QueueColumn] = (),
-        *,
-        with_heads: bool = False,
-    ) -> Iterator[tuple[QueueRow, Item | None]]:
-        """Yield what is said of each queue, and its head; several are read in one transaction."""
-        rest, reads = iter(queues), reads_of(shown or view.columns)
-        while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
-            minutes = view.minutes
-            rows = [QueueRow(one, history_minutes=minutes, rate_minutes=minutes) for one in some]
-            read = functools.partial(_read, rows=rows, reads=reads, with_heads=with_heads)
-            yield from zip(rows, run(self.catalog.database, read, read_only=True), strict=True)
-
-
-def _read(
-    tr: Any, *, rows: list[QueueRow], reads: Iterable[BeginRead], with_heads: bool
-) -> list[Item | None]:
-    """Read into rows, and return the items that a pop would take, if these are asked for."""
-    fill(tr, [(begin, rows) for begin in reads])
-    if not with_heads:
-        return [None] * len(rows)
-    return [next(iter(row.queue.page(limit=1, tr=tr).items), None) for row in rows]
+        self, queues: Iterable[Queue], view: _View, reads: Iterable[BeginRead]
+    ) -> Iterator[QueueRow]:
+        """Yield what is said of each queue."""
+        minutes = {"history_minutes": view.minutes, "rate_minutes": view.minutes}
+        return read_rows(self.catalog.database, queues, reads, **minutes)
 
 
 def _head(item: Item) -> dict[str, Any]:

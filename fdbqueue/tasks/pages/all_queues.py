@@ -218,8 +218,7 @@ def read_functions(catalog: Any, names: Sequence[str]) -> FunctionRows:
     def read(tr: Any) -> FunctionRows:
         return counters.read(tr, names, now, MOST_COUNTERS)
 
-    found: FunctionRows = run(catalog.database, read, read_only=True)
-    return found
+    return run(catalog.database, read, read_only=True)
 
 
 class Failed:
@@ -484,8 +483,7 @@ def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
                 rows.append(row)
         return rows, True
 
-    found: tuple[list[ScheduleRow], bool] = run(viewer.begin().database, read, read_only=True)
-    return found
+    return run(viewer.begin().database, read, read_only=True)
 
 
 def _schedule_row(

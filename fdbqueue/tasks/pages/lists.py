@@ -120,8 +120,7 @@ def _calls(function: str) -> Callable[[Item], bool]:
 def _begin_record(backend: Any, result_id: str, tr: Any) -> Callable[[], dict[str, Any] | None]:
     if not RESULT_ID.fullmatch(result_id):
         return lambda: None
-    read: Callable[[], dict[str, Any] | None] = backend.records.begin_read_short(tr, result_id)
-    return read
+    return backend.records.begin_read_short(tr, result_id)
 
 
 def _ended(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> TaskState:
