@@ -43,7 +43,7 @@ Modules
     task, and how its texts are made safe for a terminal, is in :mod:`fdbqueue.columns`.
     item_lines: items as lines of JSON, of a table, and of the file that ``queue_drain`` writes.
     ndjson: the input of ``queue_push``.
-    emptying: what ``queue_drain``, ``queue_move`` and ``queue_work`` share; drain: the first alone.
+    emptying: what ``queue_drain``, ``queue_move`` and ``queue_work`` share.
     findings: what ``queue_doctor`` looks for, of no single queue and of each.
     former: names and options of version 1.0 that work until 2.0.
 """
