@@ -97,6 +97,17 @@ def _is_allowed(user: Any, permission: str, name: str) -> bool:
     return _has(user, permission) or _has(user, permission, models.QueueName(name=name))
 
 
+def may_to_all(user: Any, permission: str, name: str) -> bool:
+    """Tell whether a user may do something to a queue, or by a pattern's name to its family.
+
+    What is done to a family is done to all its members: no permission for one queue is for these.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    return may_in_general(user, permission) if "*" in name else may(user, permission, name)
+
+
 def may_in_general(user: Any, permission: str) -> bool:
     """Tell whether a user may do something to every queue; False if there is an exception.
 

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import Column, Kind
+from fdbqueue.columns import NOTHING, Column, Kind
 from fdbqueue.columns.queues import (
     FIGURES,
     KIND,
     NAME,
-    REASON_CHARACTERS,
     QueueRow,
     pause_record,
+    paused_text,
 )
-from fdbqueue.columns.text import cell_age, clipped, grouped
+from fdbqueue.columns.text import grouped
 from fdbqueue.service import Counts, Family, Pause
 
 #: A family counts at most so many of its members, and adds up no others.
@@ -129,36 +129,29 @@ MEMBERS = Column[FamilyRow](
 )
 
 
-def _paused(row: FamilyRow) -> str | None:
-    pause = row.pause
-    if pause is None:
-        return None
-    reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
-    return f"paused {cell_age(pause.since)}{reason}"
-
-
 #: Whether the family itself is paused, and all members with it.
 PAUSED = Column[FamilyRow](
     "status",
     _("Status"),
     lambda row: row,
-    Kind(cell=lambda row: _paused(row) or "-"),
+    Kind(cell=lambda row: paused_text(row.pause) if row.pause else NOTHING),
     fields=lambda row: {"pause": pause_record(row.pause)},
     alarm=lambda row: "warning" if row.pause else "",
 )
 
 
-def _status(row: FamilyRow) -> str | None:
+def _status(row: FamilyRow) -> str:
     found = (("blocked", row.blocked), ("paused", 0 if row.pause else row.paused))
     words = [f"{count:,} {word}" for word, count in found if count]
-    return ", ".join([word for word in (_paused(row), *words) if word]) or None
+    paused = [paused_text(row.pause)] if row.pause else []
+    return ", ".join([*paused, *words]) or NOTHING
 
 
 STATUS = Column[FamilyRow](
     "status",
     _("Status"),
     lambda row: row,
-    Kind(cell=lambda row: _status(row) or "-"),
+    Kind(cell=_status),
     fields=lambda row: {
         "blocked": row.blocked,
         "paused": row.paused,

@@ -540,6 +540,12 @@ def paused_since(pause: Pause) -> str:
     return f"{when}: {clipped(pause.reason)}" if pause.reason else when
 
 
+def paused_text(pause: Pause) -> str:
+    """Return for how long a queue is paused and why, for a table at a terminal."""
+    reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
+    return f"paused {cell_age(pause.since)}{reason}"
+
+
 def pause_record(pause: Pause | None) -> dict[str, Any] | None:
     """Return the object for a line of JSON, None for a queue that is not paused."""
     if pause is None:
@@ -562,8 +568,7 @@ def _status(row: QueueRow) -> str:
     elif ends.undecodable:
         words.append(f"blocked at {ends.undecodable[0]}")
     if pause is not None:
-        reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
-        words.append(f"paused {cell_age(pause.since)}{reason}")
+        words.append(paused_text(pause))
     if row.is_workerless:
         words.append("no worker")
     return ", ".join(words) or NOTHING

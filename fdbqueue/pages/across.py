@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django import forms
@@ -52,7 +53,7 @@ from fdbqueue.pages.listing import (
 )
 from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
-from fdbqueue.pages.search import name_contains, reason_contains, worker_contains
+from fdbqueue.pages.search import reason_contains, text_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, run, scan_by_moment
 from fdbqueue.viewer import Viewer
@@ -287,18 +288,13 @@ class WorkersView(ListView):
 def _workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
     """Read the leases of all queues, and return what the page of workers shows."""
     found = _read(viewer, form.cleaned_data["after"], "leased")
-    wanted, name = form.cleaned_data["worker"], form.cleaned_data["name"]
-    rows = found.rows
-    if wanted:
-        has_text = worker_contains(wanted)
-        rows = [row for row in rows if has_text(row.item)]
-    if name:
-        rows = [row for row in rows if row.item.worker == name]
+    name = form.cleaned_data["name"]
+    rows = [row for row in found.rows if name in {"", row.item.worker}]
+    rows = form.chosen(rows, attrgetter("item.worker"))
     linked = _Linked(addresses)
     columns = with_links(
         LEASES, {"item": lambda row: linked.item(row, "lease"), "queue": linked.leased}
     )
-    rows = form.in_order(rows)
     groups = by_worker(rows)
     numbers = {one.name: number for number, one in enumerate(groups, start=1)}
 
@@ -334,7 +330,7 @@ def _present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
     """Read which workers there are, and return what the first page of leases shows of them."""
     if form.cleaned_data["page"] > 1 or form.cleaned_data["after"]:
         return {}
-    has_text, name = name_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
+    has_text, name = text_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
     found = viewer.begin().presences.read()
     rows = [row for row in found.rows if has_text(row.name) and name in {"", row.name}]
     lost = [row for row in rows if row.is_lost][: MOST_PRESENT // 2]
@@ -355,11 +351,8 @@ class FailuresView(ListView):
     def rows(self, form: FailuresForm, viewer: Viewer) -> dict[str, Any]:
         """Return the reasons."""
         found = _read(viewer, form.cleaned_data["after"], "dead")
-        wanted, rows = form.cleaned_data["reason"], found.rows
-        if wanted:
-            has_text = reason_contains(wanted)
-            rows = [row for row in rows if has_text(row.item)]
-        groups = form.in_order(by_reason(rows))
+        has_text = reason_contains(form.cleaned_data["reason"])
+        groups = form.in_order(by_reason(row for row in found.rows if has_text(row.item)))
         linked = _Linked(self.addresses)
         columns = with_links(
             REASONS,

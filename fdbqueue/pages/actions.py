@@ -220,14 +220,8 @@ def action_named(name: str) -> PageAction | None:
 
 def may_act(user: Any, action: PageAction, *queue_names: str) -> bool:
     """Tell whether a user may do an action to queues, or to a family."""
-    return all(_may_act(user, action, name) for name in queue_names)
-
-
-def _may_act(user: Any, action: PageAction, queue_name: str) -> bool:
     permission = access.MANAGE if action.work is not None else _declared(action).permission
-    if "*" in queue_name:
-        return access.may_in_general(user, permission)
-    return access.may(user, permission, queue_name)
+    return all(access.may_to_all(user, permission, name) for name in queue_names)
 
 
 def offers(

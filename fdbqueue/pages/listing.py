@@ -20,6 +20,7 @@ from fdbqueue.columns import Column, Kind, Tile, cells, headers
 from fdbqueue.columns.text import grouped
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm
 from fdbqueue.pages.item_columns import in_one_line
+from fdbqueue.pages.search import text_contains
 
 ROWS_PER_PAGE = 50
 #: No page has a larger number.
@@ -54,6 +55,14 @@ class ListForm(PageForm):
     page = forms.IntegerField(min_value=1, max_value=_MOST_PAGES, widget=forms.HiddenInput)
 
     hidden: tuple[str, ...] = ("refresh", "after")
+
+    def chosen(self, rows: Iterable[Any], text: Callable[[Any], str]) -> list[Any]:
+        """Return the rows whose text, as pages show it, has what the reader looks for.
+
+        Case is ignored. They are in the order that the form asks for.
+        """
+        has_text = text_contains(self.cleaned_data[self.shown[0]])
+        return self.in_order(row for row in rows if has_text(text(row)))
 
     def in_order(self, rows: Iterable[Any]) -> list[Any]:
         """Return rows in the order that the form asks for."""

@@ -5,7 +5,6 @@ All of it is read in one transaction.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from fdbqueue.columns.text import (
     FoldedText,
     Moment,
     clip,
+    command,
     duration,
     folded,
     grouped,
@@ -226,7 +226,7 @@ def _reasons(
         clip(reason_text(form.cleaned_data[field]))[0] if field else "",
         form.items_address(**{field: None}) if field else "",
         grouped(others) if others > 0 else "",
-        f"python manage.py queue_doctor {shlex.quote(queue.name)} --recount",
+        command("queue_doctor", queue.name, "--recount"),
     )
 
 
@@ -235,7 +235,6 @@ def _reason(
 ) -> Reason:
     field, text = reading.reason_field, reason_text(found.reason)
     can_type = found.reason.isprintable()
-    which = f"{shlex.quote(queue.name)} --reason={shlex.quote(found.reason)}"
     can_choose = field and found.reason and can_type
     can_purge = can_type and reading.task is None
     return Reason(
@@ -244,8 +243,8 @@ def _reason(
         text,
         folded(text, f"group-{position}"),
         grouped(found.count),
-        f"python manage.py queue_redrive {which}" if can_type else "",
-        f"python manage.py queue_purge {which}" if can_purge else "",
+        command("queue_redrive", queue.name, reason=found.reason) if can_type else "",
+        command("queue_purge", queue.name, reason=found.reason) if can_purge else "",
         form.items_address(**{field: found.reason}) if can_choose else "",
         bool(field and found.reason) and form.cleaned_data[field] == found.reason,
     )
@@ -351,7 +350,7 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
         return None
     return Blockade(
         _ENDS[tuple(sorted(ends.undecodable, reverse=True))],
-        f"python manage.py queue_doctor {queue.name}",
+        command("queue_doctor", queue.name),
         bury_command(queue, dict.fromkeys(ends.undecodable_ids)),
         ends.undecodable_ids[0],
     )
@@ -407,7 +406,7 @@ def _bucket_row(bucket: Bucket, form: ItemsForm) -> dict[str, str]:
 
 def shown_pause(pause: Pause, name: str) -> ShownPause:
     """Return what is shown of the pause of the queue, or family, with a name."""
-    command = f"python manage.py {resume_command(name, pause)}"
+    resume = f"python manage.py {resume_command(name, pause)}"
     labels = {one.name: one.label for one in conf.catalog().families()} if pause.family else {}
     since, reason = Moment.ago(pause.since), visible(pause.reason)
-    return ShownPause(since, reason, pause.family, command, labels.get(pause.family or "", ""))
+    return ShownPause(since, reason, pause.family, resume, labels.get(pause.family or "", ""))

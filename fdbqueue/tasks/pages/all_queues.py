@@ -286,8 +286,7 @@ def functions(
     failed: Failed,
 ) -> dict[str, Any]:
     """Return what the page of functions shows."""
-    wanted = form.cleaned_data["function"].casefold()
-    rows = form.in_order(row for row in found.rows if wanted in row.path.casefold())
+    rows = form.chosen(found.rows, attrgetter("path"))
     queues = Column[FunctionRow](
         "queues", _("Ended in"), lambda row: _queues(row, addresses, failed), WORD
     )
@@ -515,12 +514,7 @@ def schedules(
     is_all: bool,
 ) -> dict[str, Any]:
     """Return what the page of schedules shows."""
-    wanted = form.cleaned_data["schedule"].casefold()
-    rows = form.in_order(
-        row
-        for row in found
-        if wanted in row.schedule.name.casefold() or wanted in row.schedule.task.casefold()
-    )
+    rows = form.chosen(found, lambda row: f"{row.schedule.name}\n{row.schedule.task}")
 
     def latest_task(row: ScheduleRow) -> SafeString | None:
         task = row.task

@@ -375,13 +375,12 @@ class TaskItemsForm(ItemsForm):
         state = self.fields["state"]
         assert isinstance(state, forms.ChoiceField)
         state.choices = list(TABS)
-        self.shown = _shown_in(self.data.get("state"))
 
     def clean(self) -> dict[str, Any]:
         """Refuse an order or a filter that the tasks of a tab do not have."""
         super().clean()
         state = self.cleaned_data.get("state")
-        for name in set(_FILTERS).difference(_shown_in(state)) if state else ():
+        for name in set(_FILTERS).difference(self.shown_in(state)) if state else ():
             if self.data.get(name, "") != self.defaults.get(name, ""):
                 self.add_error(None, _FILTERS[name])
         return self.cleaned_data
@@ -390,11 +389,15 @@ class TaskItemsForm(ItemsForm):
         """Tell whether the page searches; aborted tasks are always looked for."""
         return parameters.get("state") == ABORTED or super().is_search(parameters)
 
-    def tab_address(self, state: str) -> str:
-        """Return the address of another tab, without the filters that it does not have."""
-        dropped = dict.fromkeys(set(self.shown).difference(_shown_in(state)))
-        dropped |= self.dropped_order()
-        return self.items_address(**dropped, state=state)
+    def filters_of(self, state: Any) -> tuple[str, ...]:
+        """Return the fields that only the tasks of a tab are chosen by."""
+        return {"dead": ("exception",), "leased": ("worker",)}.get(state, ())
+
+    def shown_in(self, state: Any) -> tuple[str, ...]:
+        """Return the fields that a reader fills in to choose among the tasks of a tab."""
+        if state in {DONE, ABORTED}:
+            return ("function", "limit")
+        return ("end", "function", *self.filters_of(state), "q", "limit")
 
 
 def opened(form: ItemsForm, tabs: Collection[str]) -> ItemsForm:
@@ -407,11 +410,3 @@ def opened(form: ItemsForm, tabs: Collection[str]) -> ItemsForm:
     found = TaskItemsForm(form.given, first)
     found.is_valid()
     return found
-
-
-def _shown_in(state: Any) -> tuple[str, ...]:
-    """Return the fields that a reader fills in."""
-    if state in {DONE, ABORTED}:
-        return ("function", "limit")
-    more = {"dead": ("exception",), "leased": ("worker",)}.get(state, ())
-    return ("end", "function", *more, "q", "limit")

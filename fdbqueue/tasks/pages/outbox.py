@@ -111,10 +111,7 @@ def _context(form: OutboxForm, viewer: Viewer, addresses: Addresses) -> dict[str
         except DatabaseError:
             unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)
-    wanted = form.cleaned_data["function"].casefold()
-    shown = form.in_order(
-        one for one in rows if wanted in f"{one.function}\n{one.problem}".casefold()
-    )
+    shown = form.chosen(rows, lambda row: f"{row.function}\n{row.problem}")
 
     def queue_of(row: OutboxTask) -> SafeString:
         name = row.queue

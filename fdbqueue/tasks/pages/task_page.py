@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy
 
 from fdbqueue import conf, deadlines
 from fdbqueue.columns import WORD, facts, link
-from fdbqueue.columns.text import Moment
+from fdbqueue.columns.text import Moment, command
 from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.pages.actions import PageAction
 from fdbqueue.pages.sites import Addresses
@@ -172,8 +172,8 @@ def _outline(
     if not lines or not lines[0].to_abort:
         return found, []
     text = gettext_lazy("Abort the whole group or chain; no task of it begins any more:")
-    command = _abort(row, place.tree)
-    return found, [Advice(text, command, "abort-group", row.task.id, lines[0].to_abort)]
+    abort = _abort(row, place.tree)
+    return found, [Advice(text, abort, "abort-group", row.task.id, lines[0].to_abort)]
 
 
 def _shown(value: Any, queue: Queue) -> TreeAndText:
@@ -188,12 +188,12 @@ def _shown(value: Any, queue: Queue) -> TreeAndText:
 
 
 def _commands(row: TaskRow) -> list[Advice]:
-    item, name = row.task.item, shlex.quote(row.queue.name)
+    item = row.task.item
     if item is None:
         return []
     if item.state == "dead":
-        again = f"python manage.py queue_redrive {name} --id={shlex.quote(item.id)}"
         text = gettext_lazy("Run it again, as if it had never been tried:")
+        again = command("queue_redrive", row.queue.name, id=item.id)
         return [Advice(text, again, "redrive", item.id)]
     text = gettext_lazy("Abort it; it does not run any more:")
     if item.state == "leased":
