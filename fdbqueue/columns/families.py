@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import NOTHING, Column, Kind
+from fdbqueue.columns import NOTHING, Column, ValueKind
 from fdbqueue.columns.queues import (
     FIGURES,
     KIND,
@@ -123,7 +123,9 @@ MEMBERS = Column[FamilyRow](
     "members",
     _("Members with items"),
     lambda row: row.members,
-    Kind(written=lambda members: members.as_text(grouped), cell=Members.as_text, is_number=True),
+    ValueKind(
+        written=lambda members: members.as_text(grouped), cell=Members.as_text, is_number=True
+    ),
     label="MEMBERS",
     fields=lambda members: {"members": members.number, "complete": members.is_all},
 )
@@ -134,7 +136,7 @@ PAUSED = Column[FamilyRow](
     "status",
     _("Status"),
     lambda row: row,
-    Kind(cell=lambda row: paused_text(row.pause) if row.pause else NOTHING),
+    ValueKind(cell=lambda row: paused_text(row.pause) if row.pause else NOTHING),
     fields=lambda row: {"pause": pause_record(row.pause)},
     alarm=lambda row: "warning" if row.pause else "",
 )
@@ -151,7 +153,7 @@ STATUS = Column[FamilyRow](
     "status",
     _("Status"),
     lambda row: row,
-    Kind(cell=_status),
+    ValueKind(cell=_status),
     fields=lambda row: {
         "blocked": row.blocked,
         "paused": row.paused,

@@ -32,7 +32,7 @@ from fdbqueue.columns import (
     TEXT,
     WORD,
     Column,
-    Kind,
+    ValueKind,
     lines_printable,
     markup,
 )
@@ -231,7 +231,7 @@ REASON = ItemColumn(
     "reason",
     _("Reason"),
     attrgetter("item.reason"),
-    Kind(
+    ValueKind(
         written=lambda reason: markup.lines(reason_text(reason)),
         nothing=markup.lines(markup.DASH),
         cell=lambda reason: clipped(reason, _CELL_REASON_CHARACTERS),
@@ -244,7 +244,7 @@ FAILURES = ItemColumn(
     "failures",
     _("Last failures"),
     attrgetter("item.failures"),
-    Kind(
+    ValueKind(
         written=failed_attempts,
         line=lambda failures: "\n".join(map(_failure_line, reversed(failures))) or NOTHING,
         record=lambda failures: list(map(_failure_record, failures)),
@@ -293,7 +293,7 @@ FACTS = (
         "unique",
         _("Unique key"),
         attrgetter("unique_while"),
-        Kind(written=_UNIQUE.__getitem__, cell=lambda kept: str(_UNIQUE[kept])),
+        ValueKind(written=_UNIQUE.__getitem__, cell=lambda kept: str(_UNIQUE[kept])),
     ),
     ID,
     ItemColumn(

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import AGE, COUNT, MEAN, NOTHING, STATES, Column, Kind
+from fdbqueue.columns import AGE, COUNT, MEAN, NOTHING, STATES, Column, ValueKind
 from fdbqueue.columns.text import (
     cell_age,
     clipped,
@@ -584,7 +584,7 @@ STATUS = QueueColumn(
     "status",
     _("Status"),
     lambda row: row,
-    Kind(cell=_status),
+    ValueKind(cell=_status),
     fold="wrap",
     fields=lambda row: {
         "blocked": row.ends.undecodable,

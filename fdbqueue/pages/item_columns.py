@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import AGE, FUTURE, PAST, TEXT, WORD, Column, Kind, link, markup
+from fdbqueue.columns import AGE, FUTURE, PAST, TEXT, WORD, Column, ValueKind, link, markup
 from fdbqueue.columns.items import (
     FAILURES,
     LISTED,
@@ -125,7 +125,7 @@ COLUMNS: tuple[ItemColumn, ...] = (
         "position",
         _("Position"),
         lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
-        Kind(is_number=True),
+        ValueKind(is_number=True),
     ),
     *(in_one_line(replace(column, **_IN_TABLE.get(column.name, {}))) for column in LISTED),
     ItemColumn("value", _("Value"), _value, css=lambda _value: "fdbqueue-value"),

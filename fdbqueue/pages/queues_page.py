@@ -27,7 +27,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import COUNT, Column, Kind, Tile, link, markup
+from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
 from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, FamilyRow, Members, family_row
 from fdbqueue.columns.queues import (
     BLOCKED,
@@ -139,7 +139,10 @@ def trouble(row: QueueRow) -> int | None:
 
 COLUMNS = (
     replace(
-        NAME, value=lambda row: row, kind=Kind(written=_name), sort_key=attrgetter("queue.name")
+        NAME,
+        value=lambda row: row,
+        kind=ValueKind(written=_name),
+        sort_key=attrgetter("queue.name"),
     ),
     KIND,
     *map(_linked, COUNTS.values()),
@@ -150,7 +153,7 @@ COLUMNS = (
         "depth",
         _("Depth, last hour"),
         _depths,
-        Kind(written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)),
+        ValueKind(written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)),
         css=lambda _value: "fdbqueue-depth",
         is_sortable=False,
         reads=(begin_counts, begin_history),
@@ -163,7 +166,7 @@ FAMILY_COLUMNS: tuple[Column[Any], ...] = (
     replace(
         NAME,
         value=lambda row: row,
-        kind=Kind(written=_family_name),
+        kind=ValueKind(written=_family_name),
     ),
     KIND,
     MEMBERS,

@@ -247,7 +247,7 @@ def run(
     """
     wrote = False if read_only else wrote
     may_be_long = may_be_long or wrote is None
-    return _Call(database, function, wrote, retries_conflicts, may_be_long=may_be_long).run()[0]
+    return _Run(database, function, wrote, retries_conflicts, may_be_long=may_be_long).run()[0]
 
 
 def run_stamped(
@@ -261,10 +261,10 @@ def run_stamped(
 
     It is empty, too, where ``stamped`` is false.
     """
-    return _Call(database, function, wrote, True, stamped=stamped).run()
+    return _Run(database, function, wrote, True, stamped=stamped).run()
 
 
-class _Call(Generic[T]):
+class _Run(Generic[T]):
     """One call of :func:`run`: its attempts, and the one whose outcome is not known."""
 
     def __init__(

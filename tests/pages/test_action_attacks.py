@@ -10,7 +10,7 @@ import secrets
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from fdbqueue.pages import actions
+from fdbqueue.pages import action_page
 from fdbqueue.testing import engine_unavailable
 from fdbqueue.testing.faults import TIMED_OUT
 from tests.pages import watched_engine
@@ -54,7 +54,7 @@ def test_an_engine_that_is_away(site, manager, mail):
 def test_an_engine_that_goes_away_in_the_middle(site, manager, mail, monkeypatch, took_effect):
     """Then the form is noted, and the action is not done, or is: sent again, it is."""
     address = at(site, "mail", "redrive")
-    form, begin = fields(manager.get(address)), actions._Note.begin
+    form, begin = fields(manager.get(address)), action_page._Note.begin
     with engine_unavailable() as database:
         database.is_available = True
 
@@ -64,7 +64,7 @@ def test_an_engine_that_goes_away_in_the_middle(site, manager, mail, monkeypatch
             return is_new
 
         with monkeypatch.context() as patch:
-            patch.setattr(actions._Note, "begin", then_it_goes_away)
+            patch.setattr(action_page._Note, "begin", then_it_goes_away)
             page = manager.post(address, form)
     assert page.status_code == 503
     assert states(mail) == ((4, 0) if took_effect else (1, 3))
@@ -207,7 +207,7 @@ def answers(client, address, chosen):
     return found
 
 
-@pytest.mark.parametrize("action", [*actions.ACTIONS, "abort", "abort-group", "nothing"])
+@pytest.mark.parametrize("action", [*action_page.ACTIONS, "abort", "abort-group", "nothing"])
 def test_whether_a_queue_is_there(guest, queue, mail, action):
     """Status, page, and what it costs are the same for a hidden queue and for none."""
     item = queue("user-7").push("secret")

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.test import Client
 
 from fdbqueue import conf
-from fdbqueue.pages import actions
+from fdbqueue.pages import action_page
 from tests.commands.spoiling import spoil
 from tests.pages.addresses import text
 from tests.pages.conftest import SITES, person
@@ -53,7 +53,7 @@ def test_there_is_none_if_they_are_off(site, manager, mail, stored):
     """The address is as any other that leads nowhere, and takes no POST."""
     before = stored()
     nowhere = manager.get(f"{site}mail/do/nothing/")
-    for action in actions.ACTIONS:
+    for action in action_page.ACTIONS:
         found = manager.get(at(site, "mail", action))
         assert (found.status_code, without_token(found)) == (404, without_token(nowhere))
         assert manager.post(at(site, "mail", action)).status_code == 405
@@ -69,8 +69,8 @@ def test_there_is_no_other(on, site, manager, mail):
 def test_to_ask_changes_nothing(on, site, manager, mail, stored):
     """GET and HEAD read, whatever the action."""
     before = stored()
-    for action in actions.ACTIONS:
-        chosen = {"id": mail.ready_id} if action in actions.OF_ONE_ITEM else {}
+    for action in action_page.ACTIONS:
+        chosen = {"id": mail.ready_id} if action in action_page.OF_ONE_ITEM else {}
         assert manager.get(at(site, "mail", action), chosen).status_code == 200
         assert manager.head(at(site, "mail", action), chosen).status_code == 200
     assert stored() == before
@@ -158,7 +158,7 @@ def test_two_people_at_once(on, site, manager, mail):
 
 def test_there_is_more_to_do(on, site, manager, mail, monkeypatch):
     """The page of the action comes again, with another id."""
-    monkeypatch.setattr(actions, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(action_page, "MOST_AT_ONCE", 2)
     page = do(manager, at(site, "mail", "redrive"))
     assert "2 items were requeued. There are more" in text(page)
     assert fields(page)["once"]
@@ -167,7 +167,7 @@ def test_there_is_more_to_do(on, site, manager, mail, monkeypatch):
     assert states(mail) == (4, 0)
 
 
-@pytest.mark.parametrize("action", actions.ACTIONS)
+@pytest.mark.parametrize("action", action_page.ACTIONS)
 def test_who_may_not_manage(on, site, mail, viewer, pusher, stored, action):
     """A viewer may not, nor who may manage but not view, nor a visitor."""
     before, chosen = stored(), {"id": mail.ready_id}
@@ -306,15 +306,15 @@ def only_user_7(user, permission, name):
 def test_two_threads_send_the_same_form(on, manager, mail):
     """One of them does it."""
     user, outcomes = User.objects.get(username="manager"), []
-    action = actions.ACTIONS["pause"]
-    form = actions.fresh_form(action, {})
+    action = action_page.ACTIONS["pause"]
+    form = action_page.fresh_form(action, {})
     assert form.is_valid()
     request, barrier = HttpRequest(), threading.Barrier(2)
     request.user = user
 
     def send():
         barrier.wait(60)
-        outcomes.append(actions.perform(request, "mail", action, form).is_repeated)
+        outcomes.append(action_page.perform(request, "mail", action, form).is_repeated)
 
     threads = [threading.Thread(target=send) for _ in range(2)]
     for thread in threads:

@@ -25,8 +25,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from fdbqueue.engines.embedded.commit_groups import CommitRequest, Group, History
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.commit_groups import CommitGroup, CommitRequest, History
+from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
@@ -78,7 +78,7 @@ class Committer:
         self._requests: collections.deque[CommitRequest] = collections.deque()
         #: Ask for a commit; it runs when a thread waits for it or for another one.
         self.submit: Callable[[CommitRequest], None] = self._requests.append
-        self._group: Group | None = None
+        self._group: CommitGroup | None = None
         self._is_announced = True
         #: The request whose thread leads, or the thread that keeps others from leading.
         self._leader: CommitRequest | int | None = None
@@ -264,7 +264,7 @@ class Committer:
         """
         history = self._history
         requests = [leader] if len(self._requests) == 1 else self._next_in_line()
-        self._group = group = Group(requests, connection)
+        self._group = group = CommitGroup(requests, connection)
         try:
             newest = None
             if snapshot is not None and snapshot.connection is connection:

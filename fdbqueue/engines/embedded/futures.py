@@ -15,7 +15,7 @@ from _thread import RLock
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from fdbqueue.engines.embedded.errors import FDBError, anew
+from fdbqueue.engines.embedded.fdb_errors import FDBError, anew
 from fdbqueue.locks import start_thread
 
 T = TypeVar("T")

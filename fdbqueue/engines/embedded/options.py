@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fdbqueue.engines.embedded.errors import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT, FDBError
+from fdbqueue.engines.embedded.fdb_errors import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT, FDBError
 from fdbqueue.engines.embedded.transaction_state import OptionValues, TransactionState
 
 _INT_MAX = 2**31 - 1

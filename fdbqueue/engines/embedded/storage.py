@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from fdbqueue.engines.embedded import clock, files
-from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
+from fdbqueue.engines.embedded import files, version_clock
+from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, FDBError
 from fdbqueue.engines.embedded.reservations import WAITED, Reservation, Reservations
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.exceptions import EngineUnavailable
@@ -106,7 +106,7 @@ class Store:
                 raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
             if not self._ready and not self.is_retired:
                 self._prepare()
-            if clock.seconds() >= self.files.check_at:
+            if version_clock.seconds() >= self.files.check_at:
                 self.files.check()
             check = None
             try:
@@ -254,7 +254,7 @@ class Store:
         try:
             if not self.turn.take(deadline, release):
                 snapshot = None
-            if clock.seconds() >= self.files.check_at:
+            if version_clock.seconds() >= self.files.check_at:
                 self.files.check()
             if snapshot is None or not snapshot.write(work):
                 if connection.in_transaction:  # the last rollback failed

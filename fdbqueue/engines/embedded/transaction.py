@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from fdbqueue.engines.embedded.commits import Committer
-from fdbqueue.engines.embedded.errors import (
+from fdbqueue.engines.embedded.fdb_errors import (
     KEY_SIZE_LIMIT,
     KEYS_END,
     READ_KEY_SIZE_LIMIT,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from fdbqueue.engines.embedded.commit_groups import CommitRequest
 from fdbqueue.engines.embedded.commits import Committer
-from fdbqueue.engines.embedded.errors import (
+from fdbqueue.engines.embedded.fdb_errors import (
     BACKED_OFF,
     KEY_SIZE_LIMIT,
     KEYS_END,

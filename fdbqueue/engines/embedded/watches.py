@@ -21,8 +21,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fdbqueue.engines.embedded import clock
-from fdbqueue.engines.embedded.errors import MAX_WATCHES, FDBError
+from fdbqueue.engines.embedded import version_clock
+from fdbqueue.engines.embedded.fdb_errors import MAX_WATCHES, FDBError
 from fdbqueue.engines.embedded.files import CHECK_SECONDS, STAMP_GRANULARITY_NS
 from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.keys import RangeSet
@@ -63,7 +63,7 @@ class Notifier:
         Raises nothing: what was committed stays so. A pipe that could not be reached is
         tried again at the next commit.
         """
-        memory, now, newest = self._turn.reservations.memory, clock.seconds(), None
+        memory, now, newest = self._turn.reservations.memory, version_clock.seconds(), None
         try:
             if memory is not None:
                 newest = memory[PIPES]

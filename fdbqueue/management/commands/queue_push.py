@@ -16,7 +16,7 @@ from django.core.management.base import CommandError
 from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments, ndjson
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.console import Progress
+from fdbqueue.management.console import ProgressMeter
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import defer_interrupts
@@ -206,7 +206,7 @@ examples:
 
 
 def _reporter(
-    progress: Progress, lines: ndjson.Lines, stream: BufferedReader
+    progress: ProgressMeter, lines: ndjson.Lines, stream: BufferedReader
 ) -> Callable[[int], None]:
     """Return a function that counts pushed items; a file's total follows from its size."""
     begun_bytes = lines.size_bytes

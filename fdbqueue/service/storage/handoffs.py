@@ -263,7 +263,7 @@ def _unpacked(data: bytes) -> Handoff:
     return Handoff(rows, bool(data[0]), bool(data[1]))
 
 
-class Hold(NamedTuple):
+class BatchHold(NamedTuple):
     """The name of the batch that an owner holds, and when it expires, in microseconds."""
 
     owner: bytes
@@ -275,7 +275,7 @@ class Hold(NamedTuple):
         return fdb.tuple.pack((self.name, self.deadline))
 
 
-def read_hold(owner: bytes, stored: bytes) -> Hold | None:
+def read_hold(owner: bytes, stored: bytes) -> BatchHold | None:
     """Return the hold stored under an owner, None when the value is not a hold."""
     try:
         name, deadline = tuples.unpack(stored)
@@ -283,4 +283,4 @@ def read_hold(owner: bytes, stored: bytes) -> Hold | None:
         return None
     if not isinstance(name, bytes) or not isinstance(deadline, int):
         return None
-    return Hold(owner, name, deadline) if len(name) == HANDOFF_NAME_BYTES else None
+    return BatchHold(owner, name, deadline) if len(name) == HANDOFF_NAME_BYTES else None

@@ -19,7 +19,7 @@ from fdbqueue import conf, deadlines
 from fdbqueue.columns import WORD, facts, link
 from fdbqueue.columns.text import Moment, command
 from fdbqueue.exceptions import ItemNotFound
-from fdbqueue.pages.actions import PageAction
+from fdbqueue.pages.action_page import PageAction
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
 from fdbqueue.service import Queue, run
@@ -274,7 +274,7 @@ def _group_of(task_id: str) -> tuple[Any, str]:
     raise ItemNotFound(id=task_id)
 
 
-#: For the pages: see :func:`fdbqueue.pages.actions.action_named`.
+#: For the pages: see :func:`fdbqueue.pages.action_page.action_named`.
 ACTIONS = {
     "abort": PageAction(
         "abort",
