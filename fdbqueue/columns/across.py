@@ -1,8 +1,7 @@
-"""The columns of the pages over all queues: workers, leases, and the reasons of dead letters.
+"""What is said over all queues: the workers there are, and sums of leases and of dead letters.
 
 A row of leases or of dead letters is made of the items that a page has read, never of others: how
-many those are of how many, the page says. To add something, add a column to :data:`PRESENT`,
-:data:`WORKERS`, :data:`LEASES` or :data:`REASONS`, and what it says to the row.
+many those are of how many, the page says, whose links are its columns.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from operator import attrgetter
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import COUNT, DURATION, FUTURE, NUMBER, PAST, TEXT, WORD, Column, ValueKind
-from fdbqueue.columns.items import ATTEMPTS, DIED, LEASED_AT, LEASED_UNTIL, WORKER, ItemRow
+from fdbqueue.columns import COUNT, DURATION, NUMBER, PAST, TEXT, Column, ValueKind
+from fdbqueue.columns.items import ItemRow
 from fdbqueue.service import Item, WorkerRow, group_named, moment
 
 _NEVER = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
@@ -122,34 +121,4 @@ PRESENT: tuple[Column[WorkerRow], ...] = (
     Column("failed", _("Failed"), attrgetter("failed"), COUNT),
     Column("since", _("Since"), lambda row: moment(row.since_us) if row.since_us else None, PAST),
     Column("queues", _("Queues"), attrgetter("queues"), TEXT, fold="wrap"),
-)
-#: The workers above the leases.
-WORKERS: tuple[Column[WorkerLeases], ...] = (
-    Column("worker", _("Worker"), attrgetter("name"), TEXT),
-    Column("leases", _("Leases"), attrgetter("leases"), COUNT),
-    Column("queues", _("Queues"), lambda row: len(row.queues), COUNT),
-    Column("since", _("Oldest since"), attrgetter("since"), PAST),
-    Column("until", _("First ends"), attrgetter("until"), FUTURE),
-)
-#: The leases of all queues. The pages make links of the item and the queue.
-LEASES: tuple[Column[ItemRow], ...] = (
-    Column("item", _("Item or task"), attrgetter("item.id"), WORD),
-    Column("queue", _("Queue"), attrgetter("queue.name"), WORD),
-    WORKER,
-    LEASED_AT,
-    LEASED_UNTIL,
-    ATTEMPTS,
-)
-#: The reasons of dead letters.
-REASONS: tuple[Column[ReasonRow], ...] = (
-    Column("reason", _("Reason"), attrgetter("reason"), TEXT),
-    Column("letters", _("Dead letters"), lambda row: len(row.rows), COUNT),
-    Column(
-        "queues",
-        _("Queues"),
-        lambda row: ", ".join(one.queue.name for one, _count in row.by_queue()),
-        WORD,
-    ),
-    Column("died_at", _("Last died"), lambda row: DIED.value(row.latest), PAST),
-    Column("latest", _("Last item or task"), attrgetter("latest.item.id"), WORD),
 )

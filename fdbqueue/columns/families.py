@@ -6,8 +6,9 @@ A :class:`FamilyRow` has what the columns of queues show, so that these are not 
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
@@ -78,12 +79,7 @@ class FamilyRow:
 
     def add(self, row: QueueRow) -> None:
         """Add a member."""
-        self.counts = Counts(
-            self.counts.ready + row.counts.ready,
-            self.counts.leased + row.counts.leased,
-            self.counts.delayed + row.counts.delayed,
-            self.counts.dead + row.counts.dead,
-        )
+        self.counts = Counts(*map(operator.add, astuple(self.counts), astuple(row.counts)))
         if row.oldest is not None:
             self.oldest = row.oldest if self.oldest is None else min(self.oldest, row.oldest)
         self.pushes += row.pushes

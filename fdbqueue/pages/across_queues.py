@@ -17,23 +17,20 @@ from typing import Any, NamedTuple
 
 from django import forms
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import WORD, link, markup
-from fdbqueue.columns.across import (
-    LEASES,
-    PRESENT,
-    REASONS,
-    WORKERS,
-    ReasonRow,
-    WorkerLeases,
-    by_reason,
-    by_worker,
+from fdbqueue.columns import COUNT, FUTURE, PAST, Column, ValueKind, link, markup
+from fdbqueue.columns.across import PRESENT, ReasonRow, WorkerLeases, by_reason, by_worker
+from fdbqueue.columns.items import (
+    ATTEMPTS,
+    LEASED_AT,
+    LEASED_UNTIL,
+    WORKER,
+    ItemRow,
+    reason_text,
 )
-from fdbqueue.columns.items import ItemRow, reason_text
 from fdbqueue.columns.text import folded, grouped, visible
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
 from fdbqueue.pages.forms import FindAnyForm, search_field
@@ -49,7 +46,6 @@ from fdbqueue.pages.listing import (
     some_of,
     table,
     tile,
-    with_links,
 )
 from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
@@ -231,6 +227,10 @@ class _Linked:
         address = self._addresses.queue(row.queue.name, state="leased")
         return link(f"of-{row.position}", address, row.queue.label)
 
+    def latest(self, reason: ReasonRow) -> SafeString:
+        """Return the link to the item that died last of a reason."""
+        return self.item(replace(reason.latest, position=reason.position), "last")
+
     def letters(self, reason: ReasonRow) -> SafeString | str:
         """Return the link to the dead letters of a reason, if all of these are in one queue."""
         (row, _count), *others = reason.by_queue()
@@ -292,15 +292,20 @@ def _workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[st
     rows = [row for row in found.rows if name in {"", row.item.worker}]
     rows = form.chosen(rows, attrgetter("item.worker"))
     linked = _Linked(addresses)
-    columns = with_links(
-        LEASES, {"item": lambda row: linked.item(row, "lease"), "queue": linked.leased}
+    leases: tuple[Column[ItemRow], ...] = (
+        Column("item", _("Item or task"), lambda row: linked.item(row, "lease")),
+        Column("queue", _("Queue"), linked.leased),
+        WORKER,
+        LEASED_AT,
+        LEASED_UNTIL,
+        ATTEMPTS,
     )
     groups = by_worker(rows)
     numbers = {one.name: number for number, one in enumerate(groups, start=1)}
 
-    def of_worker(row: WorkerLeases) -> SafeString:
+    def worker_of(row: WorkerLeases) -> SafeString:
         if not row.name:
-            return format_html('<span class="fdbqueue-quiet">{}</span>', _("no name given"))
+            return markup.quiet(_("no name given"))
         address = form.address(name=row.name, worker=None)
         return link(f"worker-{numbers[row.name]}", address, visible(row.name))
 
@@ -311,9 +316,15 @@ def _workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[st
         address = form.address(name=row.name, worker=None)
         return link(f"leases-{numbers[row.name]}", address, number)
 
-    of_workers = with_links(WORKERS, {"worker": of_worker, "leases": leases_of})
+    of_workers: tuple[Column[WorkerLeases], ...] = (
+        Column("worker", _("Worker"), worker_of),
+        Column("leases", _("Leases"), leases_of, ValueKind(is_number=True)),
+        Column("queues", _("Queues"), lambda row: len(row.queues), COUNT),
+        Column("since", _("Oldest since"), attrgetter("since"), PAST),
+        Column("until", _("First ends"), attrgetter("until"), FUTURE),
+    )
     return {
-        **_context(form, found, columns, rows, name=name or None),
+        **_context(form, found, leases, rows, name=name or None),
         "workers": table(tuple(map(in_one_line, of_workers)), groups[:MOST_WORKERS]),
         "more_workers": grouped(len(groups) - MOST_WORKERS) if groups[MOST_WORKERS:] else "",
         "tiles": [
@@ -342,6 +353,10 @@ def _present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
     }
 
 
+def _shown_reason(reason: ReasonRow) -> SafeString:
+    return markup.reason(folded(reason_text(reason.reason), f"reason-{reason.position}"))
+
+
 class FailuresView(ListView):
     """The dead letters of all queues, by reason."""
 
@@ -354,27 +369,16 @@ class FailuresView(ListView):
         has_text = reason_contains(form.cleaned_data["reason"])
         groups = form.in_order(by_reason(row for row in found.rows if has_text(row.item)))
         linked = _Linked(self.addresses)
-        columns = with_links(
-            REASONS,
-            {
-                "letters": linked.letters,
-                "queues": linked.queues,
-                "latest": lambda one: linked.item(
-                    replace(one.latest, position=one.position), "last"
-                ),
-            },
-        )
-        reason = replace(
-            columns[0],
-            value=lambda one: markup.reason(
-                folded(reason_text(one.reason), f"reason-{one.position}")
-            ),
-            kind=WORD,
-            css=lambda _value: "fdbqueue-reason",
+        columns: tuple[Column[ReasonRow], ...] = (
+            Column("reason", _("Reason"), _shown_reason, css=lambda _value: "fdbqueue-reason"),
+            Column("letters", _("Dead letters"), linked.letters, ValueKind(is_number=True)),
+            Column("queues", _("Queues"), linked.queues),
+            Column("died_at", _("Last died"), attrgetter("latest.item.died_at"), PAST),
+            Column("latest", _("Last item or task"), linked.latest),
         )
         by_dead = self.addresses.queues(sort="-dead")
         return {
-            **_context(form, found, (reason, *columns[1:]), groups),
+            **_context(form, found, columns, groups),
             "tiles": [
                 tile("dead", _("Dead letters"), found.total, by_dead),
                 tile("reasons", _("Reasons"), len(groups), form.address(reason=None)),

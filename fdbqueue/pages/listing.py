@@ -7,7 +7,7 @@ them, and says how much of what there is it has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue.columns import Column, Tile, ValueKind, cells, headers
 from fdbqueue.columns.text import grouped
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm
-from fdbqueue.pages.item_columns import in_one_line
+from fdbqueue.pages.item_columns import AnyColumn, in_one_line
 from fdbqueue.pages.search import text_contains
 
 ROWS_PER_PAGE = 50
@@ -148,8 +148,8 @@ def some_of(links: Sequence[SafeString], count: int) -> SafeString:
 
 
 def with_links(
-    columns: Iterable[Column[Any]], links: dict[str, Callable[[Any], Any]]
-) -> tuple[Column[Any], ...]:
+    columns: Iterable[AnyColumn], links: Mapping[str, Callable[[Any], Any]]
+) -> tuple[AnyColumn, ...]:
     """Return columns, some of them with other values, by their names: links."""
     return tuple(
         replace(one, value=links[one.name], kind=ValueKind(is_number=one.kind.is_number))

@@ -95,10 +95,10 @@ class TaskRow:
         return {"args": self.task.call.args, "kwargs": self.task.call.kwargs}
 
 
-def limits_text(limits: KeyState | None) -> str:
-    """Return how many tasks of a key may run and begin, and how many run."""
+def limits_text(limits: KeyState | None) -> str | None:
+    """Return how many tasks of a key may run and begin, and how many run; None without a limit."""
     if limits is None:
-        return ""
+        return None
     most, rate = limits.limit.max_running, limits.limit.rate
     texts = []
     if most is not None:
@@ -377,9 +377,11 @@ class TaskColumn(Column[TaskRow]):
 
     Attributes:
         is_shown: Tells whether a task has it.
+        if_any: Whether a task has it only if there is something to say.
     """
 
     is_shown: Callable[[TaskRow], bool] = lambda _task: True
+    if_any: bool = False
 
 
 _RUN_AFTER = TaskColumn(
@@ -391,34 +393,25 @@ _RUN_AFTER = TaskColumn(
 )
 FACTS = (
     TaskColumn("state", _("State"), attrgetter("words")),
-    TaskColumn(
-        "limits",
-        _("Limit"),
-        lambda row: limits_text(row.limits),
-        TEXT,
-        is_shown=lambda row: row.limits is not None,
-    ),
+    TaskColumn("limits", _("Limit"), lambda row: limits_text(row.limits), TEXT, if_any=True),
     TaskColumn("function", _("Function"), lambda row: shown_path(row.task.call.task), TEXT),
     TaskColumn(
         "problem",
         _("Not moved because"),
-        lambda row: row.task.record["problem"],
+        lambda row: row.task.record.get("problem") or None,
         TEXT,
-        is_shown=lambda row: bool(row.task.record.get("problem")),
+        if_any=True,
     ),
     TaskColumn("attempts", _("Attempts"), attrgetter("attempts")),
     TaskColumn(
-        "progress",
-        _("Progress"),
-        lambda row: progress_text(row.task.progress),
-        is_shown=lambda row: row.task.progress is not None,
+        "progress", _("Progress"), lambda row: progress_text(row.task.progress) or None, if_any=True
     ),
     TaskColumn(
         "worker",
         _("Worker"),
-        lambda row: row.task.attempts.workers[-1],
+        lambda row: row.task.attempts.workers[-1] if row.task.is_running else None,
         TEXT,
-        is_shown=attrgetter("task.is_running"),
+        if_any=True,
     ),
     TaskColumn("enqueued", _("Enqueued"), lambda row: moment(row.task.enqueued), PAST),
     _RUN_AFTER,
@@ -444,9 +437,9 @@ FACTS = (
     TaskColumn(
         "reason",
         _("Waits because"),
-        lambda row: reason_to_wait(row.task),
+        lambda row: reason_to_wait(row.task) or None,
         TEXT,
-        is_shown=lambda row: bool(reason_to_wait(row.task)),
+        if_any=True,
     ),
     TaskColumn(
         "started",
@@ -462,13 +455,7 @@ FACTS = (
         PAST,
         is_shown=attrgetter("task.has_begun"),
     ),
-    TaskColumn(
-        "finished",
-        _("Ended"),
-        lambda row: moment(row.task.finished),
-        PAST,
-        is_shown=lambda row: row.task.finished is not None,
-    ),
+    TaskColumn("finished", _("Ended"), lambda row: moment(row.task.finished), PAST, if_any=True),
     TaskColumn(
         "duration",
         _("Last attempt took"),
@@ -492,4 +479,5 @@ FACTS = (
 
 def shown_facts(row: TaskRow, columns: tuple[TaskColumn, ...] = FACTS) -> list[TaskColumn]:
     """Return the facts that a task has."""
-    return [column for column in columns if column.is_shown(row)]
+    shown = [column for column in columns if column.is_shown(row)]
+    return [one for one in shown if not one.if_any or one.value(row) is not None]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -16,10 +15,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from fdbqueue import conf, deadlines
-from fdbqueue.columns import WORD, facts, link
+from fdbqueue.columns import facts, link
 from fdbqueue.columns.text import Moment, command
 from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.pages.action_page import PageAction
+from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
 from fdbqueue.service import Queue, run
@@ -224,10 +224,7 @@ def _item(row: TaskRow) -> Any:
 
 
 _LINKS = {"function": _same_function, "item": _item}
-_FACTS = tuple(
-    replace(fact, value=_LINKS[fact.name], kind=WORD) if fact.name in _LINKS else fact
-    for fact in FACTS
-)
+_FACTS = with_links(FACTS, _LINKS)
 
 
 # What may be done to a task
