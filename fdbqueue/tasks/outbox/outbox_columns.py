@@ -65,17 +65,6 @@ def count(rows: QuerySet[OutboxTask], viewer: Viewer) -> tuple[int, datetime.dat
     return total, None if oldest is None else moment(oldest)
 
 
-def first_rows(outbox: Outbox, most: int, viewer: Viewer = EVERYTHING) -> list[OutboxTask]:
-    """Return the first rows, without what they push: those that were set aside, then the others.
-
-    Args:
-        outbox: The outbox.
-        most: The most of each.
-        viewer: Who may see the rows of which queues.
-    """
-    return [*first(outbox.set_aside, most, viewer), *first(outbox.waiting, most, viewer)]
-
-
 def first(rows: QuerySet[OutboxTask], most: int, viewer: Viewer = EVERYTHING) -> list[OutboxTask]:
     """Return the first of some rows that a viewer may see, without what they push.
 

@@ -37,7 +37,6 @@ from fdbqueue.tasks.outbox.outbox_columns import (
     count,
     enqueued,
     first,
-    first_rows,
     sums,
 )
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
@@ -107,7 +106,8 @@ def _context(form: OutboxForm, viewer: Viewer, addresses: Addresses) -> dict[str
     for outbox in _outboxes():
         try:
             found.append(sums(outbox, viewer))
-            rows += first_rows(outbox, _MOST_SHOWN, viewer)
+            for some in (outbox.set_aside, outbox.waiting):
+                rows += first(some, _MOST_SHOWN, viewer)
         except DatabaseError:
             unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)
