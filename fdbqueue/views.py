@@ -59,21 +59,17 @@ class QueueView(PageView):
         queue = self.catalog().queue(name)
         reading = reading_of(queue)
         form = reading.form(queue, request.GET)
-        details = None
+        shown: dict[str, Any] = {}
         if form.is_valid():
             try:
-                details = queue_page.queue_details(queue, form, reading)
+                form, shown = queue_page.queue_details(queue, form, reading, self.addresses)
             except InvalidInput:
                 message = _("This address is not valid. Start again from the first page.")
                 form.add_error(None, message)
-        shown: dict[str, Any] = {}
-        if details is not None:
-            form = details.form
-            shown = queue_page.context(details, self.addresses, reading)
         return self.page(
             queue.label,
             reading.template,
-            status=400 if details is None else 200,
+            status=200 if shown else 400,
             settings=queue_page.settings(queue, reading),
             form=form,
             live=refresh_of(request, form),
