@@ -1,4 +1,4 @@
-"""FIFO and priority queues in FoundationDB for Django projects.
+"""Background tasks and queues for Django, in one local file or on FoundationDB.
 
     quakes = fdbqueue.queue("quakes")
     quakes.push({"place": "Hualian"}, priority=6.4)

@@ -37,7 +37,7 @@ from fdbqueue.tasks.exceptions import (
     TaskUnknown,
     WorkerDied,
 )
-from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of
+from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of, without_key
 from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions
 from fdbqueue.tasks.records import (
@@ -356,7 +356,7 @@ class TaskRunner:
 
     def _declare_limits(self, task: Task[..., Any], item: Item) -> None:
         """Have the limits be as this process's code says, once for each function and queue."""
-        function = item.queue.rpartition(".")[0]
+        function = without_key(item.queue)
         if function in self._declared or not isinstance(task, FdbQueueTask):
             return
         self._declared.add(function)

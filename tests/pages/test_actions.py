@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-import secrets
 import threading
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.test import Client
 
@@ -58,12 +57,6 @@ def test_there_is_none_if_they_are_off(site, manager, mail, stored):
         assert (found.status_code, without_token(found)) == (404, without_token(nowhere))
         assert manager.post(at(site, "mail", action)).status_code == 405
     assert stored() == before
-
-
-def test_there_is_no_other(on, site, manager, mail):
-    """Only those of the table."""
-    assert manager.get(f"{site}mail/do/nothing/").status_code == 404
-    assert manager.post(f"{site}mail/do/nothing/").status_code == 405
 
 
 def test_to_ask_changes_nothing(on, site, manager, mail, stored):
@@ -179,16 +172,6 @@ def test_who_may_not_manage(on, site, mail, viewer, pusher, stored, action):
     assert stored() == before
 
 
-def test_a_permission_that_is_lost_between(on, site, manager, mail):
-    """It is asked for again when the form is sent."""
-    form = fields(manager.get(at(site, "mail", "redrive")))
-    User.objects.get(username="manager").user_permissions.remove(
-        Permission.objects.get(codename="manage_queue")
-    )
-    assert manager.post(at(site, "mail", "redrive"), form).status_code == 403
-    assert states(mail) == (1, 3)
-
-
 def test_what_is_asked_is_said(on, site, manager, mail):
     """The title says whether one item is meant, or dead letters, and of which queue."""
     titles = {
@@ -267,40 +250,6 @@ def test_a_family_has_no_other_action(on, site, manager, mail, name):
     form = {"id": mail.ready_id, "once": "0" * 32}
     assert manager.post(address, form).status_code == 404
     assert states(mail) == (1, 3)
-
-
-def test_an_item_of_another_queue(on, site, manager, mail, queue):
-    """Its id is none of this queue, asked or sent."""
-    other = queue("user-7").push(1)
-    for action in ("remove", "bury", "redrive"):
-        chosen = {"id": other.id, "once": secrets.token_hex(16)}
-        assert manager.get(at(site, "mail", action), chosen).status_code == 404
-        page = manager.post(at(site, "mail", action), chosen, follow=True)
-        assert page.status_code == 404 or "0 items were requeued." in text(page)
-    assert queue("user-7").size() == 1
-    assert states(mail) == (1, 3)
-
-
-def test_a_hidden_queue_is_as_none(on, setting, settings, viewer, mail):
-    """Whether it is there, is not told, whatever the method and the action."""
-    settings.FDBQUEUE = {
-        **settings.FDBQUEUE,
-        "API": {"AUTHORIZER": "tests.pages.test_actions.only_user_7"},
-    }
-    for action in ("pause", "redrive", "nothing"):
-        for ask in (viewer.get, viewer.post, viewer.put, viewer.options, viewer.delete):
-            there, none = (
-                ask(at(SITES["plain"], name, action), {"once": "0" * 32})
-                for name in ("mail", "none")
-            )
-            assert there.status_code == none.status_code != 200
-            assert without_token(there) == without_token(none)
-    assert mail.paused() is None
-
-
-def only_user_7(user, permission, name):
-    """Allow everything for one queue alone."""
-    return name == "user-7"
 
 
 def test_two_threads_send_the_same_form(on, manager, mail):

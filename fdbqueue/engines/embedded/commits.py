@@ -39,7 +39,7 @@ _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 #: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: later commits fail, too.
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
-#: How often the log is made longer, and how often its size is looked at: every so many groups.
+#: After how many groups the log is made longer, and after how many its size is read.
 _GROUPS_BETWEEN_EXTENSIONS, _GROUPS_BETWEEN_LOG_CHECKS = 20, 100
 #: A larger commit is made by the connection that has room for it in its cache.
 _SMALL_BYTES = 250_000

@@ -4,24 +4,24 @@ One attempt of all processes has the reservation at a time, from before its snap
 commit has ended. Commits without one (a push, a first attempt) go between; but if an attempt has
 conflicted although it had it, the next is *strict*, and the commits of others wait for it.
 
-**Nothing depends on it**: each commit compares what it read with what was written since, so two
-that believe to have it conflict at the worst. It is a note in memory that the processes share
+**Nothing depends on it**: each commit compares what it read with what was written since. If two
+believe that they have it, one of them conflicts. It is a note in memory that the processes share
 (the lock file ``turn``), and says until when it holds:
 
 1. *Wait in line.* The first waiting thread of each process takes a place in the memory, which
    says by when it looks again; one that is late does not count. It sleeps until then, or until
    it is rung.
 2. *Reserve.* When the note is over, the first in line writes its own, for 20 ms, and reads it
-   again: if another is there, it waits on. After 5 ms without a note whoever looks may.
-3. *Read.* Who took longer has lost it; its process's next attempt has twice the time, 0.64 s at
-   most.
+   again: if another is there, it waits on. After 5 ms without a note any attempt that looks may.
+3. *Read.* An attempt that takes longer has lost it; its process's next attempt has twice the time,
+   0.64 s at most.
 4. *Commit.* A note that still holds is written again, for 250 ms.
 5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow
    each other within 0.4 ms goes on for a *slice* of 8 ms, with the pages and the history that it
    has read; then it is the last in line.
 
-Who has waited for a second, is past its deadline, or would wait for its own thread, goes on
-without a reservation. What is left behind by
+An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
+goes on without a reservation. What is left behind by
 
 - *an exception, a kill, a stop*: a note that ends by itself, and a place that is late. (A process
   that is stopped in a commit also keeps the locks of the turn and of SQLite.)

@@ -3,7 +3,7 @@
 The file holds an anchor: version ``V`` was due when a counter read ``R`` and the wall clock ``W``.
 A commit at which they read ``r`` and ``w`` gets the version
 
-1. ``V + (r - R)`` by the same counter, which nobody can set and which counts during sleep;
+1. ``V + (r - R)`` by the same counter, which cannot be set and counts during sleep;
 2. ``V + (w - W)`` by another: the machine was started again, or the file was moved;
 3. the newest plus one, if that is not above the newest version of the file.
 

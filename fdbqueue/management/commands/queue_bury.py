@@ -14,7 +14,7 @@ _WHY = "Why, as the dead letters show it (default: buried)"
 class Command(QueueCommand):
     help = (
         "Make ready items dead letters, so that no pop or lease takes them until queue_redrive "
-        "requeues them. Items in another state are not found (exit code 1); the others are buried."
+        "requeues them. Items in another state are not found (exit code 1)."
     )
     examples = """\
 examples:

@@ -73,7 +73,7 @@ examples:
                 dest="form",
                 help="The lines are items, as printed by queue_drain, and by queue_pop, queue_peek "
                 "and queue_show with --json; they keep value, priority, push time, attempts and "
-                "delay, and get new ids",
+                "delay",
             ),
             arguments.Argument(
                 "--values",
@@ -99,14 +99,13 @@ examples:
             type=arguments.unique_key,
             metavar="KEY",
             help="Push the only value of the input, unless an item of the queue has this unique "
-            "key: then push nothing, and print the id of that item",
+            "key: then print the id of that item",
         ),
         arguments.Argument(
             "--unique-while",
             choices=UNIQUE_WHILE,
-            help="How long the item has the unique key: while it is pending, until it is popped, "
-            "acknowledged, dead or removed (default); or while it is ready, until it is popped or "
-            "leased",
+            help="How long the item has the unique key: until it is popped, acknowledged, dead "
+            "or removed (pending, the default), or until it is popped or leased (ready)",
         ),
         arguments.JSON,
     )
