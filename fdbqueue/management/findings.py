@@ -34,10 +34,8 @@ from fdbqueue.columns.text import counted
 from fdbqueue.exceptions import FormatMismatch, ItemNotFound
 from fdbqueue.management.formats import item_count
 from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue, error_code, run, strict_json
-from fdbqueue.service.tools import load
+from fdbqueue.service.tools import examination, load
 from fdbqueue.service.tools.examination import (
-    MAX_OVERDUE,
-    MAX_STRAYS,
     Census,
     Examiner,
     count_stale,
@@ -320,7 +318,7 @@ class QueueChecks:
             )
             return self._found("format", ERROR, text)
         if strays := self._examiner.strays():
-            least = "at least " if strays >= MAX_STRAYS else ""
+            least = "at least " if strays >= examination.MAX_STRAYS else ""
             text = (
                 f"{least}{item_count(strays)} in shards that the setting here leaves out: no pop "
                 "finds them, or pops take the same ones again and again"
@@ -358,7 +356,7 @@ class QueueChecks:
             return self._found("overdue", OK, "no lease or delay has expired")
         numbers = {kind[:-1]: number for kind, number in asdict(overdue).items() if number}
         parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
-        least = "at least " if overdue.total >= MAX_OVERDUE else ""
+        least = "at least " if overdue.total >= examination.MAX_OVERDUE else ""
         resumed = "once the queue is resumed, " if pause else ""
         text = f"expired: {least}{parts}; {resumed}the next pop or lease requeues the items"
 
