@@ -27,9 +27,9 @@ How a command goes
 How to add a command
     Three files, and a line in the changelog:
 
-    - ``commands/queue_NAME.py``. Copy ``queue_redrive.py``, and set ``help`` and ``examples``;
-      ``allows_closed_output = True`` if the command only shows something, so that ``| head`` is
-      not an error.
+    - ``commands/queue_NAME.py``. Copy ``queue_redrive.py``, and set ``help``, ``examples`` and
+      ``takes``; ``allows_closed_output = True`` if the command only shows something, so that
+      ``| head`` is not an error.
     - ``tests/commands/test_NAME.py``. The tests of exit codes, unknown queues and ``--help`` find
       the command by themselves.
     - ``docs/commands.md``: a section with ``<!-- help: queue_NAME -->`` and ``<!-- end -->``, which
