@@ -43,7 +43,7 @@ class Viewer:
         return cls(functools.partial(access.may, user, access.VIEW))
 
     def among(self, is_one: Callable[[str], bool]) -> Viewer:
-        """Return one who sees only those queues of which something else holds, too."""
+        """Return a viewer who sees only queues of which something else holds, too."""
         return Viewer(lambda name: is_one(name) and self.sees(name), self.begin)
 
     def sees_each(self, names: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The views of the pages: they only read the queues, but for those of actions."""
+"""The views of the pages: only views of actions write to queues."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class ActionView(PageView):
 
 
 class NoPageView(PageView):
-    """Says that there is nothing at an address below that of a queue."""
+    """Says that there is nothing at an address below a queue's."""
 
     def get(self, request: HttpRequest, name: str, rest: str) -> HttpResponseBase:  # noqa: ARG002  # Django's signature
         """Say that there is no such page."""

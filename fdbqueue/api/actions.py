@@ -1,4 +1,4 @@
-"""Declare the actions of the API: each is one method of the viewset, with all that is said of it.
+"""Declare the actions of the API: each is one method of the viewset, with all its facts.
 
     @Action(
         "POST",

@@ -56,7 +56,7 @@ class Output(serializers.Serializer[Any]):
 
     @classmethod
     def shown(cls, instance: Any, codec: Codec) -> Any:
-        """Return the JSON of an object, null for None; ``codec`` is that of the queue."""
+        """Return the JSON of an object, null for None; ``codec`` is the queue's."""
         if instance is None:
             return None
         keys = {}

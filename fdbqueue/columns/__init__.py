@@ -1,4 +1,4 @@
-"""What is said of a queue, an item and a task: described once, and shown in three ways.
+"""The facts of a queue, an item and a task: described once, and shown in three ways.
 
 A :class:`Column` is one thing that is said, such as how many items are ready: its name, its
 heading, its value as a program has it, and its :class:`ValueKind`, which says how its values are

@@ -83,7 +83,7 @@ def by_worker(rows: Iterable[ItemRow]) -> list[WorkerLeases]:
 
 
 def by_reason(rows: Iterable[ItemRow]) -> list[ReasonRow]:
-    """Return the reasons of dead letters, that of the latest death first."""
+    """Return the reasons of dead letters, the latest death's first."""
     found: dict[str, ReasonRow] = {}
     for row in rows:
         reason = group_named(row.item.reason or "").decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What is said of a family: its name, how many members have something, and their sums.
+"""The facts of a family: its name, how many members have something, and their sums.
 
 A :class:`FamilyRow` has what the columns of queues show, so that these are not described again.
 """
@@ -54,7 +54,7 @@ class Members(NamedTuple):
 
 @dataclass(slots=True)
 class FamilyRow:
-    """A family, how many of its members have something, and the sums of those that were read.
+    """A family, how many of its members have something, and the sums of the members that were read.
 
     Attributes:
         queue: The family: what columns of queues call the queue.
@@ -96,7 +96,7 @@ def family_row(
     with_later: bool = False,
     is_late: Callable[[], bool] = lambda: False,
 ) -> tuple[FamilyRow, list[str]]:
-    """Read what is said of a family itself, and the names of its members that have something.
+    """Read the facts of a family itself, and the names of its members that have something.
 
     Args:
         family: The family.

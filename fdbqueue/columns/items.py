@@ -1,4 +1,4 @@
-"""What is said of an item: the columns of a queue's items, and the facts of one item.
+"""The columns of a queue's items, and the facts of one item.
 
 To add one, add an :class:`ItemColumn` to :data:`LISTED` for the pages' table, to :data:`TABLE` for
 that of ``queue_peek`` and ``queue_pop``, to :data:`FACTS` for the page of an item and

@@ -1,4 +1,4 @@
-"""What is said of a queue: what is read of it, which attention it needs, and its columns.
+"""The facts of a queue: what is read of it, which attention it needs, and its columns.
 
 A :class:`QueueRow` is what is known of one queue; :func:`fill` reads that for many queues at once.
 A :class:`QueueColumn` is one thing that is said. To add one, add it to the tuple of what is to show

@@ -212,7 +212,7 @@ class QueueCommand(BaseCommand):
         return queues, [family for family in self.families_there() if family.has_parts]
 
     def families_there(self) -> Iterator[Family]:
-        """Yield the families of the setting, and those of other apps that have members."""
+        """Yield the families of the setting, and other apps' families that have members."""
         for family in self.catalog.families():
             if family.owner is None or next(family.names(), None) is not None:
                 yield family

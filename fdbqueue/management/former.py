@@ -102,7 +102,7 @@ def _note(command: QueueCommand, former: str, instead: str) -> None:
 
 
 def _run(former: QueueCommand, name: str, options: dict[str, Any], names: list[str]) -> None:
-    """Run a command in place of a former one, with those of its options that are given."""
+    """Run a command in place of a former one, with the options that are given."""
     command = load_command_class("fdbqueue", name)
     vars(command)["_called_from_command_line"] = former.is_process
     parser = command.create_parser("manage.py", name)

@@ -278,7 +278,7 @@ class WorkersView(ListView):
     form = WorkersForm
 
     def rows(self, form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the leases, and who holds them; and the workers, for who may view all queues."""
+        """Return the leases; and the workers, for users who may view all queues."""
         shown = _workers(form, viewer, self.addresses)
         if self.site.may_view_all(self.request):
             shown |= _present(form, viewer)

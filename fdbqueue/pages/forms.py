@@ -90,7 +90,7 @@ class PageForm(forms.Form):
         super().__init__({**self.defaults, **given}, auto_id="show-%s")
 
     def clean(self) -> dict[str, Any]:
-        """Refuse parameters that the page does not have, and those that are given twice."""
+        """Refuse parameters that the page does not have, or that are given twice."""
         unknown = [name for name in self.data if name not in self.fields]
         for name in unknown[:_MOST_UNKNOWN]:
             text = _("This page has no parameter “%(name)s”.")

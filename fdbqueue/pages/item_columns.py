@@ -30,7 +30,7 @@ from fdbqueue.pages.values import preview, previewed
 
 
 def address_of(row: ItemRow) -> str:
-    """Return the address of an item's page; after a search, that of the hit in it."""
+    """Return the address of an item's page; after a search, of the hit in it."""
     page: str = row.addresses.item(row.queue.name, row.item.id, q=row.wanted)
     return f"{page}#{FIRST_HIT}" if row.wanted else page
 

@@ -129,7 +129,7 @@ def bury_command(queue: Queue, item_ids: Iterable[str]) -> str:
 
 
 def _choices(queue: Queue, item: Item, form: ItemForm) -> list[WayToShow]:
-    """Return the ways to show a value; those that would show the same are left out."""
+    """Return the ways to show a value, without ways that would show the same."""
     is_text = not isinstance(item.value, bytes | Undecodable)
     first = _("As a tree") if _is_json(queue, item) else _("As text")
     labels = {"value": first if is_text else _("The value's bytes")}

@@ -419,7 +419,7 @@ class QueueListView(ListView):
 
 
 def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
-    """Return the figures of all queues together; rates if those of all were read.
+    """Return the figures of all queues together; with rates if they were read of all.
 
     A figure leads to the queues that have most of it.
     """
@@ -435,7 +435,7 @@ def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
 
 
 def _sparklines(found: QueueList) -> list[Sparkline]:
-    """Return the rates of all queues together, if those of all were read and there were any."""
+    """Return the rates of all queues together, if they were read of all and there were any."""
     if len(found.rows) != len(found.found):
         return []
     together = [
@@ -493,7 +493,7 @@ def _wanted(catalog: Catalog, family: Family, text: str) -> dict[str, Any]:
 
 
 class FamilyView(ListView):
-    """The page of a family: those of its members that the user may view."""
+    """The page of a family: the members that the user may view."""
 
     template = "family.html"
     form = FamilyForm

@@ -191,7 +191,7 @@ class AdminSite(PlainSite):
 
 
 def admin_url_name(page: str) -> str:
-    """Return the name of a page's URL, as the admin names those of its models."""
+    """Return the name of a page's URL, as the admin names its models' URLs."""
     return f"fdbqueue_queuename_{'changelist' if page == 'queues' else page}"
 
 

@@ -1,4 +1,4 @@
-"""What is said of a task: its state, its attempts, and the facts that its page and command show.
+"""A task's state, its attempts, and the facts that its page and command show.
 
 To add a fact, add a :class:`TaskColumn` to :data:`FACTS`: the page of a task has it, and
 ``tasks_show``. The columns of the lists are in :mod:`fdbqueue.tasks.pages.lists`: no command lists

@@ -144,7 +144,7 @@ class _Outline:
             self._add_part(found.follows, branch, depth, is_next=True)
 
     def _parts(self, found: GroupResult, branch: int) -> list[GroupPart]:
-        """Read the first parts, and that of the reader if it is none of them."""
+        """Read the first parts, and the reader's if it is none of them."""
         where: Any = {"owner": self._backend, "tree": self._here.tree, "branch": branch}
         where["count"] = found.count
         most = max(0, min(_MOST_PARTS, _MOST_LINES - len(self.lines)))

@@ -1,8 +1,8 @@
 """Groups of commits: which of them conflict, and what they change in the file.
 
-A commit fails with 1020 if a range it read was written after its read version, or by an earlier
-one of its group. The history says what was. The others are written in one SQLite transaction,
-under one version; their order is the last two bytes of the versionstamp.
+A commit fails with 1020 if a range it read was written after its read version, by the history or an
+earlier commit of its group. The others are one SQLite transaction, under one version; their order
+is the last two bytes of the versionstamp.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class CommitGroup:
             history.add(self.connection, written)
 
     def _change(self, mutations: list[Mutation], stamp: bytes) -> list[bytes]:
-        """Apply the mutations of one commit, in order, over those of the commits before.
+        """Apply the mutations of one commit, in order, after the earlier commits' mutations.
 
         Returns:
             The keys that its versionstamp became part of.

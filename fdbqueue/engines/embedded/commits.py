@@ -1,16 +1,15 @@
 """Commit transactions: which thread commits, for which others, and how each learns the result.
 
 - *Any thread* puts its request in the line. The first leads; the others wait to be woken.
-- *The leader* waits for the writer's turn, commits all that are in line by then in one SQLite
-  transaction and one fsync, tells each how it ended, and passes the lead on. A request leaves the
-  line once it was told.
+- *The leader* waits for the writer's turn, commits all in line by then in one SQLite transaction,
+  tells each how it ended, and passes the lead on. A request leaves the line once it was told.
 - *A leader takes no mutex.* A thread registers to be woken, then looks whether it is done; the
   leader marks it as done, then looks whether it has registered. So no wake is lost.
 
-If an exception of a signal handler (``storage``) ends a leader, the lead is free, and all that
-wait are woken. The assignment after its COMMIT notes that a group took effect: the next leader
-tells one that did, and commits another one again. A request whose thread has left is not begun. A
-signal handler is refused if its own thread waits for a commit, opens or closes the file, or forks.
+If a signal handler's exception ends a leader, the lead is free, and all are woken. An assignment
+after COMMIT notes that a group took effect: by it the next leader tells the group, or commits it
+again. A request whose thread has left is not begun. A signal handler is refused if its own thread
+waits for a commit, opens or closes the file, or forks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The options of databases and transactions, under the binding's names.
 
-Options about what a single file does not have (priorities, tracing, locality) are accepted
-and change nothing.
+Those about what a single file does not have change nothing.
 """
 
 from __future__ import annotations

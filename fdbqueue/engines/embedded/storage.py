@@ -1,12 +1,12 @@
 """The SQLite file: its connections, snapshots of it, and the writer's turn.
 
-Any number of snapshots are read while one commit is written (SQLite's write-ahead log). In the
-directory ``-sync`` are the lock files that order the writers of all processes.
+The lock files in the directory ``-sync`` order the writers of all processes; snapshots are read
+meanwhile.
 
-An exception of a signal handler may come after a call, at the start of a function, and at the end
-of a turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call
-of a function in C, the first of its ``finally``; and what changes hands does so by assignments,
-and the one call after them.
+A signal handler's exception may come after a call, at the start of a function, and at the end of a
+turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call of a
+function in C, the first of its ``finally``; and what changes hands does so by assignments, and the
+one call after them.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ examples:
             raise failure(f"{counted(errors, 'check')} found an error.")
 
     def _adopt_settings(self, names: list[str]) -> None:
-        """Store the settings here as those that queues are written under."""
+        """Store that queues are written under the settings here."""
         if not names:
             raise usage_error("--adopt-settings needs the names of queues.")
         for name in names:
@@ -345,7 +345,7 @@ class _Examination:
             yield from QueueChecks(queue, read, self._deadline).findings()
 
     def _all_names(self, catalog: Catalog) -> Iterator[str]:
-        """Yield the names of the queues: of a pattern those of its members, as they are read."""
+        """Yield the names of the queues: of a pattern its members' names, as they are read."""
         families = {family.name: family for family in catalog.families()}
         for name in self._names or catalog.names():
             family = families.get(name)

@@ -172,7 +172,7 @@ examples:
         self.console.note(f"Drained {item_count(done)} from {queue.name!r}.")
 
     def _settle(self, queue: Queue, file: ItemsFile) -> None:
-        """Finish what a killed drain to a file left behind: remove items that the file has.
+        """Finish what a killed drain to a file has left: remove items that the file has.
 
         With ``--force`` the file is emptied, after the first transaction has succeeded.
         """

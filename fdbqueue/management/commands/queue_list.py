@@ -145,7 +145,7 @@ examples:
                 pause.wait(seconds)
 
     def _workers(self) -> list[str]:
-        """Return the lines of the workers, those that are alive first."""
+        """Return the lines of the workers, the living ones first."""
         found = self.catalog.presences.read()
         if not found.is_complete:
             self.console.note("There are more workers than were read.")
@@ -217,7 +217,7 @@ examples:
     def _rows(
         self, queues: Iterable[Queue], view: _View, reads: Iterable[BeginRead]
     ) -> Iterator[QueueRow]:
-        """Yield what is said of each queue."""
+        """Yield the facts of each queue."""
         minutes = {"history_minutes": view.minutes, "rate_minutes": view.minutes}
         return read_rows(self.catalog.database, queues, reads, **minutes)
 

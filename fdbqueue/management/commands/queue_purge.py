@@ -60,7 +60,7 @@ def _question(queue: Queue, state: str | None, reason: str | None) -> str:
     shown = {one: number for one, number in counts.items() if state in {None, one}}
     if reason is not None:
         dead = item_count(counts["dead"], "dead")
-        of_reason = f'those of {dead} in {queue.name!r} that died of "{clipped(reason)}"'
-        return f"Remove for good {of_reason}?"
+        which = f'the ones of {dead} in {queue.name!r} that died of "{clipped(reason)}"'
+        return f"Remove {which} for good?"
     which = ", ".join(f"{number:,} {one}" for one, number in shown.items())
     return f"Remove {item_count(sum(shown.values()))} from {queue.name!r} for good ({which})?"

@@ -59,4 +59,4 @@ def _question(queue: Queue, most: int, dead: int, reason: str | None) -> str:
     of_all = f"{most:,} of {item_count(dead, 'dead')} in {queue.name!r}"
     if reason is None:
         return f"Requeue {of_all}?"
-    return f'Requeue at most {of_all}, those that died of "{clipped(reason)}"?'
+    return f'Requeue at most {of_all}, the ones that died of "{clipped(reason)}"?'

@@ -354,7 +354,7 @@ class SeveralGroup:
         return found
 
     def later(self, tr: Transaction, names: Sequence[str] = ()) -> list[Consumer]:
-        """Return the queues of a list; of families those that may have something to take later.
+        """Return the queues of a list; of families the members that may have something later.
 
         Of these the first, 1,000 at most.
         """

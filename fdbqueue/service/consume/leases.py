@@ -1,13 +1,8 @@
 """Lease items: hide them while a worker processes them, until it acknowledges them.
 
 A lease's token holds the item's place and a random secret. It is valid until the worker
-acknowledges it or gives it up, or a popper requeues the item after the lease has expired
-(:mod:`fdbqueue.service.consume.expiry`), by the clients' clocks.
-
-A lease's keys are in :mod:`fdbqueue.service.storage.tables`: ``hidden_keys`` of ``State.LEASED``
-(its facts and its value), and ``due`` of ``Kind.LEASE``. ``ItemStore.hide`` writes them;
-``begin_read`` and ``reveal`` read and clear them; ``Browser.page`` continues behind one
-(``HIDDEN_END``).
+acknowledges it or gives it up, or a popper requeues the item after the lease has expired, by the
+clients' clocks.
 """
 
 from __future__ import annotations
@@ -118,7 +113,7 @@ class Leases:
     def items_of(
         self, tr: Transaction, keys: Sequence[LeaseKey]
     ) -> dict[LeaseKey, Item | CorruptItem]:
-        """Return the items of leases, but for those that are not held any more.
+        """Return the items of the leases that are still held.
 
         Those that this process cannot decode, although another has, are requeued as they were, and
         stand there as errors.
@@ -338,7 +333,7 @@ class Ack(Write):
 
     @property
     def _failures_bytes(self) -> int:
-        """What it sends to clear the failures of those that have attempts, as far as is known."""
+        """What it sends to clear the failures of items with attempts, as far as is known."""
         tried = sum([held.attempts > 0 for held in self._held])
         return tried * _FAILURES_SENT * self.store.keys.size_bytes
 

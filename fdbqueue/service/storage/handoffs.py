@@ -1,19 +1,10 @@
-"""The rows of help between processes, and of batches.
+"""The rows of help between processes (:mod:`fdbqueue.service.consume.help`), and of batches.
 
-:mod:`fdbqueue.service.consume.help` says how the help goes.
-
-- *A request* is one row: the version at which it was asked, because the oldest is served first;
-  whether it is served; when it expires. For leases it names those that are to end, and then the
-  new.
+- *A request* is one row: at which version it was asked (the oldest is served first), whether it is
+  served, when it expires. For leases it names those that are to end, and then the new.
 - *A handoff* is a batch for a request: the items, with their places and values, in pieces under its
-  name, and a row DUE (:mod:`tables`) at the moment at which the request expires; no such row if it
-  holds no items.
+  name; and, if it holds any, a row DUE at the moment at which the request expires.
 - *A batch*, leased under one token, is the same pieces and the same row.
-
-Requests of version 1.0.0 expire by the database's versions, about a million a second, and have no
-row DUE. They are served: what is handed over then gets one. What 1.0.0 itself handed over is
-requeued at once, and its process asks again. 1.0.0 passes over requests that expire at a moment,
-and requeues what was handed over for them by the row DUE, but leaves the request's row.
 """
 
 from __future__ import annotations
@@ -55,6 +46,11 @@ LeaseKey = tuple[bytes, bytes]
 
 class HelpRequest(NamedTuple):
     """A request of one process that others take items for it.
+
+    One of version 1.0.0 expires by the database's versions, a million a second, and has no row DUE.
+    What is handed over for it gets one; what 1.0.0 handed over is requeued at once, and its process
+    asks again. 1.0.0 passes over requests that are dated, requeues what was handed over for them by
+    the row DUE, and leaves the request's row.
 
     Attributes:
         name: Its random name.
@@ -119,7 +115,7 @@ class Handoff(NamedTuple):
 
 
 def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
-    """Write the row of a request that is asked; its version is that of the commit."""
+    """Write the row of a request that is asked; its version is the commit's."""
     row = bytes(_STAMP_BYTES) + _facts(request) + bytes(4)
     tr.set_versionstamped_value(tables.request(request.name), row)
 

@@ -9,17 +9,14 @@ The layouts are those of FoundationDB's recipes, byte for byte, directly under t
 
 - *In commit order* the count or index is the commit's versionstamp, which sorts after all numbers,
   and ``random`` a number that grows with each push of a process.
-- *A unique key* is named by its tag (a byte that says until when the key is kept, and its digest),
-  behind the random bytes within their element; in commit order as an element of its own, behind the
-  number of chunks.
-- *A long value's* key ends with the number of its chunks and holds the first; the others are in a
-  table (:mod:`tables`).
-- *With shards* a byte stands in front: a hash of the end of the place. The index or count is the
-  read version of the push, so that items of different shards can be compared, and the number of the
-  push stands in place of the first random bytes.
+- *A unique key's* tag stands after the random bytes within their element; in commit order in an
+  element of its own, after the number of chunks.
+- *A long value's* key ends with the number of its chunks, and holds the first.
+- *With shards* a byte stands in front, a hash of the end of the place; the index or count is the
+  read version of the push.
 
-The part of the key after the subspace's prefix, and the shard, is the item's *place*. It stays the
-same in every state. The item's id is its place in URL-safe base64.
+The key after the subspace's prefix and the shard is the item's *place*, in every state the same.
+Its id is the place in URL-safe base64.
 """
 
 from __future__ import annotations
@@ -142,7 +139,10 @@ def random_suffix() -> bytes:
 
 
 def numbered_suffix() -> bytes:
-    """Return random bytes behind the number of a push, which orders those of one read version."""
+    """Return random bytes after the number of a push, which orders pushes of one read version.
+
+    Items of different shards compare by the read version of their push.
+    """
     return _NUMBER.pack(next(_pushes)) + os.urandom(RANDOM_BYTES - _NUMBER.size)
 
 
@@ -174,7 +174,7 @@ class ItemKeys:
         self.size_bytes = self._place_at + _SUFFIX_BYTES
 
     def level(self, priority: Priority | None) -> Bounds:
-        """Return the range of the items that a push of this priority goes behind."""
+        """Return the range of the items that a push of this priority comes after."""
         raise NotImplementedError
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
@@ -253,7 +253,7 @@ class ItemKeys:
     def place_in_commit_order(
         self, priority: Priority | None, chunks: int = 1, tag: bytes = b""
     ) -> Place:
-        """Return the place of an item behind all that is committed before it."""
+        """Return the place of an item after all that is committed before it."""
         before = self._packed_level(priority) + _STAMP_CODE
         number = next(_pushes)
         if tag:
@@ -344,7 +344,7 @@ class ItemKeys:
         return tuples.packed_number(priority) if priority is not None else b""
 
     def id_of(self, place: bytes) -> str:
-        """Return the id of the item at a place; that of a foreign key starts with ``~``."""
+        """Return the id of the item at a place; the id of a foreign key starts with ``~``."""
         try:
             self.position(place)
         except (ValueError, TypeError):
@@ -462,6 +462,6 @@ def _rest(
 
 
 def _behind(rows: Iterable[Any], skipped: int, part: int) -> Iterator[Any]:
-    """Yield the rows behind some; the last if there are not so many."""
+    """Yield the rows after some; the last if there are not so many."""
     found = list(rows)
     yield from found[min(skipped, max(0, len(found) - part)) :]

@@ -1,4 +1,4 @@
-"""What is said of the rows of an outbox: on its page, and by ``tasks_outbox``."""
+"""The facts of the rows of an outbox, on its page and by ``tasks_outbox``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def sums(outbox: Outbox, viewer: Viewer = EVERYTHING) -> OutboxSums:
 
 
 def count(rows: QuerySet[OutboxTask], viewer: Viewer) -> tuple[int, datetime.datetime | None]:
-    """Count those of some rows that a viewer may see; return when the first was enqueued, too."""
+    """Count the rows that a viewer may see; return when the first was enqueued, too."""
     of_queues = rows.order_by("queue").values("queue")
     of_queues = of_queues.annotate(count=Count("id"), oldest=Min("enqueued_us"))
     total, oldest = 0, None

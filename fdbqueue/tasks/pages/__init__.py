@@ -67,7 +67,7 @@ def reading_of_tasks(name: str) -> Reading | None:
 
 
 def find_task(catalog: Catalog, sought: str) -> TaskPlace | None:
-    """Return where the task is that an id names: its own, or that of a group or a chain it is in.
+    """Return where the task is that an id names: its own, or its group's or chain's.
 
     Of a group that is the first that is stored of its first 20 enqueued tasks. None if no backend
     has one.

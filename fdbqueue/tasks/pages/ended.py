@@ -108,7 +108,7 @@ def _with_aborted(
 
 
 def begin_ended(backend: Any, queue: Queue, tr: Any) -> Callable[[], OtherTabs]:
-    """Begin to count the done and the aborted tasks, and those that ended today, by their index.
+    """Begin to count the done, the aborted and today's ended tasks, by their index.
 
     Of more than 1,000 it says that there are more. Which failed tasks were aborted only their
     records tell: if more than 50 have failed, nothing is said, and the tab looks for them. Today
