@@ -12,9 +12,8 @@
    again.
 
 A take from several queues (:mod:`any_queue`) serves rounds (:mod:`visits`) on a walk (:mod:`ring`):
-over a list, or over the index of a family (:mod:`family_takes`). :mod:`acks` ends and extends
-leases, in transactions that pushes share; :mod:`leases` has the steps within; :mod:`dead_letters`
-buries and redrives.
+over a list, or over a family's index (:mod:`family_takes`). :mod:`acks` ends and extends
+:mod:`leases`; :mod:`dead_letters` buries and redrives.
 
 What is guaranteed, whatever ends a thread or a process:
 

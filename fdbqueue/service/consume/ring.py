@@ -1,9 +1,6 @@
 """Which queues a transaction meets, one after the other: of a list, or members of families.
 
-Where a process is on its way round the members of families; and the look at the indexes of the
-families by which it waits.
-
-:mod:`fdbqueue.service.consume.family_takes` says how a take goes.
+Where a process is on its way round the members, and the look at the indexes by which it waits.
 """
 
 from __future__ import annotations
