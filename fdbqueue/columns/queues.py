@@ -150,20 +150,18 @@ begin_ends = _begin("ends", "begin_ends")
 begin_held = _begin("held", "begin_held")
 
 
-def _begin_end(name: str, end: End) -> BeginRead:
-    """Return what begins to read the item at an end."""
+def _begin_end(name: str, end: End, tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+    """Begin to read the items at an end, into a field of rows."""
 
-    def begin(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
-        def wait() -> None:
-            for row in rows:
-                setattr(row, name, next(iter(row.queue.page(end=end, limit=1, tr=tr).items), None))
+    def wait() -> None:
+        for row in rows:
+            setattr(row, name, next(iter(row.queue.page(end=end, limit=1, tr=tr).items), None))
 
-        return wait
-
-    return begin
+    return wait
 
 
-begin_first, begin_last = _begin_end("first", "min"), _begin_end("last", "max")
+begin_first: BeginRead = functools.partial(_begin_end, "first", "min")
+begin_last: BeginRead = functools.partial(_begin_end, "last", "max")
 
 
 def begin_oldest(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
@@ -276,9 +274,7 @@ class Concern:
 
 def is_overdue(oldest: datetime.datetime | None) -> bool:
     """Tell whether the oldest ready item, pushed at this time, has waited too long."""
-    if oldest is None:
-        return False
-    return seconds_since(oldest) > OLDEST_SECONDS
+    return oldest is not None and seconds_since(oldest) > OLDEST_SECONDS
 
 
 def is_unattended(row: QueueRow) -> bool:
