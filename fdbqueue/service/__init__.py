@@ -97,7 +97,7 @@ from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.hidden import group_named
 from fdbqueue.service.storage.rows import ENDS, End
-from fdbqueue.service.tools.beside import Beside
+from fdbqueue.service.tools.beside import Beside, ack_in_several
 from fdbqueue.service.tools.load import Load
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
@@ -176,6 +176,7 @@ __all__ = [
     "WorkerCounts",
     "WorkerRow",
     "Workers",
+    "ack_in_several",
     "arun",
     "counts_of",
     "covers",
