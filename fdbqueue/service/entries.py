@@ -94,7 +94,10 @@ class PriorityType:
         Raises:
             InvalidPriority: It does not fit the type, as for :meth:`coerce`.
         """
-        return self.coerce(0 if given is NOT_GIVEN else given)
+        priority = 0 if given is NOT_GIVEN else given
+        if type(priority) is int and self.name == "int" and MIN_INTEGER <= priority <= MAX_INTEGER:
+            return priority
+        return self.coerce(priority)
 
     def bound(self, given: Any) -> Priority | None:
         """Return a bound of a range of priorities in the queue's type, None for no bound.

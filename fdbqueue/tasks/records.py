@@ -30,6 +30,7 @@ record is *final* once the item is gone: it says all there is to say of the task
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -69,6 +70,8 @@ _LATEST = 2**47
 _MAX_PATH = 1_000
 #: What a value must have.
 _KINDS = (("id", str), ("task", str), ("args", list), ("kwargs", dict), ("backend", str))
+#: How the pending record of a new task ends.
+_PENDING_END = b'"}'
 #: How a pending record begins.
 _PENDING = re.compile(rb'\{"queue":"(?:[^"\\]|\\.)*","item":')
 
@@ -351,6 +354,15 @@ def pending(
     return {"queue": queue, "item": item_id, **stored(attempts), **more}
 
 
+@functools.lru_cache(maxsize=1_000)
+def _pending_begin(queue: str) -> bytes:
+    """Return how the pending record of a new task begins, up to its item's id.
+
+    What follows is the id, which needs no escapes, and ``_PENDING_END``.
+    """
+    return encoded(pending(queue, "")).removesuffix(_PENDING_END)
+
+
 #: Behind the name of the worker in a lease that it got together with others, ahead.
 _AHEAD = " (ahead)"
 
@@ -476,13 +488,15 @@ class Records:
         """Write a record in place of another, which may be longer; reads nothing."""
         self.write_encoded(tr, result_id, encoded(record))
 
-    def write_encoded(
-        self, tr: Transaction, result_id: str, data: bytes, *, is_new: bool = False
-    ) -> None:
-        """Write an encoded record; in place of another, if it is not new."""
+    def write_new(self, tr: Transaction, item_id: str, *, result_id: str, queue: str) -> None:
+        """Write the pending record of a task that is pushed, whose item is in a queue."""
+        data = _pending_begin(queue) + item_id.encode() + _PENDING_END
+        tr[self._results_key + packed_element(result_id) + _FIRST] = data
+
+    def write_encoded(self, tr: Transaction, result_id: str, data: bytes) -> None:
+        """Write an encoded record in place of another, which may be longer."""
         key = self._results_key + packed_element(result_id)
-        if not is_new:
-            tr.clear_range(key + _SECOND, key + _BEHIND)
+        tr.clear_range(key + _SECOND, key + _BEHIND)
         tr[key + _FIRST] = data[:_PART_BYTES]
         for part, start in enumerate(range(_PART_BYTES, len(data), _PART_BYTES), 1):
             tr[key + packed_element(part)] = data[start : start + _PART_BYTES]
