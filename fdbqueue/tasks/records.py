@@ -70,9 +70,8 @@ _LATEST = 2**47
 _MAX_PATH = 1_000
 #: What a value must have.
 _KINDS = (("id", str), ("task", str), ("args", list), ("kwargs", dict), ("backend", str))
-#: How the pending record of a new task ends.
+#: How a pending record begins, and how a new one ends.
 _PENDING_END = b'"}'
-#: How a pending record begins.
 _PENDING = re.compile(rb'\{"queue":"(?:[^"\\]|\\.)*","item":')
 
 
@@ -237,10 +236,9 @@ def unpacked(value: Any) -> TaskCall | None:
         return None
     if type(priority) is not int or not is_id(value["id"]) or len(value["task"]) > _MAX_PATH:
         return None
-    most = value.get("max_attempts")
+    most, place = value.get("max_attempts"), value.get("tree")
     if most is not None and type(most) is not int:
         return None
-    place = value.get("tree")
     return TaskCall(
         value["id"],
         value["task"],
@@ -356,10 +354,7 @@ def pending(
 
 @functools.lru_cache(maxsize=1_000)
 def _pending_begin(queue: str) -> bytes:
-    """Return how the pending record of a new task begins, up to its item's id.
-
-    What follows is the id, which needs no escapes, and ``_PENDING_END``.
-    """
+    """Return how a new pending record begins, up to its item's id, which needs no escapes."""
     return encoded(pending(queue, "")).removesuffix(_PENDING_END)
 
 
@@ -556,18 +551,10 @@ class Records:
     def begin_moments(
         self, tr: Transaction, queue: str, status: str, *, since: int = 0, limit: int
     ) -> Callable[[], list[int]]:
-        """Begin to read when tasks of one queue and status ended, the latest first.
-
-        Args:
-            tr: The transaction; the entries are read as it reads.
-            queue: The name of the queue.
-            status: ``"SUCCESSFUL"`` or ``"FAILED"``.
-            since: Only tasks that ended at this moment or later.
-            limit: The most entries.
-        """
+        """Begin to read when tasks have ended since a moment: the latest first."""
         within = self._ended[queue][status]
-        stop = within.range().stop
-        rows = tr.get_range(within.pack((since,)), stop, limit=limit, reverse=True)
+        begin, end = within.pack((since,)), within.range().stop
+        rows = tr.get_range(begin, end, limit=limit, reverse=True)
         return lambda: [within.unpack(row.key)[0] for row in rows]
 
     def ended(
@@ -589,7 +576,7 @@ class Records:
             status: ``"SUCCESSFUL"`` or ``"FAILED"``.
             before: Only tasks that ended before this moment.
             after: The moment and the id of an entry: only those that follow it.
-            limit: The most entries.
+            limit: The most.
             newest_first: Whether to begin with the latest.
         """
         within = self._ended[queue][status]
