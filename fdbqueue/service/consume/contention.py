@@ -5,15 +5,14 @@ A take that conflicts tries again. What else it does depends on what it has met:
 - *The engine has reservations*: takes reserve its file before they read, for a while, and need no
   help.
 - *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
-- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is faster
-  than to race on, by what the process has measured; for a while others of it do so at once. From
-  several queues it takes by the one that gave something.
+- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is
+  measured to be faster than to race on; for a while its process's others do so at once.
 - *A queue with shards*: nobody asks; it takes from another slot, among twice as many as before, so
   that processes take different rows, and one is nearest to the end.
 - *From the third conflict in a row on* it sleeps first, for longer each time.
 
-What is noted here only decides what is tried: whatever ends a thread leaves nothing behind, and a
-forked process starts again.
+All this only decides what is tried: whatever ends a thread leaves nothing behind, and a forked
+process starts again.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Database
 
-#: After this many conflicts in a row a take asks for help, or takes what it has seen. So 4 x 16
-#: poppers take 12.9 times as many items as by the recipe, and of 16 x 1 the process that does least
-#: has 0.78 of the mean.
-CONFLICTS = 2
+#: After so many conflicts in a row a take asks for help, or takes what it has seen; after more it
+#: sleeps, too. So 4 x 16 poppers take 12.9 times as many items as by the recipe, and of 16 x 1 the
+#: process that does least has 0.78 of the mean.
+_ASKS_AFTER = AS_SEEN_AFTER = _SLEEPS_AFTER = 2
 #: For how long a process that had to ask for help asks without trying first, and one that has met
 #: others reserves the file. Of the order of a hundred commits; no other was measured.
 _REMEMBERED_SECONDS = 0.25
@@ -105,11 +104,11 @@ class Contention:
         elif others:
             now = time.monotonic()
             self.racing_since = self.racing_since or now
-            if conflicts >= CONFLICTS and self._is_help_faster(now):
+            if conflicts >= _ASKS_AFTER and self._is_help_faster(now):
                 self.helped_until = now + _REMEMBERED_SECONDS
                 return None
-        if conflicts > CONFLICTS:
-            sleep_before_retry(conflicts - CONFLICTS)
+        if conflicts > _SLEEPS_AFTER:
+            sleep_before_retry(conflicts - _SLEEPS_AFTER)
         return conflicts
 
     def _is_help_faster(self, now: float) -> bool:

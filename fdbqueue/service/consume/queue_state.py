@@ -4,9 +4,9 @@ The state is one range of keys, so one read: the counts, a pause, the help reque
 processes, and what has expired.
 
 A pause is one key within that range. Writing it conflicts with every take that has not committed:
-once ``pause`` has returned, nothing is taken. A take that finds the key takes and requeues nothing,
-but ends the leases that it was asked to end, and returns saved responses. Waiters watch the key, so
-pushes do not wake them, and resuming does.
+once ``pause`` has returned, nothing is taken. A take that finds the key only ends the leases that
+it was asked to end, and returns saved responses. Waiters watch the key, so resuming wakes them, and
+pushes do not.
 
 A family is paused by one key of its own, which a take from a member reads at the same time.
 """
