@@ -102,10 +102,8 @@ class TransactionState:
         watches: WatchRegistry,
         defaults: OptionValues,
     ) -> None:
-        self.database = database
         self.lock = RLock()
-        self.watch_registry = watches
-        self.store = store
+        self.database, self.store, self.watch_registry = database, store, watches
         self._committer = committer
         self._defaults = defaults
         self._created_at = time.monotonic()

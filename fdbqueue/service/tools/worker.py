@@ -138,11 +138,8 @@ class Worker:
         self._retry_delay_seconds = retry_delay_seconds
         self._worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
         self._remaining = limit
-        self._follow = follow
-        self._let_in = let_in
-        self._on_end = on_end
-        self._on_stop = on_stop
-        self._on_beat = on_beat
+        self._follow, self._let_in = follow, let_in
+        self._on_end, self._on_stop, self._on_beat = on_end, on_stop, on_beat
         self._home_of = home_of
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if presences is not None:
@@ -568,8 +565,7 @@ class Worker:
 
     def _facts(self, item: Item) -> dict[str, Any]:
         """Return an item's facts for the log: neither its value nor its lease."""
-        queue = self._home_of(item.queue)
-        return {"queue": queue, "item": item.id, "attempts": item.attempts}
+        return {"queue": self._home_of(item.queue), "item": item.id, "attempts": item.attempts}
 
     def _extend_all(self) -> None:
         """Extend the leases of running items until the work ends."""
