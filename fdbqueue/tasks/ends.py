@@ -27,7 +27,16 @@ from fdbqueue.exceptions import (
     path_of,
     traceback_of,
 )
-from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
+from fdbqueue.service import (
+    MAX_SECONDS,
+    Beside,
+    Item,
+    Queue,
+    ack_in_several,
+    error_code,
+    now_us,
+    run,
+)
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, readable
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
@@ -305,9 +314,7 @@ class AttemptEnds:
         of_trees = [end for end in ending if end.call.place is not None]
 
         def end_all(tr: Transaction) -> None:
-            for queue, items in of_queues.items():
-                if lost := queue.ack_many(items, tr=tr).lost:
-                    raise LeaseLost(queue=queue.name, lease=lost[0])
+            ack_in_several(tr, of_queues)
             write(tr)
             note_ends(tr, self._backend, map(_part_end, of_trees))
 
@@ -485,6 +492,8 @@ class AttemptEnds:
             entry = EndedTask(queue.home, FAILED, end.moment, call.id, call.task, _tree_of(call))
             tr.set(*self._records.ended_row(entry))
             self._note_end(tr, end)
+            if end.is_limited and end.failure is not None and end.failure.exception == EXPIRED:
+                Beside.give_back_token(tr, queue)
 
 
 def _tree_of(call: TaskCall) -> str:

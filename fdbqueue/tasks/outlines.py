@@ -88,16 +88,14 @@ def outline_of(
         outline.add(0, 0, is_next=False)
         return outline.lines
 
-    lines: list[OutlineLine] = run(database, read, read_only=True)
-    return lines
+    return run(database, read, read_only=True)
 
 
 def queues_in(tr: Transaction, backend: Any, tree: str) -> list[str]:
     """Return the queues that all tasks of a tree are of, or may be of."""
     row = tr[TreeKeys(backend.records.prefix, tree).branch(0)]
     known = json.loads(bytes(row)) if row.present() else {}
-    names: list[str] = known.get("queues") or backend.names()
-    return names
+    return known.get("queues") or backend.names()
 
 
 class _Outline:

@@ -16,7 +16,7 @@ from django.core.management.base import CommandError
 import fdbqueue
 from fdbqueue import conf
 from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
-from fdbqueue.management.drain import FileSink, explain
+from fdbqueue.management.commands.queue_drain import FileSink, explain
 from fdbqueue.management.item_lines import ItemsFile
 from fdbqueue.service import run
 from tests.cases import cases

@@ -218,6 +218,10 @@ class Allowance:
             self._room -= count
             self._leases = self._leases or count > 0
 
+    def is_spent(self, *, leases: bool) -> bool:
+        """Tell whether nothing more may be taken, or leased."""
+        return self._left < 1 or (leases and self._room < 1)
+
     def write(self, took: int) -> bool:
         """Spend the tokens of the items that were taken, and depend on what decided it.
 
@@ -237,6 +241,9 @@ class Allowance:
 
     def give_back(self, count: int) -> None:
         """Give back the tokens of items that were leased, and are requeued before anything began.
+
+        So does a worker with those of tasks that had expired: what is in a value is the tasks' own,
+        so it is not known here before they are leased.
 
         The transaction depends on the row as one that takes does.
         """

@@ -10,8 +10,9 @@ Each has one turn in each *circle*, the way over all that have a row. A take goe
 3. **Visit** (:mod:`visits`). In its turn a member gives to several requests in line; a request
    whose member had nothing goes on to others. A round depends on the items that it takes and those
    before them; one that finds nothing, on the row that 4 removes.
-4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
-   row says when it has something next (:mod:`prospect`), or for which consumers. The transaction
+4. **Correct.** The rows of a member that gave nothing, or all that its limits allow, are removed in
+   the same transaction, or its row says when it has something next (:mod:`prospect`), or for which
+   consumers. The transaction
    depends on the rows that it removes, and whatever gives the member something new writes one of
    them: so no row is ever missing.
 5. **Commit**, all or nothing. After a conflict its members come again after the others of the page,

@@ -77,7 +77,7 @@ class Served:
         results: The requests that it served.
         gave: From which queue those have their items that got any.
         wrote: Whether anything was written.
-        expired: What had expired and was requeued, with the name of its queue.
+        expired: What had expired and was requeued, with what the log calls its queue.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -96,6 +96,16 @@ class _Look:
     round: Round
     is_unfinished: bool = False
 
+    @property
+    def leases(self) -> bool:
+        """Whether items are to be leased."""
+        return any(one.leases for one in self.asked.values())
+
+    def is_at_limit(self) -> bool:
+        """Tell whether its limits let it give nothing more."""
+        allowance = self.round.allowance
+        return allowance is not None and allowance.is_spent(leases=self.leases)
+
 
 class Visit:
     """One transaction that takes from the queues on its walk.
@@ -106,7 +116,7 @@ class Visit:
         walk: Its walk.
         end: Which end to take from.
         owns: Whether it is nobody else's: then it is bounded, and helps other processes.
-        corrects: Whether it corrects the rows of those that gave nothing.
+        corrects: Whether it corrects the rows of those that have nothing to give any more.
     """
 
     def __init__(
@@ -134,7 +144,8 @@ class Visit:
         self._taken_bytes = self._sent_bytes = 0
         #: Those that gave all that they were asked for.
         self._generous: list[Hint] = []
-        self._empty: list[tuple[_Look, RoundResult]] = []
+        #: Those that gave nothing, or all that their limits allow.
+        self._spent: list[tuple[_Look, RoundResult]] = []
         #: Whether the transaction ends although there may be more.
         self.is_cut = False
         self.served = Served()
@@ -227,7 +238,7 @@ class Visit:
             return [*look.asked.values()]
         served.wrote = served.wrote or result.wrote
         if result.expired is not None:
-            served.expired.append((consumer.name, result.expired))
+            served.expired.append((consumer.taker.store.home, result.expired))
         found = dict(result.results)
         done: list[SeveralRequest] = []
         gave = False
@@ -248,15 +259,19 @@ class Visit:
         if len(found) < len(look.asked):  # there is more, for which it had no room
             self.is_cut = self._owns
             look.is_unfinished = True
-        elif not (done or result.is_with_family):  # to resume a family writes no rows: they stay
-            self._empty.append((look, result))
-        self._note(look, gave=gave, is_short=len(done) < len(look.asked))
+        self._note(look, result, gave=gave, served=len(done))
         self._check_bounds(has_expired=result.expired is not None)
         return done
 
-    def _note(self, look: _Look, *, gave: bool, is_short: bool) -> None:
+    def _note(self, look: _Look, result: RoundResult, *, gave: bool, served: int) -> None:
         """Note what becomes of the queue's rows, and whether it may have more."""
-        if not is_short:
+        is_spent = gave and look.is_at_limit()
+        # to resume a family writes no rows: they stay
+        if (is_spent or not served) and not (look.is_unfinished or result.is_with_family):
+            self._spent.append((look, result))
+            if is_spent and self._corrects:
+                return
+        if served == len(look.asked) and not is_spent:
             self._generous.append(look.hint._replace(passing=()))
         member = look.consumer.taker.store.tables.member
         if gave and look.hint.passing and member is not None:
@@ -270,9 +285,9 @@ class Visit:
             self.is_cut = self._sent_bytes > BATCH_BYTES or (is_long and not self._walk.is_strict)
 
     def _correct(self) -> None:
-        """Correct the rows of the members that gave nothing."""
+        """Correct the rows of the members that gave nothing, or are at their limits now."""
         reads = []
-        for look, result in self._empty:
+        for look, result in self._spent:
             taker = look.consumer.taker
             if taker.store.tables.member is not None:
                 reads.append((look, result, begin_dues(self._tr, taker)))
@@ -285,7 +300,7 @@ class Visit:
 
 
 def _prospect(look: _Look, result: RoundResult, dues: Sequence[Due]) -> Prospect:
-    """Return when a member that gave nothing has something."""
+    """Return when a member that has nothing to give has something."""
     if result.is_paused:
         return NEVER
     return prospect_of(
@@ -293,5 +308,5 @@ def _prospect(look: _Look, result: RoundResult, dues: Sequence[Due]) -> Prospect
         dues,
         now_us(),
         is_ready=look.round.leaves_items,
-        to_lease=any(one.leases for one in look.asked.values()),
+        to_lease=look.leases,
     )
