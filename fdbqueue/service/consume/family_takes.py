@@ -67,7 +67,7 @@ from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.ring import ListWalk, Ring, Walk, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
-from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, Visit
+from fdbqueue.service.consume.visits import MAX_LOOKS, Pace, Served, SeveralRequest, Visit
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import LAST_MOMENT
 from fdbqueue.service.storage.rows import ENDS, End
@@ -97,6 +97,7 @@ class SeveralPoppers:
         """Start again in a forked process."""
         self.combiner.forget()
         self._contention.forget()
+        self._pace = Pace()
 
     # The combiner's work
 
@@ -130,7 +131,8 @@ class SeveralPoppers:
             found = self._group.find(database, requests)
             if found.results:
                 return found
-        conflicts, seen = 0, [Served()]
+        conflicts = 0
+        seen: list[Served] = []
         while True:
             try:
                 return self._attempt(database, requests, batch, None, seen, conflicts)
@@ -138,8 +140,9 @@ class SeveralPoppers:
                 conflicts += 1
                 if batch is not None:
                     batch.let_go()
-                if self._contention.after_conflict(conflicts, others=bool(seen[-1].gave)) is None:
-                    return Served([*seen[-1].gave.items()])
+                gave = seen[-1].gave
+                if self._contention.after_conflict(conflicts, others=bool(gave)) is None:
+                    return Served([*gave.items()])
 
     def take_each(
         self,
@@ -186,11 +189,22 @@ class SeveralPoppers:
                 self._end,
                 owns=True,
                 corrects=not conflicts,
+                pace=self._pace,
             )
             if also is not None:
                 visit.begin_with(also)
             seen.append(visit.served)
-            return visit.serve(requests if batch is None else batch.take_up(requests))
+            if batch is None:
+                return visit.serve(requests)
+            known = {*requests}
+
+            def joined() -> list[SeveralRequest]:
+                late = [one for one in batch.waiting() if one not in known]
+                late = batch.take_up(_fitting([first, *late])[1:])
+                known.update(late)
+                return late
+
+            return visit.serve(batch.take_up(requests), None if first.names else joined)
 
         first = requests[0]
         with self._group.walking(first.names, to_lease=first.leases) as walking:

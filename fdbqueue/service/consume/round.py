@@ -354,6 +354,7 @@ class Round:
         order: What the transaction is to depend on.
         extra: How many more items to read at once.
         slot: In a queue with shards, how many runs of items of each to leave to others.
+        limit: How many items to read at once in place of as many as the early requests want.
         family_pause: The read of whether its family is paused, if that has begun.
 
     Attributes:
@@ -369,6 +370,7 @@ class Round:
         order: Order = Order.STRICT,
         extra: int = 0,
         slot: int = 0,
+        limit: int = 0,
         family_pause: Any = None,
     ) -> None:
         self._taker = taker
@@ -393,11 +395,11 @@ class Round:
         if member is not None and family_pause is None:
             family_pause = tr.snapshot[member.paused]
         self._family_pause = family_pause
-        prompt = fitting(early)
+        prompt = fitting(early) if early else []
         #: The reads that requests need.
-        self._reads = taker.begin_reads(self._shared, prompt)
+        self._reads = taker.begin_reads(self._shared, prompt) if early else {}
         wanted = sum(map(_COUNT, prompt))
-        limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
+        limit = limit or max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         self.allowance = None
         if taker.limits is not None:
             self.allowance = taker.limits.begin(tr, store.tables, self._now)
@@ -408,6 +410,7 @@ class Round:
         self,
         combined: CombinedBatch | None = None,
         *,
+        early: Sequence[TakeRequest] | None = None,
         helps: bool = True,
         own: HelpRequest | None = None,
         sent_bytes: int = 0,
@@ -415,6 +418,7 @@ class Round:
         """Take items for the requests in line.
 
         Args:
+            early: What is in line if that was not known when it began, and needs no reads.
             combined: The batch of the early requests: those that joined the line after the reads
                 are served, too, unless there is a help request. A late request gets items, because
                 the commit checks the reads. It is told that the queue is empty only if this
@@ -425,6 +429,8 @@ class Round:
                 more, nothing is taken.
             sent_bytes: How much the transaction sends already, for other queues.
         """
+        if early is not None:
+            self._early = early
         if sent_bytes:
             self._budget.reserve_ends(sent_bytes)
         head, result, taker = self._head, self._result, self._taker
@@ -489,6 +495,10 @@ class Round:
         """Whether there are ready items that it has seen and not taken."""
         return self._head.has_rows
 
+    def first_items(self) -> int:
+        """Wait for the first rows, and return how many there are."""
+        return self._head.preload()
+
     def _ending(self) -> list[Ack]:
         """Return the leases that the early requests end."""
         return [one.acknowledges for one in self._reads if one.acknowledges is not None]
@@ -536,7 +546,8 @@ class Round:
         concluded = self._taker.concluded(self._reads) if self._reads else {}
         if concluded:
             self._result.results += [(one, concluded[one]) for one in early if one in concluded]
-        batch = fitting(self._taker.remaining(line, self._reads, concluded))
+        rest = self._taker.remaining(line, self._reads, concluded) if self._reads else line
+        batch = fitting(rest)
         if combined is None:
             return batch, len(batch)
         batch = combined.take_up(batch)
