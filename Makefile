@@ -80,7 +80,7 @@ durations: install ## Run all tests and write how long each takes; nothing else 
 	$(PYTEST) -p tests.durations $(ARGS)
 
 # Those whose sizes are in part in the usual run.
-SIZES = tests/pages/test_sizes.py tests/browser/test_sizes.py tests/tasks/test_outbox.py \
+SIZES = tests/pages/test_sizes.py tests/tasks/test_outbox.py \
 	tests/tasks/test_groups.py
 
 soak: install ## Run the long tests of faults and concurrency, and those of sizes in full.

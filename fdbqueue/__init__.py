@@ -1,4 +1,4 @@
-"""FIFO and priority queues in FoundationDB for Django projects.
+"""Background tasks and queues for Django, in one local file or on FoundationDB.
 
     quakes = fdbqueue.queue("quakes")
     quakes.push({"place": "Hualian"}, priority=6.4)
@@ -25,8 +25,8 @@ from fdbqueue.exceptions import FdbQueueError
 
 if TYPE_CHECKING:
     from fdbqueue import service
-    from fdbqueue.commits import push_batch_on_commit, push_on_commit
     from fdbqueue.conf import family, several
+    from fdbqueue.on_commit import push_batch_on_commit, push_on_commit
     from fdbqueue.service import Item, transactional
     from fdbqueue.taking import (
         alease_from,
@@ -72,8 +72,8 @@ _LAZY = {
     "pop_many_from": "fdbqueue.taking",
     "family": "fdbqueue.conf",
     "several": "fdbqueue.conf",
-    "push_batch_on_commit": "fdbqueue.commits",
-    "push_on_commit": "fdbqueue.commits",
+    "push_batch_on_commit": "fdbqueue.on_commit",
+    "push_on_commit": "fdbqueue.on_commit",
     "transactional": "fdbqueue.service",
 }
 

@@ -15,7 +15,14 @@ from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
 from fdbqueue.columns.text import grouped
 from fdbqueue.exceptions import InvalidInput, ItemNotFound, QueueNotFound
-from fdbqueue.pages import across, actions, family_page, item_page, queue_page, queues_page
+from fdbqueue.pages import (
+    across_queues,
+    action_page,
+    family_page,
+    item_page,
+    queue_page,
+    queues_page,
+)
 from fdbqueue.pages.forms import (
     FindAnyForm,
     FindForm,
@@ -74,13 +81,13 @@ class WorkersView(ListView):
     """The workers there are, and the leases of all queues."""
 
     view, title, template = "workers", _("Workers"), "workers.html"
-    form = across.WorkersForm
+    form = across_queues.WorkersForm
 
-    def rows(self, form: across.WorkersForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: across_queues.WorkersForm, viewer: Viewer) -> dict[str, Any]:
         """Return the leases, and who holds them; and the workers, for who may view all queues."""
-        shown = across.workers(form, viewer, self.addresses)
+        shown = across_queues.workers(form, viewer, self.addresses)
         if self.site.may_view_all(self.request):
-            shown |= across.present(form, viewer)
+            shown |= across_queues.present(form, viewer)
         return shown
 
 
@@ -88,11 +95,11 @@ class FailuresView(ListView):
     """The dead letters of all queues, by reason."""
 
     view, title, template = "failures", _("Failures"), "dead_letters.html"
-    form = across.FailuresForm
+    form = across_queues.FailuresForm
 
-    def rows(self, form: across.FailuresForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: across_queues.FailuresForm, viewer: Viewer) -> dict[str, Any]:
         """Return the reasons."""
-        return across.failures(form, viewer, self.addresses)
+        return across_queues.failures(form, viewer, self.addresses)
 
 
 class FindAnyView(PageView):
@@ -108,7 +115,7 @@ class FindAnyView(PageView):
         if not form.is_valid():
             return self.problem(bad_form(form), **about)
         sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
-        found = across.find(viewer, sought, after, self.addresses)
+        found = across_queues.find(viewer, sought, after, self.addresses)
         if len(found.places) == 1 and found.following is None and not after:
             return HttpResponseRedirect(found.places[0][1])
         following = form.address(id=sought, after=found.following) if found.following else None
@@ -274,12 +281,12 @@ class ActionView(PageView):
 
     http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
     template = "action.html"
-    action: actions.PageAction
+    action: action_page.PageAction
     of: Queue | Family
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer as for any other address below a queue if there is no such action here."""
-        found = actions.action_named(kwargs["action"]) if actions_are_on() else None
+        found = action_page.action_named(kwargs["action"]) if actions_are_on() else None
         if found is not None:
             self.action = found
             return super().dispatch(request, *args, **kwargs)
@@ -289,48 +296,48 @@ class ActionView(PageView):
     def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:  # noqa: ARG002  # Django's signature
         """Ask: say what is done to what, and what it means."""
         self._check(name)
-        return self._asked(actions.fresh_form(self.action, request.GET.dict()))
+        return self._asked(action_page.fresh_form(self.action, request.GET.dict()))
 
     def post(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Do it, and lead back to the queue; or to the rest, if there is more to do."""
         self._check(name)
-        form = actions.sent_form(self.action, request.POST.dict())
+        form = action_page.sent_form(self.action, request.POST.dict())
         if not form.is_valid():
             return self._asked(form)
         try:
             self._check_task(form)
-            outcome = actions.perform(request, name, self.action, form)
+            outcome = action_page.perform(request, name, self.action, form)
         except ValidationError as error:
             form.add_error(None, error)
             return self._asked(form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **self._about())
-        text, back = actions.told(self.action, outcome, self.of.label), self._back()
+        text, back = action_page.told(self.action, outcome, self.of.label), self._back()
         if outcome.has_more:
             asked = {name: form.cleaned_data[name] for name in self.action.takes}
             asked |= outcome.going_on
             query = urlencode({name: one for name, one in asked.items() if one})
             back = f"{self.addresses.action(name, action)}?{query}"
-        if actions.tell(request, text):
+        if action_page.tell(request, text):
             return HttpResponseRedirect(back)
         return self.page(text, "done.html", text=text, back=back, **self._about())
 
     def _failed(self, error: Exception, problem: Problem) -> HttpResponseBase:
         """Return the page of an error, with the form that sends a POST again if it may work."""
         response = super()._failed(error, problem)
-        form = actions.sent_form(self.action, {**self.request.POST.dict(), "again": "1"})
+        form = action_page.sent_form(self.action, {**self.request.POST.dict(), "again": "1"})
         if response.status_code == 503 and self.request.method == "POST" and form.is_valid():
             return self.problem(problem, form=form, action=self.action)
         return response
 
     def _check(self, name: str) -> None:
         """Find the queue or the family; raise if there is none, or the user may not act on it."""
-        if not actions.may_act(self.request.user, self.action, name):
+        if not action_page.may_act(self.request.user, self.action, name):
             raise PermissionDenied
         catalog = self.catalog()
         self.of = catalog.family(name) if "*" in name else catalog.queue(name)
 
-    def _check_task(self, form: actions.ActionForm) -> None:
+    def _check_task(self, form: action_page.ActionForm) -> None:
         """Raise if the action is one on a task, and the queue has no such task.
 
         So it is if the user may not do it to another queue that it changes.
@@ -340,7 +347,7 @@ class ActionView(PageView):
             return
         if isinstance(of, Family) or self.task_of(reading_of(of), of, task_id) is None:
             raise ItemNotFound(queue=of.name, id=task_id)
-        if not actions.may_act(self.request.user, self.action, *self.action.queues(task_id)):
+        if not action_page.may_act(self.request.user, self.action, *self.action.queues(task_id)):
             raise PermissionDenied
 
     def _back(self) -> str:
@@ -352,13 +359,13 @@ class ActionView(PageView):
         of = self.of
         return {"family": of} if isinstance(of, Family) else self.about(of, reading_of(of))
 
-    def _asked(self, form: actions.ActionForm) -> HttpResponseBase:
+    def _asked(self, form: action_page.ActionForm) -> HttpResponseBase:
         about = self._about()
         if not form.is_valid():
             return self.problem(bad_form(form), **about)
         try:
             self._check_task(form)
-            asked = actions.question(self.of, self.action, form)
+            asked = action_page.question(self.of, self.action, form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **about)
         return self.page(form=form, back=self._back(), is_one=True, **asked, **about)

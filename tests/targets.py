@@ -45,7 +45,6 @@ NIGHTLY = {
     "one page of each kind": ("tests/browser",),
     "one server of each kind": (
         "tests/live/test_demo.py",
-        "tests/live/test_documentation.py",
         "tests/live/test_forks.py",
         "tests/live/test_gone.py",
         "tests/live/test_memory.py",
@@ -57,11 +56,8 @@ NIGHTLY = {
         "tests/concurrency/test_preempted.py::test_threads_of_several_clients",
     ),
     "a command that is killed once": (
-        "tests/commands/test_drain_file.py::test_killed_again_while_it_resumes",
         "tests/commands/test_drain_file.py::test_killed_twenty_times",
-        "tests/commands/test_move.py::test_killed_twenty_times",
         "tests/commands/test_push_again.py::test_a_file_that_changed",
-        "tests/commands/test_push_again.py::test_interrupted_by_a_signal",
         "tests/commands/test_push_again.py::test_killed_and_resumed",
     ),
     "one process of workers of each kind": (
@@ -71,7 +67,6 @@ NIGHTLY = {
         "tests/tasks/test_killed.py",
         "tests/tasks/test_outbox_faults.py::test_a_mover_that_is_killed_at_any_step",
         "tests/tasks/test_outbox_faults.py::test_several_processes_that_are_killed_move_each_row_once",
-        "tests/tasks/test_rules.py::TestOutbox",
         "tests/tasks/test_schedules.py::test_workers_are_killed_and_each_slot_is_run_once",
         "tests/tasks/test_worker_command.py::test_a_second_signal_to_the_parent",
         "tests/tasks/test_worker_command.py::test_a_signal_to_all_processes_is_one_wish",
@@ -88,7 +83,6 @@ NIGHTLY = {
         "tests/tasks/test_functions.py::test_two_queues_of_ten_thousand_functions",
         "tests/tasks/test_groups.py::test_very_many_parts",
         "tests/tasks/test_outbox.py::test_very_many_rows_are_moved",
-        "tests/tasks/test_pages.py::test_ten_thousand_functions",
         "tests/tasks/test_without_time_zones.py",
     ),
 }

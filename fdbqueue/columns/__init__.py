@@ -1,9 +1,9 @@
 """What is said of a queue, an item and a task: described once, and shown in three ways.
 
 A :class:`Column` is one thing that is said, such as how many items are ready: its name, its
-heading, its value as a program has it, and of which :class:`Kind` that is. A kind says how its
-values are written on a page, in a table at a terminal, in a line of a terminal, and as JSON. So the
-list of queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
+heading, its value as a program has it, and its :class:`ValueKind`, which says how its values are
+written on a page, in a table at a terminal, in a line of a terminal, and as JSON. So the list of
+queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
 
     =============  =====================================  ===================================
     of             columns                                shown by
@@ -110,7 +110,7 @@ _ARROWS = {"ascending": "▲", "descending": "▼"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class ValueKind:
     """How values of one kind are written; None is a dash everywhere, and null in JSON.
 
     Attributes:
@@ -147,24 +147,24 @@ def _until(moment: Any) -> str:
 
 
 #: A word of ours, or what is written already.
-WORD = Kind()
+WORD = ValueKind()
 #: A text that anyone may have made.
-TEXT = Kind(
+TEXT = ValueKind(
     written=lambda value: markup.text(bounded(value)),
     nothing=markup.text(DASH),
     cell=clipped,
     line=lines_printable,
 )
 #: A text for programs: an id, a key.
-CODE = Kind(written=markup.code, cell=printable)
+CODE = ValueKind(written=markup.code, cell=printable)
 #: How many there are.
-COUNT = Kind(written=grouped, cell="{:,}".format, is_number=True)
+COUNT = ValueKind(written=grouped, cell="{:,}".format, is_number=True)
 #: A number that stays exact, such as a priority.
-NUMBER = Kind(written=number, cell=number, is_number=True)
+NUMBER = ValueKind(written=number, cell=number, is_number=True)
 #: A mean.
-MEAN = Kind(written=mean, cell="{:,.1f}".format, is_number=True)
+MEAN = ValueKind(written=mean, cell="{:,.1f}".format, is_number=True)
 #: A moment, of which only its age is shown.
-AGE = Kind(
+AGE = ValueKind(
     written=lambda at: markup.age(Moment.short(at)),
     nothing=markup.quiet(DASH),
     cell=cell_age,
@@ -172,20 +172,20 @@ AGE = Kind(
     is_number=True,
 )
 #: A moment that is over.
-PAST = Kind(
+PAST = ValueKind(
     written=lambda at: markup.moment(Moment.ago(at)), cell=cell_age, line=_since, record=timestamp
 )
 #: The moment at which something ends.
-FUTURE = Kind(
+FUTURE = ValueKind(
     written=lambda at: markup.moment(Moment.ahead(at)),
     cell=cell_ahead,
     line=_until,
     record=timestamp,
 )
 #: A number of seconds.
-DURATION = Kind(written=lasting, cell=lasting)
+DURATION = ValueKind(written=lasting, cell=lasting)
 #: A number of bytes.
-SIZE = Kind(
+SIZE = ValueKind(
     written=lambda count: markup.size(size(count)),
     cell="{:,}".format,
     line=lambda count: counted(count, "byte"),
@@ -233,7 +233,7 @@ class Column(Generic[Row]):
     name: str
     heading: str | Promise
     value: Callable[[Row], Any]
-    kind: Kind = WORD
+    kind: ValueKind = WORD
     label: str = ""
     is_name: bool = False
     fold: str = ""

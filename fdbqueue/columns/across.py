@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import COUNT, DURATION, FUTURE, NUMBER, PAST, TEXT, WORD, Column, Kind
+from fdbqueue.columns import COUNT, DURATION, FUTURE, NUMBER, PAST, TEXT, WORD, Column, ValueKind
 from fdbqueue.columns.items import ATTEMPTS, DIED, LEASED_AT, LEASED_UNTIL, WORKER, ItemRow
 from fdbqueue.service import Item, WorkerRow, group_named, moment
 
@@ -107,7 +107,7 @@ PRESENT: tuple[Column[WorkerRow], ...] = (
         name="state",
         heading=_("State"),
         value=attrgetter("state"),
-        kind=Kind(written=_PRESENCES.__getitem__),
+        kind=ValueKind(written=_PRESENCES.__getitem__),
         css=lambda state: "fdbqueue-problem" if _is_lost(state) else "",
         alarm=lambda state: "bad" if _is_lost(state) else "",
     ),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import Column, Kind
+from fdbqueue.columns import Column, ValueKind
 from fdbqueue.columns.queues import (
     FIGURES,
     KIND,
@@ -124,7 +124,7 @@ MEMBERS = Column[FamilyRow](
     heading=_("Members with items"),
     label="MEMBERS",
     value=lambda row: row.members,
-    kind=Kind(
+    kind=ValueKind(
         written=lambda members: members.as_text(grouped), cell=Members.as_text, is_number=True
     ),
     fields=lambda members: {"members": members.number, "complete": members.is_all},
@@ -144,7 +144,7 @@ PAUSED = Column[FamilyRow](
     name="status",
     heading=_("Status"),
     value=lambda row: row,
-    kind=Kind(cell=lambda row: _paused(row) or "-"),
+    kind=ValueKind(cell=lambda row: _paused(row) or "-"),
     fields=lambda row: {"pause": pause_record(row.pause)},
     alarm=lambda row: "warning" if row.pause else "",
 )
@@ -160,7 +160,7 @@ STATUS = Column[FamilyRow](
     name="status",
     heading=_("Status"),
     value=lambda row: row,
-    kind=Kind(cell=lambda row: _status(row) or "-"),
+    kind=ValueKind(cell=lambda row: _status(row) or "-"),
     fields=lambda row: {
         "blocked": row.blocked,
         "paused": row.paused,

@@ -32,7 +32,7 @@ from fdbqueue.columns import (
     TEXT,
     WORD,
     Column,
-    Kind,
+    ValueKind,
     lines_printable,
     markup,
 )
@@ -255,7 +255,7 @@ REASON = ItemColumn(
     name="reason",
     heading=_("Reason"),
     value=attrgetter("item.reason"),
-    kind=Kind(
+    kind=ValueKind(
         written=lambda reason: markup.lines(reason_text(reason)),
         nothing=markup.lines(markup.DASH),
         cell=lambda reason: clipped(reason, _CELL_REASON_CHARACTERS),
@@ -268,7 +268,7 @@ FAILURES = ItemColumn(
     name="failures",
     heading=_("Last failures"),
     value=attrgetter("item.failures"),
-    kind=Kind(
+    kind=ValueKind(
         written=failed_attempts,
         line=lambda failures: "\n".join(map(_failure_line, reversed(failures))) or NOTHING,
         record=lambda failures: list(map(_failure_record, failures)),
@@ -323,7 +323,7 @@ FACTS = (
         name="unique",
         heading=_("Unique key"),
         value=attrgetter("unique_while"),
-        kind=Kind(written=_UNIQUE.__getitem__, cell=lambda kept: str(_UNIQUE[kept])),
+        kind=ValueKind(written=_UNIQUE.__getitem__, cell=lambda kept: str(_UNIQUE[kept])),
     ),
     ID,
     ItemColumn(

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import AGE, COUNT, MEAN, NOTHING, STATES, Column, Kind
+from fdbqueue.columns import AGE, COUNT, MEAN, NOTHING, STATES, Column, ValueKind
 from fdbqueue.columns.text import (
     cell_age,
     clipped,
@@ -551,7 +551,7 @@ STATUS = QueueColumn(
     name="status",
     heading=_("Status"),
     value=lambda row: row,
-    kind=Kind(cell=_status),
+    kind=ValueKind(cell=_status),
     fold="wrap",
     fields=lambda row: {
         "blocked": row.ends.undecodable,

@@ -49,7 +49,7 @@ _BAR_ITEMS = 1_000
 _CLEAR, _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-class Progress(contextlib.AbstractContextManager["Progress"]):
+class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
     """A count of items that are done, shown as it grows; a context manager.
 
     Args:
@@ -247,7 +247,7 @@ class Console:
 
     def progress(
         self, name: str, total: int | None, *, bar: bool = True, lines: bool = True
-    ) -> Progress:
+    ) -> ProgressMeter:
         """Return what shows the progress of a long command.
 
         Args:
@@ -259,7 +259,9 @@ class Console:
         draws = bar and self._is_process and not self._is_quiet
         self._bar = _terminal_bar(name, total) if draws else None
         seconds = _TERMINAL_LINE_SECONDS if self._stderr.isatty() else _LINE_SECONDS
-        return Progress(self.note, total, self._bar, line_seconds=seconds if lines else math.inf)
+        return ProgressMeter(
+            self.note, total, self._bar, line_seconds=seconds if lines else math.inf
+        )
 
     def confirm(self, question: str, *, interactive: bool) -> None:
         """Ask before something is done that cannot be undone.

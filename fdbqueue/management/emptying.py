@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.columns.text import printable
-from fdbqueue.management.console import Console, Progress
+from fdbqueue.management.console import Console, ProgressMeter
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import DeferredInterrupts
@@ -55,7 +55,7 @@ class Emptying:
             as_json=as_json,
         )
 
-    def progress(self, *, bar: bool = True, lines: bool = True) -> Progress:
+    def progress(self, *, bar: bool = True, lines: bool = True) -> ProgressMeter:
         """Return what shows how many of the items are taken.
 
         With ``--follow`` there is no total, and there are no lines: the rate since it began says

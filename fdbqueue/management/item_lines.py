@@ -34,7 +34,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fdbqueue.columns import Kind, record
+from fdbqueue.columns import ValueKind, record
 from fdbqueue.columns.items import DETAILS, TABLE, ItemColumn, ItemRow, shown
 from fdbqueue.columns.text import clipped, printable, timestamp
 from fdbqueue.exceptions import FdbQueueError, InvalidInput
@@ -90,7 +90,7 @@ def formatter(
         name="value",
         heading="Value",
         value=lambda row: row,  # null is a value, too
-        kind=Kind(cell=lambda row: _value_text(row.item.value, most)),
+        kind=ValueKind(cell=lambda row: _value_text(row.item.value, most)),
         fold="whole" if whole_values else "cut",
         alarm=lambda row: "bad" if isinstance(row.item.value, Undecodable) else "",
     )

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import AGE, FUTURE, PAST, TEXT, WORD, Column, Kind, link, markup
+from fdbqueue.columns import AGE, FUTURE, PAST, TEXT, WORD, Column, ValueKind, link, markup
 from fdbqueue.columns.items import (
     FAILURES,
     LISTED,
@@ -126,7 +126,7 @@ COLUMNS: tuple[ItemColumn, ...] = (
         name="position",
         heading=_("Position"),
         value=lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
-        kind=Kind(is_number=True),
+        kind=ValueKind(is_number=True),
     ),
     *(in_one_line(replace(column, **_IN_TABLE.get(column.name, {}))) for column in LISTED),
     ItemColumn(

@@ -15,7 +15,7 @@ from django import forms
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import Column, Kind, Tile, cells, headers
+from fdbqueue.columns import Column, Tile, ValueKind, cells, headers
 from fdbqueue.columns.text import grouped
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm
 from fdbqueue.pages.item_columns import in_one_line
@@ -133,7 +133,7 @@ def with_links(
 ) -> tuple[Column[Any], ...]:
     """Return columns, some of them with other values, by their names: links."""
     return tuple(
-        replace(one, value=links[one.name], kind=Kind(is_number=one.kind.is_number))
+        replace(one, value=links[one.name], kind=ValueKind(is_number=one.kind.is_number))
         if one.name in links
         else one
         for one in columns

@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import COUNT, Column, Kind, Tile, link, markup
+from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
 from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queues import (
     BLOCKED,
@@ -131,7 +131,10 @@ def trouble(row: QueueRow) -> int | None:
 
 COLUMNS = (
     replace(
-        NAME, value=lambda row: row, kind=Kind(written=_name), sort_key=attrgetter("queue.name")
+        NAME,
+        value=lambda row: row,
+        kind=ValueKind(written=_name),
+        sort_key=attrgetter("queue.name"),
     ),
     KIND,
     *map(_linked, COUNTS.values()),
@@ -142,7 +145,9 @@ COLUMNS = (
         name="depth",
         heading=_("Depth, last hour"),
         value=_depths,
-        kind=Kind(written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)),
+        kind=ValueKind(
+            written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)
+        ),
         css=lambda _value: "fdbqueue-depth",
         is_sortable=False,
         reads=(begin_counts, begin_history),
@@ -161,7 +166,7 @@ FAMILY_COLUMNS: tuple[Column[Any], ...] = (
     replace(
         NAME,
         value=lambda row: row,
-        kind=Kind(written=_family_name),
+        kind=ValueKind(written=_family_name),
     ),
     KIND,
     MEMBERS,

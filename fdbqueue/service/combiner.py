@@ -1,26 +1,24 @@
 """Combine the operations of a process's threads: one transaction does the work of many.
 
-An operation that finds no other at work is done by its own thread, in a *turn*: a lock that the
-working thread holds. There are as many as transactions may be in flight: one if they would conflict
-(takes at one end), three if not (pushes, acks). If no turn is free, or others are in line or were
-just served together, the operation joins the *line*, and its thread sleeps at its gate. *Helper*
-threads use the free turns. A batch claims all that is in line, and waits for no more.
+An operation that finds nobody in line and a free *turn*, a lock that the working thread holds, is
+done by its own thread. There is one turn if transactions would conflict (takes at one end), else
+three. Other operations join the *line*, and their threads sleep at their gates. *Helper* threads
+use the free turns. A batch claims all that is in line, and waits for no more.
 
-An operation is in line, or claimed by one batch, until it is done or its thread has gone. Its
-states change under the mutex:
+An operation is in line, or claimed by one batch, until it is done or its thread has gone. Its state
+changes under the mutex:
 
-- WAITING: nothing was done for it. Its thread may leave, and then nothing will be.
-- IN_FLIGHT: a transaction has taken it up. The outcome is unknown to a thread that leaves; what was
-  done for it is undone once that is known, if it can be.
-- DONE: it has its result or its error. If its thread is interrupted before it returns the result, a
-  helper undoes it.
+- WAITING: nothing was done for it, and nothing will be if its thread leaves.
+- IN_FLIGHT: a transaction has taken it up. To a thread that leaves the outcome is unknown; what was
+  done is undone once that is known, if it can be.
+- DONE: it has its result or its error. A helper undoes a result that an interrupted thread did not
+  return.
 - LEFT: its thread has gone.
 
-Signal handlers run in the main thread, which no helper is, so no signal ends a batch. The mutex and
-the turns are held by ``with`` alone, so an exception in one thread blocks no other, and each thread
-that joins the line makes sure itself that there is a helper. A handler that uses a queue while its
-thread has a turn is refused. A forked child begins with an empty line. A helper is a daemon, and
-ends when it has had nothing to do for a second.
+Signals end no batch: handlers run in the main thread, which no helper is. An exception in one
+thread blocks no other: the mutex and the turns are held by ``with`` alone, and each thread that
+joins the line makes sure that there is a helper. A handler that uses a queue while its thread has a
+turn is refused. A forked child begins with an empty line.
 """
 
 from __future__ import annotations

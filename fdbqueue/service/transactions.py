@@ -1,44 +1,35 @@
 """Run functions in transactions, again after conflicts, each exactly once.
 
-How a call of :func:`run` goes. Only its own thread acts for it.
+How a call of :func:`run` goes; only its own thread acts for it:
 
-1. **An attempt** runs the function in a transaction. Until its commit begins, nothing has happened.
-2. **If it wrote something**, it also writes a receipt: one key, the slot that only this call uses
-   meanwhile, with a number that no other attempt has. It depends on the slot. From the beginning of
-   its commit on, it is unsettled.
-3. **The commit ends.** If it returned, the attempt's result is the call's. If the engine says that
-   it was refused, nothing happened: 1 follows after the engine's own pause (``on_error``), or the
-   error is raised. An attempt that is too old is made again, but twice at most if its function
-   takes so long by itself. Anything else leaves it unsettled.
-4. **While an attempt is unsettled, the function does not run.** The next transaction looks at the
-   slot.
-
-   - It holds the attempt's number: the attempt took effect.
-   - It does not: the attempt has not taken effect up to this version. After 1021 it never will.
-     After 1039 it may be under way: then a *fence* is committed first, a transaction that changes
-     the slot and nothing else; with it the attempt conflicts.
-   - It holds nothing, and versions have moved on so far that the receipt may have been swept: the
-     call ends with ``OutcomeUnknown``.
-5. **The call ends.** While an attempt is unsettled, an error of the engine or of fdbqueue becomes
-   ``OutcomeUnknown``; others pass, because they may be a signal handler's. Each error has an
-   attribute ``outcome_known``: False if an attempt was unsettled, or if the error had it so from a
-   call within. Without it, it came from outside the ``try`` of ``run``, and nothing can be told.
-   The slot is released if nothing is unsettled, and before a result is returned; else it is not
-   used again.
+1. **An attempt** runs the function in a transaction.
+2. **If it wrote something**, it also writes a receipt, a number that no other attempt has, to its
+   *slot*: a key that only this call uses meanwhile, and on which it depends. When its commit
+   begins, it is unsettled.
+3. **The commit ends.** It returned: its result is the call's. The engine refused it: nothing
+   happened; 1 follows, or the error is raised. Anything else leaves it unsettled.
+4. **While an attempt is unsettled, the function does not run.** The next transaction reads the
+   slot. If that holds the attempt's number, it took effect. Else it has not, up to this version:
+   after 1021 it never will; after 1039 a *fence* is committed first, which changes the slot alone,
+   so that the attempt conflicts. If the slot is empty, and versions have moved on so far that the
+   receipt may have been swept, the call ends with ``OutcomeUnknown``.
+5. **The call ends.** While an attempt is unsettled, errors of the engine and of fdbqueue become
+   ``OutcomeUnknown``; others pass, because they may be a signal handler's. ``outcome_known`` of
+   each is False if an attempt was unsettled, or a call within said so; an error without it came
+   from outside the ``try`` of ``run``, and nothing is known. The slot is released before a result
+   is returned, or if nothing is unsettled; else it is not used again.
 
 What is left behind by
 
-- *an exception, of any class and from any place; a timeout, a retry limit, a deadline*: before 2
-  and after a settlement nothing; from 2 on what 5 says;
-- *a crash*: the attempt took effect with its receipt, or neither did;
-- *a pause* of the process or the cluster: 4 goes on afterwards, by the database's versions;
-- *a signal handler that makes a call in the middle of one*: two calls, or its own is refused at
-  once (``EngineUnavailable``);
-- *a fork in the function*: two processes that make a call each, with slots of their own.
+- *an exception from anywhere, a timeout, a retry limit, a deadline*: nothing, or what 5 says;
+- *a crash*: the attempt with its receipt, or neither;
+- *a pause*: 4 goes on afterwards, by the database's versions;
+- *a signal handler that makes a call within one*: two calls, or its own is refused at once
+  (``EngineUnavailable``);
+- *a fork in the function*: two calls, with slots of their own.
 
-A slot is used again by its thread's next operation, then by other threads: there are as many as
-operations were ever under way at once, and one for each call whose outcome stayed unknown. Those of
-ended processes stay until they are swept.
+There are as many slots as operations were ever under way at once, and one for each outcome that
+stayed unknown. Those of ended processes stay until they are swept.
 """
 
 from __future__ import annotations
@@ -247,7 +238,7 @@ def run(
     """
     wrote = False if read_only else wrote
     may_be_long = may_be_long or wrote is None
-    return _Call(database, function, wrote, retries_conflicts, may_be_long=may_be_long).run()[0]
+    return _Run(database, function, wrote, retries_conflicts, may_be_long=may_be_long).run()[0]
 
 
 def run_stamped(
@@ -261,10 +252,10 @@ def run_stamped(
 
     It is empty, too, where ``stamped`` is false.
     """
-    return _Call(database, function, wrote, True, stamped=stamped).run()
+    return _Run(database, function, wrote, True, stamped=stamped).run()
 
 
-class _Call(Generic[T]):
+class _Run(Generic[T]):
     """One call of :func:`run`: its attempts, and the one whose outcome is not known."""
 
     def __init__(

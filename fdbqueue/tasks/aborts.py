@@ -37,8 +37,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db import DatabaseError
@@ -56,11 +57,13 @@ from fdbqueue.tasks.current import running
 from fdbqueue.tasks.ends import Attempt, final_writes
 from fdbqueue.tasks.exceptions import TaskAborted
 from fdbqueue.tasks.notes import as_stored
-from fdbqueue.tasks.records import FAILED, AttemptFailure, Records, TaskCall, is_id
+from fdbqueue.tasks.records import FAILED, AttemptFailure, Records, TreePlace, is_id, unpacked
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 
 _ONE = (1).to_bytes(8, "little")
+#: How many tasks that wait are looked up in one transaction.
+_LOOKED_UP_TOGETHER = 100
 
 
 def abort(
@@ -129,12 +132,9 @@ def abort_in(tr: Transaction, backend: Any, result_id: str, *, by_force: bool = 
     return "aborted"
 
 
-def was_aborted(tr: Transaction, backend: Any, call: TaskCall, *, by_itself: bool) -> bool:
-    """Tell whether the group or chain of a leased task was aborted, or it was ``by_itself``."""
-    if call.place is not None and Tree(tr, backend, call.place.tree).is_aborted():
-        return True
-    record = backend.records.read(tr, call.id) if by_itself else None
-    return record is not None and bool(record.get("abort"))
+def is_whole_aborted(tr: Transaction, backend: Any, place: TreePlace) -> bool:
+    """Tell whether the group or chain was aborted that a leased task is a part of."""
+    return Tree(tr, backend, place.tree).is_aborted()
 
 
 def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
@@ -183,6 +183,50 @@ def abort_row(outbox: Any, catalog: Catalog, result_id: str, *, by_force: bool =
 
 
 # In a worker
+
+
+class WaitingAborts:
+    """Look whether tasks were aborted that a worker has leased ahead, and that wait for a thread.
+
+    One transaction looks for all that wait, so a line of short tasks costs one read each few
+    moments, and not one each task.
+
+    Args:
+        records: The records of tasks.
+        database: Where they are.
+    """
+
+    def __init__(self, records: Records, database: Database) -> None:
+        self._records = records
+        self._database = database
+        self._one_at_a_time = threading.Lock()
+
+    def look(
+        self, attempt: Attempt, waiting: Callable[[], Sequence[Attempt]], seconds: float
+    ) -> None:
+        """Look whether an attempt that begins is to end, unless that is known.
+
+        Args:
+            attempt: The attempt; its lease, and each look, says it for some seconds.
+            waiting: Returns those that have not begun, which are looked up with it.
+            seconds: How many seconds.
+        """
+        with self._one_at_a_time:
+            now = time.monotonic()
+            if now <= max(attempt.leased, attempt.looked) + seconds:
+                return
+            others = [one for one in waiting() if one is not attempt]
+            looked = [attempt, *others[: _LOOKED_UP_TOGETHER - 1]]
+            wishes = run(
+                self._database, functools.partial(self._wishes, looked=looked), read_only=True
+            )
+            for one, is_to_end in zip(looked, wishes, strict=True):
+                one.looked, one.is_to_end = now, is_to_end
+
+    def _wishes(self, tr: Transaction, looked: Sequence[Attempt]) -> list[bool]:
+        calls = [unpacked(one.item.value) for one in looked]
+        reads = [None if call is None else self._records.begin_read(tr, call.id) for call in calls]
+        return [read is not None and "abort" in (read() or {}) for read in reads]
 
 
 class ForcedAborts:

@@ -148,7 +148,8 @@ class Attempt:
         coroutine: What runs its function in the loop; None if it is not async, or was left.
         has_left: Whether its function has ended.
         limit: What ends its function, as in ``time_limits.py``; None if nothing does.
-        looked: When it was looked up whether to end it by force, by the monotonic clock.
+        looked: When it was looked up last whether it was aborted, by the monotonic clock.
+        is_to_end: Whether it was, while it waited for a thread.
     """
 
     queue: Queue
@@ -167,6 +168,7 @@ class Attempt:
     has_left: bool = False
     limit: Any = None
     looked: float = 0.0
+    is_to_end: bool = False
 
     @property
     def is_called(self) -> bool:

@@ -42,6 +42,7 @@ from fdbqueue.tasks.key_limits import (
     later_key,
     needs_arguments,
     where,
+    without_key,
 )
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import call_of, encoded, packed
@@ -290,7 +291,7 @@ class _Plan:
                 more["key"] = later_key(task)
             elif limited := where(task, queue, result.args, result.kwargs):
                 queue = limited.queue
-                self.limits.setdefault(queue.rpartition(".")[0], limited)
+                self.limits.setdefault(without_key(queue), limited)
         found = call_of(result).rich() if is_rich else call_of(result)
         data = encoded({"queue": queue, "value": packed(found), **more})
         if len(data) > MAX_CALL_BYTES - _PLACE_BYTES:

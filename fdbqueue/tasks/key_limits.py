@@ -157,7 +157,7 @@ def parsed(name: str) -> MemberName | None:
     if len(parts) != 3:
         return None
     queue, _, key = parts
-    function = name.rpartition(".")[0]
+    function = without_key(name)
     if key == _NO_KEY:
         return MemberName(queue, function, None)
     shown, is_long, _ = key.partition("__")
@@ -190,6 +190,11 @@ def member_name(queue: str, path: str, key: str | None) -> str:
     return start + text
 
 
+def without_key(member: str) -> str:
+    """Return the part of a member's name before its key, which all keys of its function share."""
+    return member.rpartition(".")[0]
+
+
 def names_begin(queue: str, path: str) -> str:
     """Return how the names of the queues of a function's tasks begin."""
     digest = hashlib.blake2b(path.encode(errors="replace"), digest_size=_DIGEST_BYTES).hexdigest()
@@ -202,7 +207,7 @@ def _escaped(character: str) -> str:
 
 def limits_key(prefix: tuple[Any, ...], member: str) -> bytes:
     """Return the key of the row that has a member's limits."""
-    return _rows(prefix) + packed(member.rpartition(".")[0])
+    return _rows(prefix) + packed(without_key(member))
 
 
 @functools.lru_cache(maxsize=100)
@@ -400,7 +405,7 @@ def _says(tr: Transaction, key: bytes, limited: Limited) -> bool:
 def _look_again(
     tr: Transaction, catalog: Catalog, limited: Limited, *, strictly: bool = False
 ) -> None:
-    start = limited.queue.rpartition(".")[0] + "."
+    start = without_key(limited.queue) + "."
     family = catalog.family(catalog.spec(limited.queue).name)
     family.look_again(tr, _LOOKED_AT_AGAIN, lambda name: name.startswith(start), strictly=strictly)
 

@@ -18,7 +18,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, InvalidValue
 from fdbqueue.service import Item, Push, Queue, push_portions, run
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
-from fdbqueue.tasks.key_limits import keep
+from fdbqueue.tasks.key_limits import keep, without_key
 from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.results import change, local, of_argument
 
@@ -57,7 +57,7 @@ class ManyCalls:
         for number, result in enumerate(results):
             queue_of_call, push, limited = backend.push_of(result)
             if limited is not None:
-                self._limits.setdefault(limited.queue.rpartition(".")[0], limited)
+                self._limits.setdefault(without_key(limited.queue), limited)
             length = len(encoded(push.value))
             size += length
             if not self._portions or len(self._portions[-1]) >= TOGETHER or size > MAX_BYTES:

@@ -24,7 +24,7 @@ from fdbqueue.exceptions import path_of, traceback_of
 from fdbqueue.locks import RLock
 from fdbqueue.service import Item, now_us, run
 from fdbqueue.tasks import time_limits
-from fdbqueue.tasks.aborts import ForcedAborts, was_aborted
+from fdbqueue.tasks.aborts import ForcedAborts, WaitingAborts, is_whole_aborted
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.encoders import Rich, decode, encode
@@ -37,7 +37,7 @@ from fdbqueue.tasks.exceptions import (
     TaskUnknown,
     WorkerDied,
 )
-from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of
+from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of, without_key
 from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions
 from fdbqueue.tasks.records import (
@@ -230,6 +230,7 @@ class TaskRunner:
         #: Held to note that a function has ended; and the rest of ``time_limits.py`` has it, too.
         self.mutex = RLock()
         self._limits: TimeLimits | None = None
+        self._waiting: WaitingAborts | None = None
         self._aborts: ForcedAborts | None = None
         #: The beginnings of the names of members whose limits this process has said.
         self._declared: set[str] = set()
@@ -342,21 +343,23 @@ class TaskRunner:
             return False
 
     def _is_aborted(self, attempt: Attempt, call: TaskCall) -> bool:
-        """Tell whether a task was aborted before it begins, by itself or with its group.
-
-        By itself, if it has waited for a thread: what has not is leased and begins at once.
-        """
-        has_waited = attempt.is_ahead and time.monotonic() > attempt.leased + AHEAD_SECONDS
-        if call.place is None and not has_waited:
-            return False
-        read = functools.partial(
-            was_aborted, backend=self._backend, call=call, by_itself=has_waited
-        )
-        return run(attempt.queue.database, read, read_only=True)
+        """Tell whether a task was aborted before it begins, by itself or with its group."""
+        database = attempt.queue.database
+        if call.place is not None:
+            read = functools.partial(is_whole_aborted, backend=self._backend, place=call.place)
+            if run(database, read, read_only=True):
+                return True
+        has_waited = time.monotonic() > max(attempt.leased, attempt.looked) + AHEAD_SECONDS
+        if has_waited and attempt.is_ahead:
+            with self.mutex:
+                if self._waiting is None:
+                    self._waiting = WaitingAborts(self._backend.records, database)
+            self._waiting.look(attempt, self._source.waiting, AHEAD_SECONDS)
+        return attempt.is_to_end
 
     def _declare_limits(self, task: Task[..., Any], item: Item) -> None:
         """Have the limits be as this process's code says, once for each function and queue."""
-        function = item.queue.rpartition(".")[0]
+        function = without_key(item.queue)
         if function in self._declared or not isinstance(task, FdbQueueTask):
             return
         self._declared.add(function)

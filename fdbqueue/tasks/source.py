@@ -14,7 +14,9 @@ end what it is for a task. The protocol, for one task:
    before, :meth:`TaskSource.begin_again` reads what is known of it,
    notes the workers that died, and that this attempt begins.
 2. **Run.** Unless it or its group was aborted while it waited, or it has expired
-   (:meth:`TaskSource.has_expired`): its time is over before any attempt has begun. The lease is
+   (:meth:`TaskSource.has_expired`): its time is over before any attempt has begun. Whether what
+   waits was aborted is looked up for all of it at once, a tenth of a second ago at most
+   (``aborts.py``). The lease is
    extended after each third of its time, and that of what waits as well; the first extension notes
    when the attempt began. If it was leased ahead, that is after a tenth of a second
    (:meth:`TaskSource.settle`); before it begins if the task may run once only. What the
@@ -489,6 +491,11 @@ class TaskSource:
                 logger.warning("what a task noted is written later", extra=facts)
                 is_left = True
         return is_left
+
+    def waiting(self) -> list[Attempt]:
+        """Return the attempts that have not begun, in the order of their leases."""
+        with self._mutex:
+            return [attempt for attempt in self._held.values() if not attempt.has_begun]
 
     def called(self) -> list[Attempt]:
         """Return the attempts whose functions run."""

@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from fdbqueue.columns import markup
-from fdbqueue.pages import actions
+from fdbqueue.pages import action_page
 from fdbqueue.pages.values import previewed
 
 register = template.Library()
@@ -53,7 +53,7 @@ def copy(copies: str, words: str, *, number: object = "", label: str = "", own_i
 @register.simple_tag(takes_context=True)
 def offers(
     context: Any, names: str, of: str = "", others: Iterable[str] = (), **chosen: str
-) -> list[actions.Offer]:
+) -> list[action_page.Offer]:
     """Return the buttons of actions on the queue or the family of a page; none if they are off.
 
     Args:
@@ -65,4 +65,4 @@ def offers(
     """
     name = of or (context.get("queue") or context["family"]).name
     addresses, user = context["addresses"], context.request.user
-    return actions.offers(user, addresses, name, *names.split(), others=others, **chosen)
+    return action_page.offers(user, addresses, name, *names.split(), others=others, **chosen)

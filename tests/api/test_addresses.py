@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import reverse
 
 from tests.api.test_errors import ITEM, check_shape
 from tests.cases import cases
@@ -104,11 +103,6 @@ def test_every_other_address_of_a_project_that_asks_for_it(db, path, method):
     accept = {"Accept": "application/problem+json"}
     problem = Client().generic(method, f"/api/{path}", headers=accept)
     assert (problem.status_code, problem["Content-Type"]) == (404, accept["Accept"])
-
-
-def test_addresses_are_reversed(db):
-    """The patterns of what is none do not keep Django from finding those of what is."""
-    assert reverse("schema") == "/api/schema/"
 
 
 @pytest.mark.parametrize("method", ["get", "post"])

@@ -63,14 +63,6 @@ def test_bad_push(api, queues, body, status, code):
     assert queues.queue("jobs").peek() is None
 
 
-def test_the_deepest_body(api):
-    """A body of 100 levels is taken, and its value comes back."""
-    body = '{"value": ' + "[" * 99 + "]" * 99 + "}"
-    pushed = api.post("/api/queues/mail/push/", body, content_type="application/json")
-    assert pushed.status_code == 201
-    assert api.post("/api/queues/mail/pop/", {}).json()["items"] == [pushed.json()]
-
-
 def test_what_is_wrong_is_named(api):
     """The fields say where each thing is wrong, and what."""
     body = {"items": [{"value": 1}, {"priority": 1}, 3, {"value": 1, "colour": 2}]}
@@ -250,12 +242,3 @@ def test_bad_cursor(api, cursor):
     item = api.get(f"/api/queues/jobs/items/{cursor}/")
     assert page.status_code == item.status_code == 400
     assert page.json()["code"] == item.json()["code"]
-
-
-def test_id_of_another_kind_of_queue(api):
-    """A FIFO queue's id names no item of a priority queue, nor the other way round."""
-    mail = api.post("/api/queues/mail/push/", {"value": 1}).json()["id"]
-    jobs = api.post("/api/queues/jobs/push/", {"value": 1}).json()["id"]
-    for name, other in (("jobs", mail), ("mail", jobs)):
-        response = api.get(f"/api/queues/{name}/items/{other}/")
-        assert (response.status_code, response.json()["code"]) == (400, "invalid_input")

@@ -50,13 +50,6 @@ def test_what_fits_together_goes_together():
         held.enter_context(memory.reserved(SMALL_BYTES + 1, LIMIT, 0))
 
 
-def test_small_bodies_do_not_wait():
-    """Not even where there is no room."""
-    memory = BodyMemory()
-    with memory.reserved(LIMIT, LIMIT, 0), memory.reserved(SMALL_BYTES, LIMIT, 0):
-        pass
-
-
 def test_those_who_wait_have_their_turns_in_order():
     """A large body is not passed by small ones for ever; one that gives up lets the next go on."""
     memory, order, sizes = BodyMemory(), [], [LIMIT, 30_000, 90_000, 30_000]

@@ -166,17 +166,6 @@ def test_no_parameter_makes_a_get_a_post(api, queues, parameter):
     assert [each.id for each in queues.queue("mail")] == [item.id]
 
 
-def test_who_may_not_is_not_offered_it(client_with, queues, anonymous):
-    """Only users who may send a form see it; a visitor without a user is offered to log in."""
-    reader = client_with("view_queue")
-    assert "<textarea" not in page(reader, "/api/queues/mail/pop/", 405)
-    assert "<textarea" not in page(reader, "/api/queues/mail/push/", 405)
-    html = page(anonymous, "/api/queues/mail/pop/", 401)
-    assert "<textarea" not in html
-    assert 'href="/login/?next=/api/queues/mail/pop/"' in html
-    assert "next=" not in page(reader, "/api/queues/")
-
-
 def test_lists_link_to_what_they_list(api, queues):
     """Queues and items have links, a page that is not the last one to the next."""
     pushed = [queues.queue("mail").push(number) for number in range(3)]
@@ -283,15 +272,6 @@ def test_a_page_of_an_engine_that_failed(client_with, settings):
     assert "engine_error" in page(client, "/api/queues/mail/", 503)
     settings.FDBQUEUE = {"QUEUES": {"mail": {"kind": "x"}}}
     assert "configuration_error" in page(client, "/api/queues/mail/", 500)
-
-
-def test_a_problem_for_who_prefers_it_to_a_page(api):
-    """The header decides between a page and a problem."""
-    for accept, kind in (
-        ("text/html, application/problem+json;q=0.5", "text/html; charset=utf-8"),
-        ("text/html;q=0.5, application/problem+json", "application/problem+json"),
-    ):
-        assert api.get("/api/queues/nope/", headers={"Accept": accept})["Content-Type"] == kind
 
 
 @pytest.mark.parametrize("path", ["/api/pop-from/", "/api/lease-from/", "/api/queues/mail/push/"])

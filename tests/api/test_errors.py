@@ -6,15 +6,13 @@ import logging
 from typing import ClassVar
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import override_settings
 from rest_framework.throttling import BaseThrottle
 
 import fdbqueue
-from fdbqueue.api.errors import handle
 from fdbqueue.api.viewsets import QueueViewSet
-from fdbqueue.exceptions import LeaseLost, QueueNotFound
+from fdbqueue.exceptions import QueueNotFound
 from tests.cases import cases
 
 EVERYTHING = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
@@ -101,31 +99,6 @@ def test_wrong_methods(api):
         assert response["Allow"]
 
 
-def test_not_acceptable(api):
-    """A client that takes no JSON gets 406, in JSON."""
-    response = api.get("/api/queues/", headers={"Accept": "application/xml"})
-    check_shape(response, 406, "not_acceptable")
-
-
-class Refusing(BaseThrottle):
-    """A host project's throttle that keeps a record and lets nobody pass."""
-
-    def allow_request(self, request, view):
-        User.objects.create_user("record")
-        return False
-
-    def wait(self):
-        return 6.2
-
-
-def test_throttled(api, monkeypatch):
-    """The host project's throttling is answered in our shape, with Retry-After."""
-    monkeypatch.setattr(QueueViewSet, "throttle_classes", [Refusing])
-    response = api.get("/api/queues/")
-    check_shape(response, 429, "throttled")
-    assert response["Retry-After"] == "7"
-
-
 class Watching(BaseThrottle):
     """A host project's throttle that notes whether a transaction of SQL is open."""
 
@@ -202,15 +175,6 @@ def test_outcome_unknown(client, settings, tmp_path):
         check_shape(response, 503, "outcome_unknown")
         assert response.json().keys() == {"code", "message"}
         assert int(response["Retry-After"]) > 0
-
-
-def test_a_lost_lease():
-    """A lease that is not held any more is a conflict with whoever holds the item now."""
-    response = handle(LeaseLost(queue="mail", lease="FQEB.c2VjcmV0"), {})
-    assert response is not None
-    assert response.status_code == 409
-    assert response.data["code"] == "lease_lost"
-    assert "Retry-After" not in response
 
 
 def test_wrong_settings(client, settings, tmp_path, caplog):

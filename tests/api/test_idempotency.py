@@ -8,7 +8,6 @@ from rest_framework.test import APIClient
 
 from fdbqueue.api import inputs
 from tests.cases import cases
-from tests.concurrency.clients import together
 
 ALL = ("view_queue", "push_queue", "pop_queue", "lease_queue", "manage_queue")
 #: What a key is for: the address and the body, and a body that asks for something else.
@@ -164,18 +163,6 @@ def test_users_whose_names_look_alike(mail, db):
     assert len(seen) == 4
 
 
-@each_verb
-def test_another_queue_under_the_key(api, queues, mail, path, body, other):
-    """Keys are each queue's own."""
-    queues.queue("tried").push("a")
-    first = post(api, path, body, "key")
-    second = post(api, path, body, "key", "tried")
-    assert second.status_code == first.status_code
-    assert "Idempotent-Replayed" not in second
-    assert ids_of(second)
-    assert post(api, path, body, "key", "tried").content == second.content
-
-
 @pytest.mark.parametrize("key", KEYS)
 def test_any_visible_ascii_is_a_key(api, mail, key):
     """Up to 255 characters, quotes and all, each as it is."""
@@ -205,27 +192,6 @@ def test_bad_keys(api, mail, held, path, key):
     assert contents(mail) == before
 
 
-@pytest.mark.parametrize("path", ["pop/", "lease/"])
-def test_an_empty_answer_is_kept_too(api, queues, path):
-    """That there was nothing is the answer of the key, whatever comes later."""
-    first = post(api, path, {}, "key")
-    assert first.json() == {"items": []}
-    queues.queue("mail").push("later")
-    again = post(api, path, {}, "key")
-    assert again.json() == {"items": []}
-    assert again["Idempotent-Replayed"] == "true"
-    assert queues.queue("mail").size() == 1
-    assert len(post(api, path, {}, "new").json()["items"]) == 1
-
-
-def test_waiting_is_no_part_of_the_request(api, mail):
-    """A retry may wait for longer or not at all."""
-    first = post(api, "pop/", {"wait": 1}, "key")
-    assert post(api, "pop/", {}, "key").content == first.content
-    assert post(api, "pop/", {"wait": 0.5}, "key")["Idempotent-Replayed"] == "true"
-    assert mail.size() == 3
-
-
 def test_answers_are_kept_as_long_as_the_setting_says(api, mail, allow, clock):
     """After IDEMPOTENCY_SECONDS the key is as good as new, also for another request."""
     allow(IDEMPOTENCY_SECONDS=100)
@@ -237,32 +203,6 @@ def test_answers_are_kept_as_long_as_the_setting_says(api, mail, allow, clock):
     assert second.status_code == 200
     assert "Idempotent-Replayed" not in second
     assert second.json()["items"][0]["value"] == "b"
-
-
-def test_answers_are_kept_for_a_day_by_default(api, mail, clock):
-    """A retry of the next morning is in time."""
-    first = post(api, "pop/", {}, "key")
-    clock.advance(86_399)
-    assert post(api, "pop/", {}, "key").content == first.content
-    clock.advance(2)
-    assert post(api, "pop/", {}, "key").content != first.content
-
-
-@pytest.mark.parametrize("path", ["pop/", "lease/"])
-def test_two_threads_with_one_key(queues, root, path):
-    """They get the same item between them, and one of them the header."""
-    queue = queues.queue("mail")
-    for value in range(40):
-        queue.push(value)
-    clients = [root(), root()]
-    for turn in range(20):
-        key = f"key-{turn}"
-        answers = together(2, lambda n, key=key: post(clients[n], path, {}, key))
-        assert [answer.status_code for answer in answers] == [200, 200]
-        assert answers[0].content == answers[1].content
-        assert answers[0].json()["items"][0]["value"] == turn
-        assert sorted("Idempotent-Replayed" in answer for answer in answers) == [False, True]
-    assert queue.size() == 20
 
 
 def test_a_refused_request_uses_up_no_key(api, queues):
@@ -314,31 +254,6 @@ def test_a_lease_ended_again(api, queues, clock, name, many, path, more, other):
         assert post(api, path, each, "key", name).status_code == 422
         assert contents(queues.queue(name)) == after
     assert post(api, path, {**others, **more}, "another", name).status_code == 200
-
-
-@pytest.mark.parametrize("path", ["ack/", "nack/", "extend/"])
-def test_a_lost_lease_uses_up_no_key(api, queues, clock, path):
-    """It is 409 each time; the key is as good as new for another lease."""
-    queues.queue("mail").push_many("ab")
-    first, second = queues.queue("mail").lease_many(2)
-    queues.queue("mail").ack(first)
-    for _ in range(2):
-        response = post(api, path, {"lease": first.lease}, "key")
-        assert (response.status_code, response.json()["code"]) == (409, "lease_lost")
-    response = post(api, path, {"lease": second.lease}, "key")
-    assert response.status_code == 200
-    assert "Idempotent-Replayed" not in response
-
-
-def test_another_users_key_for_a_lease(client_with, queues):
-    """Whoever has the token may use it, under a key of their own."""
-    queues.queue("mail").push("x")
-    token = queues.queue("mail").lease().lease
-    alice, bob = client_with(*ALL), client_with(*ALL)
-    for client in (alice, bob):
-        response = post(client, "extend/", {"lease": token}, "key")
-        assert response.status_code == 200
-        assert "Idempotent-Replayed" not in response
 
 
 def test_where_keys_mean_nothing(api, mail):

@@ -6,7 +6,6 @@ import datetime
 
 import pytest
 
-from fdbqueue import service
 from fdbqueue.service import Counts
 
 NAMES = ["mail", "jobs", "audit", "raw", "pairs"]
@@ -57,11 +56,6 @@ def test_a_lease_hides_an_item_until_it_is_acknowledged(api, queues, name):
     done = api.post(f"/api/queues/{name}/ack/", {"lease": item["lease"]})
     assert (done.status_code, done.json()) == (200, {"acked": 1, "lost": 0, "lost_leases": []})
     assert queues.queue(name).counts() == GONE
-
-
-def test_a_lease_of_an_empty_queue(api):
-    """There is nothing to lease, which is no error."""
-    assert lease(api, "mail") == []
 
 
 def test_a_lease_takes_from_either_end_and_many_at_once(api):
@@ -147,71 +141,6 @@ def test_extend_many(api, clock):
             assert until == pytest.approx(clock.time_ns() / 1e9 + seconds, abs=0.001)
 
 
-@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_thousand_leases_end_at_once(api, verb):
-    """As many as a request may name, within its time."""
-    fill(api, "mail", 1_000)
-    tokens = [item["lease"] for item in lease(api, "mail", limit=1_000)]
-    response = api.post(f"/api/queues/mail/{verb}/", {"leases": tokens})
-    assert response.status_code == 200
-    assert list(response.json().values()) == [1_000, 0, []]
-
-
-@pytest.mark.parametrize("verb", ["nack", "extend"])
-def test_what_is_too_much_for_one_transaction(api, verb):
-    """It is 413, and the leases are as they were."""
-    entries = [{"value": "A" * 133_000}] * 25  # about 100,000 bytes each
-    for _ in range(4):
-        assert api.post("/api/queues/raw/push/", {"items": entries}).status_code == 201
-    leased = [item for _ in range(4) for item in lease(api, "raw", limit=25)]
-    before = api.get("/api/queues/raw/items/?state=leased&limit=10").content
-    tokens = [item["lease"] for item in leased]
-    response = api.post(f"/api/queues/raw/{verb}/", {"leases": tokens})
-    assert (response.status_code, response.json()["code"]) == (413, "batch_too_large")
-    assert api.get("/api/queues/raw/items/?state=leased&limit=10").content == before
-    assert api.post(f"/api/queues/raw/{verb}/", {"leases": tokens[:50]}).status_code == 200
-
-
-def test_a_second_ack_is_lost(api):
-    """One that was acknowledged already is a conflict, and says of which queue."""
-    fill(api, "mail", 1)
-    (item,) = lease(api, "mail")
-    api.post("/api/queues/mail/ack/", {"lease": item["lease"]})
-    again = api.post("/api/queues/mail/ack/", {"lease": item["lease"]})
-    check_lost(again, "mail", item["lease"])
-
-
-@pytest.mark.parametrize("name", ["mail", "jobs", "audit"])
-def test_nack_gives_an_item_back_to_its_place(api, name):
-    """It is the first again, with its attempts one higher, and its lease is lost."""
-    ids = fill(api, name, 2)
-    (item,) = lease(api, name)
-    response = api.post(f"/api/queues/{name}/nack/", {"lease": item["lease"]})
-    assert (response.status_code, response.json()) == (
-        200,
-        {"nacked": 1, "lost": 0, "lost_leases": []},
-    )
-    (first,) = api.get(f"/api/queues/{name}/peek/").json()["items"]
-    assert (first["id"], first["attempts"], first["state"]) == (ids[0], 1, "ready")
-    again = api.post(f"/api/queues/{name}/nack/", {"lease": item["lease"]})
-    check_lost(again, name, item["lease"])
-
-
-def test_nack_with_a_delay(api, clock):
-    """It stays hidden for so long, and comes back to its place after that."""
-    ids = fill(api, "mail", 2)
-    (item,) = lease(api, "mail")
-    body = {"lease": item["lease"], "delay": 30}
-    assert api.post("/api/queues/mail/nack/", body).status_code == 200
-    (delayed,) = api.get("/api/queues/mail/items/?state=delayed").json()["items"]
-    now = clock.time_ns() / 1_000_000_000
-    assert moment(delayed["until"]) == pytest.approx(now + 30, abs=0.001)
-    assert (delayed["id"], delayed["attempts"]) == (ids[0], 1)
-    clock.advance(31)
-    popped = api.post("/api/queues/mail/pop/", {"limit": 2}).json()["items"]
-    assert [each["id"] for each in popped] == ids
-
-
 @pytest.mark.parametrize("reason", [None, " 花蓮\n", "x" * 1_000])
 def test_the_last_attempt_goes_to_the_dead_letters(api, reason):
     """A queue with max_attempts keeps what failed so often, and the reason as it was given."""
@@ -248,60 +177,6 @@ def test_extend_lets_a_lease_run_from_now(api, clock):
     check_lost(again, "mail", item["lease"])
 
 
-def test_extend_is_by_a_minute_unless_it_says_more(api, clock):
-    """The default is that of a lease, and it may shorten one too."""
-    fill(api, "mail", 1)
-    (item,) = lease(api, "mail", seconds=3_600)
-    response = api.post("/api/queues/mail/extend/", {"lease": item["lease"]})
-    until = moment(response.json()["until"])
-    assert until == pytest.approx(clock.time_ns() / 1e9 + 60, abs=0.001)
-
-
-@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_token_of_another_queue(api, verb):
-    """It is lost where places look alike, no token where they do not; nothing changes."""
-    for name in ("mail", "tried"):
-        fill(api, name, 1)
-    (item,), (other,) = lease(api, "mail"), lease(api, "tried")
-    for name, code in (("tried", "lease_lost"), ("jobs", "invalid_input")):
-        response = api.post(f"/api/queues/{name}/{verb}/", {"lease": item["lease"]})
-        assert response.json()["code"] == code
-    for name, held in (("mail", item), ("tried", other)):
-        done = api.post(f"/api/queues/{name}/ack/", {"lease": held["lease"]})
-        assert done.status_code == 200
-
-
-@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_tampered_token(api, verb):
-    """Another secret is lost, half a token is none; the true one is still good."""
-    fill(api, "mail", 2)
-    (item,), (other,) = lease(api, "mail"), lease(api, "mail")
-    secret = item["lease"].rpartition(".")[2]
-    forged = [f"{item['id']}.{other['lease'].rpartition('.')[2]}", f"{item['id']}.", item["id"]]
-    forged += [secret, f"{item['id']}.!", f" {item['lease']}", f"{item['lease']}x"]
-    for token in forged:
-        response = api.post(f"/api/queues/mail/{verb}/", {"lease": token})
-        assert response.json()["code"] in {"lease_lost", "invalid_input"}
-        assert response.status_code == {"l": 409, "i": 400}[response.json()["code"][0]]
-    check_lost(api.post(f"/api/queues/mail/{verb}/", {"lease": forged[0]}), "mail", forged[0])
-    many = {"leases": [item["lease"], other["lease"]]}
-    assert api.post("/api/queues/mail/ack/", many).json() == {
-        "acked": 2,
-        "lost": 0,
-        "lost_leases": [],
-    }
-
-
-@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_one_token_that_is_none_spoils_the_ack_of_many(api, verb):
-    """Many are acknowledged or none: what is no token at all is a mistake of the caller."""
-    fill(api, "mail", 1)
-    (item,) = lease(api, "mail")
-    response = api.post(f"/api/queues/mail/{verb}/", {"leases": [item["lease"], "x"]})
-    assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
-    assert api.post("/api/queues/mail/ack/", {"lease": item["lease"]}).json()["acked"] == 1
-
-
 def test_nobody_is_shown_a_token(api):
     """Looking at a leased item gives no right to it."""
     fill(api, "mail", 1)
@@ -319,13 +194,3 @@ def test_nobody_is_shown_a_token(api):
         assert response.status_code == 200
         assert secret not in response.content
         assert b'"lease"' not in response.content
-
-
-def test_a_corrupt_item_is_not_leased(api, queues):
-    """A lease stops at an item it cannot read, as a pop does."""
-    mail = queues.queue("mail")
-    key = mail.subspace.pack((1, b"\x01" * 20))
-    service.run(mail.database, lambda tr: tr.set(key, b"junk"))
-    response = api.post("/api/queues/mail/lease/", {"limit": 5})
-    assert (response.status_code, response.json()["code"]) == (409, "corrupt_item")
-    assert api.get("/api/queues/mail/").json()["first"]["id"] == response.json()["id"]

@@ -62,17 +62,6 @@ def test_a_bad_name_of_a_worker(api, mail, worker):
     assert mail.counts().leased == 0
 
 
-def test_the_same_lease_under_a_key_has_the_same_name(api, mail):
-    """The very bytes of the first response; that of another worker is another lease."""
-    keyed = {"Idempotency-Key": "k"}
-    first = api.post("/api/queues/mail/lease/", {"worker": "w1"}, headers=keyed)
-    other = api.post("/api/queues/mail/lease/", {"worker": "w2"}, headers=keyed)
-    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
-    again = api.post("/api/queues/mail/lease/", {"worker": "w1"}, headers=keyed)
-    assert again["Idempotent-Replayed"] == "true"
-    assert again.content == first.content
-
-
 def test_the_reasons_of_dead_letters(api, mail):
     """The most frequent first, with the number of all dead letters."""
     url = "/api/queues/mail/dead-reasons/"

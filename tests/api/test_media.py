@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 
 import pytest
-from django.contrib.auth.models import User
-from rest_framework.test import APIClient
 
 from tests.api.test_bodies import VERBS
 from tests.cases import cases
@@ -58,20 +55,6 @@ def test_a_post_that_does_not_say_json(api, queues, kind, body):
         assert response.json()["code"] == "unsupported_media_type"
         assert len(response.content) < 1_000
     assert [each.id for each in mail] == before
-
-
-@pytest.mark.parametrize("kind", CROSS_SITE)
-def test_a_page_of_another_site_cannot_pop(db, quick_passwords, queues, kind):
-    """Not with a password that the browser sends by itself, for which no CSRF token is asked."""
-    User.objects.create_superuser("root", password="secret")
-    mail = queues.queue("mail")
-    item = mail.push("kept")
-    password = base64.b64encode(b"root:secret").decode()
-    client = APIClient(enforce_csrf_checks=True)
-    for body in (b"", b"{}", b"limit=5", b'{"limit": 5}'):
-        response = send(client, "pop", body, kind, Authorization=f"Basic {password}")
-        assert response.status_code == 415
-    assert [each.id for each in mail] == [item.id]
 
 
 @pytest.mark.parametrize(

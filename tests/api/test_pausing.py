@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fdbqueue.access import MANAGE
-from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_errors import check_shape
 from tests.api.test_schema import check
 from tests.cases import cases
@@ -105,39 +103,6 @@ def test_half_a_character(operator, mail):
     response = operator.generic("POST", f"{MAIL}pause/", body, content_type="application/json")
     assert response.status_code == 400
     assert mail.paused() is None
-
-
-def test_a_resume_with_options(operator, mail):
-    """There are none, so it is refused, and the queue stays paused."""
-    mail.pause()
-    check_shape(operator.post(f"{MAIL}resume/", {"reason": "done"}), 400, "invalid_input")
-    check_shape(operator.post(f"{MAIL}resume/?all=1", {}), 400, "invalid_input")
-    assert mail.paused() is not None
-
-
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_an_unknown_queue(operator, queues, verb):
-    """It is 404; a queue of a pattern need not have been pushed to."""
-    check_shape(operator.post(f"/api/queues/nope/{verb}/", {}), 404, "queue_not_found")
-    assert operator.post(f"/api/queues/user-9/{verb}/", {}).status_code == 200
-
-
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_who_may(client_with, mail, anonymous, verb):
-    """It takes a permission of its own, which those of workers do not include."""
-    assert getattr(QueueViewSet, verb).declared.permission == MANAGE == "fdbqueue.manage_queue"
-    worker = client_with("view_queue", "push_queue", "pop_queue", "lease_queue")
-    mail.pause(reason="before")
-    for client, status, code in (
-        (worker, 403, "permission_denied"),
-        (anonymous, 401, "not_authenticated"),
-    ):
-        check_shape(client.post(f"{MAIL}{verb}/", {}), status, code)
-    pause = mail.paused()
-    assert pause is not None
-    assert pause.reason == "before"
-    assert worker.get(MAIL).json()["paused"] == shown(pause)
-    assert worker.get(f"{MAIL}{verb}/").status_code == 405
 
 
 def test_a_family_is_paused_by_its_pattern(operator, queues):

@@ -19,11 +19,6 @@ def pop(api, name="jobs", **body):
     return [item["value"] for item in response.json()["items"]]
 
 
-def test_pop_of_an_empty_queue(api):
-    """An empty queue gives an empty list, not an error."""
-    assert pop(api) == []
-
-
 def test_pop_takes_one_from_the_min_end_by_default(api):
     """Without more, the earliest pushed of the lowest priority is taken."""
     fill(api, [5, 1, 1, 9])

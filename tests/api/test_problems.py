@@ -39,20 +39,6 @@ def test_an_error_as_a_problem(api, method, path, body, status, code):
     assert response["Cache-Control"] == "no-store"
 
 
-def test_who_has_no_credentials_gets_a_problem(anonymous):
-    """With the challenge that the plain form has."""
-    response = anonymous.get("/api/queues/", headers={"Accept": PROBLEM})
-    assert (response.status_code, response["Content-Type"]) == (401, PROBLEM)
-    assert response["WWW-Authenticate"]
-
-
-def test_who_may_not_gets_a_problem(client_with):
-    """A refusal says so in the same form."""
-    response = client_with().get("/api/queues/mail/", headers={"Accept": PROBLEM})
-    assert (response.status_code, response["Content-Type"]) == (403, PROBLEM)
-    assert json.loads(response.content)["code"] == "permission_denied"
-
-
 @cases(
     ("accept", "expected"),
     [
@@ -76,9 +62,3 @@ def test_who_gets_problems(api, accept, expected):
     assert "Accept" in failed["Vary"]
     found = api.get("/api/queues/", headers={"Accept": accept})
     assert (found.status_code, found["Content-Type"]) == (200, "application/json")
-
-
-def test_who_accepts_nothing_that_there_is(api):
-    """A problem that is not acceptable either is 406 in plain JSON."""
-    response = api.get("/api/queues/", headers={"Accept": f"application/xml, {PROBLEM};q=0"})
-    assert (response.status_code, response["Content-Type"]) == (406, "application/json")

@@ -90,14 +90,6 @@ def test_push_many_is_all_or_nothing(api, bad, code):
     assert api.get("/api/queues/jobs/items/").json()["items"] == []
 
 
-def test_push_many_refuses_a_priority_in_a_fifo_queue(api):
-    """A FIFO queue refuses a priority among many items as it does for one."""
-    one = api.post("/api/queues/mail/push/", {"value": 1, "priority": 1})
-    many = api.post("/api/queues/mail/push/", {"items": [{"value": 1, "priority": 1}]})
-    assert one.status_code == many.status_code == 400
-    assert many.json() == {**one.json(), "index": 0}
-
-
 def test_push_many_over_the_limit_of_a_batch(api, allow, queues):
     """Items that are too large together are refused together, with 413."""
     allow(MAX_BODY_BYTES=20_000_000)
@@ -221,16 +213,6 @@ def test_bad_delays(api, queues, entry):
     for response in (one, many):
         assert (response.status_code, response.json()["code"]) == (400, "invalid_input")
     assert queues.queue("mail").counts() == Counts(ready=0, leased=0, delayed=0, dead=0)
-
-
-def test_a_delay_and_a_moment(api):
-    """An item has one of them at most; what is wrong is named where it is."""
-    entry = {"value": 1, "delay": 1, "not_before": "2030-01-01T00:00:00Z"}
-    one = api.post("/api/queues/mail/push/", entry)
-    many = api.post("/api/queues/mail/push/", {"items": [{"value": 1}, entry]})
-    said = "Use only one of `delay` and `not_before`."
-    assert one.json()["fields"] == {"not_before": said}
-    assert many.json()["fields"] == {"items.1.not_before": said}
 
 
 @cases(

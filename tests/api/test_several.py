@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fdbqueue import conf, service
+from fdbqueue import conf
 from tests.cases import cases
 from tests.engines.children import wait_until
 
@@ -142,13 +142,6 @@ def test_a_key_and_a_pattern_that_is_limited(api, filled, allow):
     assert api.post("/api/pop-from/", {"queues": ["*"]}, **key).content == first.content
 
 
-@each_address
-def test_without_a_user_nothing_is_taken(anonymous, filled, address):
-    """As everywhere."""
-    assert anonymous.post(address, {"queues": ["mail"]}).status_code in {401, 403}
-    assert sizes(filled) == [1, 1, 1]
-
-
 # What is refused
 
 
@@ -177,26 +170,4 @@ def test_without_a_user_nothing_is_taken(anonymous, filled, address):
 def test_what_makes_no_sense_is_refused(api, filled, address, body, status):
     """Nothing is taken."""
     assert api.post(address, body).status_code == status
-    assert sizes(filled) == [1, 1, 1]
-
-
-@pytest.mark.parametrize("address", ["/api/pop-from", "/api/lease-from/x/", "/api/pop-from/x"])
-def test_addresses_have_one_form(api, address):
-    """Others are not found, and not redirected."""
-    assert api.post(address, {"queues": ["mail"]}).status_code == 404
-
-
-def test_other_methods_are_refused(api):
-    """A pop is a POST."""
-    assert api.get("/api/pop-from/").status_code == 405
-
-
-def test_a_corrupt_item_is_a_conflict(api, filled):
-    """The error names its queue."""
-    queue = filled.queue("user-1")
-    key = queue.parts.store.keys.key(queue.parts.store.keys.place_named(queue.peek().id))
-    service.run(filled.database, lambda tr: tr.set(key, b"\xff\xff"))
-    found = api.post("/api/pop-from/", {"queues": ["audit", "user-1", "mail"]})
-    assert (found.status_code, found.json()["code"]) == (409, "corrupt_item")
-    assert found.json()["queue"] == "user-1"
     assert sizes(filled) == [1, 1, 1]

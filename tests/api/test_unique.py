@@ -49,14 +49,6 @@ def test_the_state_of_what_is_found(api):
     assert api.post(PUSH, {"value": 3, "unique": "k"}).status_code == 201
 
 
-def test_a_key_until_its_item_is_taken(api):
-    """A lease frees it."""
-    body = {"value": 1, "unique": "k", "unique_while": "ready"}
-    assert [api.post(PUSH, body).status_code for _ in range(2)] == [201, 200]
-    api.post("/api/queues/mail/lease/", {})
-    assert api.post(PUSH, body).status_code == 201
-
-
 @pytest.mark.parametrize("name", QUEUES)
 def test_many(api, name):
     """201 with the ids of all, and the positions of those that were not pushed."""
@@ -106,17 +98,6 @@ def test_a_request_made_again(api, queues, name, form, is_there):
         assert (again.status_code, again.content) == (first.status_code, first.content)
         assert again["Idempotent-Replayed"] == "true"
     assert contents(queue) != before
-
-
-def test_another_key_under_the_idempotency_key(api):
-    """It is another request, as is one of another duration."""
-    headers = {"Idempotency-Key": "key"}
-    body = {"value": 1, "unique": "k"}
-    assert api.post(PUSH, body, headers=headers).status_code == 201
-    for other in ({"unique": "l"}, {"unique_while": "ready"}):
-        assert api.post(PUSH, {**body, **other}, headers=headers).status_code == 422
-    assert api.post(PUSH, {"value": 1}, headers=headers).status_code == 422
-    assert api.post(PUSH, {**body, "unique_while": "pending"}, headers=headers).status_code == 201
 
 
 # Who sees what

@@ -114,25 +114,6 @@ def test_a_table_shows_figures_spread_and_a_missed_bar():
     ]
 
 
-def test_a_table_has_a_column_for_each_engine_with_figures():
-    """A line has one row; what was not measured on an engine is an empty cell."""
-    lines = {
-        "embedded": [line(bar="no bar", is_met=None, rounds=1), line(name="FIFO lease", rounds=1)],
-        "cluster": [line(bar="at least 3", is_met=True, rounds=1)],
-    }
-    text = "<!-- results: contention -->\n<!-- end -->"
-    found = tables.rendered(text, lambda name: Results(name, lines.get(name, [])))
-    assert found.splitlines()[1:-1] == [
-        "| | beside | on a disk | on a cluster |",
-        "| --- | --- | --- | --- |",
-        (
-            "| FIFO pop | recipe | 4.00<br>2,000 / 500 a second |"
-            " 4.00<br>2,000 / 500 a second<br>at least 3 |"
-        ),
-        "| FIFO lease | recipe | 4.00<br>2,000 / 500 a second<br>at least 5, **missed** | |",
-    ]
-
-
 @pytest.mark.parametrize(
     "what",
     ["worker leases", "plot worker", "percentiles latency", "losses worker", "machine", "machines"],
@@ -143,54 +124,6 @@ def test_what_was_not_measured_yet_is_left_out(what):
     assert tables.rendered(empty, Results) == empty
     old = f"<!-- results: {what} -->\nold\n<!-- end -->"
     assert tables.rendered(old, Results) == empty
-
-
-def test_percentiles_are_shown_side_by_side():
-    """A row has ours and the recipe's times for each percentile of an engine."""
-    ours, peer = ({"p50": n, "p90": n + 1, "p99": n + 2, "max": n + 1_000} for n in (1.0, 2.5))
-    lines = line(benchmark="latency", our_latency=ours, peer_latency=peer)
-    text = "<!-- results: percentiles latency -->\n<!-- end -->"
-    assert tables.rendered(text, on("cluster", lines)).splitlines()[1:-1] == [
-        "| milliseconds | on a cluster, p50 | on a cluster, p99 | on a cluster, max |",
-        "| --- | --- | --- | --- |",
-        "| FIFO pop | 1.0 / 2.5 | 3.0 / 4.5 | 1,001.0 / 1,002.5 |",
-    ]
-
-
-def test_losses_are_counted():
-    """A missed bar and a peer that is faster are losses; what is better is not."""
-    lines = [
-        line(name="missed", ratio=4.0),
-        line(name="slower", bar="no bar", is_met=None, ratio=0.5),
-        line(name="slower than ours", peer_name="pop of 50", bar="no bar", is_met=None, ratio=0.5),
-        line(name="faster", bar="no bar", is_met=None, ratio=2.0),
-        line(name="of others", our_name="recipe at once", ratio=0.5),
-        line(name="of another", benchmark="leases", ratio=0.1),
-    ]
-    text = "<!-- results: losses contention -->\n<!-- end -->"
-    found = tables.rendered(text, on("memory", *lines)).splitlines()
-    assert found[1] == "Lost: 2 of 5 rows in memory (ratio 0.50 to 4.00)."
-    found = tables.rendered(text, on("memory", lines[3])).splitlines()
-    assert found[1] == "Lost: nothing."
-
-
-@pytest.mark.parametrize(
-    ("peer", "is_lost"),
-    [
-        ("recipe", True),
-        ("recipe's pop", True),
-        ("bare DRF view", True),
-        ("pop", False),
-        ("1 thread", False),
-        ("1,000 items", False),
-        ("10 queues", False),
-        ("not counted", False),
-    ],
-)
-def test_a_slower_line_is_a_loss_beside_a_peer_alone(peer, is_lost):
-    """Ours in another way, or at another size, is not a peer."""
-    slower = line(peer_name=peer, bar="no bar", is_met=None, ratio=0.5)
-    assert tables.is_lost(slower) == is_lost
 
 
 def test_a_line_measured_again_replaces_the_first(tmp_path):

@@ -50,35 +50,6 @@ def test_the_earthquakes_are_browsed_from_the_strongest(visit):
     expect(page.locator(".fdbqueue-tree")).to_contain_text(f'"magnitude": {magnitudes[1]}')
 
 
-def test_the_earthquakes_are_filtered(visit):
-    """By a range of priorities, and by a text."""
-    visitor = visit()
-    visitor.go(QUAKES)
-    page = visitor.page
-    page.locator("#show-min_priority").fill("5")
-    page.get_by_label("Value contains").fill("taiwan")
-    page.get_by_role("button", name="Show").click()
-    expect(page.locator("#looked-at")).to_contain_text("there are no more.")
-    wanted = [
-        record["magnitude"]
-        for record in earthquakes()
-        if record["magnitude"] >= 5 and "taiwan" in json.dumps(record).lower()
-    ]
-    assert wanted
-    assert sorted(priorities(page), reverse=True) == wanted
-
-
-def test_the_list_is_filtered_and_sorted(visit):
-    """By its form and its headers."""
-    page = visit().page
-    page.get_by_role("link", name="Ready").click()
-    expect(page.locator("#scroll-queues tbody tr").first).to_contain_text("quakes")
-    page.get_by_label("Name contains").fill("MAI")
-    page.get_by_role("button", name="Show").click()
-    expect(page.locator("#scroll-queues tbody tr")).to_have_count(1)
-    expect(page.locator("#scroll-queues tbody tr")).to_contain_text("mail")
-
-
 def test_a_push_appears_by_itself(visit, queues):
     """In the list and in the queue's page, pushed by another process; and so does a pop."""
     mail = queues.queue("mail")
@@ -196,29 +167,6 @@ def test_a_value_is_copied(visit, queues, address):
     assert json.loads(copied) == value
 
 
-def test_a_paused_queue_is_seen_until_it_is_resumed(visit, queues):
-    """A mark in the list; a banner with the command to copy, which a refresh keeps and takes."""
-    queue = queues.queue("user-paused")
-    queue.push("news")
-    queue.pause(reason="deploying <b>2.4</b>")
-    visitor = visit(permissions=["clipboard-read", "clipboard-write"])
-    page = visitor.page
-    row = page.locator("tr", has_text="user-paused")
-    expect(row.locator(".fdbqueue-mark")).to_have_text("Paused")
-    visitor.go(f"{LIST}user-paused/?refresh=2")
-    banner = page.locator(".fdbqueue-paused")
-    expect(banner).to_contain_text("deploying <b>2.4</b>")
-    button = page.get_by_role("button", name="Copy command")
-    button.click()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == "python manage.py queue_resume user-paused"
-    queue.pause(reason="the disk is full")
-    expect(banner).to_contain_text("the disk is full")
-    expect(button).to_be_focused()
-    queue.resume()
-    expect(banner).to_have_count(0)
-
-
 @pytest.mark.parametrize("width", [390, 1440])
 def test_a_long_reason_fits(visit, queues, width):
     """The page of a paused queue is not wider than the window."""
@@ -243,18 +191,6 @@ def test_a_hostile_value_does_nothing(visit, queues):
         assert visitor.page.locator("main img, main script").count() == 0
         expect(visitor.page.locator("main")).to_contain_text("<script>alert(1)</script>")
     assert spoken == []
-
-
-def test_the_pages_work_outside_the_admin(visit):
-    """The same, with the same refreshing, under the same policy."""
-    visitor = visit()
-    visitor.go("/queues/?refresh=2")
-    page = visitor.page
-    with page.expect_response(lambda response: "X-Fdbqueue-Live".lower() in response.headers):
-        pass
-    page.locator("#queue-quakes").click()
-    page.locator("#scroll-items tbody a").first.click()
-    expect(page.locator("h1")).to_have_text("Item in quakes")
 
 
 def test_the_command_that_redrives_is_copied(visit, queues):
@@ -306,23 +242,6 @@ def test_a_hit_is_marked_and_in_view(visit, queues, is_scripted):
     expect(page.locator("#hit")).to_be_in_viewport()
 
 
-def test_an_item_is_found_by_its_id(visit, queues):
-    """The field goes to the item; an id that is gone is said so, with the field to try again."""
-    queue = queues.queue("user-find")
-    queue.clear()
-    item = queue.push({"to": "ada"})
-    page = visit().page
-    page.goto(page.url + "user-find/")
-    page.get_by_text("Find by id").click()
-    page.get_by_label("Item id").fill(f" {item.id} ")
-    page.get_by_role("button", name="Go to the item").click()
-    expect(page.locator("h1")).to_have_text("Item in user-find")
-    page.get_by_role("link", name="Raw bytes, as stored").click()
-    expect(page.locator("#fdbqueue-text")).to_contain_text('{"to":"ada"}')
-    page.get_by_role("link", name="Show the whole value").click()
-    expect(page.locator("#fdbqueue-text")).to_have_text('{\n  "to": "ada"\n}')
-
-
 def test_a_user_logs_out_of_the_plain_pages(visit, address):
     """By the button in the header; afterwards the pages ask to log in."""
     visitor = visit()
@@ -360,20 +279,3 @@ def test_the_pages_across_queues_are_a_key_apart(visit):
         expect(page.locator("h1", has_text=name)).to_be_visible()
         expect(page.locator(f"#view-{name.lower()}")).to_have_attribute("aria-current", "page")
         page.locator(f"#view-{name.lower()}").focus()
-
-
-def test_a_lease_appears_among_those_of_all_queues_by_itself(visit, queues):
-    """And goes with its ack, while a reader is writing into the filter."""
-    mail = queues.queue("mail")
-    mail.clear()
-    mail.push({"to": "ada"})
-    visitor = visit()
-    visitor.go(LIST + "-/workers/?refresh=2")
-    page = visitor.page
-    page.get_by_label("Worker contains").fill("half-writ")
-    item = mail.lease(seconds=60, worker="machine-<7>")
-    expect(page.locator("#fdbqueue-live")).to_contain_text("machine-<7>")
-    expect(page.get_by_label("Worker contains")).to_have_value("half-writ")
-    expect(page.get_by_label("Worker contains")).to_be_focused()
-    mail.ack(item)
-    expect(page.locator("#fdbqueue-live")).not_to_contain_text("machine-<7>")

@@ -45,31 +45,6 @@ def test_push_lease_and_ack_by_forms(visit, queues):
     forgive(visitor)
 
 
-def test_looking_takes_nothing(visit, queues):
-    """From the root to the last page of a list by links alone; and the page of a pop."""
-    queue = queues.queue("user-links")
-    items = [queue.push(number) for number in range(3)]
-    visitor = visit()
-    page = visitor.page
-    visitor.go("/api/")
-    page.locator('.response-info a[href$="/api/queues/"]').click()
-    page.get_by_role("link", name="user-links").click()
-    expect(page.locator("h1")).to_have_text("user-links")
-    page.get_by_role("link", name="Items").click()
-    page.locator("[name=limit]").fill("2")
-    page.get_by_role("button", name="Show").click()
-    page.get_by_role("link", name="Next page").click()
-    expect(page.locator(".response-info")).to_contain_text(items[2].id)
-    page.locator("summary").click()
-    page.get_by_role("link", name=items[2].id).click()
-    expect(page.locator(".response-info")).to_contain_text('"state": "ready"')
-    for _ in range(2):
-        assert visitor.go("/api/queues/user-links/pop/").status == 405
-    assert [item.id for item in queue] == [item.id for item in items]
-    forgive(visitor)
-    queue.clear()
-
-
 def test_remove_by_its_button(visit, queues):
     """The page of an item has a button that asks first, and then removes the item."""
     queue = queues.queue("user-removed")

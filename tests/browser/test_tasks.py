@@ -53,43 +53,6 @@ def test_a_failed_task_is_found(visit):
     expect(page.locator("h1")).to_have_text("Task ship")
 
 
-def test_done_tasks_are_browsed(visit):
-    """By their tab, by a function, and page by page, forward and back."""
-    visitor = visit()
-    visitor.go(f"{LIST}{QUEUE}?limit=25")
-    page = visitor.page
-    page.locator("#tab-done").click()
-    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 25")
-    expect(page.locator("#scroll-items tbody tr").first).to_contain_text("Too long to show here")
-    newest = addresses(page)
-    assert len(newest) >= 25
-    page.locator("#page-next").click()
-    expect(page.locator("#items-caption")).to_have_text("Tasks 26 to 50")
-    page.locator("#page-previous").click()
-    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 25")
-    assert addresses(page) == newest
-    page.locator("#show-function").fill("shop.report")
-    page.get_by_role("button", name="Show").click()
-    expect(page.locator("#items-caption")).to_have_text("Tasks 1 to 63: 2 matching")
-
-
-def addresses(page):
-    """Return where the rows of the table lead to; what they show of times is older each time."""
-    rows = page.locator("#scroll-items tbody")
-    return rows.evaluate("rows => [...rows.querySelectorAll('a')].map(link => link.pathname)")
-
-
-def test_a_traceback_stays_open(visit):
-    """While the page refreshes itself."""
-    visitor = visit()
-    visitor.go(f"{LIST}{QUEUE}?state=dead&refresh=2")
-    page = visitor.page
-    page.locator("#scroll-items summary").first.click()
-    with page.expect_response(lambda response: "x-fdbqueue-live" in response.headers):
-        pass
-    expect(page.locator("#scroll-items pre").first).to_be_visible()
-
-
 @pytest.mark.parametrize(("mount", "width", "scheme", "step"), WAYS)
 def test_axe_finds_nothing(visit, tasks, mount, width, scheme, step):
     """In each tab, and on the pages of tasks, with everything unfolded."""
@@ -168,22 +131,6 @@ def test_no_worker_is_cut_off_on_a_telephone(visit):
         """() => [...document.querySelectorAll("#scroll-workers")].every(
             (box) => box.scrollHeight <= box.clientHeight)"""
     )
-
-
-def test_the_page_of_a_part_of_a_group(visit, tasks):
-    """It has its timeline first, then the group, then its metadata; with bars that are named."""
-    visitor = visit()
-    visitor.go(LIST + tasks["successful-pack"])
-    page = visitor.page
-    expect(page.locator(".fdbqueue-outline li")).to_have_count(26)
-    expect(page.locator(".fdbqueue-outline [aria-current]")).to_have_count(1)
-    headings = page.locator("#fdbqueue-live h2").all_inner_texts()
-    assert headings[1:5] == ["Return value", "Timeline", "Group", "Metadata"]
-    visitor.go(LIST + tasks["leased-pack"])
-    bar = page.get_by_role("progressbar", name="Progress: 1,234.5 of 5,000, 24 %")
-    expect(bar).to_be_visible()
-    visitor.go(LIST + tasks["dead-weigh"])
-    expect(page.locator(".fdbqueue-why")).to_contain_text("longer than the task's time limit")
 
 
 @pytest.mark.layout

@@ -50,10 +50,3 @@ def test_what_is_no_id(call, ids):
     assert "\x1b" not in str(caught.value)
     assert str(caught.value).endswith("1 item buried.")
     assert [value for value, _ in dead()] == [0]
-
-
-def test_without_ids(call):
-    """It is wrong usage."""
-    with pytest.raises(CommandError) as caught:
-        call("queue_bury", "mail")
-    assert "ID" in str(caught.value)

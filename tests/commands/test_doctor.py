@@ -426,16 +426,6 @@ def test_a_queue_that_was_written_under_other_settings(examine, mail):
     assert [item.value for item in mail] == list(range(10))
 
 
-def test_the_settings_are_shown(examine, mail):
-    """Those that are stored; before the first push, those that it will store."""
-    _, found = examine("mail", "quakes")
-    assert found["format"]["detail"].startswith("nothing is stored; the first push will store: ")
-    _, found = examine("mail")
-    assert found["format"]["detail"] == (
-        "as the setting says; stored: codec json, kind fifo, layout 1, order count"
-    )
-
-
 def test_items_in_shards_where_nobody_looks(examine, mail):
     """They are an error, and nothing is taken for undecodable; --adopt-settings rescues them."""
     there = FifoQueue(mail.database, mail.subspace, shards=16).parts.store.keys

@@ -12,7 +12,6 @@ from django.core.management.base import CommandError
 import fdbqueue
 from fdbqueue.service import run
 from fdbqueue.service.storage.counts import Counts
-from tests.commands.conftest import needs_full_device
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 NOTHING = {"ready": 0, "leased": 0, "delayed": 0, "dead": 0}
@@ -55,19 +54,6 @@ def test_the_table(call, drift):
     ]
 
 
-def test_json(call, drift):
-    """Each queue is a JSON object on a line, with the counts before and after."""
-    fdbqueue.queue("quakes").push_many([("a", 1), ("b", 2)])
-    fdbqueue.queue("quakes").lease()
-    drift("quakes", 1)
-    (line,) = call("queue_doctor", "--recount", "quakes", "--json").out.splitlines()
-    assert json.loads(line) == {
-        "queue": "quakes",
-        "before": {**NOTHING, "ready": 1, "leased": 1},
-        "after": {**NOTHING, "leased": 1},
-    }
-
-
 def test_all_queues(call, drift):
     """Without a name all are recounted: those of the setting, and those that fit a pattern."""
     fdbqueue.queue("user-7").push_many("abc")
@@ -80,12 +66,6 @@ def test_all_queues(call, drift):
     assert [record["after"]["ready"] for record in records] == [0] * len(NAMES) + [1]
 
 
-def test_no_queues(call, settings):
-    """A setting without queues has none to recount."""
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {}}
-    assert call("queue_doctor", "--recount") == ("", "")
-
-
 def test_an_unknown_queue_among_others(call, drift):
     """Nothing is recounted where one of the names is none."""
     fdbqueue.queue("mail").push_many(range(5))
@@ -94,22 +74,6 @@ def test_an_unknown_queue_among_others(call, drift):
         call("queue_doctor", "--recount", "mail", "none")
     assert caught.value.returncode == 3
     assert fdbqueue.queue("mail").size() == 5
-
-
-@needs_full_device
-def test_an_output_that_fails(processes):
-    """Where the result cannot be shown, the command stops, and tells how far it came."""
-    with open("/dev/full", "wb") as full:
-        done = processes.run("queue_doctor", "--recount", stdout=full)
-    assert done.returncode == 1
-    assert done.stderr.endswith("Recounted and printed 0 of 6 queues.\n")
-
-
-def test_call_command_takes_options():
-    """From Python, the names are arguments and the format is a keyword."""
-    out = io.StringIO()
-    call_command("queue_doctor", "--recount", "mail", "ranks", as_json=True, stdout=out)
-    assert [json.loads(line)["queue"] for line in out.getvalue().splitlines()] == ["mail", "ranks"]
 
 
 def test_interrupted(call):

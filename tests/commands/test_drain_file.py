@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import io
 import json
@@ -84,15 +83,6 @@ def test_everything_of_each_item(call, file):
     assert queue.history(2)[-1].pops + queue.history(2)[-2].pops == 1707
 
 
-def test_bytes_are_base64(call, file):
-    """Bytes are base64, as queue_push takes them."""
-    fdbqueue.queue("blobs").push(b"\x00\xff")
-    call("queue_drain", "blobs", "--output", str(file))
-    (record,) = records(file)
-    assert base64.b64decode(record["value"]) == b"\x00\xff"
-    assert (record["priority"], record["pushed_at"]) == (None, None)
-
-
 def test_end_limit_and_batch(call, file, mail):
     """They say which items, and how many at a time; the others stay."""
     call("queue_drain", "mail", "--output", str(file), "--end=max", "--limit=70", "--batch=30")
@@ -130,15 +120,6 @@ def test_overwriting_without_an_engine(processes, file, mail, tmp_path):
     done = processes.run("queue_drain", "mail", "--output", str(file), "--force", env=environment)
     assert done.returncode == 4
     assert file.read_text() == "precious"
-
-
-def test_a_start_that_failed(processes, file, mail, tmp_path):
-    """It leaves no file, so that the same command may be given again."""
-    processes.environment.pop("FDB_CLUSTER_FILE", None)
-    environment = {"FDBQUEUE_PATH": str(tmp_path / "none" / "queues.sqlite3")}
-    arguments = "queue_drain", "mail", "--output", str(file)
-    assert processes.run(*arguments, env=environment).returncode == 4
-    assert not file.exists()
 
 
 def test_a_drain_that_failed_before_its_first_batch(file):
@@ -202,18 +183,6 @@ def test_killed_at_each_point(processes, manage, file, mail, point, number):
     assert numbers(file) == list(range(ITEMS))
     assert rows(mail) == []
     assert mail.size() == 0
-
-
-@pytest.mark.parametrize("points", [["torn 1"] * 3, ["synced 2"] * 3, ["write 1", "torn 2"]])
-def test_killed_again_while_it_resumes(processes, manage, file, mail, points):
-    """However often in a row."""
-    arguments = "queue_drain", "mail", "--output", str(file), "--batch=60", "--resume"
-    for point in points:
-        killed = processes.run(*arguments, env={"FDBQUEUE_TEST_DIES": point})
-        assert killed.returncode == -signal.SIGKILL
-    assert manage(*arguments).returncode == 0
-    assert numbers(file) == list(range(ITEMS))
-    assert rows(mail) == []
 
 
 def test_killed_twenty_times(processes, manage, file):
@@ -429,11 +398,3 @@ def test_a_dry_run(call, file, mail):
     file.touch()
     with pytest.raises(CommandError):
         call("queue_drain", "mail", "--output", str(file), "--dry-run")
-
-
-def test_call_command_takes_options(file, mail):
-    """From Python, options are keyword arguments."""
-    out = io.StringIO()
-    call_command("queue_drain", "mail", output=str(file), limit=2, as_json=True, stdout=out)
-    assert json.loads(out.getvalue())["drained"] == 2
-    assert numbers(file) == [0, 1]

@@ -12,7 +12,7 @@ import pytest
 
 import fdbqueue
 from tests.cases import cases
-from tests.commands.conftest import ROOT, needs_full_device
+from tests.commands.conftest import ROOT
 
 ITEMS = 5_000
 
@@ -65,50 +65,6 @@ def test_into_a_pipe_that_head_closes(processes, mail):
     assert left == list(range(done_of(done.stderr), ITEMS))
     assert mail.size() == len(left)
     assert all(item.attempts == 0 for item in mail)
-
-
-@needs_full_device
-def test_a_full_disk(processes, mail):
-    """Nothing is lost where nothing can be written."""
-    with open("/dev/full", "wb") as full:
-        done = processes.run("queue_drain", "mail", stdout=full)
-    assert done.returncode == 1
-    assert done_of(done.stderr) == 0
-    assert len(list(mail)) == mail.size() == ITEMS
-
-
-def test_standard_output_that_is_closed(processes, mail):
-    """A process started without a standard output drains nothing."""
-    done = processes.run("queue_drain", "mail", redirect=">&-")
-    assert done.returncode == 1
-    assert len(list(mail)) == ITEMS
-
-
-def test_killed(processes, mail):
-    """What a killed drain held comes back when its lease is over: nothing is lost."""
-    process = processes.start("queue_drain", "mail", "--batch=100", "--lease-seconds=0")
-    with process:
-        assert process.stdout.readline()
-        process.kill()
-        seen = numbers(process.stdout.read().decode().rpartition("\n")[0])
-    seen.insert(0, 0)
-    left = []
-    while items := mail.pop_many(1_000):
-        left += [item.value["number"] for item in items]
-    assert set(seen) | set(left) == set(range(ITEMS))
-    assert left == list(range(left[0], ITEMS))
-
-
-def test_interrupted(processes, mail):
-    """Ctrl-C ends it with 130 once the batch it has is written."""
-    process = processes.start("queue_drain", "mail", "--batch=100")
-    lines = [process.stdout.readline().decode()]
-    process.send_signal(signal.SIGINT)
-    done = processes.finish(process)
-    written = numbers("".join(lines) + done.stdout)
-    assert done.returncode == 130
-    assert written == list(range(done_of(done.stderr)))
-    assert [item.value["number"] for item in mail] == list(range(len(written), ITEMS))
 
 
 def test_following(processes):

@@ -131,14 +131,6 @@ def test_an_unknown_queue_among_many(call, settings):
         call("queue_pop", "none")
 
 
-def test_an_unknown_queue_in_a_process(processes):
-    """A process ends with 3, and the colours of its message can be switched off."""
-    done = processes.run("queue_pop", "none", "--no-color", "--json")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("CommandError: There is no queue named 'none'.")
-    assert "\x1b" not in done.stderr
-
-
 @cases("command", CALLS)
 @cases("directory", ["none", "file"])
 def test_an_engine_that_cannot_be_opened(manage, settings, tmp_path, directory, command):
@@ -170,14 +162,6 @@ def refused(done):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_cluster_that_cannot_be_reached(processes, tmp_path):
-    """A cluster file of no cluster is 4, and so is a client library that is missing."""
-    file = str(tmp_path / "fdb.cluster")
-    done = processes.run("queue_pop", "mail", env={"FDB_CLUSTER_FILE": file})
-    assert (done.returncode, done.stdout) == (4, "")
-    assert "Traceback" not in done.stderr
-
-
 _WITHOUT_LOG = """
 import sys
 from django.conf import settings
@@ -206,20 +190,6 @@ def test_a_cluster_that_cannot_be_reached_is_told_once(tmp_path):
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("CommandError: ")
     assert done.stderr.count("\n") == 1
-
-
-def test_an_engine_that_cannot_be_opened_in_this_process(call, tmp_path, settings):
-    """In one process too, an engine that cannot be opened is 4."""
-    (tmp_path / "file").touch()
-    options = {"path": str(tmp_path / "file" / "queues.sqlite3")}
-    settings.FDBQUEUE = {
-        **settings.FDBQUEUE,
-        "ENGINE": "fdbqueue.engines.embedded",
-        "OPTIONS": options,
-    }
-    with pytest.raises(CommandError) as caught:
-        call("queue_pop", "mail")
-    assert caught.value.returncode == 4
 
 
 def test_a_wrong_setting(call, settings):
@@ -333,11 +303,6 @@ def test_wrong_usage_in_a_process(processes):
 def test_help(manage, command):
     """``--help`` ends with examples, a line each, of which none is wider than a terminal."""
     check_help(manage(command, "--help"), command)
-
-
-def test_help_in_a_process(processes):
-    """On standard output, and it is no error."""
-    check_help(processes.run("queue_push", "--help"), "queue_push")
 
 
 def check_help(done, command):

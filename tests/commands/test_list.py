@@ -121,13 +121,6 @@ def test_workers_and_what_is_of_queues(manage, other):
     assert manage("queue_list", "--workers", other).returncode == 2
 
 
-def test_queues_of_a_pattern(call):
-    """A queue that fits a pattern is listed once something was pushed to it."""
-    assert "user-" not in call("queue_list").out
-    fdbqueue.queue("user-7").push("hello")
-    assert "user-7 " in call("queue_list").out
-
-
 def test_a_head_that_cannot_be_decoded(call):
     """A queue with such a head is listed all the same, and says where it is blocked, and paused."""
     queue = fdbqueue.queue("ranks")
@@ -155,10 +148,3 @@ def test_no_queues(call, settings):
     """A setting without queues lists none."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {}}
     assert call("queue_list") == ("", "")
-
-
-def test_by_manage_py(manage):
-    """The command prints JSON alone and its exit code is 0."""
-    done = manage("queue_list", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == NAMES

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import datetime
 import fcntl
-import io
 import json
 import os
-import re
 import signal
 import struct
 import termios
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
-from fdbqueue.columns.text import timestamp
-from fdbqueue.service import run
-from tests.commands.spoiling import spoil
 
 NAMES = ["blobs", "mail", "quakes", "ranked-blobs", "ranks", "tuples"]
 
@@ -52,41 +46,6 @@ def test_json(call, ranks):
     counts = {"ready": 5, "leased": 1, "delayed": 1, "dead": 1}
     expected = {"name": "ranks", **counts, "blocked": [], "no_worker": False, "paused": None}
     assert record == expected
-
-
-def test_a_paused_queue(call):
-    """The table says for how long it has been paused and why, JSON since when."""
-    made = fdbqueue.queue("mail").pause(reason="deploying \x1b 2.4")
-    (row,) = call("queue_list", "--rates", "mail").out.splitlines()[1:]
-    assert re.search(r"  paused \d+s: deploying \\x1b 2\.4$", row)
-    record = json.loads(call("queue_list", "--rates", "mail", "--json").out)
-    since = made.since.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    assert record["paused"] == {"since": since, "reason": made.reason, "family": None}
-
-
-def test_behind_a_head_that_cannot_be_decoded(call):
-    """The age is that of what waits behind it; where nothing tells, it is unknown."""
-    mail = fdbqueue.queue("mail")
-    key = mail.subspace.pack((0, b"r"))
-    run(mail.database, lambda tr: tr.set(key, b"\xff"))
-    record = json.loads(call("queue_list", "--rates", "mail", "--json").out)
-    assert (record["oldest"], record["blocked"]) == (None, ["min", "max"])
-    pushed = mail.push("x").pushed_at
-    record = json.loads(call("queue_list", "--rates", "mail", "--json").out)
-    assert record["oldest"] == pushed.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    assert record["blocked"] == ["min"]
-    assert call("queue_list", "--rates", "mail").out.splitlines()[1].endswith("  blocked at min")
-
-
-def test_the_age_of_a_head_that_cannot_be_decoded(call):
-    """A text that is not JSON still has its push time behind it, in both kinds of queue."""
-    for name in ("mail", "ranks"):
-        queue = fdbqueue.queue(name)
-        first = queue.push("first")
-        spoil(queue, first)
-        queue.push("second")
-        record = json.loads(call("queue_list", "--rates", name, "--json").out)
-        assert record["oldest"] == timestamp(first.pushed_at)
 
 
 def test_by_priority(call, ranks):
@@ -167,13 +126,6 @@ def test_watching_at_a_terminal(processes):
     assert len(lines) == 5
     assert b"NAME" in lines[2]
     assert lines[-1] == b"... 5 more lines"
-
-
-def test_call_command_takes_options(ranks):
-    """From Python, the names are arguments and the options keywords."""
-    out = io.StringIO()
-    call_command("queue_list", "--rates", "ranks", by_priority=True, as_json=True, stdout=out)
-    assert json.loads(out.getvalue())["by_priority"] == [[1, 3], [2, 2]]
 
 
 def test_by_reason(call):

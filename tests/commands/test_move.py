@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import random
 import signal
-import subprocess
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
 from tests.cases import cases
-from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
+from tests.commands.conftest import DEADLINE_SECONDS
 from tests.engines.children import wait_until
 
 
@@ -58,39 +53,11 @@ def test_options(call, mail):
     assert mail.size() == 2_930
 
 
-def test_priorities_are_kept(call):
-    """Between priority queues an item keeps its priority, in the other queue's type."""
-    ranks = fdbqueue.queue("ranks")
-    ranks.push_many([("b", 2), ("a", -1), ("c", 2)])
-    call("queue_move", "ranks", "quakes", "--no-input")
-    quakes = fdbqueue.queue("quakes")
-    assert [(item.value, item.priority) for item in quakes] == [("a", -1.0), ("b", 2.0), ("c", 2.0)]
-
-
 def test_priorities_are_given(call, mail):
     """What comes from a FIFO queue gets the priority that is asked for."""
     call("queue_move", "mail", "quakes", "--priority", "-1.5", "--limit=2", "--no-input")
     quakes = fdbqueue.queue("quakes")
     assert [(item.value, item.priority) for item in quakes] == [(0, -1.5), (1, -1.5)]
-
-
-def test_priorities_become_an_order(call):
-    """A FIFO queue has no priorities: the items come in the order they had by them."""
-    quakes = [json.loads(line) for line in EARTHQUAKES.read_text().splitlines()]
-    fdbqueue.queue("quakes").push_many((quake, quake["magnitude"]) for quake in quakes)
-    call("queue_move", "quakes", "mail", "--no-input")
-    assert values("mail") == sorted(quakes, key=lambda quake: quake["magnitude"])
-
-
-def test_codecs(call):
-    """Values go to another codec where it takes them as they are."""
-    fdbqueue.queue("mail").push_many(["a", 2**70, None, [1.5, True]])
-    call("queue_move", "mail", "tuples", "--no-input")
-    assert values("tuples") == ["a", 2**70, None, (1.5, True)]
-    fdbqueue.queue("tuples").push(b"\x00")
-    fdbqueue.queue("tuples").pop_many(4)
-    call("queue_move", "tuples", "blobs", "--no-input")
-    assert values("blobs") == [b"\x00"]
 
 
 @cases(
@@ -125,36 +92,6 @@ def test_an_item_that_does_not_fit(call):
     assert values("mail") == [{"no": "tuple"}, 501]
 
 
-def test_an_unknown_target(call, mail):
-    """A target that is no queue is 3."""
-    with pytest.raises(CommandError) as caught:
-        call("queue_move", "mail", "none", "--no-input")
-    assert caught.value.returncode == 3
-
-
-def test_killed_twenty_times(processes):
-    """Killed at any moment, each item is in exactly one of the two, and their order is kept."""
-    source, target = fdbqueue.queue("quakes"), fdbqueue.queue("mail")
-    source.push_many((number, number) for number in range(3_000))
-    arguments = "queue_move", "quakes", "mail", "--no-input", "--batch=10"
-    kills = 0
-    while kills < 20:
-        process = processes.start(*arguments)
-        with process:
-            try:
-                process.wait(random.uniform(0.3, 0.6))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                kills += 1
-        moved = [item.value for item in target]
-        assert moved == list(range(len(moved)))
-        assert [item.value for item in source] == list(range(len(moved), 3_000))
-        if not source.size():
-            target.clear()
-            source.push_many((number, number) for number in range(3_000))
-    assert (source.size(), target.size()) == (3_000 - len(moved), len(moved))
-
-
 def test_interrupted(processes):
     """Ctrl-C ends it with 130 between two transactions, and says how many were moved."""
     mail = fdbqueue.queue("mail")
@@ -181,34 +118,3 @@ def test_following(processes):
 
 
 # The prompt
-
-
-def test_it_asks_first(processes, mail):
-    """At a terminal it says how many items there are, and does nothing but on a yes."""
-    for answer, code, moved in ((b"no\n", 1, 0), (b"\x04", 1, 0), (b"yes\n", 0, 3_000)):
-        controller, terminal = os.openpty()
-        process = processes.start("queue_move", "mail", "user-1", stdin=terminal)
-        os.write(controller, answer)
-        done = processes.finish(process)
-        os.close(terminal)
-        os.close(controller)
-        assert done.returncode == code
-        assert done.stderr.startswith("Move 3,000 items from 'mail' to 'user-1'? Type 'yes'")
-        assert fdbqueue.queue("user-1").size() == moved
-
-
-def test_it_does_not_ask_nobody(manage, mail):
-    """Without a terminal and --no-input it is refused as wrong usage."""
-    done = manage("queue_move", "mail", "user-1", stdin=b"yes\n")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "use --no-input" in done.stderr
-    assert mail.size() == 3_000
-
-
-def test_call_command_takes_options(mail):
-    """From Python, options are keyword arguments."""
-    out = io.StringIO()
-    call_command(
-        "queue_move", "mail", "user-1", limit=2, interactive=False, as_json=True, stdout=out
-    )
-    assert json.loads(out.getvalue())["moved"] == 2

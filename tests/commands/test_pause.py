@@ -141,12 +141,6 @@ def test_a_pop_says_that_the_queue_is_paused(call, mail, note, options):
     assert mail.counts().ready == 3
 
 
-def test_a_pop_of_all_that_was_asked_for_says_nothing(call, mail):
-    """Nor does one of a queue that is resumed."""
-    mail.resume()
-    assert call("queue_pop", "mail", "--json").err == ""
-
-
 @pytest.mark.parametrize(
     ("command", "out"),
     [
@@ -179,14 +173,6 @@ def test_a_drain_that_follows_waits_until_the_queue_is_resumed(processes, mail, 
     values = [json.loads(process.stdout.readline())["value"] for _ in range(3)]
     assert values == [1, 2, 3]
     process.terminate()
-
-
-def test_help_says_what_goes_on():
-    """The help of queue_pause names what is not stopped."""
-    from django.core.management import load_command_class
-
-    text = load_command_class("fdbqueue", "queue_pause").create_parser("", "queue_pause")
-    assert re.search(r"Pushes\s+go\s+on", text.format_help())
 
 
 # Families

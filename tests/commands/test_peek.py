@@ -82,12 +82,6 @@ def test_a_state_without_items(call):
     assert call("queue_peek", "mail", "--state", "delayed", "--json") == ("", "")
 
 
-def test_a_state_that_there_is_not(call):
-    """It is refused, and those there are are named."""
-    with pytest.raises(CommandError, match="'ready', 'leased', 'delayed', 'dead'"):
-        call("queue_peek", "mail", "--state", "lost")
-
-
 def test_dead_letters_by_when_they_died(call):
     """With --end max the newest failure first, also beyond one page; ready items have no moment."""
     queue = fdbqueue.queue("mail")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
 import io
 import json
@@ -11,7 +10,6 @@ import re
 import signal
 from itertools import pairwise
 
-import fdb.tuple
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
@@ -65,44 +63,11 @@ def test_json_has_everything(call):
     assert printed.err == ""
 
 
-def test_json_of_bytes(call):
-    """Bytes are base64 in JSON; what their codec does not keep is null."""
-    fdbqueue.queue("blobs").push(b"\x00\xff\x1b")
-    record = json.loads(call("queue_pop", "blobs", "--json").out)
-    assert base64.b64decode(record["value"]) == b"\x00\xff\x1b"
-    assert (record["priority"], record["pushed_at"], record["attempts"]) == (None, None, 0)
-
-
-def test_json_of_what_json_does_not_know(call):
-    """Values of a tuple queue that JSON lacks still give a line of valid JSON."""
-
-    def refuse(constant):
-        raise AssertionError(constant)
-
-    value = (b"\x00", float("nan"), float("-inf"), (1, None), fdb.tuple.SingleFloat(1.5))
-    fdbqueue.queue("tuples").push(value)
-    record = json.loads(call("queue_pop", "tuples", "--json").out, parse_constant=refuse)
-    assert record["value"] == [
-        {"base64": "AA=="},
-        {"float": "NaN"},
-        {"float": "-Infinity"},
-        [1, None],
-        {"float32": 1.5},
-    ]
-
-
 def test_an_empty_queue(call):
     """Empty is no error: a note for people, and nothing at all with --json or without notes."""
     assert call("queue_pop", "mail") == ("", "The queue 'mail' is empty.\n")
     assert call("queue_pop", "mail", "--json") == ("", "")
     assert call("queue_pop", "mail", "--verbosity", "0") == ("", "")
-
-
-def test_an_empty_queue_by_manage_py(manage):
-    """The exit code is 0 where there was nothing to pop."""
-    done = manage("queue_pop", "mail")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "The queue 'mail' is empty.\n"
 
 
 def test_the_table(call):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 
-from fdbqueue.management.console import Progress
+from fdbqueue.management.console import ProgressMeter
 
 
 def test_lines():
     """A line has the count, the rate, and, where the total is known, the time left."""
     lines = []
-    with Progress(lines.append, 4_000, line_seconds=0) as progress:
+    with ProgressMeter(lines.append, 4_000, line_seconds=0) as progress:
         progress.advance(1_500)
         progress.advance(2_600)
     assert re.fullmatch(r"1,500 items, [\d,]+ per second, 4,000 in total, 0 seconds left", lines[0])
@@ -22,7 +22,7 @@ def test_lines():
 def test_an_unknown_total():
     """Where nobody knows how many there will be, no time is told."""
     lines = []
-    with Progress(lines.append, None, line_seconds=0) as progress:
+    with ProgressMeter(lines.append, None, line_seconds=0) as progress:
         progress.advance(7)
     assert re.fullmatch(r"7 items, [\d,]+ per second", lines[0])
 
@@ -30,10 +30,10 @@ def test_an_unknown_total():
 def test_no_lines():
     """A command without an end prints none; one item is not called items."""
     lines = []
-    with Progress(lines.append, None, line_seconds=math.inf) as progress:
+    with ProgressMeter(lines.append, None, line_seconds=math.inf) as progress:
         progress.advance(1)
     assert lines == []
-    with Progress(lines.append, None, line_seconds=0) as progress:
+    with ProgressMeter(lines.append, None, line_seconds=0) as progress:
         progress.advance(1)
     assert lines[0].startswith("1 item, ")
 
@@ -41,7 +41,7 @@ def test_no_lines():
 def test_not_too_often():
     """Lines come now and then, not with each batch."""
     lines = []
-    with Progress(lines.append, 100) as progress:
+    with ProgressMeter(lines.append, 100) as progress:
         for _ in range(100):
             progress.advance(1)
     assert lines == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 
 import pytest
 from django.core.management import call_command
@@ -61,31 +60,6 @@ def test_one_reason(call, mail):
 
 def vars_of(counts):
     return [counts.ready, counts.leased, counts.delayed, counts.dead]
-
-
-def test_it_asks_first(processes, mail):
-    """At a terminal it says how many items there are in each state, and waits for a yes."""
-    for answer, code, left in ((b"y\n", 1, 3), (b"yes\n", 0, 0)):
-        controller, terminal = os.openpty()
-        process = processes.start("queue_purge", "mail", stdin=terminal)
-        os.write(controller, answer)
-        done = processes.finish(process)
-        os.close(terminal)
-        os.close(controller)
-        assert done.returncode == code
-        assert done.stderr.startswith(
-            "Remove 6 items from 'mail' for good (3 ready, 1 leased, 1 delayed, 1 dead)? "
-        )
-        assert mail.size() == left
-
-
-@pytest.mark.parametrize("redirect", ["", "<&-"])
-def test_it_does_not_ask_nobody(processes, mail, redirect):
-    """Without a terminal and --no-input it is refused as wrong usage."""
-    done = processes.run("queue_purge", "mail", stdin=b"", redirect=redirect)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "use --no-input" in done.stderr
-    assert mail.size() == 3
 
 
 @needs_full_device

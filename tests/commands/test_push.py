@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
 from tests.cases import cases
-from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES, needs_full_device
+from tests.commands.conftest import DEADLINE_SECONDS, EARTHQUAKES
 
 
 def values(name):
@@ -35,20 +33,6 @@ def test_earthquakes_from_a_file(call):
     items = list(fdbqueue.queue("quakes"))
     assert [item.value for item in items] == sorted(expected, key=lambda quake: quake["magnitude"])
     assert all(item.priority == item.value["magnitude"] for item in items)
-
-
-def test_earthquakes_from_standard_input(processes):
-    """A process reads its standard input where no file is named."""
-    done = processes.run(
-        "queue_push",
-        "quakes",
-        "--priority-field=magnitude",
-        "--json",
-        stdin=EARTHQUAKES.read_bytes(),
-    )
-    assert (done.returncode, said(done)) == (0, [])
-    assert json.loads(done.stdout) == {"queue": "quakes", "pushed": 1707}
-    assert fdbqueue.queue("quakes").peek_max().value["place"] == "22km NNE of Hualian, Taiwan"
 
 
 def test_a_dash_is_standard_input(manage):
@@ -190,16 +174,6 @@ def test_what_was_pushed_before_a_bad_line(call, ndjson):
     assert caught.value.returncode == 1
 
 
-def test_a_bad_line_by_manage_py(manage):
-    """The command says on standard error alone what is wrong, and ends with 1."""
-    done = manage("queue_push", "mail", "--json", stdin=b"1\noops\n")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "CommandError: Line 2: it is not JSON: Expecting value, column 1. "
-        "Pushed 0 items before that.\n"
-    )
-
-
 @cases(
     ("name", "arguments"),
     [
@@ -281,16 +255,6 @@ def test_it_says_that_it_reads_from_a_terminal(processes):
         assert bool(done.stderr) == bool(note)
 
 
-@needs_full_device
-def test_pushed_without_being_able_to_say_so(processes):
-    """Where standard output fails after the push, standard error still tells of it."""
-    with open("/dev/full", "wb") as full:
-        done = processes.run("queue_push", "mail", stdin=b"1\n", stdout=full)
-    assert done.returncode == 1
-    assert "Pushed 1 item into 'mail'." in done.stderr
-    assert values("mail") == [1]
-
-
 def test_a_slow_input(processes):
     """A line is pushed when no other follows it soon; it does not wait for the next one."""
     mail = fdbqueue.queue("mail")
@@ -326,11 +290,3 @@ def test_interrupted(processes):
     assert pushed
     assert (done.returncode, done.stdout) == (130, "")
     assert said(done) == [f"CommandError: Interrupted. Pushed {pushed:,} items before that."]
-
-
-def test_call_command_takes_options(ndjson):
-    """From Python, options are keyword arguments."""
-    out = io.StringIO()
-    call_command("queue_push", "ranks", ndjson("1"), priority=3, as_json=True, stdout=out)
-    assert json.loads(out.getvalue()) == {"queue": "ranks", "pushed": 1}
-    assert fdbqueue.queue("ranks").peek().priority == 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 
 import pytest
@@ -172,19 +171,6 @@ def test_standard_input(manage):
     done = manage("queue_push", "mail", "--resume", stdin=b"1\n")
     assert (done.returncode, done.stdout) == (2, "")
     assert values() == [1, 2, 3]
-
-
-def test_interrupted_by_a_signal(processes, manage):
-    """What Ctrl-C interrupted is gone on with exactly where it was."""
-    content = b"".join(b'"%d of lines longer than a pipe"\n' % n for n in range(20_000))
-    arguments = "queue_push", "mail", "--job=x", "--resume"
-    process = processes.start(*arguments)
-    process.stdin.write(content[: len(content) // 2])
-    process.send_signal(signal.SIGINT)
-    assert processes.finish(process).returncode == 130
-    assert 0 < len(values()) < 20_000
-    assert manage(*arguments, stdin=content).returncode == 0
-    assert values() == [json.loads(line) for line in content.splitlines()]
 
 
 def test_two_at_once(file):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import datetime
 import json
@@ -307,15 +306,6 @@ def test_a_fifo_queue_takes_items_of_a_priority_queue(call, ndjson):
     call("queue_push", "mail", ndjson(line(value=1, priority=9) + line(value=2)), "--items")
     moment = datetime.datetime(2026, 11, 21, 3, 12, 44, 251_094, tzinfo=datetime.timezone.utc)
     assert facts(fdbqueue.queue("mail")) == [(1, None, moment, 3), (2, None, moment, 3)]
-
-
-def test_bytes_are_base64_in_items(call, ndjson):
-    """A value that is none is a bad line."""
-    data = bytes(range(256))
-    call("queue_push", "blobs", ndjson(line(value=base64.b64encode(data).decode())), "--items")
-    assert fdbqueue.queue("blobs").pop().value == data
-    with pytest.raises(CommandError, match=r"^Line 1: it is not base64"):
-        call("queue_push", "blobs", ndjson(line(value="*")), "--items")
 
 
 def test_long_values_come_back(call, file, settings):

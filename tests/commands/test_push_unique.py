@@ -76,15 +76,6 @@ def test_blank_lines_are_skipped(call, ndjson):
     assert push(call, ndjson, b"\n \n1\n\n  \r\n").out == "Pushed 1 item into 'mail'.\n"
 
 
-def test_standard_input_by_manage_py(manage):
-    """The same command twice, as a timer runs it."""
-    command = ("queue_push", "mail", "--unique", "daily")
-    done = [manage(*command, stdin=b'{"report": 1}') for _ in range(2)]
-    assert [one.returncode for one in done] == [0, 0]
-    assert done[0].stdout == "Pushed 1 item into 'mail'.\n"
-    assert done[1].stdout.startswith("Pushed nothing: ")
-
-
 NOTHING = " Pushed 0 items before that."
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
@@ -52,43 +49,6 @@ def test_some(call, dead):
 def test_nothing_is_asked_if_no_item_is_dead(call, more):
     """So a script without a terminal need not know."""
     assert call("queue_redrive", "mail", *more).out == "Requeued 0 dead items in 'mail'.\n"
-
-
-def test_what_is_no_id(call, dead):
-    """It is 2, and nothing is put back."""
-    with pytest.raises(CommandError) as caught:
-        call("queue_redrive", "mail", "--id", "no\x1bid", "--no-input")
-    assert caught.value.returncode == 2
-    assert "\x1b" not in str(caught.value)
-    assert values() == [3]
-
-
-def test_it_asks_first(processes, dead):
-    """At a terminal it says how many dead letters there are, and waits for a yes."""
-    for answer, code, left in ((b"\n", 1, [3]), (b"YES\n", 0, [0, 1, 3])):
-        controller, terminal = os.openpty()
-        process = processes.start("queue_redrive", "mail", "--limit=2", stdin=terminal)
-        os.write(controller, answer)
-        done = processes.finish(process)
-        os.close(terminal)
-        os.close(controller)
-        assert done.returncode == code
-        assert done.stderr.startswith("Requeue 2 of 3 dead items in 'mail'? ")
-        assert values() == left
-
-
-def test_it_does_not_ask_nobody(manage, dead):
-    """Without a terminal and --no-input it is refused as wrong usage."""
-    done = manage("queue_redrive", "mail")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert values() == [3]
-
-
-def test_call_command_takes_options(dead):
-    """From Python, options are keyword arguments."""
-    out = io.StringIO()
-    call_command("queue_redrive", "mail", ids=dead[:2], interactive=False, stdout=out)
-    assert values() == [0, 1, 3]
 
 
 def test_those_of_a_reason(call):

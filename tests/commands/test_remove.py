@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 from django.core.management.base import CommandError
@@ -38,24 +37,3 @@ def test_what_is_gone(call, ids):
         call("queue_remove", "mail", ids[2], ids[3], "--no-input")
     assert (caught.value.returncode, str(caught.value)) == (1, "1 item not found.")
     assert fdbqueue.queue("mail").size() == 0
-
-
-def test_it_asks_first(processes, ids):
-    """At a terminal it says how many, and waits for a yes."""
-    for answer, code, left in ((b"\n", 1, 2), (b"yes\n", 0, 1)):
-        controller, terminal = os.openpty()
-        process = processes.start("queue_remove", "mail", ids[2], ids[2], stdin=terminal)
-        os.write(controller, answer)
-        done = processes.finish(process)
-        os.close(terminal)
-        os.close(controller)
-        assert done.returncode == code
-        assert done.stderr.startswith("Remove 1 item from 'mail' for good? ")
-        assert fdbqueue.queue("mail").size() == left
-
-
-def test_it_does_not_ask_nobody(manage, ids):
-    """Without a terminal and --no-input it is refused as wrong usage."""
-    done = manage("queue_remove", "mail", ids[2])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert fdbqueue.queue("mail").size() == 2

@@ -87,20 +87,6 @@ def test_a_lease_that_has_expired(call):
     assert mail.get(item.id).state == "leased"
 
 
-def test_what_was_shown_can_be_read_back(call, ndjson):
-    """As a line of a drain can."""
-    ranks = fdbqueue.queue("ranks")
-    pushed = ranks.push("x", 7)
-    call(
-        "queue_push",
-        "ranks",
-        ndjson(call("queue_show", "ranks", pushed.id, "--json").out),
-        "--items",
-    )
-    one, other = ranks.pop_many(9)
-    assert (one.value, one.priority, one.pushed_at) == (other.value, 7, other.pushed_at)
-
-
 def test_an_item_that_cannot_be_decoded(call):
     """It is shown as such, with its bytes."""
     mail = fdbqueue.queue("mail")
@@ -136,11 +122,3 @@ def test_what_is_not_an_id(call, name, wrong):
     assert str(caught.value).endswith(f" is not the id of an item of '{name}'.")
     assert "\x1b" not in str(caught.value)
     assert len(str(caught.value)) < 500
-
-
-def test_the_id_of_another_kind_of_queue(call):
-    """The id of an item with a priority is not one of a FIFO queue's."""
-    other = fdbqueue.queue("ranks").push("x", 1).id
-    with pytest.raises(CommandError, match="is not the id") as caught:
-        call("queue_show", "mail", other)
-    assert caught.value.returncode == 2

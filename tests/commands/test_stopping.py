@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -13,7 +12,6 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue.service.tools.examination import Examiner
-from tests.commands.conftest import Processes
 
 ITEMS = 200
 DEADLINE_SECONDS = 60
@@ -73,13 +71,3 @@ def test_some_by_their_ids(call, mail):
     printed = call("queue_redrive", "mail", "--no-input", *(f"--id={one}" for one in ids + ids))
     assert printed.out == "Requeued 4 dead items in 'mail'.\n"
     assert mail.counts().dead == ITEMS - 7
-
-
-def test_a_command_that_a_test_leaves_is_ended(place):
-    """What a failed test does not wait for runs no longer than the test."""
-    with contextlib.closing(Processes(*place)) as processes:
-        left = processes.start("queue_list", "mail", "--watch=0.01", "--json")
-        assert left.stdout.read(1)
-        assert left.poll() is None
-    assert left.returncode == -signal.SIGKILL
-    assert left.stdout.closed

@@ -129,20 +129,6 @@ def test_a_function_that_ends_its_thread(call, mail, folder):
     assert mail.counts().delayed == 3
 
 
-def test_a_lease_is_extended(processes, call, mail, folder):
-    """A function that takes longer than the lease keeps its item."""
-    mail.push(1)
-    arguments = "queue_work", "mail", handler("until_told"), "--lease-seconds=3"
-    process = processes.start(*arguments)
-    wait_until(lambda: noted(folder) == ["1-0"])
-    (first,) = mail.page(state="leased").items
-    wait_until(lambda: mail.page(state="leased").items[0].until > first.until)
-    (folder / "end").touch()
-    done = processes.finish(process)
-    assert (done.returncode, done.stdout) == (0, "Handled 1 item from 'mail', 0 failed.\n")
-    assert mail.counts().leased == 0
-
-
 @pytest.mark.nightly
 def test_a_worker_that_is_killed_is_lost_within_ten_seconds(processes, mail, folder):
     """One that ends is not in the list any more."""
@@ -211,18 +197,6 @@ def test_following(processes, mail, folder):
     process.send_signal(signal.SIGTERM)
     done = processes.finish(process)
     assert (done.returncode, done.stdout) == (0, "Handled 3 items from 'mail', 0 failed.\n")
-
-
-def test_killed(processes, mail, folder):
-    """What a killed worker had leased comes back, one attempt older."""
-    mail.push_many(range(3))
-    process = processes.start("queue_work", "mail", handler("until_told"), "--lease-seconds=1")
-    wait_until(lambda: noted(folder) == ["0-0"])
-    process.kill()
-    processes.finish(process)
-    assert mail.size() == 2
-    wait_until(lambda: mail.peek_many(3)[0].value == 0)
-    assert [(item.value, item.attempts) for item in mail.pop_many(3)] == [(0, 1), (1, 0), (2, 0)]
 
 
 def test_items_that_cannot_be_decoded(call, mail, folder):

@@ -153,15 +153,6 @@ def test_a_reason_is_clipped(fifo):
 # Putting back
 
 
-def test_they_come_back_before_what_was_pushed_since(kind, queue):
-    """Also when all of the queue was dead for a while."""
-    bury(kind, queue, "abcdef")
-    queue.push(kind.value("g"), kind.priorities[0])
-    queue.redrive()
-    queue.push(kind.value("h"), kind.priorities[0])
-    assert kind.texts(queue.pop_many(9)) == "abcdefgh"
-
-
 def test_some_come_back_by_their_ids(kind, queue):
     """Those named, and only the dead among them are counted, each once."""
     buried = bury(kind, queue, "abcd")

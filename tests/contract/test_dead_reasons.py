@@ -52,16 +52,6 @@ def test_a_group_is_the_first_line(queue):
     assert counts(queue) == [("", 1)]
 
 
-def test_every_way_to_die_is_counted(queue, clock):
-    """Given up, expired, or buried."""
-    (item,) = queue.lease_many(1, seconds=10)
-    clock.advance(11)
-    queue.nack(queue.lease(), reason="given up")
-    queue.bury(queue.peek().id, reason="not ours")
-    assert counts(queue) == [("given up", 1), ("its lease expired", 1), ("not ours", 1)]
-    assert queue.get(item.id).reason == "its lease expired"
-
-
 @pytest.mark.parametrize("way", ["redrive", "redrive one", "remove", "remove_many", "clear_state"])
 def test_every_way_back_is_counted(queue, everything, way):
     """And no count of zero is left."""
@@ -83,20 +73,6 @@ def test_clear_forgets_them(queue):
     kill(queue, "a")
     queue.clear()
     assert counts(queue) == []
-
-
-def test_those_of_one_reason_are_redriven(kind, queue):
-    """All, or as many as the limit, in their order; or those of some ids."""
-    ids = kill(queue, "a", "b", "a", "b", "a")
-    told = []
-    assert queue.redrive(reason="a", limit=2, on_redriven=told.append) == 2
-    assert sum(told) == 2
-    assert counts(queue) == [("b", 2), ("a", 1)]
-    assert queue.redrive(ids, reason="b") == 2
-    assert queue.redrive(ids[:4], reason="a") == 0
-    assert queue.redrive(reason="c") == queue.redrive(reason="") == 0
-    assert [item.id for item in queue.page(state="dead").items] == ids[4:]
-    assert_counted(queue)
 
 
 def test_those_of_one_reason_are_removed(queue, in_loop):

@@ -55,23 +55,6 @@ def test_a_delayed_item_is_hidden_until_its_time(kind, queue, clock):
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.parametrize("end", ["min", "max"])
-def test_it_comes_to_the_place_of_its_push(kind, queue, clock, end):
-    """Before what was pushed later, behind what was pushed earlier."""
-    push(kind, queue, "a")
-    push(kind, queue, "b", delay=30)
-    push(kind, queue, "cd")
-    push(kind, queue, "e", delay=10)
-    push(kind, queue, "f")
-    assert kind.texts(queue) == "acdf"
-    clock.advance(10)
-    assert kind.texts(queue.peek_many(9, end=end)) == "acdef"[:: 1 if end == "min" else -1]
-    clock.advance(20)
-    expected = "abcdef"[:: 1 if end == "min" else -1]
-    assert kind.texts(queue.peek_many(9, end=end)) == expected
-    assert kind.texts([queue.pop_many(1, end=end)[0] for _ in range(6)]) == expected
-
-
 def test_who_looks_sees_what_is_due_and_moves_nothing(kind, queue, clock, everything):
     """Peek shows it from both ends; the counts call it delayed until somebody consumes."""
     push(kind, queue, "ab", delay=5)

@@ -244,15 +244,6 @@ def test_leases_whose_items_die_are_passed_over(open_catalog, database, clock):
     assert rows_of(catalog, "user-*") == {}
 
 
-def test_unique_keys_are_those_of_each_member(catalog, users):
-    """The same key in two members is two items; it is free again once its item was taken."""
-    for name in ("user-1", "user-1", "user-2"):
-        catalog.queue(name).push(name, unique="key")
-    assert sorted(name for name, _ in drained(users)) == ["user-1", "user-2"]
-    assert not catalog.queue("user-1").push("again", unique="key").existing
-    assert drained(users) == [("user-1", "again")]
-
-
 def test_a_row_that_is_missing_is_found_and_written(catalog, users, database, subspace):
     """Writers that do not know the catalog write none."""
     queue = catalog.queue("user-1")

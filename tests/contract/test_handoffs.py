@@ -173,18 +173,6 @@ def test_who_meets_a_client_with_another_time_takes_each_item_once(
     assert sorted([*taken, *found, *values(assert_counted(rival)["ready"])]) == list(range(10))
 
 
-def test_a_client_that_is_ahead_requeues_what_is_not_its_own(rival, clock):
-    """By more than the timeout: the items are in their places again, and none is lost."""
-    ask(rival, "min", 3, 30)
-    assert rival.pop().value == 0
-    clock.advance(29)
-    assert values(rival.peek_many(3)) == [4, 5, 6]
-    clock.advance(2)
-    assert values(rival.pop_many(9)) == list(range(1, 10))
-    assert requests_of(rival) == batches_due(rival) == []
-    assert_counted(rival)
-
-
 # Rows of version 1.0.0
 
 

@@ -96,20 +96,6 @@ def test_an_ack_in_a_family_without_limits_writes_no_row(open_catalog, database)
     assert rows_of(catalog, "user-*") == before
 
 
-def test_an_ack_while_the_first_member_is_found_at_its_limit(open_catalog, database):
-    """The process that acknowledges has no limit: one of the two runs again."""
-    catalog, other = open_catalog(database, max_leased=1), open_catalog(another(database))
-    catalog.queue("user-1").push_many(range(3))
-    item = catalog.several(["user-*"]).lease(seconds=LONG_SECONDS)
-    tr = other.database.create_transaction()
-    other.queue("user-1").ack(item, tr=tr)
-    assert catalog.several(["user-*"]).lease() is None
-    with pytest.raises(Exception, match=r"1020|conflict"):
-        tr.commit().wait()
-    other.queue("user-1").ack(item)
-    assert catalog.several(["user-*"]).lease().value == 1
-
-
 def test_a_clock_far_ahead_hides_no_member(open_catalog, database, clock):
     """A client that knows that this clock is wrong looks at the member again."""
     catalog = open_catalog(database, rate="1/s", burst=1)

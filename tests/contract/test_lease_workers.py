@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import replace
 
 import pytest
 
@@ -15,7 +14,6 @@ from fdbqueue.service.consume.help.asking import alike
 from fdbqueue.service.items import moment
 from fdbqueue.service.storage.tables import State
 from tests.cases import cases
-from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.requests import requests_of
 from tests.contract.test_contention import Meddled
@@ -57,24 +55,6 @@ def test_every_way_to_lease_takes_a_name(queue, in_loop):
     assert [item.worker for item in found] == ["w"] * 7
 
 
-def test_a_name_is_shown_until_the_lease_ends(queue, clock):
-    """By the verb that leases, by get and by pages; then it is no more."""
-    for end in (queue.ack, queue.nack, None):
-        item = queue.lease(seconds=60, worker="mail1:4711")
-        assert item.worker == "mail1:4711"
-        found = queue.get(item.id)
-        known = {"failures": found.failures, "leased_at": moment(now_us())}
-        assert found == replace(item, lease=None, **known)
-        assert [one.worker for one in queue.page(state="leased").items] == ["mail1:4711"]
-        if end is not None:
-            end(item)
-        else:
-            clock.advance(61)
-            assert queue.peek().worker is None
-        assert queue.pop().worker is None
-    assert_counted(queue)
-
-
 def test_an_extend_keeps_the_name(queue):
     """And so do many at a time."""
     item = queue.lease(worker="w")
@@ -82,20 +62,6 @@ def test_an_extend_keeps_the_name(queue):
     assert queue.extend_many([item], 120) == 1
     assert queue.get(item.id).worker == "w"
     queue.ack(item)
-
-
-def test_a_delayed_or_dead_item_has_no_worker(database, subspace):
-    """The failures say who it was."""
-    queue = FifoQueue(database, subspace, max_attempts=2)
-    item = queue.push("x")
-    queue.nack(queue.lease(worker="w"), delay=60)
-    found = queue.get(item.id)
-    assert (found.state, found.worker) == ("delayed", None)
-    queue = FifoQueue(database, subspace["other"], max_attempts=1)
-    item = queue.push("x")
-    queue.nack(queue.lease(worker="w"), reason="why")
-    found = queue.get(item.id)
-    assert (found.state, found.worker, found.reason) == ("dead", None, "why")
 
 
 def test_the_facts_of_a_lease_have_its_name_and_when_it_began(queue):

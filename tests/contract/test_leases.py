@@ -11,7 +11,6 @@ from fdbqueue.exceptions import (
     ConfigurationError,
     CorruptItem,
     InvalidInput,
-    ItemNotFound,
     LeaseLost,
 )
 from fdbqueue.service import Codec, FifoQueue, PriorityQueue, browse, run
@@ -51,34 +50,6 @@ def after(clock, seconds):
 
 
 # Taking and acknowledging
-
-
-def test_a_leased_item_is_hidden(kind, queue, clock):
-    """Nobody else sees it at either end; it is known by its id, without the token."""
-    leased = queue.lease(seconds=30)
-    assert (kind.texts([leased]), leased.state, leased.attempts) == ("a", "leased", 0)
-    assert leased.until == after(clock, 30)
-    assert kind.texts(queue.peek_many(9)) == "bc"
-    assert kind.texts(queue.peek_many(9, end="max")) == "cb"
-    found = queue.get(leased.id)
-    assert (found.value, found.state, found.until) == (leased.value, "leased", leased.until)
-    assert found.lease is None
-    assert queue.page(state="leased").items == [found]
-    assert kind.texts(queue.pop_many(9)) == "bc"
-    assert queue.pop() is None
-    assert len(assert_counted(queue)["leased"]) == 1
-
-
-@pytest.mark.parametrize("by_token", [False, True])
-def test_an_acknowledged_item_is_gone(kind, queue, clock, by_token):
-    """Neither the time nor anybody brings it back."""
-    leased = queue.lease_max(seconds=30)
-    queue.ack(leased.lease if by_token else leased)
-    with pytest.raises(ItemNotFound):
-        queue.get(leased.id)
-    clock.advance(60)
-    assert kind.texts(queue.pop_many(9)) == "ab"
-    assert not any(assert_counted(queue).values())
 
 
 def test_an_empty_queue_leases_nothing(fifo):
@@ -123,16 +94,6 @@ def test_a_corrupt_item_is_not_leased(fifo, database, subspace, rows):
 # Giving up
 
 
-def test_what_is_given_up_goes_before_what_was_pushed_since(kind, queue):
-    """Its place is before those of all later pushes, also when it left the queue empty."""
-    leased = queue.lease_many(3)
-    queue.push(kind.value("d"), kind.priorities[0])
-    for item in leased:
-        queue.nack(item)
-    queue.push(kind.value("e"), kind.priorities[0])
-    assert kind.texts(queue.pop_many(9)) == "abcde"
-
-
 @cases("delay", BAD_SECONDS)
 def test_a_bad_delay_gives_nothing_up(fifo, delay):
     """It is refused, and the lease is held on."""
@@ -144,38 +105,6 @@ def test_a_bad_delay_gives_nothing_up(fifo, delay):
 
 
 # Running on and running out
-
-
-def test_an_extended_lease_runs_from_now(queue, clock):
-    """The token is the same; the time may be longer or shorter than it was."""
-    leased = queue.lease(seconds=10)
-    clock.advance(5)
-    extended = queue.extend(leased, 20)
-    assert (extended.lease, extended.id, extended.value) == (leased.lease, leased.id, leased.value)
-    assert (extended.until, extended.state) == (after(clock, 20), "leased")
-    clock.advance(19)
-    assert queue.peek().id != leased.id
-    shorter = queue.extend(leased.lease, 0.5)
-    assert shorter.until == after(clock, 0.5)
-    clock.advance(0.5)
-    back = queue.pop()
-    assert (back.id, back.attempts) == (leased.id, 1)
-    assert len(assert_counted(queue)["ready"]) == 2
-
-
-@pytest.mark.parametrize("end", ["min", "max"])
-@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
-def test_what_ran_out_is_brought_back_by_whoever_consumes(kind, queue, clock, end, operation):
-    """From either end, at its place, with one attempt; not a moment earlier."""
-    queue.lease_many(2, end=end, seconds=10)
-    clock.advance(9.999)
-    rest = {"min": "c", "max": "a"}[end]
-    assert kind.texts(queue.peek_many(3)) == rest
-    clock.advance(0.001)
-    items = getattr(queue, operation)(3, end=end)
-    assert kind.texts(items) == {"min": "abc", "max": "cba"}[end]
-    assert [item.attempts for item in items] == [1, 1, 0]
-    assert_counted(queue)
 
 
 def test_who_looks_brings_nothing_back(kind, queue, clock, everything):
@@ -395,18 +324,6 @@ def test_two_cannot_end_one_lease(fifo, database, engine):
 
 
 # Many
-
-
-def test_many_are_acknowledged_at_once(queue, clock):
-    """Each is counted once, however often and in whatever form it is named."""
-    lost, *held = queue.lease_many(3)
-    queue.nack(lost)
-    one, two = held
-    assert queue.ack_many([lost, one, one.lease, two, one, lost.lease]) == 2
-    assert queue.ack_many([one, two]) == 0
-    assert queue.ack_many([]) == 0
-    assert queue.ack_many(iter([])) == 0
-    assert len(assert_counted(queue)["ready"]) == 1
 
 
 def test_no_more_than_10000_are_acknowledged_at_once(fifo):

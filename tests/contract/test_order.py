@@ -6,11 +6,7 @@ import datetime
 import json
 from pathlib import Path
 
-import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from fdbqueue.service import PriorityQueue
 
 EARTHQUAKES = Path(__file__).resolve().parents[2] / "project" / "sample_data" / "earthquakes.ndjson"
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -66,29 +62,6 @@ def test_earthquakes_come_strongest_first(floats):
     magnitudes = [item.priority for item in popped]
     assert magnitudes == sorted(magnitudes, reverse=True)
     assert sorted(item.value["id"] for item in popped) == sorted(r["id"] for r in records)
-
-
-@pytest.mark.parametrize("engine", ["embedded"], indirect=True)
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(steps=STEPS)
-def test_any_pushes_and_pops_agree_with_a_sorted_list(database, subspace, steps):
-    """A priority queue behaves as a list kept sorted by priority and order of push."""
-    queue = PriorityQueue(database, subspace, priority_type="float")
-    queue.clear()
-    model = []
-    for number, step in enumerate(steps):
-        if isinstance(step, str):
-            expected = model.pop(0 if step == "min" else -1) if model else None
-            item = queue.pop_min() if step == "min" else queue.pop_max()
-            assert (item and (item.priority, item.value)) == expected
-        else:
-            queue.push(number, step)
-            # behind the last of its priority, which may be less than one popped before
-            model.append((float(step) + 0.0, number))
-            model.sort(key=lambda pair: pair[0])
-    assert [(item.priority, item.value) for item in queue] == model
 
 
 def test_an_item_says_when_it_was_pushed(fifo):

@@ -57,25 +57,6 @@ def test_nothing_is_taken_from_a_paused_queue(paused):
     assert_counted(paused)
 
 
-def test_a_resumed_queue_is_as_it_was(paused):
-    """All items come, in their order."""
-    expected = [item.id for item in paused]
-    assert paused.resume() is True
-    taken = paused.pop_many(6)
-    assert sorted(item.id for item in taken) == sorted(expected)
-    assert paused.resume() is False
-    assert_counted(paused)
-
-
-def test_pushes_go_on(fifo, ints):
-    """They come behind what is there."""
-    fifo.pause()
-    fifo.push("a")
-    assert fifo.pop() is None
-    fifo.resume()
-    assert fifo.pop().value == "a"
-
-
 def test_since_when_and_why_is_kept(fifo):
     """A second pause gives another reason; the time stays."""
     assert fifo.paused() is None

@@ -36,16 +36,6 @@ def test_items_come_in_their_order(queue):
     assert not any(assert_counted(queue).values())
 
 
-@pytest.mark.parametrize("limit", [1, 6, 13])
-def test_a_limit_holds(queue, limit):
-    """No more items are leased than it allows."""
-    done = []
-    Worker(queue, lambda item: done.append(item.value), prefetch=5, limit=limit).run()
-    assert done == list(range(limit))
-    assert queue.counts().leased == 0
-    assert queue.size() == ITEMS - limit
-
-
 @pytest.mark.parametrize("failing", [{0}, {ITEMS - 1}, {7, 8, 9}, set(range(ITEMS))])
 @pytest.mark.parametrize("follow", [False, True])
 def test_items_that_fail_leave_none_behind(queue, failing, follow):

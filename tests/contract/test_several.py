@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 import time
 
@@ -100,16 +99,6 @@ def test_the_first_queue_with_items_gives(of_kind, kind, end):
     assert several.pop(end=end) is None
     for name in ("high", "low", "other"):
         assert_counted(of_kind.queue(name))
-
-
-def test_names_are_an_order(catalog):
-    """Whatever was pushed first."""
-    fill(catalog, low=[1], high=[2])
-    several = catalog.several(["high", "low"])
-    assert values([several.pop(), several.pop()]) == [("high", 2), ("low", 1)]
-    assert several.pop() is None
-    assert several.pop_many(3) == []
-    assert several.lease() is None
 
 
 def test_every_item_says_which_queue_it_is_of(catalog):
@@ -475,18 +464,6 @@ def test_the_same_call_under_a_key_returns_the_same(catalog, operation, names):
     assert values(getattr(catalog.queue("low"), operation)(1, once="key")) == [("low", 3)]
 
 
-@pytest.mark.parametrize("names", [["high", "low"], ["mail-*", "low"]], ids=str)
-def test_that_there_was_nothing_is_saved_too(catalog, names):
-    """Then the same call finds nothing later either."""
-    several = catalog.several(names, fair=False)
-    key = IdempotencyKey("key")
-    assert several.pop_many(2, once=key) == []
-    fill(catalog, high=[1], low=[2], mail_1=[3])
-    assert several.pop_many(2, once=key) == []
-    assert key.replayed
-    assert several.pop_many(2, once="another") != []
-
-
 def test_a_response_in_a_queue_that_is_new_is_found(open_catalog, database):
     """Another process whose patterns were looked up before finds it at once."""
     first, second = open_catalog(database), open_catalog(another(database))
@@ -506,20 +483,6 @@ def test_a_response_in_a_queue_that_is_new_is_found(open_catalog, database):
 def waiting(observed, open_catalog):
     """A catalog whose waits are seen."""
     return open_catalog(observed)
-
-
-@pytest.mark.usefixtures("only_woken")
-@pytest.mark.parametrize("name", ["high", "low", "mail-1"])
-@pytest.mark.parametrize("operation", ["pop", "lease"])
-def test_a_push_to_any_of_them_wakes_who_waits(waiting, catalog, observed, pool, operation, name):
-    """Long before an unasked look."""
-    several = waiting.several(["high", "low", "mail-1"])
-    found = pool.submit(getattr(several, operation), wait=LONG_SECONDS)
-    wait_until(lambda: len(observed.watches) == 3)
-    catalog.queue(name).push("x")
-    assert values([found.result(LONG_SECONDS)]) == [(name, "x")]
-    wait_until(lambda: all(watch.is_ready() for watch in observed.watches))
-    assert not any(waiting.queue(each).parts.group.watch.waiting for each in ("high", "low"))
 
 
 @pytest.mark.usefixtures("only_woken")
@@ -547,17 +510,6 @@ def test_a_wait_ends_in_time(catalog):
         assert time.monotonic() - began >= 0.3
     fill(catalog, low=[1])
     assert catalog.several(["high", "low"]).wait_for_items(0)
-
-
-def test_a_wait_ends_when_it_is_told_to(catalog):
-    """Then nothing is taken or saved."""
-    fill(catalog, low=[1])
-    several = catalog.several(["high", "low"])
-    assert several.pop_many(1, wait=LONG_SECONDS, waits_while=lambda: False) == []
-    assert several.pop_many(1, waits_while=lambda: False, once="key") == []
-    nothing = functools.partial(several.pop_many, 1, waits_while=lambda: False, once="key")
-    assert run(catalog.database, lambda tr: nothing(tr=tr)) == []
-    assert several.pop_many(1, once="key") != []
 
 
 @pytest.mark.usefixtures("only_woken")

@@ -79,22 +79,6 @@ def test_each_queue_has_keys_of_its_own(database, subspace):
         assert not FifoQueue(database, subspace[number]).push("a", unique="k").existing
 
 
-def test_the_states_in_which_an_item_is_found(queue):
-    """Delayed and leased ones say until when; the lease's token stays its worker's."""
-    delayed = put(queue, "d", delay=3_600)
-    found = put(queue, "d")
-    assert (found.state, found.until, found.existing) == ("delayed", delayed.until, True)
-    put(queue, "l")
-    leased = queue.lease(seconds=100)
-    found = put(queue, "l")
-    assert (found.id, found.state, found.lease) == (leased.id, "leased", None)
-    assert found.until == leased.until
-    queue.nack(leased)
-    found = put(queue, "l")
-    assert (found.state, found.attempts, found.existing) == ("ready", 1, True)
-    assert_counted(queue)
-
-
 # Freeing
 
 
@@ -170,81 +154,7 @@ def test_a_key_is_free_when_its_item_is_done(queue, freeing, unique_while):
     assert_counted(queue)
 
 
-def test_the_last_attempt_of_an_expired_lease_frees_the_key(fifo_of_two, clock):
-    """As one that is given up does."""
-    put(fifo_of_two)
-    for _ in range(2):
-        fifo_of_two.lease(seconds=1)
-        assert put(fifo_of_two).existing
-        clock.advance(2)
-    assert fifo_of_two.pop() is None
-    assert fifo_of_two.counts().dead == 1
-    assert not put(fifo_of_two).existing
-
-
-@pytest.fixture
-def fifo_of_two(database, subspace):
-    """A FIFO queue in which the second failed lease kills."""
-    return FifoQueue(database, subspace, max_attempts=2)
-
-
-@pytest.mark.parametrize("how", ["nack", "nack with a delay", "extend", "expiry", "batch", "delay"])
-def test_a_pending_key_stays_taken_while_its_item_comes_and_goes(fifo, clock, how):
-    """Given up, extended, expired, returned with its batch, delayed: it is not done."""
-    put(fifo, delay=1 if how == "delay" else None)
-    if how == "batch":
-        batch = fifo.lease_batch(1)
-        found = put(fifo)
-        assert found.existing
-        assert found.id == batch[0].id
-        fifo.return_batch(batch)
-    elif how != "delay":
-        item = fifo.lease(seconds=1)
-        if how == "extend":
-            fifo.extend(item, 2)
-        elif how != "expiry":
-            fifo.nack(item, delay=1 if "delay" in how else None)
-    assert put(fifo).existing
-    clock.advance(5)
-    taken = fifo.pop_many(10)
-    assert len(taken) == 1
-    assert_counted(fifo)
-
-
-def test_a_key_kept_while_ready_is_free_once_the_item_is_leased(queue):
-    """What is given up returns all the same, without the key that another item has by now."""
-    put(queue, unique_while="ready")
-    first = queue.lease()
-    second = put(queue, unique_while="ready")
-    assert not second.existing
-    queue.nack(first)
-    assert queue.size() == 2
-    assert put(queue, unique_while="ready").id == second.id
-    assert_counted(queue)
-    queue.remove_many([first.id])
-    assert put(queue).existing, "the other item's key was freed"
-    assert len(queue.pop_many(5)) == 1
-    assert not unique_keys(queue)
-
-
 # Items that return
-
-
-def test_a_dead_letter_takes_its_key_again(queue):
-    """Unless another item has it: then it stays dead until that is done."""
-    first = put(queue)
-    queue.bury(first.id)
-    assert queue.redrive() == 1
-    assert put(queue).id == first.id
-    queue.bury(first.id)
-    second = put(queue)
-    assert not second.existing
-    assert queue.redrive() == queue.redrive([first.id]) == 0
-    assert queue.counts().dead == 1
-    queue.remove_many([second.id])
-    assert queue.redrive([first.id]) == 1
-    assert put(queue).id == first.id
-    assert_counted(queue)
 
 
 @pytest.mark.parametrize("unique_while", WHILES)

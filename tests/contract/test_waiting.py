@@ -89,16 +89,6 @@ def test_a_push_wakes_who_waits(database, observed, subspace, waiting, operation
     assert released(observed)
 
 
-def test_a_push_in_a_callers_transaction_wakes_when_it_commits(database, fifo, waiting):
-    """Not before."""
-    found = waiting("pop")
-    transaction = database.create_transaction()
-    fifo.push("x", tr=transaction)
-    assert not found.done()
-    transaction.commit().wait()
-    assert found.result(LONG_SECONDS).value == "x"
-
-
 @pytest.mark.parametrize("how", ["nack", "redrive", "nack later", "delayed push", "lease ran out"])
 def test_whatever_comes_back_wakes_who_waits(fifo, waiting, how):
     """At once where it is ready at once, at its time where it has one, told of while waiting."""
@@ -176,18 +166,6 @@ def test_a_watch_is_released_when_the_wait_ends(observed, subspace):
         found = queue.pop(wait=0.002)
         assert (found is not None) is (number % 10 == 0)
         assert released(observed)
-    assert observed.watches
-
-
-def test_watches_are_released_when_many_waits_end(observed, subspace):
-    """After 64 waits at once, some of them for other queues, none is left."""
-    queues = [FifoQueue(observed, subspace[number]) for number in range(4)]
-    rounds = []
-    for _ in range(2):
-        found = together(64, lambda number: queues[number % 4].pop(wait=0.05))
-        rounds.append(found)
-        assert released(observed)
-    assert rounds == [[None] * 64] * 2
     assert observed.watches
 
 

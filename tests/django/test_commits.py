@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
-from django.test import TestCase, TransactionTestCase
+from django.test import TestCase
 
 import fdbqueue
 from fdbqueue import testing
@@ -77,25 +77,6 @@ def test_a_rollback_pushes_nothing():
         pass
     assert testing.values("mail") == []
     assert not User.objects.exists()
-
-
-def test_a_savepoints_rollback_pushes_nothing_of_it():
-    """What was said before and after it is pushed, in its order."""
-    with transaction.atomic():
-        sign_up("before")
-        with rolled_back():
-            sign_up("inside")
-        with transaction.atomic():
-            sign_up("nested")
-        sign_up("after")
-    assert [value["to"] for value in testing.values("mail")] == ["before", "nested", "after"]
-
-
-def test_an_outer_rollback_takes_an_inner_commit_with_it():
-    """A block inside another commits nothing."""
-    with rolled_back(), transaction.atomic():
-        sign_up("a")
-    assert testing.values("mail") == []
 
 
 @pytest.mark.django_db(transaction=True, databases=["default"])
@@ -291,13 +272,3 @@ class InTestCase(testing.EmptyQueuesMixin, TestCase):
         """The transaction of the test is rolled back."""
         sign_up("a")
         assert testing.values("mail") == []
-
-
-class InTransactionTestCase(testing.EmptyQueuesMixin, TransactionTestCase):
-    """In Django's TransactionTestCase, which commits."""
-
-    def test_it_is_pushed(self):
-        """As in production."""
-        with transaction.atomic():
-            sign_up("a")
-        assert testing.values("mail") == [{"to": "a"}]

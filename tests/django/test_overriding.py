@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
-from django.test import SimpleTestCase, override_settings
+from django.test import override_settings
 from django.test.utils import modify_settings
 from rest_framework.test import APIClient
 
@@ -84,20 +84,6 @@ def test_the_prefix_changes(one):
         with override_settings(FDBQUEUE={**one, "PREFIX": ("another",)}):
             assert fdbqueue.queue("mail").pop() is None
         assert fdbqueue.queue("mail").size() == 1
-
-
-def test_it_is_back_after_an_error(one, other):
-    """Whatever ends the block."""
-
-    def fail():
-        with override_settings(FDBQUEUE=other):
-            fdbqueue.queue("mail").push(1 / 0)
-
-    with override_settings(FDBQUEUE=one):
-        fdbqueue.queue("mail").push("x")
-        with pytest.raises(ZeroDivisionError):
-            fail()
-        assert fdbqueue.queue("mail").pop().value == "x"
 
 
 def test_a_wrong_setting_is_an_error_when_it_is_used(one):
@@ -270,23 +256,3 @@ def test_an_engine_that_cannot_be_closed_need_not_be(one, settings, monkeypatch)
     monkeypatch.setattr("tests.django.own_engine.open", open_one)
     with override_settings(FDBQUEUE={**one, "ENGINE": "tests.django.own_engine", "OPTIONS": {}}):
         assert conf.database() is opened[-1]
-
-
-@override_settings(FDBQUEUE={"OPTIONS": {"path": "/nowhere"}, "QUEUES": {"a": {"kind": "fifo"}}})
-class Overridden(SimpleTestCase):
-    """A test case, and a function of it, may be decorated."""
-
-    def test_the_class(self):
-        """What the class says holds in each test."""
-        assert conf.catalog().names() == ["a"]
-
-    @override_settings(FDBQUEUE={"OPTIONS": {"path": "/nowhere"}, "QUEUES": {}})
-    def test_the_function(self):
-        """What the function says goes before it."""
-        assert conf.catalog().names() == []
-
-    def test_a_block(self):
-        """So does a block in it, and then it is the class's again."""
-        with self.settings(FDBQUEUE={"OPTIONS": {"path": "/nowhere"}, "QUEUES": {}}):
-            assert conf.catalog().names() == []
-        assert conf.catalog().names() == ["a"]

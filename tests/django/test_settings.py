@@ -8,7 +8,6 @@ from django.test import override_settings
 
 import fdbqueue
 from fdbqueue import conf
-from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue
 from fdbqueue.service.storage.counts import Counts
@@ -125,25 +124,6 @@ def test_the_authorizer_is_the_function_that_is_named(setting):
     with override_settings(FDBQUEUE={**setting, "API": {"AUTHORIZER": None}}):
         assert list(conf.problems()) == []
         assert conf.api().authorizer is None
-
-
-def test_override_settings_is_heard_by_the_api(setting):
-    """New options take effect at once, and the old ones return."""
-    with override_settings(FDBQUEUE={**setting, "API": {"MAX_LIMIT": 7}}):
-        assert conf.api().max_limit == 7
-        with override_settings(FDBQUEUE=setting):
-            assert conf.api().max_limit == 1_000
-        assert conf.api().max_limit == 7
-
-
-def test_override_settings_is_heard(setting, tmp_path):
-    """A new setting takes effect at once, and the old one returns."""
-    other = {**setting, "QUEUES": {"only": {"kind": "fifo"}}}
-    with override_settings(FDBQUEUE=setting):
-        with override_settings(FDBQUEUE=other):
-            assert conf.catalog().names() == ["only"]
-        assert "only" not in conf.catalog().names()
-        assert conf.database() is embedded.open(tmp_path / "q.sqlite3", durability="normal")
 
 
 def test_a_missing_setting_has_no_queues(settings):

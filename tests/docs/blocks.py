@@ -72,6 +72,6 @@ def _parsed(text: str) -> list[Token]:
 
 def pages() -> list[Page]:
     """Return all files of the documentation."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "project" / "README.md"]
     names = {str(path.relative_to(ROOT)) for path in found}
     return [Page(name) for name in sorted(names - NOT_LOOKED_AT)]

@@ -405,31 +405,6 @@ def test_a_limit_ends_a_range_before_what_is_unreadable(transaction, put, select
     assert code(transaction.commit()) is None
 
 
-@cases(
-    ("begin", "end", "limit", "reverse", "keys"),
-    [
-        ((b"a", 3), (b"a", 5), 0, False, b"cd"),
-        ((b"e", -1), (b"a", 5), 0, False, b"cd"),
-        ((b"a", 1), (b"e", -1), 2, False, b"ab"),
-        ((b"a", 1), (b"e", -1), 3, False, b"ab"),
-        ((b"d", 1), (b"a", 3), 0, False, b""),
-        ((b"a", 2), (b"e", 0), 0, True, b"cb"),
-        ((b"a", 3), (b"f", 0), 0, True, b"c"),
-        ((b"c", -1), (b"c", 2), 0, True, b"cba"),
-        ((b"c", -1), (b"c", 2), 2, True, b"cb"),
-        ((b"d", -2), (b"a", 2), 0, True, b"a"),
-    ],
-)
-def test_ranges_between_selectors(
-    transaction, put, selector, prefix, begin, end, limit, reverse, keys
-):
-    """Each selector counts from its own key, whichever end the rows are read from."""
-    put(a=b"", b=b"", c=b"", d=b"")
-    begin, end = selector(begin[0], False, begin[1]), selector(end[0], False, end[1])
-    rows = transaction.get_range(begin, end, limit, reverse)
-    assert b"".join(_keys(prefix, rows)) == keys
-
-
 def test_a_range_may_begin_at_a_key_cleared_by_comparison(
     transaction, put, engine, selector, prefix
 ):

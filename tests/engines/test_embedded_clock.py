@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from fdbqueue.engines.embedded import clock
-from fdbqueue.engines.embedded.clock import Anchor, next_version
+from fdbqueue.engines.embedded import version_clock
+from fdbqueue.engines.embedded.version_clock import Anchor, next_version
 from tests.engines.children import run
 
 _HOUR = 3_600_000_000
@@ -19,10 +19,10 @@ _ROUNDED = 100
 
 #: Commits once for each line told, its wall clock being so many seconds off.
 _COMMIT = """
-from fdbqueue.engines.embedded import clock
+from fdbqueue.engines.embedded import version_clock
 
-wall = clock.unix_microseconds
-clock.unix_microseconds = lambda: wall() + int(sys.argv[2]) * 1_000_000
+wall = version_clock.unix_microseconds
+version_clock.unix_microseconds = lambda: wall() + int(sys.argv[2]) * 1_000_000
 for line in sys.stdin:
     say(run(database, lambda tr: tr.set(b"a", b"")).get_committed_version())
 """
@@ -81,9 +81,9 @@ def test_a_transaction_of_a_second_beside_other_processes(database, start):
 
 def test_the_rule(monkeypatch):
     """As the module says: by the same counter; else by the wall clock; never back."""
-    monkeypatch.setattr(clock, "counter", lambda: "now")
-    monkeypatch.setattr(clock, "reading", lambda: 5_000)
-    monkeypatch.setattr(clock, "unix_microseconds", lambda: 9 * _HOUR)
+    monkeypatch.setattr(version_clock, "counter", lambda: "now")
+    monkeypatch.setattr(version_clock, "reading", lambda: 5_000)
+    monkeypatch.setattr(version_clock, "unix_microseconds", lambda: 9 * _HOUR)
     same = Anchor("now", 1_000, 70_000, 2 * _HOUR)
     assert next_version(same, 70_001) == (74_000, same)
     assert next_version(same, 74_000) == (74_001, Anchor("now", 5_000, 74_001, 9 * _HOUR))

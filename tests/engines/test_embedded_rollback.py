@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded.commit_groups import Group
+from fdbqueue.engines.embedded.commit_groups import CommitGroup
 
 
 class Stubborn(sqlite3.Connection):
@@ -49,7 +49,7 @@ def put(database, key, value, *, reads):
 def test_the_next_commits_go_on(database, monkeypatch, caplog, reads, times):
     """Nothing of the failed one takes effect, whichever connection it was made by."""
     put(database, b"before", b"1", reads=reads)
-    apply = Group.apply
+    apply = CommitGroup.apply
 
     def fail(group, *arguments):
         apply(group, *arguments)
@@ -57,7 +57,7 @@ def test_the_next_commits_go_on(database, monkeypatch, caplog, reads, times):
 
     for number in range(times):
         with monkeypatch.context() as patched:
-            patched.setattr(Group, "apply", fail)
+            patched.setattr(CommitGroup, "apply", fail)
             patched.setattr(Stubborn, "refuses", True)
             with pytest.raises(embedded.FDBError) as caught:
                 put(database, b"refused %d" % number, b"1", reads=reads)
@@ -75,7 +75,7 @@ def test_a_rollback_that_goes_on_failing(database, monkeypatch):
     """Each commit is told so, and none waits; then they go on."""
     put(database, b"before", b"1", reads=False)
     with monkeypatch.context() as patched:
-        patched.setattr(Group, "apply", _fail)
+        patched.setattr(CommitGroup, "apply", _fail)
         patched.setattr(Stubborn, "refuses", True)
         for _ in range(3):
             with pytest.raises(embedded.FDBError):

@@ -22,7 +22,7 @@ def _begin(database, count):
 def clock(monkeypatch):
     """A counter of the engine that the test sets, in microseconds: ``clock[0]``."""
     now = [1_000_000_000]
-    monkeypatch.setattr("fdbqueue.engines.embedded.clock.reading", lambda: now[0])
+    monkeypatch.setattr("fdbqueue.engines.embedded.version_clock.reading", lambda: now[0])
     return now
 
 

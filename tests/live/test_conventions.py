@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -40,26 +39,6 @@ def test_a_list_is_asked_for_again(ask):
     assert (changed.status_code, changed.json()["items"]) == (200, [])
 
 
-def test_where_a_pushed_item_is(ask):
-    """The location leads to it, until it is removed there."""
-    pushed = ask("POST", "/api/queues/user-live/push/", json={"value": 2**80})
-    assert pushed.status_code == 201
-    place = pushed.headers["Location"]
-    assert ask("GET", place).json() == pushed.json()
-    assert ask("DELETE", place).json() == {"removed": 1}
-    gone = ask("GET", place, headers={"Accept": "application/problem+json"})
-    assert gone.headers["Content-Type"] == "application/problem+json"
-    assert (gone.status_code, gone.json()["status"]) == (404, 404)
-
-
-def test_the_log_has_the_id_of_the_request(ask, server):
-    """Of a client that names it, in the record that Django makes of an error."""
-    response = ask("GET", "/api/queues/nope/", headers={"X-Request-ID": "from-a-client"})
-    assert response.headers["X-Request-ID"] == "from-a-client"
-    lines = [line for line in server.errors.splitlines() if "from-a-client" in line]
-    assert any(json.loads(line)["request_id"] == "from-a-client" for line in lines)
-
-
 def test_a_page_and_its_files(ask):
     """People get HTML, whose scripts and styles are there."""
     page = ask("GET", "/api/queues/", headers={"Accept": BROWSER})
@@ -68,20 +47,3 @@ def test_a_page_and_its_files(ask):
     assert len(files) > 5
     for file in files:
         assert ask("GET", file).status_code == 200
-
-
-def test_every_address_of_the_root(ask):
-    """What the root lists is there."""
-    for name, address in ask("GET", "/api/").json().items():
-        path = "/" + address.split("/", 3)[3]
-        expected = 405 if name.endswith("-from") else 200
-        assert ask("GET", path).status_code == expected, name
-
-
-def test_what_is_nowhere(ask):
-    """Below the API every other address is 404 in its own form: JSON, or a page for people."""
-    for path in ("/api/x", "/api/schema", "/api/queues", "/api/queuesque/", "/api/%00"):
-        response = ask("GET", path)
-        assert (response.status_code, response.json()["code"]) == (404, "address_not_found")
-        page = ask("GET", path, headers={"Accept": BROWSER})
-        assert (page.status_code, "address_not_found" in page.text) == (404, True)

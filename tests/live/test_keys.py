@@ -49,19 +49,6 @@ def test_one_item_for_two_with_one_key(rivals, client, name, verb):
     assert client.get(f"{name}/")["counts"]["ready"] == ROUNDS
 
 
-def test_one_push_of_two_with_one_key(rivals, client, name):
-    """Two that race push one item between them, in every round."""
-    ids = [race(rivals, f"{name}/push/", {"value": number})["id"] for number in range(ROUNDS)]
-    assert [item["id"] for item in client.get(f"{name}/items/?limit=1000")["items"]] == ids
-
-
-def test_one_batch_of_two_with_one_key(rivals, client, name):
-    """Two that race push one batch between them, and both are told the same ids."""
-    body = {"items": [{"value": number} for number in range(50)]}
-    ids = race(rivals, f"{name}/push/", body)["ids"]
-    assert [item["id"] for item in client.get(f"{name}/items/?limit=1000")["items"]] == ids
-
-
 def test_the_key_recovers_a_lost_answer(server, client, name):
     """The item that was popped for a client that left without it is there for its second try."""
     pushed = client.post(f"{name}/push/", {"value": "kept"})

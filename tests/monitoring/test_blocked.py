@@ -94,18 +94,3 @@ def test_nobody_reads_it_without_the_token(settings, queues, header):
     assert (answer.status_code, answer.content) == (401, b"")
     assert answer["WWW-Authenticate"] == "Bearer"
     assert "no-store" in answer["Cache-Control"]
-
-
-def test_users_need_the_permission_to_view_all_queues(queues, user_with):
-    """Who is logged in without it gets 403."""
-    for permissions, status in [((), 403), (("view_queue",), 200), (("pop_queue",), 403)]:
-        client = Client()
-        client.force_login(user_with(*permissions))
-        assert client.get(ADDRESS).status_code == status
-
-
-def test_only_reading_is_possible(queues, monitor):
-    """No other method is, and no answer is kept."""
-    assert monitor.post(ADDRESS).status_code == 405
-    assert "no-store" in monitor.get(ADDRESS)["Cache-Control"]
-    assert monitor.head(ADDRESS).status_code == 200

@@ -1,4 +1,4 @@
-"""What docs/monitoring.md and docs/deployment.md list is what there is."""
+"""What the pages on monitoring, on deployment and on the demo project list is what there is."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from project import gunicorn_conf
 from tests.monitoring.test_logs import LINES, SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
-MONITORING, DEPLOYMENT = (
-    (ROOT / "docs" / name).read_text(encoding="utf-8")
-    for name in ("monitoring.md", "deployment.md")
+MONITORING, DEPLOYMENT, DEMO = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("docs/monitoring.md", "docs/deployment.md", "project/README.md")
 )
 
 
@@ -94,7 +94,7 @@ def test_every_variable_of_the_demo_is_listed(module):
     text = (ROOT / module).read_text(encoding="utf-8")
     read = set(re.findall(r'(?:environ(?:\.get\(|\[)|_listed\()"(\w+)"', text))
     assert read
-    listed = {name.strip("`") for name, *_ in rows(DEPLOYMENT, "variable", "what", "default")}
+    listed = {name.strip("`") for name, *_ in rows(DEMO, "variable", "what", "default")}
     assert read <= listed
 
 
@@ -108,7 +108,7 @@ def test_the_liveness_probe_outlasts_a_long_poll():
 
 def test_the_threads_of_the_demo_are_told():
     """In the table of services, and in the command to start with."""
-    assert f"two workers of {gunicorn_conf.threads} threads" in DEPLOYMENT
+    assert f"two workers of {gunicorn_conf.threads} threads" in DEMO
     assert f"--threads {gunicorn_conf.threads} " in DEPLOYMENT
 
 
@@ -116,5 +116,5 @@ def test_the_services_are_listed():
     """Those of docker-compose.yml, in its order."""
     from tests.repository.compose import services
 
-    listed = [name.strip("`") for name, *_ in rows(DEPLOYMENT, "service", "what")]
+    listed = [name.strip("`") for name, *_ in rows(DEMO, "service", "what")]
     assert listed == list(services())

@@ -10,13 +10,13 @@ import secrets
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from fdbqueue.pages import actions
+from fdbqueue.pages import action_page
 from fdbqueue.testing import engine_unavailable
 from fdbqueue.testing.faults import TIMED_OUT
 from tests.pages import watched_engine
 from tests.pages.addresses import text
 from tests.pages.conftest import person
-from tests.pages.test_actions import SITES, at, do, fields, states, without_token
+from tests.pages.test_actions import SITES, at, fields, states, without_token
 
 ONCE = "0" * 32
 PLAIN = SITES["plain"]
@@ -82,7 +82,7 @@ def test_an_engine_that_is_away(site, manager, mail):
 def test_an_engine_that_goes_away_in_the_middle(site, manager, mail, monkeypatch, took_effect):
     """Then the form is noted, and the action is not done, or is: sent again, it is."""
     address = at(site, "mail", "redrive")
-    form, begin = fields(manager.get(address)), actions._Note.begin
+    form, begin = fields(manager.get(address)), action_page._Note.begin
     with engine_unavailable() as database:
         database.is_available = True
 
@@ -92,7 +92,7 @@ def test_an_engine_that_goes_away_in_the_middle(site, manager, mail, monkeypatch
             return is_new
 
         with monkeypatch.context() as patch:
-            patch.setattr(actions._Note, "begin", then_it_goes_away)
+            patch.setattr(action_page._Note, "begin", then_it_goes_away)
             page = manager.post(address, form)
     assert page.status_code == 503
     assert states(mail) == ((4, 0) if took_effect else (1, 3))
@@ -145,34 +145,6 @@ def test_a_link_cannot_say_that_a_form_has_failed(site, manager, mail):
 # What is gone meanwhile
 
 
-def test_a_queue_that_is_gone(site, manager, mail, settings, stored):
-    """The setting has it no more when the form is sent."""
-    address = at(site, "mail", "redrive")
-    form, before = fields(manager.get(address)), stored()
-    queues = {name: one for name, one in settings.FDBQUEUE["QUEUES"].items() if name != "mail"}
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": queues}
-    assert manager.post(address, form).status_code == 404
-    assert manager.get(address).status_code == 404
-    assert stored() == before
-
-
-def test_a_queue_that_was_emptied(site, manager, mail):
-    """There is nothing left to do."""
-    form = fields(manager.get(at(site, "mail", "redrive")))
-    mail.clear()
-    page = manager.post(at(site, "mail", "redrive"), form, follow=True)
-    assert "0 items were requeued." in text(page)
-    assert states(mail) == (0, 0)
-
-
-def test_actions_that_were_turned_off(site, manager, mail, settings):
-    """The form that a reader still has is refused."""
-    form = fields(manager.get(at(site, "mail", "redrive")))
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "PAGES": {"actions": False}}
-    assert manager.post(at(site, "mail", "redrive"), form).status_code == 405
-    assert states(mail) == (1, 3)
-
-
 def test_a_user_who_was_deactivated_or_may_not_view_any_more(site, manager, mail):
     """Between the page and the form."""
     form = fields(manager.get(at(site, "mail", "redrive")))
@@ -183,27 +155,6 @@ def test_a_user_who_was_deactivated_or_may_not_view_any_more(site, manager, mail
     user.save()
     assert manager.post(at(site, "mail", "redrive"), form).status_code in {302, 403}
     assert states(mail) == (1, 3)
-
-
-def test_two_people_remove_one_item(site, manager, mail):
-    """The second is told that it is gone; the back button of the first changes nothing more."""
-    other = person("other", "view_queue", "manage_queue")
-    address = at(site, "mail", "remove")
-    forms = [fields(one.get(address, {"id": mail.ready_id})) for one in (manager, other)]
-    assert manager.post(address, forms[0], follow=True).status_code == 200
-    assert other.post(address, forms[1]).status_code == 404
-    assert manager.post(address, forms[0], follow=True).status_code == 200  # the back button
-    assert states(mail) == (0, 3)
-
-
-def test_one_pauses_while_another_resumes(site, manager, mail):
-    """Each form does what it says, and the last one counts."""
-    other = person("other", "view_queue", "manage_queue")
-    form = fields(manager.get(at(site, "mail", "pause")))
-    do(other, at(site, "mail", "pause"), reason="the other's")
-    do(other, at(site, "mail", "resume"))
-    manager.post(at(site, "mail", "pause"), {**form, "reason": "mine"})
-    assert mail.paused().reason == "mine"
 
 
 # What is hidden
@@ -235,7 +186,7 @@ def answers(client, address, chosen):
     return found
 
 
-@pytest.mark.parametrize("action", [*actions.ACTIONS, "abort", "abort-group", "nothing"])
+@pytest.mark.parametrize("action", [*action_page.ACTIONS, "abort", "abort-group", "nothing"])
 def test_whether_a_queue_is_there(guest, queue, mail, action):
     """Status, page, and what it costs are the same for a hidden queue and for none."""
     item = queue("user-7").push("secret")

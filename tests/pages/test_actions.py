@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import html
 import re
-import secrets
 import threading
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.test import Client
 
 from fdbqueue import conf
-from fdbqueue.pages import actions
+from fdbqueue.pages import action_page
 from tests.commands.spoiling import spoil
 from tests.pages.addresses import text
 from tests.pages.conftest import person
@@ -85,24 +84,18 @@ def test_there_is_none_if_they_are_off(site, manager, mail, stored):
     """The address is as any other that leads nowhere, and takes no POST."""
     before = stored()
     nowhere = manager.get(f"{site}mail/do/nothing/")
-    for action in actions.ACTIONS:
+    for action in action_page.ACTIONS:
         found = manager.get(at(site, "mail", action))
         assert (found.status_code, without_token(found)) == (404, without_token(nowhere))
         assert manager.post(at(site, "mail", action)).status_code == 405
     assert stored() == before
 
 
-def test_there_is_no_other(on, site, manager, mail):
-    """Only those of the table."""
-    assert manager.get(f"{site}mail/do/nothing/").status_code == 404
-    assert manager.post(f"{site}mail/do/nothing/").status_code == 405
-
-
 def test_to_ask_changes_nothing(on, site, manager, mail, stored):
     """GET and HEAD read, whatever the action."""
     before = stored()
-    for action in actions.ACTIONS:
-        chosen = {"id": mail.ready_id} if action in actions.OF_ONE_ITEM else {}
+    for action in action_page.ACTIONS:
+        chosen = {"id": mail.ready_id} if action in action_page.OF_ONE_ITEM else {}
         assert manager.get(at(site, "mail", action), chosen).status_code == 200
         assert manager.head(at(site, "mail", action), chosen).status_code == 200
     assert stored() == before
@@ -190,7 +183,7 @@ def test_two_people_at_once(on, site, manager, mail):
 
 def test_there_is_more_to_do(on, site, manager, mail, monkeypatch):
     """The page of the action comes again, with another id."""
-    monkeypatch.setattr(actions, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(action_page, "MOST_AT_ONCE", 2)
     page = do(manager, at(site, "mail", "redrive"))
     assert "2 items were requeued. There are more" in text(page)
     assert fields(page)["once"]
@@ -199,7 +192,7 @@ def test_there_is_more_to_do(on, site, manager, mail, monkeypatch):
     assert states(mail) == (4, 0)
 
 
-@pytest.mark.parametrize("action", actions.ACTIONS)
+@pytest.mark.parametrize("action", action_page.ACTIONS)
 def test_who_may_not_manage(on, site, mail, viewer, pusher, stored, action):
     """A viewer may not, nor who may manage but not view, nor a visitor."""
     before, chosen = stored(), {"id": mail.ready_id}
@@ -209,16 +202,6 @@ def test_who_may_not_manage(on, site, mail, viewer, pusher, stored, action):
     assert Client().get(at(site, "mail", action)).status_code == 302
     assert Client().post(at(site, "mail", action)).status_code == 302
     assert stored() == before
-
-
-def test_a_permission_that_is_lost_between(on, site, manager, mail):
-    """It is asked for again when the form is sent."""
-    form = fields(manager.get(at(site, "mail", "redrive")))
-    User.objects.get(username="manager").user_permissions.remove(
-        Permission.objects.get(codename="manage_queue")
-    )
-    assert manager.post(at(site, "mail", "redrive"), form).status_code == 403
-    assert states(mail) == (1, 3)
 
 
 def test_what_is_asked_is_said(on, site, manager, mail):
@@ -301,52 +284,18 @@ def test_a_family_has_no_other_action(on, site, manager, mail, name):
     assert states(mail) == (1, 3)
 
 
-def test_an_item_of_another_queue(on, site, manager, mail, queue):
-    """Its id is none of this queue, asked or sent."""
-    other = queue("user-7").push(1)
-    for action in ("remove", "bury", "redrive"):
-        chosen = {"id": other.id, "once": secrets.token_hex(16)}
-        assert manager.get(at(site, "mail", action), chosen).status_code == 404
-        page = manager.post(at(site, "mail", action), chosen, follow=True)
-        assert page.status_code == 404 or "0 items were requeued." in text(page)
-    assert queue("user-7").size() == 1
-    assert states(mail) == (1, 3)
-
-
-def test_a_hidden_queue_is_as_none(on, setting, settings, viewer, mail):
-    """Whether it is there, is not told, whatever the method and the action."""
-    settings.FDBQUEUE = {
-        **settings.FDBQUEUE,
-        "API": {"AUTHORIZER": "tests.pages.test_actions.only_user_7"},
-    }
-    for action in ("pause", "redrive", "nothing"):
-        for ask in (viewer.get, viewer.post, viewer.put, viewer.options, viewer.delete):
-            there, none = (
-                ask(at(SITES["plain"], name, action), {"once": "0" * 32})
-                for name in ("mail", "none")
-            )
-            assert there.status_code == none.status_code != 200
-            assert without_token(there) == without_token(none)
-    assert mail.paused() is None
-
-
-def only_user_7(user, permission, name):
-    """Allow everything for one queue alone."""
-    return name == "user-7"
-
-
 def test_two_threads_send_the_same_form(on, manager, mail):
     """One of them does it."""
     user, outcomes = User.objects.get(username="manager"), []
-    action = actions.ACTIONS["pause"]
-    form = actions.fresh_form(action, {})
+    action = action_page.ACTIONS["pause"]
+    form = action_page.fresh_form(action, {})
     assert form.is_valid()
     request, barrier = HttpRequest(), threading.Barrier(2)
     request.user = user
 
     def send():
         barrier.wait(60)
-        outcomes.append(actions.perform(request, "mail", action, form).is_repeated)
+        outcomes.append(action_page.perform(request, "mail", action, form).is_repeated)
 
     threads = [threading.Thread(target=send) for _ in range(2)]
     for thread in threads:

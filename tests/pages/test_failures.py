@@ -52,34 +52,6 @@ def test_an_item_popped_meanwhile_is_said_to_be_gone(viewer, queue):
     assert f'<a href="{of("mail")}">Back to the queue mail</a>' in text(response)
 
 
-@cases("item_id", ["x", "AAAA", "%3Cb%3E", "%E2%80%AE", "A" * 9000, "..%2F"])
-def test_what_is_no_items_id_is_not_found(viewer, item_id):
-    """404, and what was asked for is shown clipped and escaped."""
-    response = viewer.get(f"{of('mail')}items/{item_id}/")
-    assert response.status_code == 404
-    assert "<b>" not in text(response)
-    assert "\u202e" not in text(response)
-    assert len(response.content) < 20_000
-
-
-def test_an_item_of_another_queue_is_not_found(viewer, queue):
-    """Its id names nothing here."""
-    item = queue("mail").push(1)
-    assert viewer.get(of("quakes", item)).status_code == 404
-    assert viewer.get(of("user-1", item)).status_code == 404
-
-
-@pytest.mark.parametrize("address", [LIST, of("mail"), of("quakes") + "?end=max"])
-def test_an_engine_that_does_not_answer_is_said_so_in_place(viewer, broken, address, tmp_path):
-    """503 in the admin's frame, and no path of the server is told."""
-    response = viewer.get(address)
-    assert response.status_code == 503
-    assert "The queue database is not responding." in text(response)
-    assert 'class="breadcrumbs"' in text(response)
-    assert "secret-folder" not in text(response)
-    assert str(tmp_path) not in text(response)
-
-
 def test_an_item_of_an_engine_that_does_not_answer(viewer, queue, settings, tmp_path):
     """Its page says so too: it is not called gone."""
     item = queue("mail").push(1)

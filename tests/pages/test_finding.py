@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.cases import cases
-from tests.pages.addresses import LIST, of, text
+from tests.pages.addresses import of, text
 
 
 def find(viewer, name, sought):
@@ -76,17 +76,3 @@ def test_an_id_must_be_given(viewer, query):
     assert response.status_code == 400
     assert "This address is not valid." in text(response)
     assert 'id="find-id"' in text(response)
-
-
-def test_who_may_not_view_finds_nothing(pusher, queue):
-    """403, whether there is such an item or not."""
-    item = queue("mail").push(1)
-    assert find(pusher, "mail", item.id).status_code == 403
-    assert find(pusher, "nope", "x").status_code == 403
-
-
-def test_a_queue_that_is_not_there(viewer):
-    """404, as its own page."""
-    response = find(viewer, "nope", "x")
-    assert response.status_code == 404
-    assert f'<a href="{LIST}">Back to the queues</a>' in text(response)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from tests.pages.addresses import LIST, items, of, text
+from tests.pages.addresses import LIST, of, text
 
 PART = {"HX-Request": "true"}
 #: Markup, a direction mark and a control character.
@@ -40,13 +38,6 @@ def test_the_list_marks_paused_queues(viewer, queue):
     assert mark(text(viewer.get(LIST)), "mail") is None
 
 
-@pytest.mark.parametrize("column", ["name", "-name", "kind", "-ready"])
-def test_however_it_is_sorted(viewer, queue, column):
-    """The mark is there."""
-    queue("mail").pause()
-    assert mark(text(viewer.get(f"{LIST}?sort={column}")), "mail")
-
-
 def test_the_page_says_since_when_and_why(viewer, queue):
     """And the command that resumes the queue."""
     assert banner(text(viewer.get(of("mail")))) is None
@@ -58,13 +49,6 @@ def test_the_page_says_since_when_and_why(viewer, queue):
     assert '<code id="fdbqueue-resume">python manage.py queue_resume mail</code>' in found
     queue("mail").pause(reason="")
     assert "</strong></p>" in banner(text(viewer.get(of("mail"))))
-
-
-def test_the_page_shows_the_items(viewer, queue):
-    """A pause hides nothing."""
-    item = queue("mail").push("news")
-    queue("mail").pause()
-    assert items(viewer.get(of("mail"))) == [item.id]
 
 
 def test_a_refresh_brings_the_banner_and_takes_it(viewer, queue):

@@ -12,7 +12,6 @@ from django.test import Client, modify_settings, override_settings
 from django.urls import include, path, reverse
 
 from project import settings as demo
-from tests.cases import cases
 from tests.pages.addresses import items, text
 from tests.pages.conftest import person
 
@@ -75,35 +74,6 @@ def test_the_middleware_asks_to_log_in_before_a_method_is_refused(
     if required:
         settings.MIDDLEWARE = [*settings.MIDDLEWARE, LOGIN_REQUIRED]
     assert {Client().post(page).status_code for page in pages} == {status}
-
-
-@pytest.mark.parametrize("required", [False, True])
-def test_an_anonymous_visitor_is_sent_to_the_login(pages, settings, required):
-    """That of ``LOGIN_URL``, with and without the middleware, and back afterwards."""
-    if required:
-        settings.MIDDLEWARE = [*settings.MIDDLEWARE, LOGIN_REQUIRED]
-    for page in pages:
-        response = Client().get(page)
-        assert (response.status_code, response.url) == (302, f"/log-in/?next={page}")
-
-
-def test_who_may_not_view_gets_403(pages, pusher):
-    """Staff or not, on each page."""
-    assert {pusher.get(page).status_code for page in [*pages, f"{PLAIN}nope/"]} == {403}
-
-
-@cases("method", ["post", "put", "patch", "delete", "options", "trace"])
-def test_other_methods_are_refused(pages, customer, method):
-    """405, as in the admin."""
-    for page in pages:
-        assert getattr(customer, method)(page).status_code == 405
-
-
-def test_what_is_not_there_is_said_in_the_frame(customer, queue):
-    """404 with the way back."""
-    response = customer.get(f"{PLAIN}nope/")
-    assert response.status_code == 404
-    assert f'<a href="{PLAIN}">Back to the queues</a>' in text(response)
 
 
 def test_a_project_puts_its_own_frame_around_the_pages(pages, customer, settings, tmp_path):

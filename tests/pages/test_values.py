@@ -326,14 +326,6 @@ def test_the_future_is_called_so(viewer, queue):
     assert "in the future" in main(viewer.get(of("mail")))
 
 
-def test_an_older_item_has_an_age(viewer, queue):
-    """In the largest unit of time that fits."""
-    put(queue("mail"), fdb.tuple.pack(("1", 10**15, 0)))
-    assert re.search(r">[\d,]+ d ago</time>", main(viewer.get(of("mail"))))
-    (item,) = queue("mail").page().items
-    assert "years ago" in main(viewer.get(of("mail", item))).replace("\xa0", " ")
-
-
 @pytest.mark.parametrize(
     "raw", [b"", b"\xff\x00garbage", fdb.tuple.pack((5,)), fdb.tuple.pack(("{broken",))]
 )

@@ -80,7 +80,7 @@ def test_one_version_of_foundationdb():
     }
     (version,) = found["Dockerfile"]
     assert found["docker-compose.yml"] == {version}
-    assert version in text("docs/deployment.md")
+    assert version in text("project/README.md")
 
 
 def test_the_binding_is_of_the_same_series():

@@ -31,7 +31,7 @@ _writes = _CLIENT["engines.embedded.write_buffer"]
 _keys = _CLIENT["engines.embedded.keys"]
 KeyValue = _futures.KeyValue
 KeySelector = _keys.KeySelector
-FDBError = _CLIENT["engines.embedded.errors"].FDBError
+FDBError = _CLIENT["engines.embedded.fdb_errors"].FDBError
 _CLIENT.keep()
 
 

@@ -9,10 +9,8 @@ import pytest
 from tests.tasks import outboxes
 from tests.tasks.conftest import configure, environment
 from tests.tasks.killing import (
-    groups_survive_kills,
     limits_survive_kills,
     signalled,
-    stopped,
     survive_kills,
     survive_outage,
 )
@@ -25,20 +23,9 @@ def test_twenty_killed_workers_lose_nothing(configure, environment):
     survive_kills(configure(lease_seconds=1), environment, tasks=2_000, kills=20, threads=2)
 
 
-def test_twenty_killed_workers_lose_no_part_of_a_group(configure, environment, tmp_path):
-    """What follows each group comes once."""
-    groups_survive_kills(configure, environment, tmp_path, parts=400, kills=20)
-
-
 def test_twenty_killed_workers_keep_within_limits(configure, environment, tmp_path):
     """Never more than two tasks of a key run at once, and each ends once."""
     limits_survive_kills(configure, environment, tmp_path, tasks=400, kills=20)
-
-
-@pytest.mark.parametrize("once", [True, False])
-def test_twenty_stopped_workers_run_nothing_again(configure, environment, tmp_path, once):
-    """What they had leased ahead is run by others alone."""
-    stopped(configure, environment, tmp_path, once=once, rounds=20)
 
 
 @pytest.mark.parametrize(

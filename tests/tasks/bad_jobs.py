@@ -75,11 +75,6 @@ def fail_with_a_bad_backoff() -> None:
     raise LookupError
 
 
-@task(backoff=never)
-def raise_what_cannot_be_shown() -> None:
-    raise Odd
-
-
 @task
 def raise_what_has_no_module() -> None:
     raise Homeless("what the reader needs")

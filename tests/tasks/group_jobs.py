@@ -80,14 +80,6 @@ def write(folder: str, name: str) -> str:
 
 
 @task(max_attempts=20, backoff=at_once)
-def note_value(value: str, folder: str) -> str:
-    """Note in a file which value was passed on."""
-    with Path(folder, f"{value}-passed").open("a") as file:
-        file.write("x")
-    return value
-
-
-@task(max_attempts=20, backoff=at_once)
 def write_count(group: str, folder: str) -> int:
     with Path(folder, f"after-{os.urandom(4).hex()}").open("w") as file:
         file.write(group)

@@ -76,16 +76,6 @@ async def leave_the_loop() -> None:
 
 
 @task
-def no_json() -> object:
-    return object()
-
-
-@task
-def nan() -> float:
-    return float("nan")
-
-
-@task
 def long(size: int) -> str:
     return "x" * size
 

@@ -11,14 +11,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fdbqueue.service import Counts, run
-from fdbqueue.tasks import call, chain, group, group_result
+from fdbqueue.service import Counts
+from fdbqueue.tasks import call, group, group_result
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests import forked
@@ -111,134 +110,6 @@ def signalled(
         cut_short = [one for one in found if one.status is not TaskResultStatus.SUCCESSFUL]
         assert {one.status for one in cut_short} <= {TaskResultStatus.FAILED}
         assert len(cut_short) <= 4 * (len(numbers) - 1)  # those that ran at the second signal
-
-
-def stop_between_commits(process: subprocess.Popen[bytes], backend: Any) -> None:
-    """Stop a process where others can commit; on a file they cannot while SQLite commits for it."""
-    probe = backend.queue("other")
-    for _ in range(20):
-        process.send_signal(signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)  # all its threads have stopped
-        pushing = threading.Thread(target=probe.push, args=[{}], daemon=True)
-        pushing.start()
-        pushing.join(1)
-        if not pushing.is_alive():
-            break
-        process.send_signal(signal.SIGCONT)
-        pushing.join(_DEADLINE_SECONDS)
-    else:
-        raise AssertionError("it commits each time")
-    probe.clear()
-
-
-def stopped(
-    configure: Any,
-    environment: dict[str, str],
-    folder: Path,
-    *,
-    once: bool,
-    rounds: int,
-    tasks: int = 120,
-) -> None:
-    """Stop a worker for longer than its leases, let another do the rest, and have it go on.
-
-    Each task has one result. What the stopped one had begun runs twice, one task for each of its
-    threads, or with ``once`` it has failed; what it had leased ahead runs once.
-    """
-    job = kept_jobs.write_once if once else kept_jobs.write_again
-    backend = configure(lease_seconds=600)  # the other's leases do not run out
-    settings = {"DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
-    settings["FDBQUEUE_TEST_OPTIONS"] = json.dumps({"lease_seconds": 5})
-    command = [sys.executable, "manage.py", "tasks_worker", "--threads", "2"]
-    queue = backend.queue("default")
-    dice = random.Random(tasks)
-    for number in range(rounds):
-        here = folder / str(number)
-        here.mkdir()
-        results = [job.enqueue(str(here), one) for one in range(tasks)]
-        goal = dice.randrange(1, tasks // 2)
-        process = subprocess.Popen(  # its parent alone is told when it has stopped
-            command, cwd=ROOT, env={**environment, **settings}, stderr=subprocess.DEVNULL
-        )
-        try:
-            wait_until(lambda here=here, goal=goal: len([*here.iterdir()]) >= goal, _START_SECONDS)
-            stop_between_commits(process, backend)
-            other = TaskWorker(backend, ["default"], threads=2)
-            thread = threading.Thread(target=other.run)
-            thread.start()
-            try:
-                wait_until(lambda: queue.counts().ready == queue.counts().leased == 0)
-            finally:
-                process.send_signal(signal.SIGCONT)
-                other.stop()
-                thread.join(_DEADLINE_SECONDS)
-            assert not thread.is_alive()
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
-        found = [backend.get_result(result.id) for result in results]
-        ended = [one.status for one in found]
-        assert {*ended} <= {TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED}
-        assert ended.count(TaskResultStatus.FAILED) <= (2 if once else 0)
-        runs = [here / f"ran-{one}" for one in range(tasks)]
-        texts = [run.read_text() if run.exists() else "" for run in runs]
-        assert {*texts} <= ({"x", ""} if once else {"x", "xx"})
-        assert texts.count("x") >= tasks - 2
-
-
-def groups_survive_kills(
-    configure: Any,
-    environment: dict[str, str],
-    folder: Path,
-    *,
-    parts: int,
-    kills: int,
-) -> None:
-    """Kill workers while groups run; each part ends, and what follows a group comes once.
-
-    Half of the parts are chains of two. A kill may have a task run again, but what follows is
-    enqueued once: it has one result, and no other task of its function is there.
-    """
-    backend = configure(lease_seconds=1)
-    dice = random.Random(parts)
-    results = []
-    for number in range(3):
-        (here := folder / str(number)).mkdir()
-        write = [call(group_jobs.write, str(here), str(one)) for one in range(parts)]
-        made = [
-            chain(one, call(group_jobs.note_value, str(here))) if at % 2 else one
-            for at, one in enumerate(write)
-        ]
-        results.append(group(made).then(call(group_jobs.write_count, str(here))).enqueue())
-    queue = backend.queue("default")
-    workers = Workers(environment, 3, "--threads", "2")
-
-    def has_gone_on(goal: int) -> Callable[[], bool]:
-        return lambda: sum(group_result(one.id).succeeded for one in results) >= goal
-
-    try:
-        for kill in range(kills):
-            wait_until(has_gone_on(3 * parts * (kill + 1) // (kills + 2)), _DEADLINE_SECONDS)
-            workers.kill_one(dice)
-        wait_until(lambda: all(group_result(one.id).is_finished for one in results), 600)
-    finally:
-        workers.stop()
-    counts = queue.counts()
-    assert counts.ready == counts.delayed == counts.dead == 0
-    follows = []
-    for result in results:
-        found = group_result(result.id)
-        assert (found.status, found.succeeded) == (TaskResultStatus.SUCCESSFUL, parts)
-        assert found.follows is not None
-        assert found.follows.result().return_value == parts
-        follows.append(found.follows.id)
-    ended = run(
-        queue.database,
-        lambda tr: [*backend.records.ended(tr, queue.name, "SUCCESSFUL", limit=100_000)],
-    )
-    path = group_jobs.write_count.module_path
-    assert sorted(entry.id for entry in ended if entry.task == path) == sorted(follows)
 
 
 def limits_survive_kills(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from fdbqueue.exceptions import LeaseLost
+from fdbqueue.service import run
 from fdbqueue.tasks import TaskAborted, abort
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.records import ahead
@@ -161,6 +163,28 @@ def test_what_was_aborted_while_it_waited_does_not_run(backend, monkeypatch):
     one._source.nack(second, reason="")
     assert [stored(result).status for result in results] == [SUCCESSFUL, FAILED]
     assert jobs.done == [0]
+
+
+def test_what_waits_is_looked_up_together(backend, monkeypatch):
+    """One look in a moment for all that a worker has leased ahead: not a transaction for each."""
+    monkeypatch.setattr("fdbqueue.tasks.runner.AHEAD_SECONDS", 600.0)
+    results = [jobs.note.enqueue(number) for number in range(5)]
+    one = TaskWorker(backend, ["default"])
+    items = leased_together(one, 5)
+    for attempt in one._source._held.values():
+        attempt.leased -= 601
+    assert abort(results[3].id) == "asked"
+    looks = []
+
+    def counting(*args, **options):
+        looks.append(args)
+        return run(*args, **options)
+
+    monkeypatch.setattr("fdbqueue.tasks.aborts.run", counting)
+    for number, item in enumerate(items):
+        with pytest.raises(TaskAborted) if number == 3 else contextlib.nullcontext():
+            one._runner(item)
+    assert (jobs.done, len(looks)) == ([0, 1, 2, 4], 1)
 
 
 def test_a_killer_among_others_costs_them_nothing(configure, environment):

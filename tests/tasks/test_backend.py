@@ -23,7 +23,6 @@ from fdbqueue.tasks import compat, enqueue_in, task
 from fdbqueue.tasks.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
-    TaskResultStatus,
     task_backends,
 )
 from fdbqueue.tasks.options import Retention
@@ -221,22 +220,6 @@ def test_tasks_are_enqueued_in_a_transaction_of_the_callers(backend):
 
 
 # Signals and checks
-
-
-def test_the_signal_has_the_class_as_its_sender(backend):
-    """Once for each task that was enqueued."""
-    received = []
-
-    def receive(sender, task_result, **_):
-        received.append((sender, task_result.id, task_result.status))
-
-    compat.task_enqueued.connect(receive)
-    try:
-        result = jobs.unique.enqueue("anna")
-        jobs.unique.enqueue("anna")
-    finally:
-        compat.task_enqueued.disconnect(receive)
-    assert received == [(type(backend), result.id, TaskResultStatus.READY)]
 
 
 def ids(**options):

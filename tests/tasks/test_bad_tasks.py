@@ -149,14 +149,6 @@ def test_a_backoff_that_leaves(backend):
     assert stored(results[0]).attempts == 1
 
 
-def test_an_exception_that_cannot_be_shown(backend):
-    """Its class is kept."""
-    result = bad_jobs.raise_what_cannot_be_shown.enqueue()
-    work()
-    (error,) = stored(result).errors
-    assert error.exception_class is bad_jobs.Odd
-
-
 def test_an_exception_whose_class_has_no_module(configure):
     """It is told as any other, its text and its frames included, and its backoff is kept to."""
     configure(backoff=None)

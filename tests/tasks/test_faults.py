@@ -10,14 +10,11 @@ import pytest
 
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import run
-from fdbqueue.tasks.compat import TaskResultStatus, task_backends, task_finished, task_started
+from fdbqueue.tasks.compat import TaskResultStatus, task_finished, task_started
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
-from tests.concurrency.clients import together
-from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
 from tests.faults.conftest import clock, faulty
-from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.tasks import jobs
 
 __all__ = ["clock", "faulty"]
@@ -53,28 +50,6 @@ def received(signal):
 
     signal.connect(receive, weak=False)
     return ids, lambda: signal.disconnect(receive)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_each_task_ends_once_whatever_commits_do(backend, engine, faulty, seed):
-    """No result is lost or written twice, none is told of twice."""
-    database = faulty(seed=seed, rate=0.5, faults=[*BEFORE, *AFTER, *LATE])
-    ids, disconnect = received(task_finished)
-    results = [jobs.note.enqueue(number) for number in range(TASKS)]
-    results += [jobs.chain.enqueue(2), jobs.fail.enqueue("x")]
-    worker = TaskWorker(
-        backend, ["default"], follow=False, threads=3, catalog=backend.catalog.over(database)
-    )
-    try:
-        worker.run()
-    finally:
-        disconnect()
-    assert sum(database.happened.values()) > 5
-    chained = [one for one in ids if one not in {result.id for result in results}]
-    found = results_of(backend, [*results, *map(backend.get_result, chained)])
-    assert [one.status for one in found].count(TaskResultStatus.FAILED) == 1
-    assert len(found) == TASKS + 4
-    assert Counter(ids) == {one.id: 1 for one in found}
 
 
 @pytest.mark.parametrize(("prefetch", "attempts"), [(1, 2), (16, 1)])
@@ -209,59 +184,3 @@ def test_an_enqueue_whose_outcome_is_unknown_says_so(backend):
     database.fail_commits(code=TIMED_OUT, took_effect=True)
     with pytest.raises(OutcomeUnknown):
         queue.push({"x": 1})
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_workers_whose_threads_are_held_up_at_random_lines(configure, seed):
-    """Each task is run and told of once; leases are long."""
-    backend = configure(lease_seconds=600)
-    ids, disconnect = received(task_finished)
-    results = []
-    enqueued = threading.Lock()
-    workers = [TaskWorker(task_backends["default"], ["default"], threads=3) for _ in range(2)]
-
-    def toil(number):
-        if number < len(workers):
-            workers[number].run()
-            return
-        for turn in range(10):
-            result = jobs.note.enqueue([number, turn])
-            with enqueued:
-                results.append(result)
-        if number == 4:
-            wait_until(lambda: len(results) == 30, 120)
-            wait_until(lambda: len(ids) >= 30, 120)
-            for worker in workers:
-                worker.stop()
-
-    try:
-        with preempted(seed, 0.004), preempted(seed, 0.01, "tasks"):
-            together(5, toil, deadline_seconds=240)
-    finally:
-        disconnect()
-    assert Counter(ids) == {result.id: 1 for result in results}
-    assert len(jobs.done) == 30
-    assert all(one.attempts == 1 for one in results_of(backend, results))
-
-
-def test_of_two_workers_one_ends_a_task(configure, clock):
-    """One whose lease has expired writes nothing, whatever its clock says."""
-    backend = configure(lease_seconds=60)
-    result = jobs.wait.enqueue()
-    slow = TaskWorker(backend, ["default"], worker="slow", limit=1)
-    slow_thread = threading.Thread(target=slow.run)
-    slow_thread.start()
-    assert jobs.begun.wait(60)
-    clock.advance(3_600)
-    jobs.begun.clear()
-    quick = TaskWorker(backend, ["default"], worker="quick", limit=1)
-    quick_thread = threading.Thread(target=quick.run)
-    quick_thread.start()
-    assert jobs.begun.wait(60)
-    jobs.gate.set()
-    quick_thread.join(60)
-    slow_thread.join(60)
-    (found,) = results_of(backend, [result])
-    assert found.status is TaskResultStatus.SUCCESSFUL
-    assert found.worker_ids == ["slow", "quick"]
-    assert (quick.succeeded, slow.succeeded, slow.lost) == (1, 0, 1)

@@ -36,13 +36,10 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.exceptions import TaskUnknown
 from fdbqueue.tasks.housekeeping import Housekeeping, _Pace
-from fdbqueue.tasks.records import place_in
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
 from tests.cases import cases
-from tests.concurrency.clients import together
 from tests.faults.conftest import clock, faulty
-from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.tasks import group_jobs, jobs
 from tests.tasks.stored import FAILED, SUCCESSFUL
 from tests.thorough import size
@@ -497,23 +494,6 @@ def test_a_part_that_is_aborted_has_failed(backend, work):
 # Faults
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_what_follows_comes_once_whatever_commits_do(backend, faulty, few_together, seed):
-    """No end is lost, none is counted twice."""
-    database = faulty(seed=seed, rate=0.4, faults=[*BEFORE, *AFTER, *LATE])
-    parts = [chain(call(group_jobs.add, n), group_jobs.add) for n in range(8)]
-    parts += [call(group_jobs.add, n) for n in range(20)] + [call(group_jobs.fail_at_first, 1)]
-    result = group(parts).then(group_jobs.collect).enqueue()
-    worker = TaskWorker(
-        backend, ["default"], follow=False, threads=3, catalog=backend.catalog.over(database)
-    )
-    worker.run()
-    assert sum(database.happened.values()) > 5
-    assert len(what_follows(result)) == 29
-    assert sum(one[0] == "collect" for one in jobs.done) == 1
-    assert (left(backend), backend.queue("default").counts().dead) == ((0, 0, 0), 0)
-
-
 def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     backend, work, monkeypatch, clock
 ):
@@ -551,33 +531,6 @@ def test_an_enqueue_whose_outcome_is_unknown_says_so(backend, monkeypatch, work)
         group([call(group_jobs.add, 1)]).then(group_jobs.count).enqueue()
     work()
     assert jobs.done == [("add", 1), ("count",)]
-
-
-def test_workers_that_end_parts_at_the_same_moment(backend, few_together):
-    """One of them enqueues what follows."""
-    result = group([call(group_jobs.add, n) for n in range(60)]).then(group_jobs.count).enqueue()
-    workers = [
-        TaskWorker(backend, ["default"], threads=2, worker=f"w{n}", follow=False) for n in range(4)
-    ]
-    together(4, lambda number: workers[number].run(), deadline_seconds=240)
-    TaskWorker(backend, ["default"], follow=False).run()
-    assert what_follows(result) == 60
-    assert jobs.done.count(("count",)) == 1
-
-
-def test_bits_are_set_by_transactions_that_overlap(backend):
-    """Of two that end the last parts at once, one conflicts, and then is the last."""
-    result = group([call(group_jobs.add, n) for n in range(2)]).then(group_jobs.count).enqueue()
-    queue, database = backend.queue("default"), backend.catalog.database
-    transactions = [database.create_transaction() for _ in range(2)]
-    for tr, item in zip(transactions, queue.lease_many(2, seconds=60), strict=True):
-        place = place_in(item.value["tree"])
-        trees.note_ends(tr, backend, [trees.PartEnd(place, is_success=True)])
-    transactions[0].commit().wait()
-    with pytest.raises(Exception, match=r".") as caught:
-        transactions[1].commit().wait()
-    assert caught.value.code == 1020
-    assert group_result(result.id).succeeded == 1
 
 
 # Random trees

@@ -124,7 +124,7 @@ def test_hidden_rows_of_an_outbox(reader, sees, monkeypatch, count):
 
 def test_hidden_rows_of_very_many_queues(reader, monkeypatch):
     """Whatever the number of names, all rows that may be seen are counted and shown."""
-    monkeypatch.setattr("fdbqueue.tasks.outbox.columns._NAMES_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.tasks.outbox.outbox_columns._NAMES_AT_ONCE", 2)
     monkeypatch.setattr(outbox, "_MOST_SHOWN", 4)
     limited = limited_jobs.one_a_customer.using(backend="boxed")
     for number in range(5):

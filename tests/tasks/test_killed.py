@@ -11,9 +11,7 @@ from tests import forked
 from tests.tasks import jobs
 from tests.tasks.killing import (
     ROOT,
-    groups_survive_kills,
     limits_survive_kills,
-    stopped,
     survive_kills,
     survive_outage,
 )
@@ -22,11 +20,6 @@ from tests.tasks.killing import (
 def test_killed_workers_lose_nothing(configure, environment):
     """Each task has one result."""
     survive_kills(configure(lease_seconds=1), environment, tasks=300, kills=4, threads=2)
-
-
-def test_what_follows_a_group_comes_once_whatever_is_killed(configure, environment, tmp_path):
-    """Each part has ended then, once."""
-    groups_survive_kills(configure, environment, tmp_path, parts=40, kills=4)
 
 
 def test_killed_workers_keep_within_limits(configure, environment, tmp_path):
@@ -38,12 +31,6 @@ def test_killed_workers_keep_within_limits(configure, environment, tmp_path):
 def test_an_engine_that_is_away_loses_nothing(configure, environment, tmp_path):
     """For longer than leases are: tasks of all kinds go on once it is back."""
     survive_outage(configure, environment, tmp_path, tasks=40, seconds=4)
-
-
-@pytest.mark.parametrize("once", [True, False])
-def test_a_stopped_worker_runs_nothing_that_others_have_run(configure, environment, tmp_path, once):
-    """What it had leased ahead is run by others alone."""
-    stopped(configure, environment, tmp_path, once=once, rounds=2)
 
 
 def test_a_task_that_kills_its_process_every_time_fails(configure, environment):

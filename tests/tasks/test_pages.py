@@ -16,15 +16,13 @@ from django.test import Client
 from django.utils import timezone
 
 import fdbqueue
-from fdbqueue import conf
 from fdbqueue.columns import DASH
 from fdbqueue.columns.text import lasting
 from fdbqueue.pages import readings
-from fdbqueue.service import now_us, run
+from fdbqueue.service import run
 from fdbqueue.tasks import abort, call, chain, group, group_result
 from fdbqueue.tasks.columns import shown_attempts
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
-from fdbqueue.tasks.functions import FunctionCounters
 from fdbqueue.tasks.pages import all_queues
 from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
 from fdbqueue.tasks.schedules import Periodic
@@ -397,14 +395,6 @@ def test_bad_parameters(viewer, query):
     assert "Home</a>" in text(response)
 
 
-def test_the_part_that_refreshes(viewer):
-    """It has the tasks, and no frame."""
-    letters.send.enqueue("ada")
-    shown = text(viewer.get(PAGE, headers={"HX-Request": "true"}))
-    assert "Tasks 1 to 1" in shown
-    assert "<html" not in shown
-
-
 # What is not a task, or whose code is gone
 
 
@@ -613,29 +603,6 @@ def failed_with(end):
     return TaskState("id", unknown_call("id"), TaskResultStatus.FAILED, attempts, 1, 2)
 
 
-def test_the_page_of_a_task_that_waits_for_another_attempt(viewer, work):
-    """It has the attempt that failed, and when the next may begin."""
-    task = letters.wait.enqueue("ada")
-    work()
-    response = viewer.get(page_of(task.id))
-    found = facts(response)
-    assert found["State"] == "Retry scheduled"
-    assert "in " in found["Next attempt after"]
-    assert "Attempt 1: Failed" in text(response)
-    assert command(response) == ["tasks_abort", task.id]
-
-
-def test_the_page_of_a_running_task(viewer, queue):
-    """It has the worker, and the command that asks it to end."""
-    task = letters.send.enqueue("ada")
-    queue.lease(worker="host:1", seconds=60)
-    response = viewer.get(page_of(task.id))
-    found = facts(response)
-    assert (found["State"], found["Worker"], found["Attempts"]) == ("Running", "host:1", "1 of 5")
-    assert "Attempt 1: Running" in text(response)
-    assert "Ask it to end" in text(response)
-
-
 def test_the_page_of_a_running_task_says_how_far_it_has_come(viewer, backend, queue):
     """With a bar if it says of how much; and what else it has noted."""
     task = letters.send.enqueue("ada")
@@ -724,13 +691,6 @@ def test_tasks_that_are_not_there(viewer, backend, work):
         assert "Home</a>" in text(response)
     assert "Queue not found" in text(viewer.get(page_of("a", "nope")))
     assert viewer.get(page_of("a", "tasks-else")).status_code == 404
-
-
-def test_a_task_whose_item_was_removed(viewer, queue):
-    """It is gone, as its result is."""
-    task = letters.send.enqueue("ada")
-    queue.remove(queue.peek().id)
-    assert viewer.get(page_of(task.id)).status_code == 404
 
 
 def test_the_plain_pages(viewer, work):
@@ -1050,29 +1010,6 @@ def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
     assert f"tasks-other : {words}" in said
     monkeypatch.setattr(all_queues, "MOST_NAMED", 2)
     assert "and 2 more." in text(viewer.get(FUNCTIONS))
-
-
-def test_ten_thousand_functions(viewer, queue, watched):
-    """A page has fifty, says what was left out of which queue, and reads a few ranges."""
-    counters, ended = FunctionCounters(conf.prefix()), now_us()
-
-    def count(tr, begin):
-        for number in range(begin, begin + 1_000):
-            path, failed = f"shop.function{number:05}", number % 100 == 0
-            counters.count(tr, queue.name, path, ended, ended - number, failed=failed)
-
-    for begin in range(0, 10_000, 1_000):
-        run(queue.database, lambda tr, begin=begin: count(tr, begin))
-    letters.send.enqueue("ada")  # so that there is a queue
-    watched.reads.clear()
-    response = viewer.get(FUNCTIONS)
-    assert len(rows_in(response)) == 50
-    assert "Functions 1 to 50 of 8,000" in text(response)
-    said = plain(re.search(r'id="left-out">(.*?)</p>', text(response), re.DOTALL)[1])
-    assert f"{QUEUE} : of the last hour, only the functions that are last by name" in said
-    assert len(watched.reads) < 50
-    last = rows_in(viewer.get(f"{FUNCTIONS}?function=09999&sort=slowest"))
-    assert [row[:2] for row in last] == [["shop.function09999", "1"]]
 
 
 def test_a_function_with_markup_in_its_name(viewer, queue, work):

@@ -19,7 +19,6 @@ from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
 from tests.concurrency.conftest import clock
 from tests.faults.conftest import faulty
-from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.tasks import group_jobs, jobs, limited_jobs, retry_jobs
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL, stored
 
@@ -222,18 +221,3 @@ def test_an_unknown_outcome(configure, clock, took_effect):
         assert stored(result).attempts == 0
     assert end.is_done == took_effect
     assert backend.queue("default").counts().delayed == 1
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_whatever_commits_do(backend, faulty, seed):
-    """Each task ends once, after the runs that it asked for."""
-    database = faulty(seed=seed, rate=0.4, faults=[*BEFORE, *AFTER, *LATE])
-    results = [retry_jobs.ask.enqueue(False, 3) for _ in range(5)]
-    results += [retry_jobs.ask.enqueue(True, 1) for _ in range(5)]
-    catalog = backend.catalog.over(database)
-    TaskWorker(backend, ["default"], follow=False, threads=2, catalog=catalog).run()
-    assert sum(database.happened.values()) > 5
-    found = [*map(stored, results)]
-    assert {one.status for one in found} == {SUCCESSFUL}
-    assert [one.metadata["runs"] for one in found] == [4] * 5 + [2] * 5
-    assert [one.attempts for one in found] == [1] * 5 + [2] * 5

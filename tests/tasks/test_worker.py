@@ -112,27 +112,6 @@ def test_between_attempts_a_task_is_ready_and_its_error_is_known(configure, work
     assert backend.queue("default").counts().delayed == 1
 
 
-def test_a_return_value_that_is_refused_is_not_asked_for_again(configure, work):
-    """What the task has done is done: it fails at once. Other errors are tried again."""
-    configure(backoff=jobs.at_once)
-    refused, again = jobs.no_json.enqueue(), jobs.leave.enqueue()
-    work()
-    assert stored(refused).attempts == 1
-    assert stored(again).attempts == 2
-
-
-@pytest.mark.parametrize("task", [jobs.leave, jobs.leave_the_loop, jobs.no_json, jobs.nan])
-def test_whatever_ends_a_task_does_not_end_the_worker(configure, work, task):
-    """An exit, a return value that is no JSON: the task has failed."""
-    configure(backoff=jobs.never)
-    result = task.enqueue()
-    after = jobs.note.enqueue("after")
-    work()
-    result.refresh()
-    assert result.status is FAILED
-    assert stored(after).status is SUCCESSFUL
-
-
 def test_a_result_of_any_length_up_to_the_limit(configure, work):
     """Longer than FoundationDB's values; and one that is too long fails, and says so."""
     configure(backoff=jobs.never)

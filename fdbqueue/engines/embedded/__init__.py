@@ -2,25 +2,24 @@
 
     database = fdbqueue.engines.embedded.open("queues.sqlite3")
 
-It answers as a cluster does, for development, tests and small installations on one machine with
-POSIX. A transaction goes through these modules:
+It answers as a cluster does, on one machine with POSIX. A transaction goes through these modules:
 
 1. ``database``: ``create_transaction()``, forks, one object for each file.
-2. ``transaction``: reads of a snapshot (``storage``, ``snapshots``), after a write of a ``view``
-   of both (``writes``). ``ranges`` come in parts, results as ``futures``.
-3. ``state``: what an attempt has read and written (``options``, ``errors``, ``keys``).
+2. ``transaction``: reads of a snapshot (``storage``, ``snapshots``), after a write of a ``view`` of
+   both (``write_buffer``), in parts (``range_reads``), as ``futures``.
+3. ``transaction_state``: what an attempt has read and written (``options``, ``keys``).
 4. ``reservations``: after a conflict an attempt waits in line before it reads.
-5. ``commits``: one thread commits for all, when the process has the writer's turn.
-6. ``groups``: which commits conflict, what the others change, their version (``clock``).
-7. ``watches``: who commits wakes the processes that watch.
+5. ``commits``: one thread commits for all, in its process's turn.
+6. ``commit_groups``: which commits conflict, their version (``version_clock``).
+7. ``watches``: a commit wakes the processes that watch.
 
-``files``: whether the file is still the one that was opened, and what is in it.
+``files``: whether the file is still the one that was opened.
 """
 
 from __future__ import annotations
 
 from fdbqueue.engines.embedded.database import Database, open
-from fdbqueue.engines.embedded.errors import FDBError, predicates
+from fdbqueue.engines.embedded.fdb_errors import FDBError, predicates
 from fdbqueue.engines.embedded.keys import KeySelector
 from fdbqueue.engines.embedded.range_reads import StreamingMode
 from fdbqueue.engines.embedded.transaction import Transaction

@@ -1,8 +1,8 @@
 """Groups of commits: which of them conflict, and what they change in the file.
 
-A commit fails with 1020 if a range it read was written after its read version, or by an earlier
-one of its group. The history says what was. The others are written in one SQLite transaction,
-under one version; their order is the last two bytes of the versionstamp.
+A commit fails with 1020 if a range it read was written after its read version, by the history or an
+earlier commit of its group. The others are one SQLite transaction, under one version; their order
+is the last two bytes of the versionstamp.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import queue
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
-from fdbqueue.engines.embedded import clock
-from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
+from fdbqueue.engines.embedded import version_clock
+from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
 from fdbqueue.engines.embedded.keys import Range, RangeSet, after, encoded
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.write_buffer import OPERATIONS, Mutation, stamped
@@ -110,7 +110,7 @@ class CommitRequest:
             snapshot.release()
 
 
-class Group:
+class CommitGroup:
     """Requests committed together, until each was told how that ended.
 
     A key that the group changes more than once is read once and written once.
@@ -266,14 +266,14 @@ class History:
         self.newest = -1
         self.known: dict[bytes, bytes | None] = {}
         self._values: dict[bytes, bytes | None] = {}
-        self._anchor = clock.Anchor("", 0, 0, 0)
+        self._anchor = version_clock.Anchor("", 0, 0, 0)
         #: The write conflict ranges of every commit after this version, by version, in order;
         #: as the file has them, until they are asked for.
         self._since = -1
         self._ranges: dict[int, RangeSet | bytes] = {}
         self._pruned_at = 0
         #: What the transaction under way adds.
-        self._added: tuple[int, clock.Anchor, bytes] | None = None
+        self._added: tuple[int, version_clock.Anchor, bytes] | None = None
 
     def begin(self, connection: sqlite3.Connection, newest: int | None) -> int:
         """Return the version of the commit that begins inside a transaction.
@@ -287,11 +287,11 @@ class History:
         if newest is None or newest != self.newest:
             newest, *row = connection.execute(_NEWEST).fetchone()
             if newest != self.newest:
-                anchor = clock.Anchor(*row)
+                anchor = version_clock.Anchor(*row)
                 # The newest comes last: what a signal cuts short is read again by the next commit.
                 self._ranges, self._since, self._anchor, self.known = {}, newest, anchor, {}
                 self.newest = newest
-        version, anchor = clock.next_version(self._anchor, newest)
+        version, anchor = version_clock.next_version(self._anchor, newest)
         self._added = version, anchor, b""
         return version
 

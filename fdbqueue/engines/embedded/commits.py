@@ -1,16 +1,15 @@
 """Commit transactions: which thread commits, for which others, and how each learns the result.
 
 - *Any thread* puts its request in the line. The first leads; the others wait to be woken.
-- *The leader* waits for the writer's turn, commits all that are in line by then in one SQLite
-  transaction and one fsync, tells each how it ended, and passes the lead on. A request leaves the
-  line once it was told.
+- *The leader* waits for the writer's turn, commits all in line by then in one SQLite transaction,
+  tells each how it ended, and passes the lead on. A request leaves the line once it was told.
 - *A leader takes no mutex.* A thread registers to be woken, then looks whether it is done; the
   leader marks it as done, then looks whether it has registered. So no wake is lost.
 
-If an exception of a signal handler (``storage``) ends a leader, the lead is free, and all that
-wait are woken. The assignment after its COMMIT notes that a group took effect: the next leader
-tells one that did, and commits another one again. A request whose thread has left is not begun. A
-signal handler is refused if its own thread waits for a commit, opens or closes the file, or forks.
+If a signal handler's exception ends a leader, the lead is free, and all are woken. An assignment
+after COMMIT notes that a group took effect: by it the next leader tells the group, or commits it
+again. A request whose thread has left is not begun. A signal handler is refused if its own thread
+waits for a commit, opens or closes the file, or forks.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from fdbqueue.engines.embedded.commit_groups import CommitRequest, Group, History
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.commit_groups import CommitGroup, CommitRequest, History
+from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
@@ -39,7 +38,7 @@ _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 #: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: later commits fail, too.
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
-#: How often the log is made longer, and how often its size is looked at: every so many groups.
+#: After how many groups the log is made longer, and after how many its size is read.
 _GROUPS_BETWEEN_EXTENSIONS, _GROUPS_BETWEEN_LOG_CHECKS = 20, 100
 #: A larger commit is made by the connection that has room for it in its cache.
 _SMALL_BYTES = 250_000
@@ -78,7 +77,7 @@ class Committer:
         self._requests: collections.deque[CommitRequest] = collections.deque()
         #: Ask for a commit; it runs when a thread waits for it or for another one.
         self.submit: Callable[[CommitRequest], None] = self._requests.append
-        self._group: Group | None = None
+        self._group: CommitGroup | None = None
         self._is_announced = True
         #: The request whose thread leads, or the thread that keeps others from leading.
         self._leader: CommitRequest | int | None = None
@@ -264,7 +263,7 @@ class Committer:
         """
         history = self._history
         requests = [leader] if len(self._requests) == 1 else self._next_in_line()
-        self._group = group = Group(requests, connection)
+        self._group = group = CommitGroup(requests, connection)
         try:
             newest = None
             if snapshot is not None and snapshot.connection is connection:

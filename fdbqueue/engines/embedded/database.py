@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from fdbqueue.engines.embedded.commits import Committer
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.futures import Future, KeyValue, Value
 from fdbqueue.engines.embedded.options import DatabaseOptions
 from fdbqueue.engines.embedded.range_reads import StreamingMode

@@ -1,10 +1,7 @@
 """The files of a database: whether they are those that were opened, and what must be in them.
 
-SQLite finds ``-wal`` and ``-shm`` by name, but holds what it has opened. If a name leads
-elsewhere, one process writes where others do not read: an error, until the names lead to the
-opened files again, or the processes are started again.
-
-``kv`` holds the keys, ``commits`` what recent commits wrote by version, ``clock`` the anchor.
+SQLite finds ``-wal`` and ``-shm`` by name, but holds what it has opened. If a name leads elsewhere,
+processes write where others do not read: an error, until it leads back or they are started again.
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fdbqueue.engines.embedded import clock
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded import version_clock
+from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.exceptions import EngineUnavailable
 
 Identity = tuple[int, int]
@@ -29,7 +26,7 @@ MARK = "used"
 LOCKS = ("turnstile", "turn")
 #: A directory's time stamp may stand still this long while its content changes.
 STAMP_GRANULARITY_NS = 50_000_000
-#: How often to look at the names, by :func:`clock.seconds`.
+#: How often to look at the names, by :func:`version_clock.seconds`.
 CHECK_SECONDS = 0.01
 _LOST = "{} was deleted, moved or replaced while it was in use"
 _MISSING = (
@@ -51,7 +48,7 @@ class OpenFiles:
         self._opened: dict[str, Identity] = {}
         #: The directory's time stamp and inode since which all names lead to the opened files.
         self._unchanged: tuple[int, int] | None = None
-        #: When to look again, by :func:`clock.seconds`.
+        #: When to look again, by :func:`version_clock.seconds`.
         self.check_at = 0.0
 
     def opened(self, *suffixes: str) -> None:
@@ -86,7 +83,7 @@ class OpenFiles:
             raise EngineUnavailable(path=self._path, reason=reason_of(self._path, error)) from error
         stamp = found.st_mtime_ns, found.st_ino
         if stamp == self._unchanged:
-            self.check_at = clock.seconds() + CHECK_SECONDS
+            self.check_at = version_clock.seconds() + CHECK_SECONDS
             return
         self._unchanged = None
         for suffix, identity in self._opened.items():
@@ -98,7 +95,7 @@ class OpenFiles:
                 raise EngineUnavailable(path=self._path, reason=_LOST.format(suffix or "the file"))
         if time.time_ns() - found.st_mtime_ns > STAMP_GRANULARITY_NS:
             self._unchanged = stamp
-        self.check_at = clock.seconds() + CHECK_SECONDS
+        self.check_at = version_clock.seconds() + CHECK_SECONDS
 
 
 def reason_of(path: str, error: Exception) -> str:
@@ -265,7 +262,7 @@ def create_or_check_schema(connection: sqlite3.Connection) -> None:
             _SCHEMA.format(
                 application_id=APPLICATION_ID,
                 schema_version=SCHEMA_VERSION,
-                now=clock.unix_microseconds(),
+                now=version_clock.unix_microseconds(),
             )
         )
     else:

@@ -1,7 +1,7 @@
 """The results of calls, shaped as the FoundationDB Python binding shapes them.
 
-A read's future is ready at once, and raises its error when it is used. A commit runs when its
-future is used. A transaction's read version counts as known when its first answer is used.
+A read's future is ready at once; using it raises its error, and makes the read version known. A
+commit runs when its future is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from _thread import RLock
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from fdbqueue.engines.embedded.errors import FDBError, anew
+from fdbqueue.engines.embedded.fdb_errors import FDBError, anew
 from fdbqueue.locks import start_thread
 
 T = TypeVar("T")

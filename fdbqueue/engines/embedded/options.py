@@ -1,7 +1,6 @@
 """The options of databases and transactions, under the binding's names.
 
-Options about what a single file does not have (priorities, tracing, locality) are accepted
-and change nothing.
+Those about what a single file does not have change nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fdbqueue.engines.embedded.errors import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT, FDBError
+from fdbqueue.engines.embedded.fdb_errors import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT, FDBError
 from fdbqueue.engines.embedded.transaction_state import OptionValues, TransactionState
 
 _INT_MAX = 2**31 - 1

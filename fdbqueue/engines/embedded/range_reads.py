@@ -1,8 +1,7 @@
 r"""Reads of ranges: the rows that come in parts, and those that stand for special keys.
 
-Of the special keys only ``\xff\xff/transaction/write_conflict_range/`` exists: the write
-conflict ranges of the transaction that reads, merged; ``b"1"`` under each begin, ``b"0"`` under
-each end ("Special Keys" in FoundationDB's documentation).
+Of these only ``\xff\xff/transaction/write_conflict_range/`` exists: the write conflict ranges of
+the transaction, merged; ``b"1"`` under each begin, ``b"0"`` under each end.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain, starmap
 
-from fdbqueue.engines.embedded.errors import SYSTEM_KEYS_END, FDBError
+from fdbqueue.engines.embedded.fdb_errors import SYSTEM_KEYS_END, FDBError
 from fdbqueue.engines.embedded.futures import Future, KeyValue
 from fdbqueue.engines.embedded.keys import (
     KeySelector,

@@ -1,34 +1,29 @@
 """Reservations: after a conflict an attempt reserves the file before it reads.
 
-One attempt of all processes has the reservation at a time, from before its snapshot until its
-commit has ended. Commits without one (a push, a first attempt) go between; but if an attempt has
-conflicted although it had it, the next is *strict*, and the commits of others wait for it.
+One attempt of all processes has the reservation, from before its snapshot until its commit has
+ended. Commits without one (a push, a first attempt) go between; but if an attempt that had it
+conflicts, the next is *strict*: the commits of others wait for it.
 
-**Nothing depends on it**: each commit compares what it read with what was written since, so two
-that believe to have it conflict at the worst. It is a note in memory that the processes share
-(the lock file ``turn``), and says until when it holds:
+**Nothing depends on it**, because each commit compares what it read with what was written since. It
+is a note in memory that the processes share (the lock file ``turn``), and says until when it holds:
 
-1. *Wait in line.* The first waiting thread of each process takes a place in the memory, which
-   says by when it looks again; one that is late does not count. It sleeps until then, or until
-   it is rung.
-2. *Reserve.* When the note is over, the first in line writes its own, for 20 ms, and reads it
-   again: if another is there, it waits on. After 5 ms without a note whoever looks may.
-3. *Read.* Who took longer has lost it; its process's next attempt has twice the time, 0.64 s at
-   most.
-4. *Commit.* A note that still holds is written again, for 250 ms.
-5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow
-   each other within 0.4 ms goes on for a *slice* of 8 ms, with the pages and the history that it
-   has read; then it is the last in line.
+1. *Wait in line.* The first waiting thread of each process has a place in the memory, which says
+   when it looks again; one that is late does not count. It sleeps until then, or until it is rung.
+2. *Reserve.* When the note is over, the first in line writes its own and reads it again: if another
+   is there, it waits on. If the first is late, any may.
+3. *Read.* An attempt that takes too long has lost it; its process's next one has twice the time.
+4. *Commit.* A note that still holds is written again.
+5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow each
+   other at once goes on for a *slice*, then is the last in line.
 
-Who has waited for a second, is past its deadline, or would wait for its own thread, goes on
-without a reservation. What is left behind by
+An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
+goes on without. What is left behind by
 
-- *an exception, a kill, a stop*: a note that ends by itself, and a place that is late. (A process
-  that is stopped in a commit also keeps the locks of the turn and of SQLite.)
+- *an exception, a kill, a stop*: a note that ends by itself, and a place that is late. (A stop in a
+  commit keeps the locks of the turn and of SQLite, too.)
 - *a stopped process that goes on*: it finds its note lost, and commits unless it conflicts;
 - *a new start of the machine*: a note that holds for longer than any may is void;
-- *a full disk*: no memory, so no reservations, and retries pause as after other errors;
-- *deleted lock files*: processes that do not see each other's notes, and conflict.
+- *a full disk, deleted lock files*: no shared note, so conflicts.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from fdbqueue.engines.embedded import clock
-from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
+from fdbqueue.engines.embedded import version_clock
+from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, FDBError
 from fdbqueue.locks import RLock
 
 _SIZE = "SELECT sum(length(key) + length(value)) FROM kv WHERE key >= ? AND key < ?"
@@ -77,12 +77,12 @@ class Snapshot:
         self.cursor: sqlite3.Cursor | None = None
         #: -1 before it begins, and once it has become a transaction that writes.
         self.version = -1
-        self.opened_at = clock.seconds()
+        self.opened_at = version_clock.seconds()
 
     @property
     def expired(self) -> bool:
         """Whether the five seconds a transaction may read are over."""
-        return clock.seconds() - self.opened_at > TRANSACTION_LIFE_SECONDS
+        return version_clock.seconds() - self.opened_at > TRANSACTION_LIFE_SECONDS
 
     def write(self, work: Callable[[sqlite3.Connection], object]) -> bool:
         """Call ``work`` with the connection, inside a transaction that may write.
@@ -173,7 +173,7 @@ class Snapshot:
             FDBError: 1007 when the snapshot has ended, 1510 when SQLite cannot read.
         """
         with self._lock:
-            is_over = clock.seconds() - self.opened_at > TRANSACTION_LIFE_SECONDS
+            is_over = version_clock.seconds() - self.opened_at > TRANSACTION_LIFE_SECONDS
             if self.connection is None or is_over:
                 raise FDBError(1007)
             try:

@@ -1,12 +1,12 @@
 """The SQLite file: its connections, snapshots of it, and the writer's turn.
 
-Any number of snapshots are read while one commit is written (SQLite's write-ahead log). In the
-directory ``-sync`` are the lock files that order the writers of all processes.
+The lock files in the directory ``-sync`` order the writers of all processes; snapshots are read
+meanwhile.
 
-An exception of a signal handler may come after a call, at the start of a function, and at the end
-of a turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call
-of a function in C, the first of its ``finally``; and what changes hands does so by assignments,
-and the one call after them.
+A signal handler's exception may come after a call, at the start of a function, and at the end of a
+turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call of a
+function in C, the first of its ``finally``; and what changes hands does so by assignments, and the
+one call after them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from fdbqueue.engines.embedded import clock, files
-from fdbqueue.engines.embedded.errors import TRANSACTION_LIFE_SECONDS, FDBError
+from fdbqueue.engines.embedded import files, version_clock
+from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, FDBError
 from fdbqueue.engines.embedded.reservations import WAITED, Reservation, Reservations
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.exceptions import EngineUnavailable
@@ -106,7 +106,7 @@ class Store:
                 raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
             if not self._ready and not self.is_retired:
                 self._prepare()
-            if clock.seconds() >= self.files.check_at:
+            if version_clock.seconds() >= self.files.check_at:
                 self.files.check()
             check = None
             try:
@@ -254,7 +254,7 @@ class Store:
         try:
             if not self.turn.take(deadline, release):
                 snapshot = None
-            if clock.seconds() >= self.files.check_at:
+            if version_clock.seconds() >= self.files.check_at:
                 self.files.check()
             if snapshot is None or not snapshot.write(work):
                 if connection.in_transaction:  # the last rollback failed

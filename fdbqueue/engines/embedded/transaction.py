@@ -1,7 +1,6 @@
 """Transactions of the embedded engine: the methods and meanings of ``fdb.Transaction``.
 
-Reads see one version, which the first of them opens, with the transaction's own writes over it.
-Writes and the commit are those of its :mod:`state <fdbqueue.engines.embedded.transaction_state>`.
+Reads see one version, which the first opens, with the transaction's own writes over it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from fdbqueue.engines.embedded.commits import Committer
-from fdbqueue.engines.embedded.errors import (
+from fdbqueue.engines.embedded.fdb_errors import (
     KEY_SIZE_LIMIT,
     KEYS_END,
     READ_KEY_SIZE_LIMIT,

@@ -1,8 +1,7 @@
 """The state of a transaction: its options, what it has read and written, its commit and its end.
 
-A transaction makes one attempt after another; ``on_error`` and ``reset`` begin the next. Its
-parts share this object and its lock. A commit sends the writes in their order; a
-:class:`WriteBuffer` works out what reads see of them.
+A transaction makes one attempt after another; ``on_error`` and ``reset`` begin the next. Its parts
+share this object and its lock.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 
 from fdbqueue.engines.embedded.commit_groups import CommitRequest
 from fdbqueue.engines.embedded.commits import Committer
-from fdbqueue.engines.embedded.errors import (
+from fdbqueue.engines.embedded.fdb_errors import (
     BACKED_OFF,
     KEY_SIZE_LIMIT,
     KEYS_END,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 
-from fdbqueue.engines.embedded.errors import FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.keys import KeySelector, Range, after
 from fdbqueue.engines.embedded.snapshots import Row, Snapshot
 from fdbqueue.engines.embedded.write_buffer import Pending, Unmodified, WriteBuffer

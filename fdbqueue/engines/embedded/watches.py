@@ -1,10 +1,10 @@
 """Watches: futures that are ready once a key has changed, in whichever process.
 
-A process with watches owns a pipe in ``-sync``, and says so in the memory that the processes
-share. Who commits writes a byte into every pipe; it looks for new ones after somebody has said
-so, and every 10 ms. The byte wakes the owner's thread, which reads in the history which keys
-changed, and compares values. A commit removes a pipe whose owner has died; an owner whose pipe
-was deleted makes another within a second.
+A process with watches owns a pipe in ``-sync``, and says so in the shared memory. Each commit
+writes a byte into every pipe; it looks for new ones if one was said to be there, and every 10 ms.
+The byte wakes the owner's thread, which reads in the history which keys changed, and compares
+values. A commit removes a dead owner's pipe; an owner makes one that was deleted again within a
+second.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fdbqueue.engines.embedded import clock
-from fdbqueue.engines.embedded.errors import MAX_WATCHES, FDBError
+from fdbqueue.engines.embedded import version_clock
+from fdbqueue.engines.embedded.fdb_errors import MAX_WATCHES, FDBError
 from fdbqueue.engines.embedded.files import CHECK_SECONDS, STAMP_GRANULARITY_NS
 from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.keys import RangeSet
@@ -63,7 +63,7 @@ class Notifier:
         Raises nothing: what was committed stays so. A pipe that could not be reached is
         tried again at the next commit.
         """
-        memory, now, newest = self._turn.reservations.memory, clock.seconds(), None
+        memory, now, newest = self._turn.reservations.memory, version_clock.seconds(), None
         try:
             if memory is not None:
                 newest = memory[PIPES]

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from fdbqueue.engines.embedded.errors import VALUE_SIZE_LIMIT, FDBError
+from fdbqueue.engines.embedded.fdb_errors import VALUE_SIZE_LIMIT, FDBError
 from fdbqueue.engines.embedded.keys import Range, RangeSet, after
 
 #: What a commit applies, in order: the operation's name, the key, and its parameter (the
@@ -31,6 +31,14 @@ class Pending:
     def __init__(self, operation: Mutation, *, unreadable: bool) -> None:
         self.operations = [operation]
         self.unreadable = unreadable
+
+    def add(self, name: str, key: bytes, param: bytes) -> None:
+        """Add the next operation. Two additions of one length in a row become one."""
+        last, _, before = self.operations[-1]
+        if name == last == "add" and len(before) == len(param):
+            self.operations[-1] = name, key, OPERATIONS[name](before, param) or b""
+        else:
+            self.operations.append((name, key, param))
 
     @property
     def independent(self) -> bool:
@@ -95,6 +103,7 @@ class WriteBuffer:
 
     __slots__ = (
         "_early",
+        "_has_stamps",
         "_new_keys",
         "_sorted_keys",
         "cleared",
@@ -107,6 +116,8 @@ class WriteBuffer:
         self.cleared = self.unreadable = _NONE
         #: What must be applied before everything else, in order.
         self._early: list[Mutation] = []
+        #: Has any key been unreadable?
+        self._has_stamps = False
         self._sorted_keys: list[bytes] = []
         self._new_keys: list[bytes] = []
 
@@ -152,7 +163,7 @@ class WriteBuffer:
         """Apply an atomic operation at once if the value is known, else keep it."""
         entry = self.get(key)
         if isinstance(entry, Pending):
-            entry.operations.append((name, key, param))
+            entry.add(name, key, param)
         elif isinstance(entry, Unmodified):
             unreadable = bool(self.unreadable.begins) and key in self.unreadable
             self._store(key, Pending((name, key, param), unreadable=unreadable))
@@ -164,6 +175,7 @@ class WriteBuffer:
 
     def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
         """Set a key to a value that holds the commit's stamp; unreadable until then."""
+        self._has_stamps = True
         operation = "set_versionstamped_value", key, param
         entry = self.entries.get(key)
         if isinstance(entry, Pending) and entry.unreadable:
@@ -181,6 +193,7 @@ class WriteBuffer:
         position = stamp_position(key)
         head, tail = key[:position], key[position + STAMP_BYTES : -4]
         first = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail
+        self._has_stamps = True
         self._make_unreadable(first, after(head + b"\xff" * STAMP_BYTES + tail))
         placeholder = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail + key[-4:]
         self._push(placeholder, ("set_versionstamped_key", key, value))
@@ -255,6 +268,8 @@ class WriteBuffer:
 
     def readable_from(self, begin: bytes, end: bytes) -> bytes | None:
         """Return the first unreadable key of ``[begin, end)``, or None."""
+        if not self._has_stamps:
+            return None
         found = self.unreadable.within(begin, end)[:1]
         first = found[0][0] if found else None
         for key in self.keys(begin, end if first is None else first):
@@ -265,6 +280,8 @@ class WriteBuffer:
 
     def readable_down_to(self, begin: bytes, end: bytes) -> bytes | None:
         """Return the end of the last unreadable keys of ``[begin, end)``, or None."""
+        if not self._has_stamps:
+            return None
         found = self.unreadable.within(begin, end)[-1:]
         last = found[0][1] if found else None
         for key in reversed(self.keys(begin if last is None else last, end)):

@@ -14,7 +14,7 @@ from fdbqueue.management.base import QueueCommand
 class Command(QueueCommand):
     help = (
         "Make ready items dead letters, so that no pop or lease takes them until queue_redrive "
-        "requeues them. Items in another state are not found (exit code 1); the others are buried."
+        "requeues them. Items in another state are not found (exit code 1)."
     )
     examples = """\
 examples:

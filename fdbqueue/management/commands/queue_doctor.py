@@ -82,11 +82,10 @@ _STYLES = {ERROR: "ERROR", WARNING: "WARNING", OK: "SUCCESS"}
 
 class Command(QueueCommand):
     help = (
-        "Check whether the setting is valid, whether the engine answers and how fast, and whether "
-        "the counts are correct; look for items that cannot be decoded, expired leases, and what "
-        "killed processes left behind. The exit code is 1 if there is an error; warnings do not "
-        "change it. --repair shows what was found, and asks before it changes anything. --recount "
-        "and --sweep repair without looking for anything."
+        "Check the setting, the engine and the counts; look for items that cannot be decoded, "
+        "expired leases, and what killed processes left behind. The exit code is 1 if there is an "
+        "error, not for warnings. --repair asks before it changes anything. --recount and --sweep "
+        "repair without looking for anything."
     )
     examples = """\
 examples:
@@ -112,24 +111,22 @@ examples:
         parser.add_argument(
             "--adopt-settings",
             action="store_true",
-            help="Store that the items of the named queues are written under the settings here, "
-            "whatever was stored. Ready items move to the shards that these say, also those that a "
-            "process with another number of them has left elsewhere; no item is changed else",
+            help="Store that the items of the named queues are written under the settings here. "
+            "Ready items move to the shards that these say; nothing else changes",
         )
         repairs.add_argument(
             "--recount",
             action="store_true",
-            help="Count the items of queues, and correct the counts, and the rows of queues in the "
-            "index of their family. Others may push and pop meanwhile. Only queues that programs "
+            help="Count the items of queues, and correct the counts and the rows in the index of "
+            "their family. Others may push and pop meanwhile. Only queues that programs "
             "with FoundationDB's recipes use need it",
         )
         repairs.add_argument(
             "--sweep",
             action="store_true",
-            help="Remove what processes that have ended left behind: their receipts (one small key "
-            "for each thread that wrote), the records with which queue_push --resume resumes, and "
-            "the saved responses of idempotency keys that expired an hour ago or earlier. No item "
-            "is touched",
+            help="Remove what processes that have ended left behind: receipts, records of "
+            "queue_push --resume, and saved responses of idempotency keys that expired an "
+            "hour ago. No item is touched",
         )
         parser.add_argument(
             "--older-than",

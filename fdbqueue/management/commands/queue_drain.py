@@ -18,10 +18,9 @@ from fdbqueue.management.item_lines import FileExists
 
 class Command(QueueCommand):
     help = (
-        "Take items off a queue until it is empty, in batches. Each batch is leased, written to "
-        "its destination, and only then removed from the queue, so no item is lost, whenever the "
-        "command stops. Without a destination the items are printed, one JSON object per line, as "
-        "by --output -."
+        "Take items off a queue until it is empty, in batches. Each batch is leased, written, and "
+        "only then removed from the queue, so no item is lost, whenever the command stops. "
+        "Without a destination the items are printed, one JSON object per line."
     )
     examples = """\
 examples:

@@ -48,14 +48,12 @@ _OF_QUEUES = ("names", "family", "rates", "minutes", "by_priority", "by_reason")
 
 class Command(QueueCommand):
     help = (
-        "Print queues: those that the setting names, and those that match one of its patterns and "
-        "have been pushed to; or those named. Of each it says how many items are ready, leased, "
-        "delayed and dead, and how old the oldest ready item is. STATUS says at which ends the "
-        "queue is blocked by an item that cannot be decoded, for how long it has been paused, and "
-        "why, and whether tasks wait without a worker. The counts are stored, so this costs the "
-        "same however long a queue is. A pattern of the setting, such as 'user-*', is a row with "
-        f"the sums of its members that have items, {MOST_MEMBERS:,} at most. So are limited tasks, "
-        "of which each key has a queue."
+        "Print queues, named here or by the setting: how many items are ready, leased, delayed and "
+        "dead, and how old the oldest ready item is. STATUS says at which ends the queue is "
+        "blocked by an item that cannot be decoded, for how long it has been paused, and why, and "
+        "whether tasks wait without a worker. A pattern of the setting, such as 'user-*', is a row "
+        f"with the sums of its members that have items, {MOST_MEMBERS:,} at most. Limited tasks, "
+        "of which each key has a queue, are such a row, too."
     )
     allows_closed_output = True
     stealth_options = ("name_field",)  # what JSON calls the name: "queue" under a former command
@@ -76,15 +74,14 @@ examples:
         parser.add_argument(
             "--family",
             action="store_true",
-            help="Print the families instead, the patterns of the setting: how many members of "
-            f"each have something to take now, counted up to {MOST_MEMBERS:,}",
+            help="Print the families instead: how many members of each pattern have something to "
+            f"take now, counted up to {MOST_MEMBERS:,}",
         )
         parser.add_argument(
             "--workers",
             action="store_true",
-            help="Print the workers instead, of tasks and queue_work: those that are alive, and "
-            "those that have been lost for less than an hour, which died, hang, or do not reach "
-            "the engine",
+            help="Print the workers of tasks and queue_work instead: those that are alive, and "
+            "those that have been lost for less than an hour",
         )
         parser.add_argument(
             "--rates",

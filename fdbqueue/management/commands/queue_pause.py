@@ -15,11 +15,10 @@ from fdbqueue.service import Family, Queue
 
 class Command(QueueCommand):
     help = (
-        "Pause queues: pops and leases find nothing in them, and those that wait go on waiting, "
-        "until queue_resume. Pushes go on, and workers can end the leases that they hold. A queue "
-        "that is paused already keeps its time and, without a new one, its reason. Queues are "
-        "paused one after the other. A pattern of the setting pauses all queues that fit it, at "
-        "once, also those that are created later."
+        "Pause queues: pops and leases find nothing in them until queue_resume. Pushes go on, and "
+        "workers can end the leases that they hold. A queue that is paused already keeps its time "
+        "and, without a new one, its reason. A pattern of the setting pauses all queues that fit "
+        "it at once, also those that are created later."
     )
     examples = """\
 examples:

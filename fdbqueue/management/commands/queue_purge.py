@@ -18,8 +18,8 @@ from fdbqueue.service import ITEM_STATES, Queue
 class Command(QueueCommand):
     help = (
         "Remove all items of a queue for good, whatever their state, with the counts and the "
-        "history, in a single transaction. With --state remove only the items in that state, in "
-        "several transactions; with --reason only the dead letters of that reason. Asks first."
+        "history. With --state remove only the items in that state, with --reason only the dead "
+        "letters of that reason. Asks first."
     )
     examples = """\
 examples:

@@ -16,7 +16,7 @@ from django.core.management.base import CommandError, CommandParser
 from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments, ndjson
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.console import Progress
+from fdbqueue.management.console import ProgressMeter
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import defer_interrupts
@@ -73,14 +73,13 @@ examples:
             type=arguments.unique_key,
             metavar="KEY",
             help="Push the only value of the input, unless an item of the queue has this unique "
-            "key: then push nothing, and print the id of that item",
+            "key: then print the id of that item",
         )
         parser.add_argument(
             "--unique-while",
             choices=UNIQUE_WHILE,
-            help="How long the item has the unique key: while it is pending, until it is popped, "
-            "acknowledged, dead or removed (default); or while it is ready, until it is popped or "
-            "leased",
+            help="How long the item has the unique key: until it is popped, acknowledged, dead "
+            "or removed (pending, the default), or until it is popped or leased (ready)",
         )
         arguments.add_json(parser)
 
@@ -103,9 +102,8 @@ examples:
             action="store_const",
             const="items",
             dest="form",
-            help="The lines are items, as printed by queue_drain, and by queue_pop, queue_peek and "
-            "queue_show with --json; they keep value, priority, push time, attempts and delay, and "
-            "get new ids",
+            help="The lines are items, as printed by queue_drain, and by queue_pop, queue_peek "
+            "and queue_show with --json; they keep value, priority, push time, attempts and delay",
         )
         forms.add_argument(
             "--values",
@@ -210,7 +208,7 @@ examples:
 
 
 def _reporter(
-    progress: Progress, lines: ndjson.Lines, stream: BufferedReader
+    progress: ProgressMeter, lines: ndjson.Lines, stream: BufferedReader
 ) -> Callable[[int], None]:
     """Return a function that counts pushed items; a file's total follows from its size."""
     begun_bytes = lines.size_bytes

@@ -15,8 +15,8 @@ from fdbqueue.service import Queue
 
 class Command(QueueCommand):
     help = (
-        "Requeue dead letters at their original places, as if they had never been tried: all of "
-        "them, or those named by --id or by --reason. Asks first."
+        "Requeue dead letters at their original places, with no attempts: all of them, or those "
+        "named by --id or by --reason. Asks first."
     )
     examples = """\
 examples:

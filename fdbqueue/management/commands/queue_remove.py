@@ -13,9 +13,9 @@ from fdbqueue.management.formats import item_count
 
 class Command(QueueCommand):
     help = (
-        "Remove items for good, whatever their state. A worker that holds the lease of one learns "
-        "of it when it acknowledges the item. Asks first. Items that are not there any more are "
-        "not found (exit code 1); the others are removed."
+        "Remove items for good, whatever their state: a worker that holds one gets LeaseLost when "
+        "it acknowledges it. Asks first. Items that are not there any more are not found (exit "
+        "code 1); the others are removed."
     )
     examples = """\
 examples:

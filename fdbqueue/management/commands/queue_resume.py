@@ -14,10 +14,9 @@ from fdbqueue.service import Family, Queue
 
 class Command(QueueCommand):
     help = (
-        "Resume queues that queue_pause has paused: pops and leases take items again, and those "
-        "that wait are woken. Queues are resumed one after the other; one that is not paused is "
-        "left as it is. A pattern of the setting resumes a family that was paused by it; members "
-        "that are paused by themselves stay so."
+        "Resume queues that queue_pause has paused: pops and leases take items again. A pattern "
+        "of the setting resumes a family that was paused by it; members that are paused by "
+        "themselves stay so."
     )
     examples = """\
 examples:

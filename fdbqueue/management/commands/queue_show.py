@@ -17,10 +17,7 @@ from fdbqueue.service import Queue, run
 
 
 class Command(QueueCommand):
-    help = (
-        "Print everything about one item, whether it is ready, leased, delayed or dead, and leave "
-        "it as it is."
-    )
+    help = "Print everything about one item, in any state, and leave it as it is."
     allows_closed_output = True
     examples = """\
 examples:

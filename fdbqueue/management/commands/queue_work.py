@@ -43,7 +43,7 @@ class Command(QueueCommand):
     help = (
         "Call a function with each item of a queue, or of several, until they are empty. An item "
         "is leased while the function runs, acknowledged when it has returned, and hidden for a "
-        "while if it has raised an exception; after the queue's max_attempts it is a dead letter."
+        "while if it raised an exception; after the queue's max_attempts it is a dead letter."
     )
     examples = """\
 examples:

@@ -31,8 +31,8 @@ from fdbqueue.service.consume.round import Effect, TakeRequest
 from fdbqueue.service.items import Duration, Item
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
+    BatchHold,
     Handoff,
-    Hold,
     begin_handoff,
     parse_handoff,
     read_hold,
@@ -51,7 +51,7 @@ _INCOMPATIBLE_VALUES = {"json", "bytes"}
 class Batch(list[Item]):
     """Items that are leased together, in their order, by ``Queue.lease_batch``."""
 
-    def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded], hold: Hold) -> None:
+    def __init__(self, items: Iterable[Item], loaded: Sequence[Loaded], hold: BatchHold) -> None:
         super().__init__(items)
         self.loaded = loaded
         self.hold = hold
@@ -59,7 +59,7 @@ class Batch(list[Item]):
     @classmethod
     def empty(cls) -> Batch:
         """Return a batch of no items, which has no lease."""
-        return cls([], (), Hold(b"", b"", 0))
+        return cls([], (), BatchHold(b"", b"", 0))
 
     @property
     def size_bytes(self) -> int:
@@ -130,7 +130,7 @@ class Batches:
 
     def _effect(self, owner: bytes, lasting_us: int) -> Effect:
         """Return the effect of a take request that leases the taken items as one batch."""
-        hold = Hold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
+        hold = BatchHold(owner, os.urandom(HANDOFF_NAME_BYTES), now_us() + lasting_us)
 
         def lease(count_change: CountChange, loaded: Sequence[Loaded]) -> list[Item]:
             tr = count_change.tr
@@ -179,7 +179,7 @@ class Batches:
         count_change.write()
         return len(removed)
 
-    def _release(self, tr: Transaction, hold: Hold) -> None:
+    def _release(self, tr: Transaction, hold: BatchHold) -> None:
         """Remove the batch's rows, if its owner still holds it."""
         stored = tr[self._store.tables.batch(hold.owner)]
         piece = tr[self._store.tables.handoff(hold.name, 0)]
@@ -187,7 +187,7 @@ class Batches:
             raise LeaseLost(queue=self._store.queue)
         self._remove_hold(tr, hold)
 
-    def _remove_hold(self, tr: Transaction, hold: Hold) -> None:
+    def _remove_hold(self, tr: Transaction, hold: BatchHold) -> None:
         remove_pieces(tr, self._store.tables, hold.name)
         tr.clear(self._store.tables.due(hold.deadline, Kind.BATCH, hold.name))
         tr.clear(self._store.tables.batch(hold.owner))

@@ -1,9 +1,8 @@
 """Acknowledge, give up and extend leases: one or many, under an idempotency key or without.
 
 One lease is changed by a write that may share its transaction with others
-(:mod:`fdbqueue.service.writes`). Many are changed by the same writes in a transaction of their own,
-and so is what has an idempotency key. What changes within the transaction is in
-:mod:`fdbqueue.service.consume.leases`, which has the ack, because a take may ack, too.
+(:mod:`fdbqueue.service.writes`); many, or under a key, by the same writes in a transaction of their
+own. The steps within are in :mod:`leases`, because a take may ack, too.
 """
 
 from __future__ import annotations

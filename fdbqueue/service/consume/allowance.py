@@ -1,45 +1,35 @@
 """Limits of a queue: how many of its items are leased at a time, how many are taken in a time.
 
-``max_leased`` is the most items that are leased at a time; ``rate`` with its ``burst`` the most
-that pops and leases take in a time. What they depend on is stored in the queue, read by the
-transaction that takes, and verified by its commit: whoever takes, and for whom. A queue without
-limits has no read and no call of this.
+What decides is stored in the queue, read by the transaction that takes, for whomever, and verified
+by its commit. A queue without limits has no read and no call of this.
 
 ``max_leased`` is compared with the count of leased items (``HIDDEN``).
 
-- *Who leases* reads the count by a snapshot read, leases at most what is missing, and adds a read
-  and a write conflict on one key, ``LEASING``. So of two that lease, one sees what the other has
-  leased, or runs again. Who collects a handoff for leases does the same, and requeues the rest.
-- *Who ends leases* knows nothing of the limit and never conflicts: at worst the count that was read
-  is too high. Leases that end in the same transaction count as ended, and end in any case.
-- *Batches and pops* lease nothing.
+- *A transaction that leases* reads the count by a snapshot read, leases at most what is missing,
+  and adds a read and a write conflict on one key, ``LEASING``: of two, one sees what the other has
+  leased, or runs again. So does one that collects leases from a handoff, and requeues the rest.
+- *The end of a lease* never conflicts: at worst the count that was read is too high. Leases that
+  end in the same transaction count as ended.
 
-``rate`` is a bucket of tokens, one for each item: a row (``TOKENS``) with their number, in
-millionths, and when they were counted. No row is a full bucket, of ``burst`` tokens.
+``rate`` is a bucket of tokens, one for each item: a row (``TOKENS``) with their number, and when
+they were counted. No row is a full bucket, of ``burst`` tokens.
 
-- *Who takes* depends on the row, adds the tokens of the time since, takes at most as many items,
-  and writes the row; without a whole token it leaves it.
-- *Clocks* are the clients'. One that is behind the row's moment adds nothing, and leaves it. One
-  that is ahead gains a burst at most; then others get nothing new until theirs come to that moment.
-  If that is more than a minute away, the clock was wrong, and the tokens count from now on: who
-  finds none writes the row with its own moment, so that the next one need not begin again. Who only
-  looks then says that there may be something.
-- *Tokens are spent* by the commit that takes, whatever becomes of the items. Only a worker of tasks
-  gives back those of leases that it had no thread for (:meth:`Allowance.give_back`).
+- *A take* depends on the row, adds the tokens of the time since, takes at most as many items, and
+  writes the row; without a whole token it leaves it.
+- *Clocks* are the clients'. One that is behind the row's moment adds nothing; one that is ahead
+  gains a burst at most, and the others get nothing new until they come to that moment. If that is
+  more than a minute away, tokens count from now on.
+- *Tokens are spent* by the commit, whatever becomes of the items (but for
+  :meth:`Allowance.give_back`).
 
-*Stored limits* (``stored_at``), a row of JSON that who pushes writes, stand in place of the
-setting. Every transaction that takes depends on the row. Without it, or if it cannot be read, one
-item is leased at a time. Who changes it lets the members of a family that wait for a moment be
-looked at.
+*Stored limits*, a row that the pusher writes, stand in place of the setting. Every take depends on
+the row. Without it, or if it cannot be read, one item is leased at a time.
 
-A caller at a limit is told that there is nothing only if it was in line when the round read: a
-lease may have ended before a late one came, which waits for the next round. A help request is
-served with what the limits allow, and told that there is no more. Who waits at ``max_leased``
-watches the count; at the rate it looks when there is a token.
+A caller that came after the round read waits for the next one at a limit (:meth:`Allowance.grant`).
+Helpers give what the limits allow, and say that there is no more.
 
-Nothing is kept in memory, so crashes, interrupts and forks leave what they leave of the commit. The
-leases of a dead process count until they expire. Processes with different limits together go as far
-as the highest.
+Nothing is kept in memory, so crashes, interrupts and forks leave what the commit leaves. A dead
+process's leases count until they expire. Processes with different limits go as far as the highest.
 """
 
 from __future__ import annotations

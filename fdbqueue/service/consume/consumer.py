@@ -1,14 +1,13 @@
 """Pop and lease items: at once, or wait until there are some.
 
 A lease that acknowledges others does so in the first transaction that looks for items, whether it
-finds any or not. From then on the call is not without effect, whatever ends it: an error of the
-engine or of fdbqueue becomes ``OutcomeUnknown``, any other has ``outcome_known`` False, and all
-have ``acknowledged`` True. Under an idempotency key that transaction also saves that the leases
-have ended: the same call ends none again, and goes on to lease.
+finds any or not. From then on an error of the engine or of fdbqueue becomes ``OutcomeUnknown``, any
+other has ``outcome_known`` False, and all have ``acknowledged`` True. Under an idempotency key that
+transaction also saves that the leases have ended: the same call ends none again, and goes on to
+lease.
 
-Items that were taken for a thread or a task that no longer waits are requeued here: they return to
-their places as they were, and no attempt is counted. More than 500 items or 1,000,000 bytes take
-several transactions.
+Items that were taken for a thread or a task that no longer waits are requeued here; no attempt is
+counted.
 """
 
 from __future__ import annotations

@@ -2,19 +2,18 @@
 
 A take that conflicts tries again. What else it does depends on what it has met:
 
-- *The engine has reservations*: takes reserve its file before they read, for a while and for as
-  long as other processes do. Then they do not conflict, and need no help.
+- *The engine has reservations*: takes reserve its file before they read, for a while, and need no
+  help.
 - *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
 - *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is faster
-  than to race on; for a while others of this process do so at once. Each process measures how long
-  help takes, and how long a race from its first conflict to its commit, with what was spent in
-  vain. No race lasts longer than help. From several queues it takes by the one that gave something.
-- *A queue with shards*: it takes from another slot, among twice as many as up to that one, so that
-  processes that conflict come to take different rows, and one is nearest to the end. Nobody asks.
+  than to race on, by what the process has measured; for a while others of it do so at once. From
+  several queues it takes by the one that gave something.
+- *A queue with shards*: nobody asks; it takes from another slot, among twice as many as before, so
+  that processes take different rows, and one is nearest to the end.
 - *From the third conflict in a row on* it sleeps first, for longer each time.
 
-What is noted here only decides what is tried, by the monotonic clock and at random. So whatever
-ends a thread leaves nothing behind, and a forked process starts again.
+What is noted here only decides what is tried: whatever ends a thread leaves nothing behind, and a
+forked process starts again.
 """
 
 from __future__ import annotations

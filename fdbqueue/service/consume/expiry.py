@@ -1,10 +1,9 @@
 """Requeue what has expired: leases, delays, batches and handoffs.
 
-All expire by the clock of who looks: what is held has a row in the table DUE, and a help request
-says it in its own row. There is no daemon: the next popper requeues the items, in the transaction
-in which it takes its own, each to its own place, before it takes any. One transaction requeues a
-bounded number of items and bytes, those that expired first. This take may pass over the others,
-whose places are not known before they are read.
+All expire by the clock of the popper that looks, by a row in the table DUE; a help request by its
+own row. The next popper requeues them, each item to its own place, in the transaction in which it
+takes, before it takes any: a bounded number of items and bytes, the first to expire. This take may
+pass over the others, whose places it does not know.
 """
 
 from __future__ import annotations

@@ -3,18 +3,14 @@
 They are read by snapshot reads, a window at a time. The transaction then depends on the keys that
 decide which rows are the first, so pushes behind them never conflict.
 
-A queue with shards has as many heads. Of these a transaction reads ``choices``, drawn each time,
-takes the best rows of them, in their order, and depends on those rows alone: two transactions
-conflict only if they take the same. If these heads have too few rows, it reads all shards before it
-says that the queue is empty. So an item is taken out of turn, but not far: the shard that is most
-behind wins each draw that it is in. For *n* shards and *m* choices, the expected number of ready
-items that are before the one that is taken is
+A queue with shards has as many heads. A transaction draws ``choices`` of these, takes the best rows
+of them, in their order, and depends on those rows alone: two conflict only if they take the same.
+If these heads have too few rows, it reads all shards before it says that the queue is empty. An
+item is taken out of turn, but not far: the shard that is most behind wins each draw that it is in.
+How far says decision 0025.
 
-    sum for k in 1 .. n - 1 of (1 - s) (1 + k / (n s - k)),  where s = 1 - C(n-k, m) / C(n, m)
-
-and 0 if all heads are read; of 16 shards and 2 choices 11.2. Processes that conflict nevertheless
-take rows of different *slots*, chosen by :mod:`contention`: how many runs of rows of each shard
-they leave to others.
+Processes that conflict nevertheless take rows of different *slots* (:mod:`contention`): how many
+runs of rows of each shard they leave to others.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Lease items: hide them while a worker processes them, until it acknowledges them.
 
 A lease's token holds the item's place and a random secret. It is valid until the worker
-acknowledges it or gives it up, or a popper requeues the item after the lease has expired
-(:mod:`fdbqueue.service.consume.expiry`), by the clients' clocks.
-
-A lease's keys are in :mod:`fdbqueue.service.storage.tables`: ``hidden_keys`` of ``State.LEASED``
-(its facts and its value), and ``due`` of ``Kind.LEASE``. ``ItemStore.hide`` writes them;
-``begin_read`` and ``reveal`` read and clear them; ``Browser.page`` continues behind one
-(``HIDDEN_END``).
+acknowledges it or gives it up, or a popper requeues the item after the lease has expired, by the
+clients' clocks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Take items for the threads of this process, alone or together.
 
-All queue objects of one queue on one database have the same :class:`ProcessGroup`. It has poppers
-with a combiner for each end, because what conflicts at one end need not conflict at the other:
-every push behind the last item changes what is last. The
-:class:`~fdbqueue.service.writes.SharedWrites` of a queue, which its pushes use too, is made here.
+All queue objects of one queue on one database have the same :class:`ProcessGroup`. It has a
+combiner for each end, because what conflicts at one end need not at the other; and the queue's
+:class:`~fdbqueue.service.writes.SharedWrites`.
 """
 
 from __future__ import annotations

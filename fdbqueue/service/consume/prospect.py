@@ -1,10 +1,8 @@
 """When a queue has something to take: now, from a moment on, or never; and what says so sooner.
 
-There is one look (:class:`Look`), whoever asks. Who waits for items sets a watch by it
-(:mod:`fdbqueue.service.consume.waiting`); others ask whether there may be something now, or until
-when limits keep items back. ``recount`` writes by it what the index of a family says of the queue,
-and ``queue_doctor`` compares the index with it. A take from a family that found nothing in a member
-has read all but the next moments, and asks :func:`prospect_of` itself.
+There is one look (:class:`Look`), whoever asks: a waiter that sets a watch by it, ``recount`` that
+writes a family's index by it, ``queue_doctor`` that compares the index with it. A take that found
+nothing in a member has read most of it, and asks :func:`prospect_of` itself.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Read the state of a queue, which each popper reads besides the items; pause and resume it.
 
-The state is one range of keys, so one read: the counts, whether the queue is paused, the help
-requests of other processes, and what has expired.
+The state is one range of keys, so one read: the counts, a pause, the help requests of other
+processes, and what has expired.
 
-A pause is one key within that range. Writing it conflicts with every transaction that takes ready
-items and has not committed: once ``pause`` has returned, nothing is taken. Who finds the key takes
-nothing and requeues nothing, but ends the leases that it was asked to end, and returns saved
-responses. Waiters watch the key, so pushes do not wake them, and resuming does.
+A pause is one key within that range. Writing it conflicts with every take that has not committed:
+once ``pause`` has returned, nothing is taken. A take that finds the key takes and requeues nothing,
+but ends the leases that it was asked to end, and returns saved responses. Waiters watch the key, so
+pushes do not wake them, and resuming does.
 
-A family is paused by one key of its own (:mod:`fdbqueue.service.storage.family_index`), which who
-takes from a member reads at the same time; all else is as above.
+A family is paused by one key of its own, which a take from a member reads at the same time.
 """
 
 from __future__ import annotations

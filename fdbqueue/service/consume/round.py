@@ -1,8 +1,7 @@
 """Take requests, and rounds: transactions that take items from one end for one request or many.
 
-A round serves the requests of this process's threads, and after them the help requests of other
-processes. It reads the head of the queue and its state (who else pops, who asks for help,
-what has expired) at once, so an uncontended pop costs one read more than the recipe's.
+A round reads the head of the queue and its state at once, and serves the requests of this process's
+threads, then the help requests of others.
 """
 
 from __future__ import annotations

@@ -1,27 +1,25 @@
 """Let threads and tasks wait for items, of one queue or of several.
 
 A wait is a loop: note how often there may have been an item, look for items, and sleep until a
-watch wakes this waiter, or may have missed a change. A waiter takes part in each of its watches
-while it sleeps, leaves them before it looks, and holds one watch's mutex at a time.
+watch wakes this waiter, or may have missed a change. A waiter takes part in its watches only while
+it sleeps, and holds one watch's mutex at a time.
 
-A process has one watch for each queue (:class:`ItemWatch`), on the count of ready items; for a
-paused queue or family on the key that says so; at a limit on the count of leases, if that is the
-limit (:mod:`allowance`). Waiters also wake at the next moment at which something expires or a limit
-gives again, and look after five seconds in any case: the recipes do not change the count.
+A process has one watch for each queue (:class:`ItemWatch`), on the keys that :mod:`prospect` names.
+Waiters also wake when something expires or a limit gives again, and look after five seconds in any
+case: the recipes do not change the count.
 
-One push must not wake a hundred waiters. So the watch wakes the oldest, and then none is set. That
-waiter looks. If it finds nothing, it waits again and sets the watch again. If its call ends, with
-an item or without, it wakes two others, unless the watch is set or is being set. So many items wake
-many waiters soon, and no item is left while a waiter sleeps:
+A watch wakes the oldest waiter alone, and then none is set. That waiter looks. If it finds nothing,
+it waits again and sets the watch again. If its call ends, with an item or without, it wakes two
+others, unless the watch is set or is being set. So no item is left while a waiter sleeps:
 
-- *It was pushed before the watch was set*: who set it looked at the queue in the same transaction,
+- *It was pushed before the watch was set*: the thread that set it looked in the same transaction,
   and wakes a waiter.
 - *It was pushed while no watch was set*: a waiter is awake, which looks when it waits again, or
   wakes one that does.
 - *A waiter leaves* by an error, a cancelled task, or its time: it wakes two others, and if it alone
-  knew of a moment before the five seconds are over, it has another look at the time.
-- *A signal handler raises* in a waiting thread: the mutex is held by ``with`` alone. If that thread
-  would just have woken others, they look within five seconds.
+  knew of an earlier moment, another looks then.
+- *A signal handler raises* in a waiting thread: the mutex is held by ``with`` alone. Those it would
+  have woken look within five seconds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keep the counts and the history of a queue, by atomic operations.
 
-They are part of the transaction that changes the items, so they are exact and never cause a
-conflict. An item that was handed over to a popper counts as ready until the popper collects it.
-Foreign writers (the recipes) keep no counts; :mod:`fdbqueue.service.bulk.recount` corrects them.
+They change in the transaction that changes the items, so they are exact and never conflict. What
+was handed over counts as ready until it is collected. The recipes keep no counts: ``recount``
+corrects them.
 """
 
 from __future__ import annotations

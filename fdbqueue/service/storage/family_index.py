@@ -11,40 +11,24 @@ index is in a subspace of its own, with a byte for each table:
     04  PAUSED                               since when no member gives anything, and why
     05  LIMITED                              whether the end of a lease is news
 
-HELD is within the range of READY, after all names, which have no byte 255. The hash spreads the
-members, so that processes that begin anywhere seldom meet.
+HELD is within the range of READY, after all names, which have no byte 255.
 
-After every commit: if a member has something to take now, it has a row READY, or LATER of a moment
-that is over; or a limit keeps its ready items back, and it has a row HELD. If it will have
-something at a moment, it has a row READY, or LATER of that moment or before. A row too many costs
-one look.
+After every commit a member that has something to take now has a row READY, or LATER of a moment
+that is over, or, if a limit keeps its items back, HELD. One that will have something at a moment
+has READY, or LATER of that moment or before. A row too many costs one look.
 
-*Who writes.* Whoever gives a member something new writes its row without a read, in that
-transaction (:meth:`Member.announce`): pushes depend on no row. Only a take from the family removes
-rows, and depends on those, so it conflicts if one is written again meanwhile. Also if it wrote the
-row itself before: the engines drop a read conflict on a key that the transaction has *set*, so rows
-are written by an atomic operation, which keeps it. Each take that writes a row HELD depends on
-READY, and clears it; so HELD itself needs no conflict.
+*Writes.* A transaction that gives a member something new writes its row without a read: pushes
+depend on no row. Only a take from the family removes rows, and depends on those, so it conflicts if
+one is written again meanwhile. It also may if it wrote the row itself, because rows are written by
+an atomic operation (:func:`_add_row`). A take that writes HELD depends on READY, and clears it; so
+HELD needs no conflict.
 
-*HELD.* A limit holds leases, not pops; and processes with that limit, not those with a higher one
-or none. So the row says which limit it was, and its level: ``max_leased``, or how many items the
-rate takes in a day. A consumer whose own limit is as low passes over it; for all others it is as
-READY (:meth:`FamilyKeys.open_ranges`). Who is held nevertheless writes it at its own level, which
-is higher. So members at a consumer's own limit cost it nothing. A row LATER says when the first
-lease expires, or the next token comes. (If one process has but a rate, another but ``max_leased``,
-they undo each other's rows.)
+*HELD* names the limit and its level: a consumer whose own limit is as low passes over it, for
+others it is as READY. A row LATER says when the first lease expires, or the next token comes. The
+end of a lease depends on LIMITED (:meth:`Member.begin_limited`).
 
-*LIMITED.* A row HELD is true until a lease ends. Who ends one and has no limit does not know that
-this is news. It reads LIMITED, which the first row HELD of ``max_leased`` wrote, and which never
-goes: of the two commits one conflicts.
-
-*Clocks.* A moment of LATER is mostly stored elsewhere, too: the end of a lease, a delay, a batch.
-One that was worked out as so long from now (a token) is wrong if the clock was. So the row says
-from when on it counts, and a row CLOCK stands there: who finds that more than a minute ahead looks
-at once.
-
-*PAUSED* is read by each transaction that takes from a member. While it is there, no row is removed,
-and writers write theirs: once it is cleared, every member is found.
+*PAUSED* is read by each transaction that takes from a member. Meanwhile no row is removed, and
+writers write theirs: once it is cleared, every member is found.
 """
 
 from __future__ import annotations
@@ -97,7 +81,13 @@ STORED = Levels(2**63, 2**63)
 
 
 class Hold(NamedTuple):
-    """What keeps ready items back: which limit, and its level."""
+    """What keeps ready items back: which limit, and its level.
+
+    ``max_leased`` holds leases alone; its level is itself, and that of a rate how many items it
+    takes in a day. A consumer with a higher limit, or with none, looks at the member; if that is
+    held nevertheless, it writes the row at its own level, which is higher. If one process has but a
+    rate, another but ``max_leased``, they undo each other's rows.
+    """
 
     limit: bytes
     level: int
@@ -287,7 +277,12 @@ class Member:
         tr.add(self._wake, _ONE)
 
     def begin_limited(self, tr: Transaction) -> Any:
-        """Begin to read whether the end of a lease is news, and depend on it; None if it is."""
+        """Begin to read whether the end of a lease is news, and depend on it; None if it is.
+
+        A row HELD is true until a lease ends, which a process without a limit does not know to be
+        news. The first row HELD of ``max_leased`` writes LIMITED, which never goes: so of this
+        transaction and that of the row one conflicts.
+        """
         return None if self.gives_at_end else tr[self._keys.limited]
 
     def correct(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
@@ -317,6 +312,12 @@ class Member:
                 tr[self._keys.limited] = b""
 
     def _write_exact_moment(self, tr: Transaction, moment: int, since: int | None) -> None:
+        """Write the row LATER of a moment.
+
+        One that was worked out as so long from now (a token) is wrong if the clock was. Its row
+        says from when on it counts, and a row CLOCK stands there: a take that finds that more
+        than a minute ahead looks at once.
+        """
         key = self._at(moment)
         if since is None:
             _add_row(tr, key)
@@ -378,5 +379,9 @@ def _text(name: bytes) -> str:
 
 
 def _add_row(tr: Transaction, key: bytes) -> None:
-    """Write a row so that the transaction may still come to depend on it: see the module."""
+    """Write a row so that the transaction may still come to depend on it.
+
+    The engines drop a read conflict on a key that the transaction has *set*; an atomic operation
+    keeps it.
+    """
     tr.byte_max(key, b"")

@@ -1,26 +1,21 @@
 """The format of a queue: what decides how its bytes are read and ordered.
 
-Kind, codec, priority type, order and shards come from the settings of each process. One row of the
-queue, FORMAT, names those that its items are written under, so that processes with different
-settings find out before they harm each other's items. The key has the format; the value is empty.
+Kind, codec, priority type, order and shards come from the settings of each process. The key of one
+row, FORMAT, names those that the queue's items are written under.
 
-- *Who writes a ready row, or removes or buries items*, depends on the row
-  (:meth:`Format.begin_read`, :meth:`Format.check`). So of a write and a change of the format, the
-  one that commits second runs again and sees the other. The key is almost never written, so nothing
-  else conflicts.
-- *Rounds* see the row in the range that they read anyway, by a snapshot read, and add the conflict
-  if they write ready rows (:meth:`Format.depend`).
+- *A transaction that writes, removes or buries ready items* depends on the row: of a write and a
+  change of the format, the second to commit runs again and sees the other.
+- *Rounds* see it in the range that they read anyway, by a snapshot read, and add the conflict if
+  they write ready rows (:meth:`Format.depend`).
 - *Acks and extends* know their item by its place, which no change of shards changes; a take depends
-  on the rows that it takes. So they need not read it once the process has seen its own row.
-- *The first push* writes the row, and conflicts with every other format's key: of two under
-  different settings one runs again and fails. It adopts a queue that a recipe has written, unless
-  an item at an end has a key of another kind.
+  on the rows that it takes. They need not read it once the process has seen its own row.
+- *The first push* writes it (:meth:`Format.adopt`), and conflicts with every other format's key: of
+  two under different settings one runs again and fails.
 - *Another row* is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written. Only
-  :meth:`Format.replace` changes it, for ``queue_doctor --adopt-settings``; while items move to the
-  keys of another number of shards, it is a row that no process has. ``clear()`` leaves it.
+  :meth:`Format.replace` changes it; ``clear()`` leaves it.
 
-A process keeps which rows it has seen, but for those that its own transaction wrote. That only
-decides which read is sent, so nothing depends on what ends a thread, or on a fork.
+Which rows a process has seen, its own transaction's apart, only decides which read is sent: nothing
+depends on what ends a thread, or on a fork.
 """
 
 from __future__ import annotations

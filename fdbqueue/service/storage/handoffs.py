@@ -1,19 +1,10 @@
-"""The rows of help between processes, and of batches.
+"""The rows of help between processes (:mod:`fdbqueue.service.consume.help`), and of batches.
 
-:mod:`fdbqueue.service.consume.help` says how the help goes.
-
-- *A request* is one row: the version at which it was asked, because the oldest is served first;
-  whether it is served; when it expires. For leases it names those that are to end, and then the
-  new.
+- *A request* is one row: at which version it was asked (the oldest is served first), whether it is
+  served, when it expires. For leases it names those that are to end, and then the new.
 - *A handoff* is a batch for a request: the items, with their places and values, in pieces under its
-  name, and a row DUE (:mod:`tables`) at the moment at which the request expires; no such row if it
-  holds no items.
+  name; and, if it holds any, a row DUE at the moment at which the request expires.
 - *A batch*, leased under one token, is the same pieces and the same row.
-
-Requests of version 1.0.0 expire by the database's versions, about a million a second, and have no
-row DUE. They are served: what is handed over then gets one. What 1.0.0 itself handed over is
-requeued at once, and its process asks again. 1.0.0 passes over requests that expire at a moment,
-and requeues what was handed over for them by the row DUE, but leaves the request's row.
 """
 
 from __future__ import annotations
@@ -55,6 +46,11 @@ LeaseKey = tuple[bytes, bytes]
 
 class HelpRequest(NamedTuple):
     """A request of one process that others take items for it.
+
+    One of version 1.0.0 expires by the database's versions, a million a second, and has no row DUE.
+    What is handed over for it gets one; what 1.0.0 handed over is requeued at once, and its process
+    asks again. 1.0.0 passes over requests that are dated, requeues what was handed over for them by
+    the row DUE, and leaves the request's row.
 
     Attributes:
         name: Its random name.
@@ -263,7 +259,7 @@ def _unpacked(data: bytes) -> Handoff:
     return Handoff(rows, bool(data[0]), bool(data[1]))
 
 
-class Hold(NamedTuple):
+class BatchHold(NamedTuple):
     """The name of the batch that an owner holds, and when it expires, in microseconds."""
 
     owner: bytes
@@ -275,7 +271,7 @@ class Hold(NamedTuple):
         return fdb.tuple.pack((self.name, self.deadline))
 
 
-def read_hold(owner: bytes, stored: bytes) -> Hold | None:
+def read_hold(owner: bytes, stored: bytes) -> BatchHold | None:
     """Return the hold stored under an owner, None when the value is not a hold."""
     try:
         name, deadline = tuples.unpack(stored)
@@ -283,4 +279,4 @@ def read_hold(owner: bytes, stored: bytes) -> Hold | None:
         return None
     if not isinstance(name, bytes) or not isinstance(deadline, int):
         return None
-    return Hold(owner, name, deadline) if len(name) == HANDOFF_NAME_BYTES else None
+    return BatchHold(owner, name, deadline) if len(name) == HANDOFF_NAME_BYTES else None

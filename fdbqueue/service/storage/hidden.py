@@ -1,14 +1,11 @@
 """What is stored of an item while it is hidden (leased, delayed or dead), and of its failures.
 
-Dead letters of one reason are a group, named by the first line of the reason, at most 200
-characters. The counts by group are stored (:mod:`fdbqueue.service.storage.counts`): a dead letter
-must leave the group that it was counted in, so another rule of naming needs a recount of every
-queue.
+Dead letters of one reason are a group, named by the first line of the reason. Their counts are
+stored, so another rule of naming needs a recount of every queue.
 
-The last three failures of an item are kept: when, which worker, and why. A failure is written
-without a read, over the one of three attempts before, when a lease is given up or expires. All are
-removed when the item leaves the queue for good or is redriven; an item that was never tried costs
-nothing.
+The last three failures of an item are kept. A lease that is given up or expires writes one without
+a read, over the one of three attempts before. All go when the item leaves the queue for good or is
+redriven.
 """
 
 from __future__ import annotations

@@ -9,17 +9,14 @@ The layouts are those of FoundationDB's recipes, byte for byte, directly under t
 
 - *In commit order* the count or index is the commit's versionstamp, which sorts after all numbers,
   and ``random`` a number that grows with each push of a process.
-- *A unique key* is named by its tag (a byte that says until when the key is kept, and its digest),
-  behind the random bytes within their element; in commit order as an element of its own, behind the
-  number of chunks.
-- *A long value's* key ends with the number of its chunks and holds the first; the others are in a
-  table (:mod:`tables`).
-- *With shards* a byte stands in front: a hash of the end of the place. The index or count is the
-  read version of the push, so that items of different shards can be compared, and the number of the
-  push stands in place of the first random bytes.
+- *A unique key's* tag stands after the random bytes within their element; in commit order in an
+  element of its own, after the number of chunks.
+- *A long value's* key ends with the number of its chunks, and holds the first.
+- *With shards* a byte stands in front, a hash of the end of the place; the index or count is the
+  read version of the push.
 
-The part of the key after the subspace's prefix, and the shard, is the item's *place*. It stays the
-same in every state. The item's id is its place in URL-safe base64.
+The key after the subspace's prefix and the shard is the item's *place*, in every state the same.
+Its id is the place in URL-safe base64.
 """
 
 from __future__ import annotations
@@ -142,7 +139,10 @@ def random_suffix() -> bytes:
 
 
 def numbered_suffix() -> bytes:
-    """Return random bytes behind the number of a push, which orders those of one read version."""
+    """Return random bytes after the number of a push, which orders those of one read version.
+
+    Items of different shards compare by the read version of their push.
+    """
     return _NUMBER.pack(next(_pushes)) + os.urandom(RANDOM_BYTES - _NUMBER.size)
 
 

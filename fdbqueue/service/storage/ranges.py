@@ -1,4 +1,4 @@
-"""Find the ranges that keys belong to, such as the names of a catalog, by few reads."""
+"""Find the ranges that keys belong to by few reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The items of one queue: read them, decode them, and move them between their states.
 
-Each move is a few writes in the caller's transaction, which also change the counts. An item
-keeps its place in every state, so it is requeued where it was.
+Each move is a few writes in the caller's transaction, the counts among them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 r"""The keys of everything that a queue stores besides its ready items.
 
-All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
-reaches. Then follows a byte for each table:
+All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read reaches.
+Then follows a byte for each table:
 
-    01  READY                                   three fields: items ready now; items ever taken;
-                                                leases extended or items delayed, ever
+    01  READY                                   items ready; ever taken; ever extended or delayed
     02  RETRIED                                 set while table 09 may have rows
     02 01  PAUSED                               since when nothing is to be taken, and why
     02 02  FORMAT       JSON                    kind, codec, priority type, order, layout
@@ -12,14 +11,14 @@ reaches. Then follows a byte for each table:
     04  DUE       moment, kind, place or name   what expires at that moment
     05  HIDDEN                                  how many are leased, delayed, dead; leases shortened
     05 01  TOKENS                               tokens of the rate, in millionths, and when counted
-    05 02  LEASING                              nothing: those that lease under a limit meet here
+    05 02  LEASING                              nothing: leases under a limit conflict here
     06  LEVEL     tuple(priority)               items ready of that priority
     07  MINUTE    minute                        pushes and pops of that minute
     08  AGE       moment, place                 ready items by when they were pushed
     09  ATTEMPTS  place                         attempts that the stored value cannot hold
     0a  LEASED    place, part                   0: the lease's facts; 1: the item's value
-    0b  DELAYED   place, part
-    0c  DEAD      place, part
+    0b  DELAYED                                 as LEASED
+    0c  DEAD                                    as LEASED
     0d  CHUNK     place, number                 the second and later chunks of a long value
     0e  RECOUNTED                               written by each recount that corrects counts
     0f  HIGH                                    the highest count or index ever hidden
@@ -33,10 +32,8 @@ reaches. Then follows a byte for each table:
     20  BATCH     owner                         which batch a drain holds, and until when
     21  PROGRESS  name                          how far a push has come
 
-One range read from READY to the present moment in DUE returns all that a popper must know
-besides the items: how many others have popped, whether the queue is paused, its format, the help
-requests, and what has expired. Moments are microseconds since the Unix epoch, in eight big-endian
-bytes.
+One range read from READY to the present moment in DUE returns all that a popper must know besides
+the items. Moments are microseconds since the Unix epoch, in eight big-endian bytes.
 """
 
 from __future__ import annotations

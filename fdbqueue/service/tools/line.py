@@ -25,7 +25,7 @@ _LEAST_SECONDS, _OF_ITEMS = 0.001, 8
 _TOO_LONG = 2
 
 
-class Source(Protocol):
+class LeaseSource(Protocol):
     """What a worker asks of a queue, of several, or of what stands before them.
 
     Attributes:

@@ -41,7 +41,7 @@ from fdbqueue.locks import RLock, start_thread
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.rows import End
-from fdbqueue.service.tools.line import Collect, Line, Source, check_done
+from fdbqueue.service.tools.line import Collect, LeaseSource, Line, check_done
 from fdbqueue.service.tools.presence import Presences, WorkerCounts, worker_here
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Worker:
 
     def __init__(
         self,
-        queue: Source,
+        queue: LeaseSource,
         handler: Callable[[Item], Any],
         *,
         concurrency: int = 1,

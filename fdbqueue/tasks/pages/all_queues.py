@@ -38,7 +38,7 @@ from fdbqueue.columns import (
 )
 from fdbqueue.columns.text import grouped, lasting, visible
 from fdbqueue.exceptions import QueueNotFound
-from fdbqueue.pages.across import MOST_NAMED
+from fdbqueue.pages.across_queues import MOST_NAMED
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import (

@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, Kind, items, markup
+from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, ValueKind, items, markup
 from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
 from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, visible
 from fdbqueue.pages.forms import ItemsForm, search_field
@@ -229,7 +229,7 @@ def _value_css(_value: Any) -> str:
     return "fdbqueue-value"
 
 
-_FIGURE = Kind(is_number=True)
+_FIGURE = ValueKind(is_number=True)
 
 _COLUMNS = (
     ItemColumn(name="function", heading=_("Function"), value=_function),

@@ -30,7 +30,8 @@ from fdbqueue.pages.listing import (
 )
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.tasks.compat import backends
-from fdbqueue.tasks.outbox.columns import (
+from fdbqueue.tasks.outbox.models import OutboxTask
+from fdbqueue.tasks.outbox.outbox_columns import (
     COLUMNS,
     OutboxSums,
     count,
@@ -39,7 +40,6 @@ from fdbqueue.tasks.outbox.columns import (
     first_rows,
     sums,
 )
-from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
 from fdbqueue.viewer import Viewer
 

@@ -26,10 +26,9 @@ _TEXTS = {
 
 class Command(QueueCommand):
     help = (
-        "Abort a task, or a group or a chain of them with all that is nested in it. A task that "
-        "is ready, or waits for its time or its next attempt, ends at once "
-        "as FAILED. One that runs is asked to end, which it has to look for, or ended by --force; "
-        "however this attempt ends, there is no other."
+        "Abort a task, or a group or a chain with all that is nested in it. A task that waits "
+        "ends at once as FAILED. A task that runs is asked to end, which it has to look for, or "
+        "ended by --force; it has no further attempt."
     )
     examples = """\
 examples:

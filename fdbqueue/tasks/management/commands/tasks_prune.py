@@ -24,8 +24,8 @@ _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 class Command(QueueCommand):
     help = (
         "Remove tasks that ended long ago: their results, and the dead letters of those that "
-        "failed. Workers do it as they go, by the backend's option 'retention'; this does it now, "
-        "or for other ages. Tasks that are ready or run are never removed."
+        "failed. Workers do this by the backend's option 'retention'; the command does it now, or "
+        "for other ages. Tasks that are ready or run are never removed."
     )
     examples = """\
 examples:

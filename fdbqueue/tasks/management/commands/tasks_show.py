@@ -32,9 +32,9 @@ from fdbqueue.tasks.records import TreePlace, aware
 
 class Command(QueueCommand):
     help = (
-        "Print everything about one task: its function and arguments, its state, its times, its "
-        "attempts with their workers and errors, its progress and metadata, and what it returned. "
-        "Of a group or a chain, print how far it is."
+        "Print everything about one task: its call, state, times, attempts with their workers and "
+        "errors, progress, metadata, and what it returned. For a group or a chain, print how far "
+        "it is."
     )
     examples = """\
 examples:

@@ -47,9 +47,9 @@ _CANNOT_END = (
 
 class Command(QueueCommand):
     help = (
-        "Run tasks until Ctrl-C or SIGTERM: running tasks end first, and a second one gives them "
-        "back, so that other workers run them at once. Also enqueues what the schedules say, and "
-        "removes tasks that ended long ago."
+        "Run tasks until Ctrl-C or SIGTERM: running tasks end first. A second signal requeues "
+        "them, so that other workers run them at once. Also enqueue what the schedules say, and "
+        "remove tasks that ended long ago."
     )
     examples = """\
 examples:

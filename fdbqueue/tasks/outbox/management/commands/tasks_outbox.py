@@ -15,8 +15,8 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import table_of
 from fdbqueue.tasks.management import given
-from fdbqueue.tasks.outbox.columns import COLUMNS, OutboxSums, first, sums
 from fdbqueue.tasks.outbox.mover import Moved, move_now
+from fdbqueue.tasks.outbox.outbox_columns import COLUMNS, OutboxSums, first, sums
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
 
 _SHOWN_ROWS = 100

@@ -1,7 +1,6 @@
 """FoundationDB's limits, and the errors of the embedded engine, with its own codes and meanings.
 
-Codes and texts follow FoundationDB's documentation ("Error Codes"); which of them
-``on_error`` retries, and the three predicates, are what a 7.3 cluster answered.
+What ``on_error`` retries, and the predicates, are what a 7.3 cluster answered.
 """
 
 from __future__ import annotations

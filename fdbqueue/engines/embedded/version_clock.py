@@ -1,15 +1,7 @@
 """The clock of versions: microseconds of real time, the same in every process.
 
-The file holds an anchor: version ``V`` was due when a counter read ``R`` and the wall clock ``W``.
-A commit at which they read ``r`` and ``w`` gets the version
-
-1. ``V + (r - R)`` by the same counter, which nobody can set and which counts during sleep;
-2. ``V + (w - W)`` by another: the machine was started again, or the file was moved;
-3. the newest plus one, if that is not above the newest version of the file.
-
-After 2 or 3 what was found is the new anchor. So versions never go back, whatever the wall clock
-says. The counter's name is Linux's boot id with the time namespace. Without one (macOS) each
-process has its own, and 2 holds after another process has committed.
+They never go back, whatever the wall clock says (:func:`next_version`). The counter is named by
+Linux's boot id and time namespace. Elsewhere (macOS) each process has its own.
 """
 
 from __future__ import annotations
@@ -38,6 +30,16 @@ class Anchor(NamedTuple):
 
 def next_version(anchor: Anchor, newest: int) -> tuple[int, Anchor]:
     """Return the version of a commit made now, and the anchor of later ones.
+
+    By the anchor, version ``V`` was due when its counter read ``R`` and the wall clock ``W``. If
+    they read ``r`` and ``w`` now, the version is
+
+    1. ``V + (r - R)`` by the same counter, which cannot be set and counts during sleep;
+    2. ``V + (w - W)`` by another: the machine was started again, the file was moved, or, without
+       one counter for all processes, another process has committed;
+    3. the newest plus one, if that is not above the newest.
+
+    After 2 or 3 what was found is the new anchor.
 
     Args:
         anchor: The file's.

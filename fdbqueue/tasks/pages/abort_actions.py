@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
 from fdbqueue.exceptions import ItemNotFound
-from fdbqueue.pages.actions import PageAction
+from fdbqueue.pages.action_page import PageAction
 from fdbqueue.service import run
 from fdbqueue.tasks.aborts import abort_by
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, backends
@@ -59,7 +59,7 @@ def _group_of(task_id: str) -> tuple[Any, str]:
     raise ItemNotFound(id=task_id)
 
 
-#: For the pages: see :func:`fdbqueue.pages.actions.action_named`.
+#: For the pages: see :func:`fdbqueue.pages.action_page.action_named`.
 ACTIONS = {
     "abort": PageAction(
         "abort",
