@@ -5,13 +5,19 @@ take looks at those alone. Each has one turn in each *circle*, the way over all 
 
 A take goes as :mod:`several` says, with these rules:
 
-1. **Combine.** :class:`SeveralPoppers`, for lists of queues as well.
+1. **Combine.** :class:`SeveralPoppers`, for lists of queues as well. A call that joins the line
+   while the transaction of a family reads is *late*: it takes part once all others are served. It
+   gets items, which the commit verifies. If none are left for it, it waits for the next
+   transaction: what was pushed before it began may be unknown to this one.
 2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped, over
    pages of rows, each with the rows LATER whose moments are over. Processes begin anywhere. All of
    this is a hint: a member that has nothing costs one look.
-3. **Visit** (:mod:`visits`). In its turn a member gives to up to eight requests in line. A request
-   whose member had nothing goes on to others, to more at once the less is found. A round depends on
-   the items that it takes and those before them; one that finds nothing, on the row that 4 removes.
+3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed for
+   so many requests (:class:`visits.Pace`), so all reads are under way at once. Then one member
+   after another gives, in its turn, to the first eight requests in line, as it has items; the rest
+   go on to the next, to more at once the less is found. Members that nobody needs any more come
+   first in the next transaction. A round depends on the items that it takes and those before them;
+   one that finds nothing, on the row that 4 removes.
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
    row says when it has something next (:mod:`prospect`), or for which consumers. The transaction
    depends on the rows that it removes. Whatever gives the member something new writes one of them,
@@ -22,9 +28,9 @@ A take goes as :mod:`several` says, with these rules:
    it was given by that member's own :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, and
    for a quarter of a second a transaction that only reads chooses the members.
 6. **None** is returned after a whole circle in one transaction, at whose read version no member had
-   anything. After 1,000 looks, a second, a megabyte, or if a member has more to requeue than it
-   takes, the transaction is committed with its corrections, and 1 begins again. So if more than
-   1,000 members have rows, each had nothing when it was looked at.
+   anything, to those in line at its beginning. After 1,000 looks, a second, a megabyte, or if a
+   member has more to requeue than it takes, the transaction is committed with its corrections, and
+   1 begins again. So if more than 1,000 members have rows, each had nothing when it was looked at.
 7. **Wait** at one watch: sixteen keys of each family, of which every writer of a row changes one,
    and the moment of the first row LATER. Pops and leases have a watch each.
 
