@@ -11,7 +11,7 @@ import math
 import operator
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fdbqueue.engines.protocols import Transaction
@@ -116,17 +116,23 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._served = float(REQUESTS_A_TURN)  # how many requests a member serves
+        self._turn = float(REQUESTS_A_TURN)  # how many requests a member can serve in its turn
         self.late = 0.0
 
     def members_for(self, requests: int) -> int:
         """Return in how many members a transaction begins rounds for so many requests in line."""
-        return math.ceil((requests + round(self.late)) / self._served)
+        return math.ceil((requests + round(self.late)) / self._turn)
 
-    def note(self, requests: int, looks: int, late: int) -> None:
-        """Note how many requests so many members have served, and how many of them were late."""
-        met = max(1.0, requests / looks)
-        self._served = self._served * _REMEMBERED + met * (1 - _REMEMBERED)
+    def note(self, turns: Sequence[int], most: int, late: int) -> None:
+        """Note what a transaction has met.
+
+        Args:
+            turns: How many requests each member served that left others to the next.
+            most: The most that one served.
+            late: How many requests joined.
+        """
+        met = max(1.0, sum(turns) / len(turns)) if turns else max(self._turn, most)
+        self._turn = self._turn * _REMEMBERED + met * (1 - _REMEMBERED)
         self.late = self.late * _REMEMBERED + late * (1 - _REMEMBERED)
 
 
@@ -166,7 +172,9 @@ class Visit:
         as_seen = owns and end == "min" and not walk.is_strict
         self._order = Order.AS_SEEN if as_seen else Order.STRICT
         self._until = time.monotonic() + _MAX_SECONDS
-        self._looks = self._late = 0
+        self._looks = self._late = self._most = 0
+        #: How many requests each member has served that left others to the next.
+        self._turns: list[int] = []
         self._taken_bytes = self._sent_bytes = 0
         #: Those that gave all that they were asked for.
         self._generous: list[Hint] = []
@@ -214,14 +222,13 @@ class Visit:
                 wanted = min(len(waiting), -(-len(waiting) * len(hints) // served))
             else:
                 wanted = max(len(waiting), 2 * len(hints))
-        served = len(self.served.results)
+        if self._most:
+            self._pace.note(self._turns, self._most, self._late)
         if waiting and not self.is_cut:
             early = frozenset(requests)
             self.served.results += [(one, []) for one in waiting if one in early]
         if self._corrects and self._empty:
             self._correct()
-        if served:
-            self._pace.note(served, self._looks, self._late)
         return self.served
 
     def _admit(
@@ -250,6 +257,33 @@ class Visit:
 
         Those that nobody needs any more come again.
         """
+        looks = self._begin(hints, waiting)
+        again: list[Hint] = []
+        for look in looks:
+            if not waiting and joined is not None:
+                self._admit(waiting, joined)
+            if self.is_cut or not waiting:
+                again.append(look.hint)
+                continue
+            items = look.round.first_items() if len(waiting) > 1 else 1
+            for one in itertools.islice(waiting, REQUESTS_A_TURN):  # at least one
+                look.asked[one.make(look.consumer)] = one
+                items -= one.count
+                if items <= 0:
+                    break
+            done = self._serve(look)
+            for one in done:
+                waiting.remove(one)
+            self._most = max(self._most, len(done))
+            if waiting:
+                self._turns.append(len(done))
+            if look.is_unfinished:
+                again.append(look.hint)
+        for hint in reversed(again):
+            self._walk.again(hint)
+
+    def _begin(self, hints: Sequence[Hint], waiting: Iterable[SeveralRequest]) -> list[_Look]:
+        """Begin rounds in some members, to read as many items as each gives in its turn."""
         turn = [*itertools.islice(waiting, REQUESTS_A_TURN)]
         items = sum(map(_COUNT, turn)) + min(round(self._pace.late), REQUESTS_A_TURN - len(turn))
         looks = []
@@ -267,25 +301,7 @@ class Visit:
                 family_pause=pause,
             )
             looks.append(_Look(hint, consumer, begun, {}))
-        again: list[Hint] = []
-        for look in looks:
-            if not waiting and joined is not None:
-                self._admit(waiting, joined)
-            if self.is_cut or not waiting:
-                again.append(look.hint)
-                continue
-            items = look.round.first_items() if len(waiting) > 1 else 1
-            for one in itertools.islice(waiting, REQUESTS_A_TURN):  # at least one
-                look.asked[one.make(look.consumer)] = one
-                items -= one.count
-                if items <= 0:
-                    break
-            for one in self._serve(look):
-                waiting.remove(one)
-            if look.is_unfinished:
-                again.append(look.hint)
-        for hint in reversed(again):
-            self._walk.again(hint)
+        return looks
 
     def _look_at(self, hints: Sequence[Hint], waiting: deque[SeveralRequest]) -> None:
         """Serve rounds in some queues of a list: in turn each gives to one request, else to all.
