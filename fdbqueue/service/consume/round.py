@@ -545,8 +545,9 @@ class Round:
         concluded = self._taker.concluded(self._reads) if self._reads else {}
         if concluded:
             self._result.results += [(one, concluded[one]) for one in early if one in concluded]
-        rest = self._taker.remaining(line, self._reads, concluded) if self._reads else line
-        batch = fitting(rest)
+        if combined is not None or self._reads:  # a late one may need reads, too
+            line = self._taker.remaining(line, self._reads, concluded)
+        batch = fitting(line)
         if combined is None:
             return batch, len(batch)
         batch = combined.take_up(batch)
