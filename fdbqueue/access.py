@@ -51,8 +51,6 @@ MIN_TOKEN_CHARACTERS = 16
 
 #: At most this many queues of patterns are read.
 MAX_PATTERNED = 1_000
-#: This many queues are read in one transaction.
-QUEUES_AT_ONCE = 200
 
 
 class Refused(PermissionDenied):
@@ -97,6 +95,17 @@ def _is_allowed(user: Any, permission: str, name: str) -> bool:
     if authorizer is not None:
         return bool(authorizer(user, permission, name))
     return _has(user, permission) or _has(user, permission, models.QueueName(name=name))
+
+
+def may_to_all(user: Any, permission: str, name: str) -> bool:
+    """Tell whether a user may do something to a queue, or by a pattern's name to its family.
+
+    What is done to a family is done to all its members: no permission for one queue is for these.
+
+    Raises:
+        ConfigurationError: The setting is wrong.
+    """
+    return may_in_general(user, permission) if "*" in name else may(user, permission, name)
 
 
 def may_in_general(user: Any, permission: str) -> bool:

@@ -289,7 +289,7 @@ def _with_hint(find: Callable[[Catalog], T]) -> T:
 
 
 def add_queues(setting: str, specs: Callable[[], Iterable[QueueSpec]]) -> None:
-    """Add the queues that another app's setting says; they come before those of this one."""
+    """Add the queues that another app's setting says; they come before this one's."""
     _added[setting] = specs
     _catalog.clear()
 

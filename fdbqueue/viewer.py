@@ -43,7 +43,7 @@ class Viewer:
         return cls(functools.partial(access.may, user, access.VIEW))
 
     def among(self, is_one: Callable[[str], bool]) -> Viewer:
-        """Return one who sees only those queues of which something else holds, too."""
+        """Return a viewer who sees only queues of which something else holds, too."""
         return Viewer(lambda name: is_one(name) and self.sees(name), self.begin)
 
     def sees_each(self, names: Iterable[str]) -> bool:
@@ -139,7 +139,13 @@ class Viewer:
         return run(catalog.database, read, read_only=True)
 
     def next_members(
-        self, family: Family, most: int, *, start: str = "", after: str = ""
+        self,
+        family: Family,
+        most: int,
+        *,
+        start: str = "",
+        after: str = "",
+        is_wanted: Callable[[str], bool] = lambda _: True,
     ) -> tuple[list[str], str | None]:
         """Return the next members of a family by their names, and where to go on if there are more.
 
@@ -151,6 +157,7 @@ class Viewer:
             most: Return at most this many.
             start: Only names that begin with this text.
             after: Only names that sort after this one.
+            is_wanted: Tells by its name whether to return a member.
         """
         found: list[str] = []
         last, looked_at = after, 0
@@ -159,7 +166,7 @@ class Viewer:
                 return found, last
             if not self.sees(name):
                 continue
-            is_member = family.has(name)
+            is_member = family.has(name) and is_wanted(name)
             if looked_at == LOOKED_AT or (is_member and len(found) == most):
                 return found, last
             if is_member:

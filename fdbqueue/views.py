@@ -1,11 +1,10 @@
-"""The views of the pages: they only read the queues, but for those of actions."""
+"""The views of the pages: only views of actions write to queues."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
-from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
@@ -13,30 +12,22 @@ from django.urls import URLPattern, path, re_path
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
-from fdbqueue.columns.text import grouped
-from fdbqueue.exceptions import InvalidInput, ItemNotFound, QueueNotFound
-from fdbqueue.pages import (
-    across_queues,
-    action_page,
-    family_page,
-    item_page,
-    queue_page,
-    queues_page,
-)
+from fdbqueue.exceptions import InvalidInput, ItemNotFound
+from fdbqueue.pages import action_page, item_page, queue_page
+from fdbqueue.pages.across_queues import FailuresView, FindAnyView, WorkersView
 from fdbqueue.pages.forms import (
-    FindAnyForm,
     FindForm,
     ItemForm,
     PageForm,
     is_live_part,
     refresh_of,
 )
-from fdbqueue.pages.framing import ListView, PageView, read_only, shown_id
+from fdbqueue.pages.framing import PageView, read_only, shown_id
 from fdbqueue.pages.problems import Problem, bad_form, item_not_found
+from fdbqueue.pages.queues_page import FamilyView, QueueListView
 from fdbqueue.pages.readings import more_pages, reading_of
 from fdbqueue.pages.sites import PlainSite, actions_are_on
 from fdbqueue.service import Family, Queue
-from fdbqueue.viewer import Viewer
 
 
 def of_site(
@@ -60,115 +51,6 @@ def of_site(
     return csrf_exempt(update_wrapper(chosen, page))  # acting checks it
 
 
-class QueueListView(ListView):
-    """The list of the queues that the user may view."""
-
-    view, title, template = "queues", _("Queues"), "queues.html"
-    form = queues_page.QueuesForm
-
-    def rows(self, form: queues_page.QueuesForm, viewer: Viewer) -> dict[str, Any]:
-        """Return a page of the list, and what needs attention on the pages of apps."""
-        found = queues_page.listed(form, viewer)
-        troubled = [
-            (page.name, page.title, text, self.addresses.more(page.name))
-            for page in more_pages()
-            if (text := page.trouble(viewer))
-        ]
-        return {**queues_page.context(form, found, self.addresses), "troubled_pages": troubled}
-
-
-class WorkersView(ListView):
-    """The workers there are, and the leases of all queues."""
-
-    view, title, template = "workers", _("Workers"), "workers.html"
-    form = across_queues.WorkersForm
-
-    def rows(self, form: across_queues.WorkersForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the leases, and who holds them; and the workers, for who may view all queues."""
-        shown = across_queues.workers(form, viewer, self.addresses)
-        if self.site.may_view_all(self.request):
-            shown |= across_queues.present(form, viewer)
-        return shown
-
-
-class FailuresView(ListView):
-    """The dead letters of all queues, by reason."""
-
-    view, title, template = "failures", _("Failures"), "dead_letters.html"
-    form = across_queues.FailuresForm
-
-    def rows(self, form: across_queues.FailuresForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the reasons."""
-        return across_queues.failures(form, viewer, self.addresses)
-
-
-class FindAnyView(PageView):
-    """Goes to the item or the task of any queue whose id a reader has typed."""
-
-    template = "found.html"
-
-    def get(self, request: HttpRequest) -> HttpResponseBase:
-        """Redirect to its page, or say where it was looked for."""
-        viewer = self.viewer_of_some()
-        about = self.about_all("")
-        form = FindAnyForm(request.GET)
-        if not form.is_valid():
-            return self.problem(bad_form(form), **about)
-        sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
-        found = across_queues.find(viewer, sought, after, self.addresses)
-        if len(found.places) == 1 and found.following is None and not after:
-            return HttpResponseRedirect(found.places[0][1])
-        following = form.address(id=sought, after=found.following) if found.following else None
-        return self.page(
-            _("Find by id"),
-            status=200 if found.places else 404,
-            item_id=shown_id(sought),
-            places=found.places,
-            queues=grouped(found.queues),
-            is_whole=found.following is None and not after,
-            following=following,
-            is_late=found.following == "",
-            **about,
-        )
-
-
-class FamilyView(ListView):
-    """The page of a family: those of its members that the user may view."""
-
-    template = "family.html"
-    form = family_page.FamilyForm
-
-    def viewer_of_some(self) -> Viewer:
-        """Return who views the page, and find the family.
-
-        Raises:
-            PermissionDenied: The user may see no member, whether there is such a family or not.
-            QueueNotFound: There is no such family.
-        """
-        viewer, pattern = self.viewer(), self.kwargs["pattern"]
-        catalog = viewer.begin()
-        family = {one.name: one for one in catalog.families()}.get(pattern)
-        if not viewer.sees(pattern) and not (
-            family is not None
-            and self.site.may_view_some(self.request)
-            and viewer.sees_member(catalog, family)
-        ):
-            raise PermissionDenied
-        if family is None:
-            raise QueueNotFound(name=pattern)
-        self.title, self._family = family.label, family
-        return viewer
-
-    def about_all(self, view: str) -> dict[str, Any]:
-        """Return what the pages of all queues show, and the family."""
-        return {**super().about_all(view), "family": self._family}
-
-    def rows(self, form: family_page.FamilyForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the members that have something, or those whose names begin with a text."""
-        found = family_page.listed(form, viewer, self._family)
-        return family_page.context(form, found, self.addresses)
-
-
 class QueueView(PageView):
     """The page of a queue: its settings, its figures, and its items."""
 
@@ -177,21 +59,17 @@ class QueueView(PageView):
         queue = self.catalog().queue(name)
         reading = reading_of(queue)
         form = reading.form(queue, request.GET)
-        details = None
+        shown: dict[str, Any] = {}
         if form.is_valid():
             try:
-                details = queue_page.queue_details(queue, form, reading)
+                form, shown = queue_page.queue_details(queue, form, reading, self.addresses)
             except InvalidInput:
                 message = _("This address is not valid. Start again from the first page.")
                 form.add_error(None, message)
-        shown: dict[str, Any] = {}
-        if details is not None:
-            form = details.form
-            shown = queue_page.context(details, self.addresses, reading)
         return self.page(
             queue.label,
             reading.template,
-            status=400 if details is None else 200,
+            status=200 if shown else 400,
             settings=queue_page.settings(queue, reading),
             form=form,
             live=refresh_of(request, form),
@@ -316,8 +194,7 @@ class ActionView(PageView):
         if outcome.has_more:
             asked = {name: form.cleaned_data[name] for name in self.action.takes}
             asked |= outcome.going_on
-            query = urlencode({name: one for name, one in asked.items() if one})
-            back = f"{self.addresses.action(name, action)}?{query}"
+            back = self.addresses.action(name, action, **asked)
         if action_page.tell(request, text):
             return HttpResponseRedirect(back)
         return self.page(text, "done.html", text=text, back=back, **self._about())
@@ -372,7 +249,7 @@ class ActionView(PageView):
 
 
 class NoPageView(PageView):
-    """Says that there is nothing at an address below that of a queue."""
+    """Says that there is nothing at an address below a queue's."""
 
     def get(self, request: HttpRequest, name: str, rest: str) -> HttpResponseBase:  # noqa: ARG002  # Django's signature
         """Say that there is no such page."""

@@ -119,7 +119,7 @@ class Popen(subprocess.Popen[Any]):
         if self.returncode is None:
             pid, status = self._try_wait(os.WNOHANG)
             if pid == self.pid:
-                self._handle_exitstatus(status)  # type: ignore[attr-defined]
+                self._handle_exitstatus(status)
         return self.returncode
 
 
@@ -254,7 +254,7 @@ def _filtered(arguments: list[str]) -> list[str]:
         arguments = arguments[2:]
     for text in filters:
         action, _, category = (*text.split(":"), "", "", "")[:3]
-        warnings.simplefilter(action, getattr(builtins, category or "Warning"))  # type: ignore[arg-type]
+        warnings.simplefilter(action, getattr(builtins, category or "Warning"))
     return arguments
 
 

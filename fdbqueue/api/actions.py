@@ -1,4 +1,4 @@
-"""Declare the actions of the API: each is one method of the viewset, with all that is said of it.
+"""Declare the actions of the API: each is one method of the viewset, with all its facts.
 
     @Action(
         "POST",
@@ -35,7 +35,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
-from fdbqueue.access import may, may_in_general, may_some, refusal
+from fdbqueue.access import may_in_general, may_some, may_to_all, refusal
 from fdbqueue.api import requests
 from fdbqueue.api.inputs import Input, NoParameters
 
@@ -131,8 +131,7 @@ class Action:
 
 def declaration(view: Any, name: str | None) -> Action | None:
     """Return what is declared of an action of a view, None if there is no such action."""
-    found: Action | None = getattr(getattr(view, name or "", None), "declared", None)
-    return found
+    return getattr(getattr(view, name or "", None), "declared", None)
 
 
 def declarations(viewset: Any) -> Iterator[Action]:
@@ -162,10 +161,8 @@ class QueuePermission(BasePermission):
         if one is None:
             return False
         name = view.kwargs.get(view.lookup_field)
-        if name is not None and "*" in name:  # a family: no permission for one queue is for all
-            is_allowed = may_in_general(user, one.permission)
-        elif name is not None:
-            is_allowed = may(user, one.permission, name)
+        if name is not None:
+            is_allowed = may_to_all(user, one.permission, name)
         elif one.name == "list" or one.names_queues:
             is_allowed = view.action == "metadata" or may_some(user, one.permission)
         else:

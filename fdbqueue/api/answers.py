@@ -89,7 +89,7 @@ class Answers(APIView):
         return errors.handle
 
     def get_renderers(self) -> list[BaseRenderer]:
-        """Return the renderer of JSON, and that of pages if the project has them on."""
+        """Return the renderer of JSON, and the one of pages if the project has them on."""
         return [*super().get_renderers(), *browsable.renderers()]
 
     def get_throttles(self) -> list[BaseThrottle]:
@@ -123,7 +123,7 @@ def _forgotten(view: APIView) -> Iterator[None]:
 
 
 def _render_page(request: Request, response: Response) -> None:
-    """Render a page without the body, which it does not show: its template leaves cycles behind."""
+    """Render a page without the body, which it does not show: its template would leave cycles."""
     for name in vars(request).keys() & {"_data", "_full_data"}:
         setattr(request, name, {})
     response.render()
@@ -132,7 +132,7 @@ def _render_page(request: Request, response: Response) -> None:
 
 
 def _may_have_tag(request: HttpRequest, response: HttpResponse) -> bool:
-    """Tell whether a response may be asked for again: that of a GET that succeeded."""
+    """Tell whether a client may ask for a response again: after a GET that succeeded."""
     return request.method in _READS and response.status_code == 200
 
 

@@ -122,7 +122,7 @@ class BrowsablePage(BrowsableAPIRenderer):
         return (handler.__doc__ or "").partition("\n")[0] if described and handler else described
 
     def get_name(self, view: Any) -> str:
-        """Return the heading of a page: the name of the queue for that of a queue."""
+        """Return the heading of a page: on a queue's page the queue's name."""
         names = {"List": "Queues", "Instance": view.kwargs.get("name")}
         return str(names.get(getattr(view, "suffix", "")) or super().get_name(view))
 
@@ -158,7 +158,7 @@ def _action(view: Any) -> str | None:
 
 
 def _crumb(name: str, address: str) -> str:
-    """Return the last part of an address whose view's name is that of all queues' views."""
+    """Return the last part of an address whose view shares its name with all views of queues."""
     return unquote(address.split("/")[-2]) if name.startswith("Queue ") else name
 
 

@@ -277,7 +277,7 @@ def problem_of(error: Mapping[str, Any], status: int) -> dict[str, Any]:
 
 
 def _below(kind: type[Any]) -> Iterator[type[Any]]:
-    """Yield a class and those that inherit from it in its own module."""
+    """Yield a class and its subclasses in its own module."""
     yield kind
     for one in kind.__subclasses__():
         if one.__module__ == kind.__module__:

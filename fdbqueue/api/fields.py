@@ -285,22 +285,18 @@ class LeaseField(TextField):
         super().__init__(max_length=20_000, **options)
 
 
-class QueryCountField(CountField):
-    """A number of items in a query string: digits only."""
+class QueryLimitField(LimitField):
+    """A number of items in a query string, up to the setting's ``MAX_LIMIT``: digits only."""
 
     def to_internal_value(self, data: Any) -> int:
         """Return the number.
 
         Raises:
-            ValidationError: It is not digits only.
+            ValidationError: It is not digits only, or above the limit.
         """
         if not _COUNT.fullmatch(data):
             self.fail("invalid")
-        return int(data)
-
-
-class QueryLimitField(LimitField, QueryCountField):
-    """A number of items in a query string, up to the setting's ``MAX_LIMIT``."""
+        return super().to_internal_value(int(data))
 
 
 class QueryNumberField(serializers.Field[Any, Any, Any, Any]):

@@ -182,12 +182,8 @@ class Pushes(_Limited, serializers.ListSerializer[Any]):
     """The items of one push."""
 
 
-class LeaseList(_Limited, serializers.ListField):
-    """The tokens of leases."""
-
-
-class IdList(_Limited, serializers.ListField):
-    """The ids of items."""
+class LimitedList(_Limited, serializers.ListField):
+    """The tokens of leases, or the ids of items."""
 
 
 class PushManyBody(Input):
@@ -217,7 +213,7 @@ class LeaseBody(PopBody):
     )
 
 
-class NameList(_Limited, serializers.ListField):
+class NameList(LimitedList):
     """Names of queues, and patterns: each pattern is compared with every name there is."""
 
     def to_internal_value(self, data: Any) -> Any:
@@ -273,7 +269,7 @@ class _One(Input):
 class _Many(Input):
     """Many leases."""
 
-    leases = LeaseList(
+    leases = LimitedList(
         child=LeaseField(),
         allow_empty=False,
         max_length=1_000,
@@ -336,7 +332,7 @@ class BuryBody(Input):
 class RedriveBody(Input):
     """Which dead letters to requeue."""
 
-    ids = IdList(
+    ids = LimitedList(
         child=IdField(),
         allow_null=True,
         default=None,

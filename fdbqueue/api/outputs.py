@@ -11,13 +11,21 @@ import datetime
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 
 from fdbqueue.api.fields import AnyJSONField, PriorityField
 from fdbqueue.api.inputs import VALUE_HELP
-from fdbqueue.columns.queues import QueueRow, begin_counts, begin_oldest, begin_pauses, fill
+from fdbqueue.columns.queues import (
+    QueueRow,
+    begin_counts,
+    begin_first,
+    begin_last,
+    begin_oldest,
+    begin_pauses,
+    fill,
+)
 from fdbqueue.service import (
     CODECS,
     ITEM_STATES,
@@ -48,7 +56,7 @@ class Output(serializers.Serializer[Any]):
 
     @classmethod
     def shown(cls, instance: Any, codec: Codec) -> Any:
-        """Return the JSON of an object, null for None; ``codec`` is that of the queue."""
+        """Return the JSON of an object, null for None; ``codec`` is the queue's."""
         if instance is None:
             return None
         keys = {}
@@ -318,14 +326,6 @@ class PausedOutput(serializers.Serializer[Any]):
     paused = PauseOutput(help_text="Since when, also if it was paused before, and why.")
 
 
-class ShownQueue(NamedTuple):
-    """What pages know of a queue, too, and the items at its two ends."""
-
-    row: QueueRow
-    first: Item | None = None
-    last: Item | None = None
-
-
 class HomeField(serializers.CharField):
     """The queue that one is a part of; the key is left out of others."""
 
@@ -347,26 +347,26 @@ class QueueOutput(Output):
         "paused": None,
     }
 
-    name = serializers.CharField(source="row.queue.name")
+    name = serializers.CharField(source="queue.name")
     home = HomeField(
-        source="row.queue",
+        source="queue",
         required=False,
         help_text=(
             "Present only if the queue is a part of another one, as that of a key of limited tasks "
             "is: the name of that."
         ),
     )
-    kind = serializers.ChoiceField(source="row.queue.kind", choices=tuple(KINDS))
-    codec = serializers.ChoiceField(source="row.queue.codec.name", choices=choices_of("codec"))
+    kind = serializers.ChoiceField(source="queue.kind", choices=tuple(KINDS))
+    codec = serializers.ChoiceField(source="queue.codec.name", choices=choices_of("codec"))
     priority_type = serializers.ChoiceField(
-        source="row.queue.priority_type",
+        source="queue.priority_type",
         choices=choices_of("priority_type"),
         allow_null=True,
         help_text="Null for a FIFO queue.",
     )
-    counts = CountsOutput(source="row.counts")
+    counts = CountsOutput()
     paused = PauseOutput(
-        source="row.pause",
+        source="pause",
         allow_null=True,
         help_text="Since when and why; null for a queue that is not paused.",
     )
@@ -385,7 +385,7 @@ class QueuePageOutput(serializers.Serializer[Any]):
 
 
 def _option_field(name: str) -> serializers.Field[Any, Any, Any, Any]:
-    allowed, source = ALLOWED[name], f"row.queue.options.{name}"
+    allowed, source = ALLOWED[name], f"queue.options.{name}"
     if isinstance(allowed, Choice):
         return serializers.ChoiceField(source=source, choices=allowed.texts)
     if isinstance(allowed, RateText):
@@ -408,9 +408,7 @@ class QueueDetailOutput(QueueOutput):
     # each option that a list of queues does not show, as if it were declared here
     vars().update((n, _option_field(n)) for n in ALLOWED if n not in QueueOutput._declared_fields)  # noqa: SLF001
     oldest = TimeField(
-        source="row.oldest",
-        allow_null=True,
-        help_text="When the oldest ready item was pushed; null if not known.",
+        allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
     )
     first = ItemOutput(allow_null=True, help_text="The item at the min end.")
     last = ItemOutput(allow_null=True, help_text="The item at the max end.")
@@ -535,32 +533,27 @@ def dead_reasons(queue: Queue, tr: Any, limit: int) -> dict[str, Any]:
 
 def item(queue: Queue, found: Item, kind: type[Output] = ItemOutput) -> dict[str, Any]:
     """Return the JSON of one of a queue's items."""
-    shown: dict[str, Any] = items(queue, [found], kind)[0]
-    return shown
+    return items(queue, [found], kind)[0]
 
 
 def pause(made: Pause) -> dict[str, Any]:
     """Return the JSON of a pause."""
-    shown: dict[str, Any] = PauseOutput.shown(made, CODECS["json"]())  # it has no values
-    return shown
+    return PauseOutput.shown(made, CODECS["json"]())  # it has no values
 
 
 def queue_rows(tr: Any, queues: Sequence[Queue]) -> list[Any]:
     """Return the JSON of queues in a list, all at one read version."""
     rows = [QueueRow(queue) for queue in queues]
     fill(tr, [(begin, rows) for begin in (begin_counts, begin_pauses)])
-    return [QueueOutput.shown(ShownQueue(row), row.queue.codec) for row in rows]
+    return [QueueOutput.shown(row, row.queue.codec) for row in rows]
 
 
 def queue_detail(queue: Queue, tr: Any) -> dict[str, Any]:
     """Return the JSON of a queue with the items at its two ends, all at one read version."""
-    first = queue.page(end="min", limit=1, tr=tr).items
-    last = queue.page(end="max", limit=1, tr=tr).items
     row = QueueRow(queue)
-    fill(tr, [(begin, [row]) for begin in (begin_counts, begin_pauses, begin_oldest)])
-    found = ShownQueue(row, next(iter(first), None), next(iter(last), None))
-    shown: dict[str, Any] = QueueDetailOutput.shown(found, queue.codec)
-    return shown
+    reads = (begin_first, begin_last, begin_counts, begin_pauses, begin_oldest)
+    fill(tr, [(begin, [row]) for begin in reads])
+    return QueueDetailOutput.shown(row, queue.codec)
 
 
 def pushed(found: Sequence[Item], *, is_unique: bool) -> dict[str, Any]:

@@ -125,8 +125,7 @@ def checked(kind: type[Input], data: Any) -> dict[str, Any]:
     Raises:
         ValidationError: Something is wrong with it.
     """
-    found: dict[str, Any] = kind().run_validation(data)
-    return found
+    return kind().run_validation(data)
 
 
 def once(request: Request) -> IdempotencyKey | None:

@@ -40,7 +40,7 @@ class ApiRoot(Answers):
         super().initial(request, *args, **kwargs)
 
     def get(self, request: Request) -> Response:
-        """List the API's addresses, and those of its documentation that the user may read."""
+        """List the API's addresses, and the ones of its documentation if the user may read it."""
         requests.query(request, inputs.NoParameters)
         namespace = request.resolver_match.namespace  # type: ignore[union-attr]  # it was resolved
         within = f"{namespace}:" if namespace else ""

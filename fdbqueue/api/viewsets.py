@@ -368,7 +368,7 @@ class QueueViewSet(ViewSetMixin, Answers):
         },
     )
     def redrive(self, asked: Asked, name: str) -> Any:
-        """Requeue dead letters, those of some ids or of a reason, or all; at most ``limit``."""
+        """Requeue dead letters by ids, by a reason, or all; at most ``limit``."""
         queue, ids = self._queue(name), asked.pop("ids")
         return self._do_some(
             "redriven",

@@ -1,4 +1,4 @@
-"""What is said of a queue, an item and a task: described once, and shown in three ways.
+"""The facts of a queue, an item and a task: described once, and shown in three ways.
 
 A :class:`Column` is one thing that is said, such as how many items are ready: its name, its
 heading, its value as a program has it, and its :class:`ValueKind`, which says how its values are
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.utils.functional import Promise
@@ -230,10 +230,10 @@ class Column(Generic[Row]):
         why_nothing: Says why there is nothing to say of a row, empty if that needs no reason.
     """
 
-    name: str
-    heading: str | Promise
-    value: Callable[[Row], Any]
-    kind: ValueKind = WORD
+    name: str = field(kw_only=False)
+    heading: str | Promise = field(kw_only=False)
+    value: Callable[[Row], Any] = field(kw_only=False)
+    kind: ValueKind = field(default=WORD, kw_only=False)
     label: str = ""
     is_name: bool = False
     fold: str = ""

@@ -1,8 +1,7 @@
-"""The columns of the pages over all queues: workers, leases, and the reasons of dead letters.
+"""What is said over all queues: the workers there are, and sums of leases and of dead letters.
 
 A row of leases or of dead letters is made of the items that a page has read, never of others: how
-many those are of how many, the page says. To add something, add a column to :data:`PRESENT`,
-:data:`WORKERS`, :data:`LEASES` or :data:`REASONS`, and what it says to the row.
+many those are of how many, the page says, whose links are its columns.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from operator import attrgetter
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import COUNT, DURATION, FUTURE, NUMBER, PAST, TEXT, WORD, Column, ValueKind
-from fdbqueue.columns.items import ATTEMPTS, DIED, LEASED_AT, LEASED_UNTIL, WORKER, ItemRow
+from fdbqueue.columns import COUNT, DURATION, NUMBER, PAST, TEXT, Column, ValueKind
+from fdbqueue.columns.items import ItemRow
 from fdbqueue.service import Item, WorkerRow, group_named, moment
 
 _NEVER = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
@@ -84,7 +83,7 @@ def by_worker(rows: Iterable[ItemRow]) -> list[WorkerLeases]:
 
 
 def by_reason(rows: Iterable[ItemRow]) -> list[ReasonRow]:
-    """Return the reasons of dead letters, that of the latest death first."""
+    """Return the reasons of dead letters, the latest death's first."""
     found: dict[str, ReasonRow] = {}
     for row in rows:
         reason = group_named(row.item.reason or "").decode(errors="replace")
@@ -102,77 +101,24 @@ def _is_lost(state: str) -> bool:
 
 #: The workers there are, whether they lease anything or not; each text is what they say themselves.
 PRESENT: tuple[Column[WorkerRow], ...] = (
-    Column(name="name", heading=_("Worker"), value=attrgetter("name"), kind=TEXT, is_name=True),
+    Column("name", _("Worker"), attrgetter("name"), TEXT, is_name=True),
     Column(
-        name="state",
-        heading=_("State"),
-        value=attrgetter("state"),
-        kind=ValueKind(written=_PRESENCES.__getitem__),
+        "state",
+        _("State"),
+        attrgetter("state"),
+        ValueKind(written=_PRESENCES.__getitem__),
         css=lambda state: "fdbqueue-problem" if _is_lost(state) else "",
         alarm=lambda state: "bad" if _is_lost(state) else "",
     ),
-    Column(
-        name="age_seconds",
-        heading=_("Silent for"),
-        value=attrgetter("age_seconds"),
-        kind=DURATION,
-        label="SILENT",
-    ),
-    Column(name="kind", heading=_("Kind"), value=attrgetter("kind"), kind=TEXT),
-    Column(name="host", heading=_("Host"), value=attrgetter("host"), kind=TEXT),
-    Column(name="process", heading=_("Process"), value=attrgetter("process"), kind=NUMBER),
-    Column(name="version", heading=_("Version"), value=attrgetter("version"), kind=TEXT),
-    Column(name="threads", heading=_("Threads"), value=attrgetter("threads"), kind=COUNT),
-    Column(name="running", heading=_("Running"), value=attrgetter("running"), kind=COUNT),
-    Column(name="done", heading=_("Done"), value=attrgetter("done"), kind=COUNT),
-    Column(name="failed", heading=_("Failed"), value=attrgetter("failed"), kind=COUNT),
-    Column(
-        name="since",
-        heading=_("Since"),
-        value=lambda row: moment(row.since_us) if row.since_us else None,
-        kind=PAST,
-    ),
-    Column(name="queues", heading=_("Queues"), value=attrgetter("queues"), kind=TEXT, fold="wrap"),
-)
-#: The workers above the leases.
-WORKERS: tuple[Column[WorkerLeases], ...] = (
-    Column(name="worker", heading=_("Worker"), value=attrgetter("name"), kind=TEXT),
-    Column(name="leases", heading=_("Leases"), value=attrgetter("leases"), kind=COUNT),
-    Column(name="queues", heading=_("Queues"), value=lambda row: len(row.queues), kind=COUNT),
-    Column(name="since", heading=_("Oldest since"), value=attrgetter("since"), kind=PAST),
-    Column(name="until", heading=_("First ends"), value=attrgetter("until"), kind=FUTURE),
-)
-#: The leases of all queues. The pages make links of the item and the queue.
-LEASES: tuple[Column[ItemRow], ...] = (
-    Column(name="item", heading=_("Item or task"), value=attrgetter("item.id"), kind=WORD),
-    Column(name="queue", heading=_("Queue"), value=attrgetter("queue.name"), kind=WORD),
-    WORKER,
-    LEASED_AT,
-    LEASED_UNTIL,
-    ATTEMPTS,
-)
-#: The reasons of dead letters.
-REASONS: tuple[Column[ReasonRow], ...] = (
-    Column(name="reason", heading=_("Reason"), value=attrgetter("reason"), kind=TEXT),
-    Column(
-        name="letters",
-        heading=_("Dead letters"),
-        value=lambda row: len(row.rows),
-        kind=COUNT,
-    ),
-    Column(
-        name="queues",
-        heading=_("Queues"),
-        value=lambda row: ", ".join(one.queue.name for one, _count in row.by_queue()),
-        kind=WORD,
-    ),
-    Column(
-        name="died_at", heading=_("Last died"), value=lambda row: DIED.value(row.latest), kind=PAST
-    ),
-    Column(
-        name="latest",
-        heading=_("Last item or task"),
-        value=attrgetter("latest.item.id"),
-        kind=WORD,
-    ),
+    Column("age_seconds", _("Silent for"), attrgetter("age_seconds"), DURATION, label="SILENT"),
+    Column("kind", _("Kind"), attrgetter("kind"), TEXT),
+    Column("host", _("Host"), attrgetter("host"), TEXT),
+    Column("process", _("Process"), attrgetter("process"), NUMBER),
+    Column("version", _("Version"), attrgetter("version"), TEXT),
+    Column("threads", _("Threads"), attrgetter("threads"), COUNT),
+    Column("running", _("Running"), attrgetter("running"), COUNT),
+    Column("done", _("Done"), attrgetter("done"), COUNT),
+    Column("failed", _("Failed"), attrgetter("failed"), COUNT),
+    Column("since", _("Since"), lambda row: moment(row.since_us) if row.since_us else None, PAST),
+    Column("queues", _("Queues"), attrgetter("queues"), TEXT, fold="wrap"),
 )

@@ -1,4 +1,4 @@
-"""What is said of a family: its name, how many members have something, and their sums.
+"""The facts of a family: its name, how many members have something, and their sums.
 
 A :class:`FamilyRow` has what the columns of queues show, so that these are not described again.
 """
@@ -6,22 +6,23 @@ A :class:`FamilyRow` has what the columns of queues show, so that these are not 
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import Column, ValueKind
+from fdbqueue.columns import NOTHING, Column, ValueKind
 from fdbqueue.columns.queues import (
     FIGURES,
     KIND,
     NAME,
-    REASON_CHARACTERS,
     QueueRow,
     pause_record,
+    paused_text,
 )
-from fdbqueue.columns.text import cell_age, clipped, grouped
+from fdbqueue.columns.text import grouped
 from fdbqueue.service import Counts, Family, Pause
 
 #: A family counts at most so many of its members, and adds up no others.
@@ -53,7 +54,7 @@ class Members(NamedTuple):
 
 @dataclass(slots=True)
 class FamilyRow:
-    """A family, how many of its members have something, and the sums of those that were read.
+    """A family, how many of its members have something, and the sums of the members that were read.
 
     Attributes:
         queue: The family: what columns of queues call the queue.
@@ -78,12 +79,7 @@ class FamilyRow:
 
     def add(self, row: QueueRow) -> None:
         """Add a member."""
-        self.counts = Counts(
-            self.counts.ready + row.counts.ready,
-            self.counts.leased + row.counts.leased,
-            self.counts.delayed + row.counts.delayed,
-            self.counts.dead + row.counts.dead,
-        )
+        self.counts = Counts(*map(operator.add, astuple(self.counts), astuple(row.counts)))
         if row.oldest is not None:
             self.oldest = row.oldest if self.oldest is None else min(self.oldest, row.oldest)
         self.pushes += row.pushes
@@ -100,7 +96,7 @@ def family_row(
     with_later: bool = False,
     is_late: Callable[[], bool] = lambda: False,
 ) -> tuple[FamilyRow, list[str]]:
-    """Read what is said of a family itself, and the names of its members that have something.
+    """Read the facts of a family itself, and the names of its members that have something.
 
     Args:
         family: The family.
@@ -120,47 +116,40 @@ def family_row(
 
 
 MEMBERS = Column[FamilyRow](
-    name="members",
-    heading=_("Members with items"),
-    label="MEMBERS",
-    value=lambda row: row.members,
-    kind=ValueKind(
+    "members",
+    _("Members with items"),
+    lambda row: row.members,
+    ValueKind(
         written=lambda members: members.as_text(grouped), cell=Members.as_text, is_number=True
     ),
+    label="MEMBERS",
     fields=lambda members: {"members": members.number, "complete": members.is_all},
 )
 
 
-def _paused(row: FamilyRow) -> str | None:
-    pause = row.pause
-    if pause is None:
-        return None
-    reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
-    return f"paused {cell_age(pause.since)}{reason}"
-
-
 #: Whether the family itself is paused, and all members with it.
 PAUSED = Column[FamilyRow](
-    name="status",
-    heading=_("Status"),
-    value=lambda row: row,
-    kind=ValueKind(cell=lambda row: _paused(row) or "-"),
+    "status",
+    _("Status"),
+    lambda row: row,
+    ValueKind(cell=lambda row: paused_text(row.pause) if row.pause else NOTHING),
     fields=lambda row: {"pause": pause_record(row.pause)},
     alarm=lambda row: "warning" if row.pause else "",
 )
 
 
-def _status(row: FamilyRow) -> str | None:
+def _status(row: FamilyRow) -> str:
     found = (("blocked", row.blocked), ("paused", 0 if row.pause else row.paused))
     words = [f"{count:,} {word}" for word, count in found if count]
-    return ", ".join([word for word in (_paused(row), *words) if word]) or None
+    paused = [paused_text(row.pause)] if row.pause else []
+    return ", ".join([*paused, *words]) or NOTHING
 
 
 STATUS = Column[FamilyRow](
-    name="status",
-    heading=_("Status"),
-    value=lambda row: row,
-    kind=ValueKind(cell=lambda row: _status(row) or "-"),
+    "status",
+    _("Status"),
+    lambda row: row,
+    ValueKind(cell=_status),
     fields=lambda row: {
         "blocked": row.blocked,
         "paused": row.paused,

@@ -1,4 +1,4 @@
-"""What is said of an item: the columns of a queue's items, and the facts of one item.
+"""The columns of a queue's items, and the facts of one item.
 
 To add one, add an :class:`ItemColumn` to :data:`LISTED` for the pages' table, to :data:`TABLE` for
 that of ``queue_peek`` and ``queue_pop``, to :data:`FACTS` for the page of an item and
@@ -197,65 +197,41 @@ def _exact_size(count: int) -> str:
 
 def _until_column(state: str, heading: str | Promise) -> ItemColumn:
     return ItemColumn(
-        name="until",
-        heading=heading,
-        value=attrgetter("item.until"),
-        kind=FUTURE,
-        label="ENDS",
-        is_shown=in_state(state),
+        "until", heading, attrgetter("item.until"), FUTURE, label="ENDS", is_shown=in_state(state)
     )
 
 
-ID = ItemColumn(name="id", heading=_("Item id"), value=attrgetter("item.id"), kind=CODE, label="ID")
+ID = ItemColumn("id", _("Item id"), attrgetter("item.id"), CODE, label="ID")
 PRIORITY = ItemColumn(
-    name="priority",
-    heading=_("Priority"),
-    value=attrgetter("item.priority"),
-    kind=NUMBER,
+    "priority",
+    _("Priority"),
+    attrgetter("item.priority"),
+    NUMBER,
     is_shown=lambda queue, _state: queue.priority_type is not None,
 )
-PUSHED = ItemColumn(
-    name="pushed_at",
-    heading=_("Pushed"),
-    value=attrgetter("item.pushed_at"),
-    kind=PAST,
-    label="AGE",
-)
+PUSHED = ItemColumn("pushed_at", _("Pushed"), attrgetter("item.pushed_at"), PAST, label="AGE")
 STATE = ItemColumn(
-    name="state",
-    heading=_("State"),
-    value=attrgetter("item.state"),
-    kind=replace(WORD, written=dict(STATES).__getitem__),
+    "state", _("State"), attrgetter("item.state"), replace(WORD, written=dict(STATES).__getitem__)
 )
 LEASED_UNTIL = _until_column("leased", _("Leased until"))
 DELAYED_UNTIL = _until_column("delayed", _("Delayed until"))
 WORKER = ItemColumn(
-    name="worker",
-    heading=_("Worker"),
-    value=attrgetter("item.worker"),
-    kind=TEXT,
-    is_shown=in_state("leased"),
+    "worker", _("Worker"), attrgetter("item.worker"), TEXT, is_shown=in_state("leased")
 )
 LEASED_AT = ItemColumn(
-    name="leased_at",
-    heading=_("Leased"),
-    value=attrgetter("item.leased_at"),
-    kind=PAST,
+    "leased_at",
+    _("Leased"),
+    attrgetter("item.leased_at"),
+    PAST,
     label="LEASED",
     is_shown=in_state("leased"),
 )
-DIED = ItemColumn(
-    name="died_at",
-    heading=_("Died"),
-    value=attrgetter("item.died_at"),
-    kind=PAST,
-    is_shown=in_state("dead"),
-)
+DIED = ItemColumn("died_at", _("Died"), attrgetter("item.died_at"), PAST, is_shown=in_state("dead"))
 REASON = ItemColumn(
-    name="reason",
-    heading=_("Reason"),
-    value=attrgetter("item.reason"),
-    kind=ValueKind(
+    "reason",
+    _("Reason"),
+    attrgetter("item.reason"),
+    ValueKind(
         written=lambda reason: markup.lines(reason_text(reason)),
         nothing=markup.lines(markup.DASH),
         cell=lambda reason: clipped(reason, _CELL_REASON_CHARACTERS),
@@ -265,30 +241,24 @@ REASON = ItemColumn(
     is_shown=in_state("dead"),
 )
 FAILURES = ItemColumn(
-    name="failures",
-    heading=_("Last failures"),
-    value=attrgetter("item.failures"),
-    kind=ValueKind(
+    "failures",
+    _("Last failures"),
+    attrgetter("item.failures"),
+    ValueKind(
         written=failed_attempts,
         line=lambda failures: "\n".join(map(_failure_line, reversed(failures))) or NOTHING,
         record=lambda failures: list(map(_failure_record, failures)),
     ),
 )
 ATTEMPTS = ItemColumn(
-    name="attempts",
-    heading=_("Failed attempts"),
-    value=attrgetter("item.attempts"),
-    kind=COUNT,
+    "attempts",
+    _("Failed attempts"),
+    attrgetter("item.attempts"),
+    COUNT,
     label="FAILED",
     is_minor=True,
 )
-ITEM_SIZE = ItemColumn(
-    name="size",
-    heading=_("Size"),
-    value=attrgetter("item.size_bytes"),
-    kind=SIZE,
-    is_minor=True,
-)
+ITEM_SIZE = ItemColumn("size", _("Size"), attrgetter("item.size_bytes"), SIZE, is_minor=True)
 
 #: The pages' table of items, between where an item is in its list and its value.
 LISTED = (
@@ -307,7 +277,7 @@ LISTED = (
 TABLE = (ID, PRIORITY, PUSHED, ATTEMPTS, LEASED_UNTIL, DELAYED_UNTIL, WORKER, REASON)
 #: The page of one item, and ``queue_show``.
 FACTS = (
-    ItemColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.name")),
+    ItemColumn("queue", _("Queue"), attrgetter("queue.name")),
     STATE,
     LEASED_UNTIL,
     WORKER,
@@ -320,17 +290,17 @@ FACTS = (
     ATTEMPTS,
     replace(ITEM_SIZE, kind=replace(SIZE, written=_exact_size)),
     ItemColumn(
-        name="unique",
-        heading=_("Unique key"),
-        value=attrgetter("unique_while"),
-        kind=ValueKind(written=_UNIQUE.__getitem__, cell=lambda kept: str(_UNIQUE[kept])),
+        "unique",
+        _("Unique key"),
+        attrgetter("unique_while"),
+        ValueKind(written=_UNIQUE.__getitem__, cell=lambda kept: str(_UNIQUE[kept])),
     ),
     ID,
     ItemColumn(
-        name="key",
-        heading=_("Key"),
-        value=attrgetter("key"),
-        kind=replace(
+        "key",
+        _("Key"),
+        attrgetter("key"),
+        replace(
             CODE,
             written=lambda key: markup.code(key_text(key)),
             cell=lambda key: printable(key_text(key)),
@@ -338,10 +308,10 @@ FACTS = (
         is_place=True,
     ),
     ItemColumn(
-        name="key_escaped",
-        heading=_("Key for fdbcli"),
-        value=attrgetter("key"),
-        kind=replace(CODE, written=lambda key: markup.code(key_escaped(key)), cell=key_escaped),
+        "key_escaped",
+        _("Key for fdbcli"),
+        attrgetter("key"),
+        replace(CODE, written=lambda key: markup.code(key_escaped(key)), cell=key_escaped),
         is_place=True,
     ),
 )

@@ -48,7 +48,7 @@ def cut(value: str) -> SafeString:
 
 
 def breakable(path: str) -> SafeString:
-    """Return a dotted path as markup, which a narrow column breaks behind its dots."""
+    """Return a dotted path as markup, which a narrow column breaks after its dots."""
     parts = path.replace("_", "_\0").replace(".", ".\0").split("\0")
     return filled("<bdi>{}</bdi>", SafeString("<wbr>".join(map(escaped, parts))))
 

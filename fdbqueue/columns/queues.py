@@ -1,4 +1,4 @@
-"""What is said of a queue: what is read of it, which attention it needs, and its columns.
+"""The facts of a queue: what is read of it, which attention it needs, and its columns.
 
 A :class:`QueueRow` is what is known of one queue; :func:`fill` reads that for many queues at once.
 A :class:`QueueColumn` is one thing that is said. To add one, add it to the tuple of what is to show
@@ -15,8 +15,10 @@ waits. To add one, add it to the tuple; it then has a line above the list and a 
 from __future__ import annotations
 
 import datetime
+import functools
+import itertools
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -35,8 +37,10 @@ from fdbqueue.columns.text import (
     short_time,
     timestamp,
 )
-from fdbqueue.service import Counts, Ends, Minute, Pause, Queue
+from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, run
 
+#: This many queues are read in one transaction.
+QUEUES_AT_ONCE = 200
 #: Pushes and pops per minute are means over this many minutes, the present one included.
 RATE_MINUTES = 5
 #: An item that is ready for longer has waited too long; a label says it in words.
@@ -56,7 +60,8 @@ class QueueRow:
     """A queue and what is known of it; what was not read yet is empty.
 
     ``held`` is the name of the limit that gives workers nothing now, empty for none.
-    ``is_workerless`` says that tasks wait, and no worker is there for them.
+    ``is_workerless`` says that tasks wait, and no worker is there for them. ``first`` and ``last``
+    are the items at its ends.
     ``history_minutes`` is how many minutes of its history are read, and ``rate_minutes`` how many
     of these the rates are means over, the present minute included.
     """
@@ -72,6 +77,8 @@ class QueueRow:
     ends: Ends = _NO_ENDS
     held: str = ""
     is_workerless: bool = False
+    first: Item | None = None
+    last: Item | None = None
     history_minutes: int = _HOUR_MINUTES
     rate_minutes: int = RATE_MINUTES
 
@@ -91,6 +98,24 @@ def fill(tr: Any, reads: Iterable[tuple[BeginRead, Sequence[QueueRow]]]) -> None
     waits = [begin(tr, rows) for begin, rows in reads]
     for wait in waits:
         wait()
+
+
+def read_rows(
+    database: Any, queues: Iterable[Queue], reads: Iterable[BeginRead], **known: Any
+) -> Iterator[QueueRow]:
+    """Yield the row of each queue, read as it is asked for; several are read in one transaction.
+
+    Args:
+        database: Where the queues are.
+        queues: The queues.
+        reads: What is read of each.
+        known: What each row says from the beginning.
+    """
+    rest = iter(queues)
+    while some := [QueueRow(one, **known) for one in itertools.islice(rest, QUEUES_AT_ONCE)]:
+        read = functools.partial(fill, reads=[(begin, some) for begin in reads])
+        run(database, read, read_only=True)
+        yield from some
 
 
 def rates(minutes: Sequence[Minute], most: int = RATE_MINUTES) -> tuple[float, float]:
@@ -123,6 +148,20 @@ begin_counts = _begin("counts", "begin_counts")
 begin_pauses = _begin("pause", "begin_pause")
 begin_ends = _begin("ends", "begin_ends")
 begin_held = _begin("held", "begin_held")
+
+
+def _begin_end(name: str, end: End, tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
+    """Begin to read the items at an end, into a field of rows."""
+
+    def wait() -> None:
+        for row in rows:
+            setattr(row, name, next(iter(row.queue.page(end=end, limit=1, tr=tr).items), None))
+
+    return wait
+
+
+begin_first: BeginRead = functools.partial(_begin_end, "first", "min")
+begin_last: BeginRead = functools.partial(_begin_end, "last", "max")
 
 
 def begin_oldest(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
@@ -235,9 +274,7 @@ class Concern:
 
 def is_overdue(oldest: datetime.datetime | None) -> bool:
     """Tell whether the oldest ready item, pushed at this time, has waited too long."""
-    if oldest is None:
-        return False
-    return seconds_since(oldest) > OLDEST_SECONDS
+    return oldest is not None and seconds_since(oldest) > OLDEST_SECONDS
 
 
 def is_unattended(row: QueueRow) -> bool:
@@ -431,22 +468,17 @@ def _quiet_zero(value: float) -> str:
 def _count(name: str, heading: str | Promise, value: str) -> QueueColumn:
     """Return the column of how many items there are, of a state or in all."""
     return QueueColumn(
-        name=name,
-        heading=heading,
-        value=attrgetter(value),
-        kind=COUNT,
-        css=_quiet_zero,
-        reads=(begin_counts,),
+        name, heading, attrgetter(value), COUNT, css=_quiet_zero, reads=(begin_counts,)
     )
 
 
 def _rate(name: str, heading: str | Promise) -> QueueColumn:
     """Return the column of how many items are pushed or popped per minute."""
     return QueueColumn(
-        name=name,
-        heading=heading,
-        value=attrgetter(name),
-        kind=MEAN,
+        name,
+        heading,
+        attrgetter(name),
+        MEAN,
         fields=lambda mean: {f"{name}_a_minute": round(mean, 2)},
         css=_quiet_zero,
         reads=(begin_history,),
@@ -455,23 +487,16 @@ def _rate(name: str, heading: str | Promise) -> QueueColumn:
 
 
 NAME = QueueColumn(
-    name="name",
-    heading=_("Name"),
-    value=attrgetter("queue.name"),
+    "name",
+    _("Name"),
+    attrgetter("queue.name"),
     is_name=True,
     reads=(begin_pauses, begin_ends, begin_held),
     sort_reads=(),
 )
-KIND = QueueColumn(
-    name="kind",
-    heading=_("Kind"),
-    value=attrgetter("queue.kind"),
-    css=lambda _value: "fdbqueue-kind",
-)
-_CODEC = QueueColumn(name="codec", heading=_("Codec"), value=attrgetter("queue.codec.name"))
-_PRIORITIES = QueueColumn(
-    name="priority_type", heading=_("Priorities"), value=attrgetter("queue.priority_type")
-)
+KIND = QueueColumn("kind", _("Kind"), attrgetter("queue.kind"), css=lambda _value: "fdbqueue-kind")
+_CODEC = QueueColumn("codec", _("Codec"), attrgetter("queue.codec.name"))
+_PRIORITIES = QueueColumn("priority_type", _("Priorities"), attrgetter("queue.priority_type"))
 #: The figures of a queue, by their names; those of several queues are summed up above the list.
 COUNTS = {state: _count(state, heading, f"counts.{state}") for state, heading in STATES}
 COUNTS["dead"] = replace(
@@ -482,10 +507,10 @@ COUNTS["dead"] = replace(
 TOTAL = _count("total", _("Total"), "total")
 RATES = (_rate("pushes", _("Pushes/min")), _rate("pops", _("Pops/min")))
 OLDEST = QueueColumn(
-    name="oldest",
-    heading=_("Oldest"),
-    value=attrgetter("oldest"),
-    kind=AGE,
+    "oldest",
+    _("Oldest"),
+    attrgetter("oldest"),
+    AGE,
     fields=lambda at: {
         "oldest": at and timestamp(at),
         "age_seconds": at and seconds_since(at),
@@ -496,7 +521,6 @@ OLDEST = QueueColumn(
         if row.counts.ready > 0 and not keeps_push_times(row.queue)
         else ""
     ),
-    # by the age: what has waited longest is the largest
     sort_key=lambda at: -at.timestamp(),
     reads=(begin_oldest,),
 )
@@ -510,6 +534,12 @@ def paused_since(pause: Pause) -> str:
     what = "paused" if pause.family is None else f"paused with its family {pause.family!r}"
     when = f"{what} since {short_time(pause.since)} UTC"
     return f"{when}: {clipped(pause.reason)}" if pause.reason else when
+
+
+def paused_text(pause: Pause) -> str:
+    """Return for how long a queue is paused and why, for a table at a terminal."""
+    reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
+    return f"paused {cell_age(pause.since)}{reason}"
 
 
 def pause_record(pause: Pause | None) -> dict[str, Any] | None:
@@ -534,8 +564,7 @@ def _status(row: QueueRow) -> str:
     elif ends.undecodable:
         words.append(f"blocked at {ends.undecodable[0]}")
     if pause is not None:
-        reason = f": {clipped(pause.reason, REASON_CHARACTERS)}" if pause.reason else ""
-        words.append(f"paused {cell_age(pause.since)}{reason}")
+        words.append(paused_text(pause))
     if row.is_workerless:
         words.append("no worker")
     return ", ".join(words) or NOTHING
@@ -548,10 +577,10 @@ def _status_alarm(row: QueueRow) -> str:
 
 
 STATUS = QueueColumn(
-    name="status",
-    heading=_("Status"),
-    value=lambda row: row,
-    kind=ValueKind(cell=_status),
+    "status",
+    _("Status"),
+    lambda row: row,
+    ValueKind(cell=_status),
     fold="wrap",
     fields=lambda row: {
         "blocked": row.ends.undecodable,

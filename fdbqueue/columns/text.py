@@ -17,6 +17,7 @@ import contextlib
 import datetime
 import itertools
 import json
+import shlex
 from typing import NamedTuple
 
 from django.utils.formats import number_format
@@ -260,6 +261,12 @@ def clipped(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
     """Return the beginning of a text, safe for a terminal."""
     shown = printable(text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def command(name: str, *words: str, **options: str) -> str:
+    """Return a command to type: ``python manage.py NAME WORDS --OPTION=VALUE``, each quoted."""
+    given = [f"--{option}={shlex.quote(value)}" for option, value in options.items()]
+    return " ".join(["python manage.py", name, *map(shlex.quote, words), *given])
 
 
 def counted(count: int, noun: str) -> str:

@@ -165,7 +165,7 @@ class TransactionOptions(Protocol):
 
 
 class SnapshotTransaction(Protocol):
-    """The reads of a transaction; those of ``tr.snapshot`` add no read conflicts.
+    """The reads of a transaction; reads of ``tr.snapshot`` add no read conflicts.
 
     All of them see the database at one version, with the transaction's own writes over it. A
     read begins at the call; its error is raised when its result is used.

@@ -6,8 +6,6 @@ third names queues, so only monitors may read it.
 
 from __future__ import annotations
 
-import functools
-import itertools
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +17,9 @@ from django.utils.decorators import method_decorator
 from django.views import View
 
 from fdbqueue import access, deadlines
+from fdbqueue.columns.queues import begin_ends, read_rows
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service import Catalog, End, ends_of, error_code, run
+from fdbqueue.service import error_code
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +107,8 @@ class QueuesView(HealthView):
         """
         catalog = deadlines.begin(self.timeout_seconds, reads_only=True)
         names, is_complete = access.monitored_names(catalog)
-        blocked = _blocked(catalog, names)
+        rows = read_rows(catalog.database, map(catalog.queue, names), [begin_ends])
+        blocked = {row.queue.name: row.ends.undecodable for row in rows if row.ends.undecodable}
         report = {"status": "ok", "blocked": blocked, "complete": is_complete}
         if self.with_workers:
             workers = catalog.presences.read()
@@ -120,17 +120,3 @@ class QueuesView(HealthView):
             ]
             report |= {"status": "no worker" if without else "ok", "no_worker": without}
         return report | ({"status": "blocked"} if blocked else {})
-
-
-def _blocked(catalog: Catalog, names: Sequence[str]) -> dict[str, tuple[End, ...]]:
-    """Return the blocked ends of queues, for those that have any."""
-    found: dict[str, tuple[End, ...]] = {}
-    rest = map(catalog.queue, names)
-    while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
-        ends = run(catalog.database, functools.partial(ends_of, queues=some), read_only=True)
-        found |= {
-            queue.name: at.undecodable
-            for queue, at in zip(some, ends, strict=True)
-            if at.undecodable
-        }
-    return found

@@ -1,142 +1,56 @@
-"""Arguments that several commands have, each defined once; and the types of arguments.
+"""Arguments that several commands have, each declared once; and the types of arguments.
 
-Call the ``add_`` functions in the order in which ``--help`` should list the arguments. The types
-are for ``parser.add_argument(type=...)``.
+A command names its arguments in ``takes``, in the order in which ``--help`` lists them. What it
+says otherwise of one is in :meth:`Argument.but`. The types are for ``type=...``.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import item_lines
 from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, MAX_UNIQUE_BYTES, MAX_WORKER_CHARACTERS
 
-ENGINE_TIMEOUT_SECONDS = 60.0
-LEASE_SECONDS = 60
 _MAX_SECONDS = 31_536_000
 
 
-def add_queue(parser: argparse.ArgumentParser) -> None:
-    """Add ``NAME``."""
-    parser.add_argument("name", metavar="NAME", help="Name of the queue")
+class Argument:
+    """An argument or an option of commands, declared as ``parser.add_argument`` takes it."""
+
+    def __init__(self, *names: str, **options: Any) -> None:
+        self._names = names
+        self._options = options
+
+    def but(self, **options: Any) -> Argument:
+        """Return the same argument with other options."""
+        return Argument(*self._names, **{**self._options, **options})
+
+    def add(self, parser: Any) -> None:
+        """Add it to a parser, or to a group of one."""
+        parser.add_argument(*self._names, **self._options)
 
 
-def add_queues(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add ``[NAME ...]``, or ``NAME [NAME ...]`` if one is required."""
-    default = "" if required else " (default: all queues)"
-    parser.add_argument(
-        "names",
-        metavar="NAME",
-        nargs="+" if required else "*",
-        help=f"Names of the queues{default}",
-    )
+def flag(name: str, about: str, **options: Any) -> Argument:
+    """Return an option without a value."""
+    return Argument(name, action="store_true", help=about, **options)
 
 
-def add_ids(parser: argparse.ArgumentParser) -> None:
-    """Add ``ID [ID ...]``."""
-    parser.add_argument("ids", metavar="ID", nargs="+", help="Ids of the items")
+class OneOf:
+    """Arguments of which one at most may be given."""
 
+    def __init__(self, *arguments: Argument, title: str = "") -> None:
+        self._arguments = arguments
+        self._title = title
 
-def add_end(parser: argparse.ArgumentParser) -> None:
-    """Add ``--end``."""
-    parser.add_argument(
-        "--end",
-        choices=["min", "max"],
-        default="min",
-        help="The end to start from: min (default) is the lowest priority, earliest pushed; max is "
-        "the opposite end",
-    )
-
-
-def add_limit(parser: argparse.ArgumentParser, *, default: int | None = None) -> None:
-    """Add ``--limit``; without a default there is none."""
-    shown = "all" if default is None else default
-    parser.add_argument(
-        "--limit",
-        type=whole_number(),
-        default=default,
-        metavar="N",
-        help=f"Stop after N items (default: {shown})",
-    )
-
-
-def add_reason(parser: argparse.ArgumentParser, about: str, *, default: str | None = None) -> None:
-    """Add ``--reason``; ``about`` is its help."""
-    parser.add_argument("--reason", default=default, metavar="TEXT", help=about)
-
-
-def add_reason_of_dead(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add the ``--reason`` that chooses dead letters."""
-    what = f"{verb} of this reason: its first line, as queue_list --by-reason prints it"
-    add_reason(parser, what)
-
-
-def add_batch(parser: argparse.ArgumentParser) -> None:
-    """Add ``--batch``."""
-    parser.add_argument(
-        "--batch",
-        type=whole_number(most=MAX_ITEMS),
-        default=BATCH_ITEMS,
-        metavar="N",
-        help="Put at most N items, and at most about a megabyte, in one transaction "
-        f"(default: {BATCH_ITEMS}, at most {MAX_ITEMS})",
-    )
-
-
-def add_lease_seconds(parser: argparse.ArgumentParser, about: str) -> None:
-    """Add ``--lease-seconds``; ``about`` begins its help."""
-    parser.add_argument(
-        "--lease-seconds",
-        type=seconds,
-        default=LEASE_SECONDS,
-        metavar="N",
-        help=f"{about} after N seconds (default: {LEASE_SECONDS})",
-    )
-
-
-def add_follow(parser: argparse.ArgumentParser) -> None:
-    """Add ``--follow``."""
-    parser.add_argument(
-        "--follow",
-        action="store_true",
-        help="Wait for more items when there are none, until Ctrl-C",
-    )
-
-
-def add_json(parser: argparse.ArgumentParser, *, each_line: bool = False) -> None:
-    """Add ``--json``.
-
-    Args:
-        parser: The command's parser.
-        each_line: Whether the command prints many objects, not a single result.
-    """
-    what = "one JSON object per line" if each_line else "the result as JSON"
-    parser.add_argument("--json", action="store_true", dest="as_json", help=f"Print {what}")
-
-
-def add_no_input(parser: argparse.ArgumentParser) -> None:
-    """Add ``--no-input``, for :meth:`Console.confirm`."""
-    parser.add_argument(
-        "--no-input",
-        "--noinput",
-        action="store_false",
-        dest="interactive",
-        help="Do not ask for confirmation; required if there is no terminal",
-    )
-
-
-def add_engine_timeout(parser: argparse.ArgumentParser) -> None:
-    """Add ``--engine-timeout``; :class:`QueueCommand` does."""
-    parser.add_argument(
-        "--engine-timeout",
-        type=positive_seconds,
-        default=ENGINE_TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help="Give up (exit code 4) when a transaction takes longer than SECONDS "
-        f"(default: {ENGINE_TIMEOUT_SECONDS:g})",
-    )
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Add them to a parser, below their title if they have one."""
+        place = parser.add_argument_group(self._title) if self._title else parser
+        group = place.add_mutually_exclusive_group()
+        for one in self._arguments:
+            one.add(group)
 
 
 def whole_number(least: int = 1, most: int | None = None) -> Callable[[str], int]:
@@ -216,3 +130,65 @@ def positive_seconds(text: str) -> float:
 
 
 seconds.__name__ = positive_seconds.__name__ = "number"  # argparse shows it in its message
+
+
+QUEUE = Argument("name", metavar="NAME", help="Name of the queue")
+QUEUES = Argument("names", metavar="NAME", nargs="+", help="Names of the queues")
+QUEUES_OR_ALL = QUEUES.but(nargs="*", help="Names of the queues (default: all queues)")
+IDS = Argument("ids", metavar="ID", nargs="+", help="Ids of the items")
+END = Argument(
+    "--end",
+    choices=["min", "max"],
+    default="min",
+    help="The end to start from: min (default) is the lowest priority, earliest pushed; max is "
+    "the opposite end",
+)
+LIMIT = Argument(
+    "--limit", type=whole_number(), metavar="N", help="Stop after N items (default: all)"
+)
+ONE_UNLESS_LIMIT = LIMIT.but(default=1, help="Stop after N items (default: 1)")
+REASON = Argument("--reason", metavar="TEXT")
+BATCH = Argument(
+    "--batch",
+    type=whole_number(most=MAX_ITEMS),
+    default=BATCH_ITEMS,
+    metavar="N",
+    help="Put at most N items, and at most about a megabyte, in one transaction "
+    f"(default: {BATCH_ITEMS}, at most {MAX_ITEMS})",
+)
+FOLLOW = flag("--follow", "Wait for more items when there are none, until Ctrl-C")
+JSON = flag("--json", "Print the result as JSON", dest="as_json")
+JSON_LINES = flag("--json", "Print one JSON object per line", dest="as_json")
+#: For :meth:`Console.confirm`.
+NO_INPUT = Argument(
+    "--no-input",
+    "--noinput",
+    action="store_false",
+    dest="interactive",
+    help="Do not ask for confirmation; required if there is no terminal",
+)
+#: Which all commands have.
+ENGINE_TIMEOUT = Argument(
+    "--engine-timeout",
+    type=positive_seconds,
+    default=60.0,
+    metavar="SECONDS",
+    help="Give up (exit code 4) when a transaction takes longer than SECONDS (default: 60)",
+)
+
+
+def reason_of_dead(verb: str) -> Argument:
+    """Return the ``--reason`` that chooses dead letters, by what is done to them."""
+    what = f"{verb} of this reason: its first line, as queue_list --by-reason prints it"
+    return REASON.but(help=what)
+
+
+def lease_seconds(about: str) -> Argument:
+    """Return ``--lease-seconds``; ``about`` begins its help."""
+    return Argument(
+        "--lease-seconds",
+        type=seconds,
+        default=60,
+        metavar="N",
+        help=f"{about} after N seconds (default: 60)",
+    )

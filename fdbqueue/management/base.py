@@ -24,7 +24,7 @@ from fdbqueue import conf
 from fdbqueue.columns.text import clipped, counted, printable
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import ENGINE_TIMEOUT, Argument, OneOf
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import (
     FAILED,
@@ -60,6 +60,8 @@ class QueueCommand(BaseCommand):
     others read from must not fail because of another app.
     """
 
+    #: Its arguments, in the order in which ``--help`` lists them.
+    takes: ClassVar[Sequence[Argument | OneOf]]
     #: Shown at the end of ``--help``.
     examples: ClassVar[str]
     #: Whether its reader, such as ``head``, may stop early without an error.
@@ -77,19 +79,22 @@ class QueueCommand(BaseCommand):
         )
         columns = shutil.get_terminal_size().columns
         parser.description = textwrap.fill(self.help, columns - 2)
-        arguments.add_engine_timeout(parser)
+        ENGINE_TIMEOUT.add(parser)
         parser.usage = _usage(parser)
         if not self.is_process:  # a program gets the exit code that a terminal gets
             parser.error = _refuse  # type: ignore[method-assign]  # Django names the class itself
         return parser
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add what the command takes."""
+        for one in self.takes:
+            one.add(parser)
+
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command, and give each error its exit code."""
-        self._is_quiet = options["verbosity"] == 0
-        self._forces_color: bool = options["force_color"]
-        if os.environ.get("NO_COLOR") and not self._forces_color:
+        self._given = options
+        if os.environ.get("NO_COLOR") and not options["force_color"]:
             options["no_color"] = True
-        self._timeout_seconds: float = options["engine_timeout"]
         self._catalog: Catalog | None = None
         self._console: Console | None = None
         if self.is_process:
@@ -128,9 +133,11 @@ class QueueCommand(BaseCommand):
                 self.stdout,
                 self.stderr,
                 is_process=self.is_process,
-                is_quiet=self._is_quiet,
+                is_quiet=self._given["verbosity"] == 0,
+                as_json=self._given.get("as_json", False),
+                asks=self._given.get("interactive", True),
                 style=self.style,
-                forces_color=self._forces_color,
+                forces_color=self._given["force_color"],
             )
         return self._console
 
@@ -138,10 +145,8 @@ class QueueCommand(BaseCommand):
     def catalog(self) -> Catalog:
         """The queues of the setting; their transactions end after ``--engine-timeout``."""
         if self._catalog is None:
-            catalog = conf.catalog()
-            self._catalog = catalog.over(
-                TimedDatabase(catalog.database, lambda: self._timeout_seconds)
-            )
+            catalog, seconds = conf.catalog(), self._given["engine_timeout"]
+            self._catalog = catalog.over(TimedDatabase(catalog.database, lambda: seconds))
         return self._catalog
 
     def queue(self, name: str) -> Queue:
@@ -207,7 +212,7 @@ class QueueCommand(BaseCommand):
         return queues, [family for family in self.families_there() if family.has_parts]
 
     def families_there(self) -> Iterator[Family]:
-        """Yield the families of the setting, and those of other apps that have members."""
+        """Yield the families of the setting, and other apps' families that have members."""
         for family in self.catalog.families():
             if family.owner is None or next(family.names(), None) is not None:
                 yield family
@@ -225,15 +230,12 @@ class QueueCommand(BaseCommand):
         self,
         queues: Sequence[Changed],
         change: Callable[[Changed], tuple[dict[str, Any], str]],
-        *,
-        as_json: bool,
     ) -> None:
         """Change queues one after the other, and report each.
 
         Args:
             queues: The queues.
             change: Changes one, and returns what to print, for programs and for people.
-            as_json: Which of the two to print.
 
         Raises:
             CommandError: Something stopped it; the message says how many queues were done.
@@ -244,7 +246,7 @@ class QueueCommand(BaseCommand):
             for queue in queues:
                 record, text = change(queue)
                 done += 1
-                self.console.report(record, text, as_json=as_json)
+                self.console.report(record, text)
 
     def change_items(
         self,
@@ -253,7 +255,6 @@ class QueueCommand(BaseCommand):
         change: Callable[[str], None],
         *,
         done: str,
-        as_json: bool,
     ) -> None:
         """Change items, each in a transaction of its own, and print how many there were.
 
@@ -262,7 +263,6 @@ class QueueCommand(BaseCommand):
             ids: The ids; repeated ones count once.
             change: Called with each id.
             done: What is done, such as ``"removed"``.
-            as_json: Whether to print the result as JSON.
 
         Raises:
             CommandError: An item was not found; the others were done.
@@ -282,7 +282,6 @@ class QueueCommand(BaseCommand):
         self.console.report(
             {"queue": queue.name, done: number, "not_found": missing},
             f"{done.capitalize()} {item_count(number)} in {queue.name!r}.",
-            as_json=as_json,
         )
         if missing:
             raise failure(f"{item_count(len(missing))} not found.")

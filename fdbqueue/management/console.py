@@ -113,6 +113,8 @@ class Console:
         stderr: Where notes, progress and questions go.
         is_process: Whether they are this process's own, not those of a calling program.
         is_quiet: Whether to leave out notes and progress.
+        as_json: Whether results are JSON.
+        asks: Whether to ask before something that cannot be undone: not with ``--no-input``.
         style: Django's styles, of which tables use some.
         forces_color: Whether tables are coloured even if there is no terminal.
     """
@@ -124,6 +126,8 @@ class Console:
         *,
         is_process: bool,
         is_quiet: bool,
+        as_json: bool,
+        asks: bool,
         style: Style,
         forces_color: bool,
     ) -> None:
@@ -132,6 +136,10 @@ class Console:
         self._stderr = stderr
         self._is_process = is_process
         self._is_quiet = is_quiet
+        #: Whether results are JSON.
+        self.as_json = as_json
+        #: Whether it asks before something that cannot be undone.
+        self.asks = asks
         self._noted_pauses: set[str] = set()
         self._has_drawn = False
         #: The bar at the terminal, from the first one on.
@@ -200,7 +208,7 @@ class Console:
             reason = error.strerror if isinstance(error, OSError) else "interrupted"
             raise OutputFailed(reason=reason) from error
 
-    def report(self, record: dict[str, Any], text: str, *, as_json: bool) -> None:
+    def report(self, record: dict[str, Any], text: str) -> None:
         """Print the one result of a command; if that fails, the error says what was done.
 
         If the reader of standard output has closed it, the result goes to standard error.
@@ -208,10 +216,9 @@ class Console:
         Args:
             record: The result for ``--json``.
             text: The result for people.
-            as_json: Which of the two to print.
         """
         try:
-            self.print_lines([formats.json_line(record) if as_json else text])
+            self.print_lines([formats.json_line(record) if self.as_json else text])
         except OutputFailed as error:
             if error.is_by_reader:
                 self.note(text)
@@ -263,17 +270,16 @@ class Console:
             self.note, total, self._bar, line_seconds=seconds if lines else math.inf
         )
 
-    def confirm(self, question: str, *, interactive: bool) -> None:
-        """Ask before something is done that cannot be undone.
+    def confirm(self, question: str) -> None:
+        """Ask before something is done that cannot be undone, unless ``--no-input`` is given.
 
         Args:
             question: What will be done, ending with a question mark.
-            interactive: False if ``--no-input`` was given.
 
         Raises:
             CommandError: The answer was not yes, or there is no terminal to ask on.
         """
-        if not interactive:
+        if not self.asks:
             return
         if sys.stdin is None or not sys.stdin.isatty():
             raise usage_error(

@@ -46,13 +46,12 @@ class Emptying:
         """How many items there are to take, according to the counts."""
         return int(min(max(0, self._source.size()), self.limit))
 
-    def report_expected(self, to: str, *, as_json: bool) -> None:
+    def report_expected(self, to: str) -> None:
         """Print how many items a drain would take, and where to."""
         number = self.expected
         self._console.report(
             {**named(self._source), "would_drain": number, "to": to},
             f"Would drain {item_count(number)} from {self._source.name!r} to {to}.",
-            as_json=as_json,
         )
 
     def progress(self, *, bar: bool = True, lines: bool = True) -> ProgressMeter:

@@ -1,17 +1,22 @@
-"""What ``queue_doctor`` finds, and its checks of what is no single queue's.
+"""What ``queue_doctor`` finds, and its checks: first of what is no single queue's, then of a queue.
 
-These are the setting, the engine, receipts of processes that have ended, queues that are stored
-but are not in the setting, which queue is the busiest, and which are at a limit of their own.
+The first are the setting, the engine, receipts of processes that have ended, queues that are stored
+but are not in the setting, which queue is the busiest, and which are at a limit of their own. Those
+of a queue are its format, pause, row in the index of its family, overdue items, drains, pushes,
+items and counts.
+
+A new check of a queue is a method like :meth:`QueueChecks._pause`, and a line in
+:meth:`QueueChecks.findings`.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import itertools
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
@@ -21,11 +26,21 @@ from fdbqueue.columns.queues import (
     begin_held,
     begin_pauses,
     begin_rates,
-    fill,
+    paused_since,
+    read_rows,
+    resume_command,
 )
 from fdbqueue.columns.text import counted
-from fdbqueue.service import Catalog, error_code, run, strict_json
-from fdbqueue.service.tools.examination import count_stale, sweep
+from fdbqueue.exceptions import FormatMismatch, ItemNotFound
+from fdbqueue.management.formats import item_count
+from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue, error_code, run, strict_json
+from fdbqueue.service.tools import examination, load
+from fdbqueue.service.tools.examination import (
+    Census,
+    Examiner,
+    count_stale,
+    sweep,
+)
 from fdbqueue.service.transactions import receipts_of
 
 OK, WARNING, ERROR = "ok", "warning", "error"
@@ -35,15 +50,21 @@ STALE_SECONDS = 86_400
 _STATUS_KEY = b"\xff\xff/status/json"
 #: A read or a commit that takes longer is a warning.
 _SLOW_SECONDS = 1.0
-_SHOWN_NAMES = 10
+_SHOWN_NAMES, _SHOWN_IDS = 10, 5
+#: What is suggested if --timeout was too short for a queue.
+_LONGER_SECONDS = 300
 #: If so much of the embedded engine's file is free, and so many bytes, it may be made smaller.
 _MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
-#: The load of at most so many queues is read, so many in one transaction.
-MAX_LOADS, _LOADS_AT_ONCE = 500, 50
+#: The load of at most so many queues is read.
+MAX_LOADS = 500
 #: How many transactions a second one queue carries on a cluster, with one head and with shards, as
 #: docs/scaling.md counts; a queue that does three quarters of that is near it.
 HEAD_CARRIES, SHARDS_CARRY = 400, 5_000
 _NEAR = 0.75
+
+
+#: Repairs something, and returns what it did and whether it did all.
+Repair = Callable[[], tuple[str, bool]]
 
 
 @dataclass(frozen=True)
@@ -55,8 +76,7 @@ class Finding:
         queue: The queue it is about; None for all.
         status: ``"ok"``, ``"warning"`` or ``"error"``.
         detail: What was found.
-        repair: Repairs it, and returns what it did and whether it did all; None if that is
-            not possible.
+        repair: Repairs it; None if that is not possible.
         is_repaired: Whether it has been repaired.
         remedy: The command that helps, without ``manage.py``; None if none does.
     """
@@ -65,7 +85,7 @@ class Finding:
     queue: str | None
     status: str
     detail: str
-    repair: Callable[[], tuple[str, bool]] | None = None
+    repair: Repair | None = None
     is_repaired: bool = False
     remedy: str | None = None
 
@@ -177,13 +197,9 @@ def check_load(catalog: Catalog) -> Iterator[Finding]:
 
     Reads the history of the last minutes, the counts and the limits of at most 500 queues.
     """
-    names = catalog.names(limit=MAX_LOADS)
-    rows = [QueueRow(catalog.queue(name)) for name in names]
+    queues = map(catalog.queue, catalog.names(limit=MAX_LOADS))
     reads = (begin_rates, begin_counts, begin_held, begin_pauses)
-    for start in range(0, len(rows), _LOADS_AT_ONCE):
-        some = rows[start : start + _LOADS_AT_ONCE]
-        read = functools.partial(fill, reads=[(one, some) for one in reads])
-        run(catalog.database, read, read_only=True)
+    rows = list(read_rows(catalog.database, queues, reads))
     yield _busiest(rows)
     yield _held(rows)
 
@@ -243,3 +259,197 @@ def _version(database: Any) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1_000:.1f} ms"
+
+
+# One queue
+
+
+class QueueChecks:
+    """The checks of a queue.
+
+    Args:
+        queue: The queue, for repairs.
+        readable: The same queue, for reads that end with the deadline.
+        deadline: When to stop, by :func:`time.monotonic`.
+    """
+
+    def __init__(self, queue: Queue, readable: Queue, deadline: float) -> None:
+        self._queue = queue
+        self._readable = readable
+        self._examiner = Examiner(readable)
+        self._deadline = deadline
+
+    def findings(self) -> Iterator[Finding]:
+        """Check one thing after the other."""
+        written = self._format()
+        yield written
+        pause = self._readable.paused()
+        yield self._pause(pause)
+        if written.status == ERROR:  # the rest would read the items under the wrong settings
+            return
+        yield from self._index()
+        yield self._overdue(pause)
+        yield self._holds()
+        yield self._pushes()
+        census = self._examiner.census(self._deadline)
+        yield self._items(census)
+        yield self._counts(census)
+
+    def _found(
+        self, check: str, status: str, text: str, repair: Repair | None = None, remedy: str = ""
+    ) -> Finding:
+        """Return a finding; what can be repaired is, by ``--repair``."""
+        helps = remedy or (self._command("--repair") if repair else None)
+        return Finding(check, self._queue.name, status, text, repair, remedy=helps)
+
+    def _command(self, option: str) -> str:
+        return f"queue_doctor {shlex.quote(self._queue.name)} {option}"
+
+    def _format(self) -> Finding:
+        adopt = self._command("--adopt-settings")
+        try:
+            stored = self._examiner.stored_format()
+        except FormatMismatch as error:
+            text = (
+                f"written under {error.context['written']}, but the setting here says "
+                f"{error.context['here']}: nothing is read or written from here. Correct the "
+                "setting. If it was changed on purpose, stop all processes that have the former "
+                f"one, then run {adopt}"
+            )
+            return self._found("format", ERROR, text)
+        if strays := self._examiner.strays():
+            least = "at least " if strays >= examination.MAX_STRAYS else ""
+            text = (
+                f"{least}{item_count(strays)} in shards that the setting here leaves out: no pop "
+                "finds them, or pops take the same ones again and again"
+            )
+            return self._found("format", ERROR, text, remedy=adopt)
+        if stored is None:
+            here = self._examiner.format_here()
+            text = f"nothing is stored; the first push will store: {here}"
+            return self._found("format", OK, text)
+        return self._found("format", OK, f"as the setting says; stored: {stored}")
+
+    def _pause(self, pause: Pause | None) -> Finding:
+        if pause is None:
+            return self._found("pause", OK, "the queue is not paused")
+        text = f"nothing is taken until queue_resume; {paused_since(pause)}"
+        return self._found("pause", WARNING, text, remedy=resume_command(self._queue.name, pause))
+
+    def _index(self) -> Iterator[Finding]:
+        is_indexed = self._examiner.is_indexed()
+        if is_indexed:
+            yield self._found("family", OK, "takes from its family find it")
+        if is_indexed is not False:
+            return
+
+        def write() -> tuple[str, bool]:
+            Examiner(self._queue).write_index()
+            return "written", True
+
+        text = "its row in the index is missing: takes from its family do not find its items"
+        yield self._found("family", ERROR, text, write)
+
+    def _overdue(self, pause: Pause | None) -> Finding:
+        overdue = self._examiner.overdue()
+        if not overdue.total:
+            return self._found("overdue", OK, "no lease or delay has expired")
+        numbers = {kind[:-1]: number for kind, number in asdict(overdue).items() if number}
+        parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
+        least = "at least " if overdue.total >= examination.MAX_OVERDUE else ""
+        resumed = "once the queue is resumed, " if pause else ""
+        text = f"expired: {least}{parts}; {resumed}the next pop or lease requeues the items"
+
+        def requeue() -> tuple[str, bool]:
+            examiner = Examiner(self._queue)
+            return f"requeued {examiner.requeue_expired():,}", not examiner.overdue().total
+
+        return self._found("overdue", WARNING, text, requeue)
+
+    def _holds(self) -> Finding:
+        number = self._examiner.stale_holds()
+        if not number:
+            return self._found("drains", OK, "no killed drain left a record")
+
+        def remove() -> tuple[str, bool]:
+            examiner = Examiner(self._queue)
+            return f"removed {examiner.stale_holds(forget=True):,}", not examiner.stale_holds()
+
+        text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
+        return self._found("drains", WARNING, text, remove)
+
+    def _pushes(self) -> Finding:
+        found = load.recorded(self._readable, older_than_seconds=STALE_SECONDS)
+        if not found:
+            return self._found("pushes", OK, "no record is older than a day")
+
+        def remove() -> tuple[str, bool]:
+            return f"removed {load.sweep(self._queue, older_than_seconds=STALE_SECONDS):,}", True
+
+        text = f"{counted(len(found), 'record')} older than a day"
+        return self._found("pushes", WARNING, text, remove)
+
+    def _items(self, census: Census) -> Finding:
+        looked = f"{item_count(sum(astuple(census.counts)))} checked"
+        if not census.is_whole:
+            looked += ", then --timeout ended"
+        if not census.undecodable:
+            status, remedy = OK, ""
+            if not census.is_whole:
+                status, remedy = ERROR, self._command(f"--timeout {_LONGER_SECONDS}")
+            return self._found("items", status, f"all can be decoded; {looked}", remedy=remedy)
+        shown = ", ".join(census.ids[:_SHOWN_IDS])
+        text = f"{census.undecodable:,} cannot be decoded: {shown}; {looked}"
+        if census.undecodable < census.counts.ready:
+            return self._found("items", ERROR, text, self._bury)
+        text += (
+            ". Was it written under other settings (kind, codec, priority type)? No ready item can "
+            "be decoded, so --repair buries none; queue_bury does"
+        )
+        return self._found("items", ERROR, text)
+
+    def _bury(self) -> tuple[str, bool]:
+        """Move the items that cannot be decoded to the dead letters."""
+        buried = 0
+        while (census := Examiner(self._queue).census(self._deadline)).ids:
+            for item_id in census.ids:
+                with contextlib.suppress(ItemNotFound):
+                    self._queue.bury(item_id, reason="undecodable")
+                    buried += 1
+        return f"moved {buried:,} to the dead letters", census.is_whole
+
+    def _counts(self, census: Census) -> Finding:
+        if not census.is_whole:
+            return self._found("counts", WARNING, "not compared within --timeout")
+        if not census.is_exact:
+            text = "not compared, because other clients are using the queue"
+            return self._found("counts", WARNING, text)
+        wrong = self._wrong_counts(asdict(census.counts), dict(census.levels))
+        if not wrong:
+            return self._found("counts", OK, "the counts are correct")
+
+        def recount() -> tuple[str, bool]:
+            self._queue.recount()
+            return "recounted", True
+
+        return self._found("counts", ERROR, wrong, recount)
+
+    def _wrong_counts(self, found: dict[str, int], levels: dict[Any, int]) -> str:
+        """Return which counts are not those of the items; empty if all are."""
+        queue, stored = self._readable, asdict(self._readable.counts())
+        wrong = [
+            f"the counts say {stored[state]:,} {state}, but there are {number:,}"
+            for state, number in found.items()
+            if stored[state] != number
+        ]
+        if wrong:
+            return "; ".join(wrong)
+        if queue.priority_type and len(levels) < MAX_ITEMS:
+            kept = dict(queue.by_priority(limit=MAX_ITEMS))
+            if kept != {level: number for level, number in levels.items() if level is not None}:
+                return "the counts by priority differ"
+        reasons = queue.dead_by_reason(limit=MAX_ITEMS)
+        number = sum(one.count for one in reasons)
+        if number != found["dead"] and len(reasons) < MAX_ITEMS:
+            return f"the counts by reason say {number:,} dead, but there are {found['dead']:,}"
+        return ""

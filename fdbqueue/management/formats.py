@@ -142,7 +142,7 @@ class Table:
             self._natural = [max(pair) for pair in zip(self._natural, widths, strict=True)]
 
     def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
-        """Return the lines of rows; those of the very first one have the headings above them."""
+        """Return the lines of rows; the very first row has the headings above it."""
         rows = list(rows)
         self.expect(rows)
         self._fit()
@@ -184,7 +184,7 @@ class Table:
         return lines
 
     def _cell_lines(self, at: int, cell: str) -> list[str]:
-        """Return the lines of a cell beside the others; only those of the kind "wrap" have some."""
+        """Return the lines of a cell beside the others; only cells of the kind "wrap" have some."""
         if self._columns[at].fold != "wrap" or width_of(cell) <= self._widths[at]:
             return [cell]
         return _wrapped(cell, self._widths[at])
@@ -224,7 +224,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
 
 
 def width_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes; those of East Asia are wide."""
+    """Return how many columns of a terminal a text takes; East Asian characters are wide."""
     if text.isascii():
         return len(text)
     return sum(map(_character_width, text))

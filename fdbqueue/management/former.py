@@ -7,19 +7,34 @@ belongs to them, are not in its ``--help``.
 
 from __future__ import annotations
 
-import argparse
+from argparse import SUPPRESS, BooleanOptionalAction
 from typing import Any
 
 from django.core.management import call_command, load_command_class
 from django.core.management.base import CommandParser
 
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import (
+    Argument,
+    json_number,
+    seconds,
+    whole_number,
+    worker_name,
+)
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.emptying import Emptying
 from fdbqueue.management.exit_codes import usage_error
 
-#: The options of ``queue_drain`` that need one of its former two destinations.
-_OF_DESTINATIONS = {
+#: The former destinations of ``queue_drain``, and its options that need one of them.
+DESTINATIONS = (Argument("--to", help=SUPPRESS), Argument("--handler", help=SUPPRESS))
+OF_DESTINATIONS = (
+    Argument("--priority", type=json_number, help=SUPPRESS),
+    Argument("--concurrency", type=whole_number(), help=SUPPRESS),
+    Argument("--retry-delay", type=seconds, help=SUPPRESS),
+    Argument("--fair", action=BooleanOptionalAction, help=SUPPRESS),
+    Argument("--worker", type=worker_name, help=SUPPRESS),
+)
+#: The commands that have those options now.
+_HAVE_THEM = {
     "priority": "queue_move",
     "concurrency": "queue_work",
     "retry_delay": "queue_work",
@@ -52,23 +67,6 @@ def former_name(name: str, instead: str, **given: Any) -> type[QueueCommand]:
     return Command
 
 
-def add_drain_options(parser: CommandParser, targets: Any) -> None:
-    """Add the options of ``queue_drain`` that are commands of their own now.
-
-    Args:
-        parser: The parser of ``queue_drain``.
-        targets: Its group of destinations.
-    """
-    for name in ("--to", "--handler"):
-        targets.add_argument(name, help=argparse.SUPPRESS)
-    number, seconds = arguments.whole_number(), arguments.seconds
-    parser.add_argument("--priority", type=arguments.json_number, help=argparse.SUPPRESS)
-    parser.add_argument("--concurrency", type=number, help=argparse.SUPPRESS)
-    parser.add_argument("--retry-delay", type=seconds, help=argparse.SUPPRESS)
-    parser.add_argument("--fair", action=argparse.BooleanOptionalAction, help=argparse.SUPPRESS)
-    parser.add_argument("--worker", type=arguments.worker_name, help=argparse.SUPPRESS)
-
-
 def drains_elsewhere(drain: QueueCommand, options: dict[str, Any]) -> bool:
     """Move the items, or call a function with each, if ``queue_drain`` is to do so.
 
@@ -77,7 +75,7 @@ def drains_elsewhere(drain: QueueCommand, options: dict[str, Any]) -> bool:
     """
     names, to, handler = options["names"], options["to"], options["handler"]
     if to is None and handler is None:
-        for option, command in _OF_DESTINATIONS.items():
+        for option, command in _HAVE_THEM.items():
             if options[option] is not None:
                 flag = option.replace("_", "-")
                 raise usage_error(f"--{flag} is an option of {command}, not of queue_drain.")
@@ -88,7 +86,7 @@ def drains_elsewhere(drain: QueueCommand, options: dict[str, Any]) -> bool:
         source = drain.source(names, fair=options["fair"])
         limit, follow = options["limit"], options["follow"]
         emptying = Emptying(source, drain.console, limit=limit, follow=follow)
-        emptying.report_expected(to or handler, as_json=options["as_json"])
+        emptying.report_expected(to or handler)
     elif to is not None:
         _note(drain, "queue_drain --to", "queue_move NAME TO --no-input")
         _run(drain, "queue_move", {**options, "interactive": False}, [*names, to])
@@ -104,7 +102,7 @@ def _note(command: QueueCommand, former: str, instead: str) -> None:
 
 
 def _run(former: QueueCommand, name: str, options: dict[str, Any], names: list[str]) -> None:
-    """Run a command in place of a former one, with those of its options that are given."""
+    """Run a command in place of a former one, with the options that are given."""
     command = load_command_class("fdbqueue", name)
     vars(command)["_called_from_command_line"] = former.is_process
     parser = command.create_parser("manage.py", name)

@@ -87,10 +87,10 @@ def formatter(
         return lambda items: [item_line(queue, item, detailed=state != "ready") for item in items]
     most = None if whole_values else look.width or _VALUE_CHARACTERS
     value = ItemColumn(
-        name="value",
-        heading="Value",
-        value=lambda row: row,  # null is a value, too
-        kind=ValueKind(cell=lambda row: _value_text(row.item.value, most)),
+        "value",
+        "Value",
+        lambda row: row,
+        ValueKind(cell=lambda row: _value_text(row.item.value, most)),
         fold="whole" if whole_values else "cut",
         alarm=lambda row: "bad" if isinstance(row.item.value, Undecodable) else "",
     )

@@ -28,7 +28,7 @@ _let_in = threading.local()
 def handled(
     handlers: Mapping[signal.Signals, Any], *, wakened: int | None = None
 ) -> Iterator[None]:
-    """Handle signals in this process; those that it forks handle them as before.
+    """Handle signals in this process; processes that it forks handle them as before.
 
     Args:
         handlers: The handler of each signal.

@@ -17,7 +17,7 @@ Where to add something
         ``operation`` or ``engine_error``.
     A size
         Read it in ``fdbqueue/columns/queues.py``, if that does not read it yet, and name the read
-        in ``sizes._read``; add it up in ``_Sizes._add``, and yield its family in
+        in ``_Sizes.read``; add it up in ``_Sizes._add``, and yield its family in
         ``_Sizes.metrics``.
 
     Then name it in docs/monitoring.md; a test compares.

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
-import itertools
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -22,7 +19,7 @@ from fdbqueue.columns.queues import (
     begin_ends,
     begin_oldest,
     begin_pauses,
-    fill,
+    read_rows,
 )
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.metrics.operations import label_of
@@ -32,7 +29,6 @@ from fdbqueue.service import (
     error_code,
     microseconds,
     now_us,
-    run,
 )
 
 logger = logging.getLogger(__name__)
@@ -85,11 +81,9 @@ class _Sizes:
     def read(self, catalog: Catalog) -> None:
         """Read the sizes, in transactions of some queues each, and which workers there are."""
         names, self._is_complete = access.monitored_names(catalog)
-        rest = (QueueRow(catalog.queue(name)) for name in names)
-        while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
-            run(catalog.database, functools.partial(_read, rows=some), read_only=True)
-            for row in some:
-                self._add(label_of(row.queue.name), row)
+        reads = (begin_counts, begin_oldest, begin_ends, begin_pauses)
+        for row in read_rows(catalog.database, map(catalog.queue, names), reads):
+            self._add(label_of(row.queue.name), row)
         self._workers.update(row.state for row in catalog.presences.read().rows)
 
     def _add(self, label: str, row: QueueRow) -> None:
@@ -167,8 +161,3 @@ def _engine_up(is_so: bool) -> Metric:
     return GaugeMetricFamily(
         "fdbqueue_engine_up", "1 if the engine answered, else 0.", value=float(is_so)
     )
-
-
-def _read(tr: Any, rows: Sequence[QueueRow]) -> None:
-    begin = (begin_counts, begin_oldest, begin_ends, begin_pauses)
-    fill(tr, [(one, rows) for one in begin])

@@ -12,7 +12,7 @@ How a request goes
     =================  =================  ==================================  ==================
     list of queues     ``queues_page``    ``fdbqueue.columns.queues``         ``queues.html``
     all queues         ``across_queues``  ``fdbqueue.columns.across``         ``workers.html`` ...
-    a family           ``family_page``    ``fdbqueue.columns.families``       ``family.html``
+    a family           ``queues_page``    ``fdbqueue.columns.families``       ``family.html``
     a queue            ``queue_page``     ``fdbqueue.columns.queues``         ``queue.html``
     its items          ``item_list``      ``fdbqueue.columns.items``          ``items.html``
     an item            ``item_page``      ``fdbqueue.columns.items``          ``item.html``

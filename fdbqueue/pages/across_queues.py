@@ -12,30 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django import forms
-from django.utils.html import format_html, format_html_join
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import WORD, link, markup
-from fdbqueue.columns.across import (
-    LEASES,
-    PRESENT,
-    REASONS,
-    WORKERS,
-    ReasonRow,
-    WorkerLeases,
-    by_reason,
-    by_worker,
+from fdbqueue.columns import COUNT, FUTURE, PAST, Column, ValueKind, link, markup
+from fdbqueue.columns.across import PRESENT, ReasonRow, WorkerLeases, by_reason, by_worker
+from fdbqueue.columns.items import (
+    ATTEMPTS,
+    LEASED_AT,
+    LEASED_UNTIL,
+    WORKER,
+    ItemRow,
+    reason_text,
 )
-from fdbqueue.columns.items import ItemRow, reason_text
 from fdbqueue.columns.text import folded, grouped, visible
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
-from fdbqueue.pages.forms import search_field
+from fdbqueue.pages.forms import FindAnyForm, search_field
+from fdbqueue.pages.framing import ListView, PageView, shown_id
 from fdbqueue.pages.item_columns import in_one_line
 from fdbqueue.pages.listing import (
     Left,
@@ -44,12 +43,13 @@ from fdbqueue.pages.listing import (
     RowOrder,
     further,
     paged,
+    some_of,
     table,
     tile,
-    with_links,
 )
+from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
-from fdbqueue.pages.search import name_contains, reason_contains, worker_contains
+from fdbqueue.pages.search import reason_contains, text_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Item, Queue, run, scan_by_moment
 from fdbqueue.viewer import Viewer
@@ -224,8 +224,12 @@ class _Linked:
 
     def leased(self, row: ItemRow) -> SafeString:
         """Return the link to the leased items of a queue."""
-        address = f"{self._addresses.queue(row.queue.name)}?{urlencode({'state': 'leased'})}"
+        address = self._addresses.queue(row.queue.name, state="leased")
         return link(f"of-{row.position}", address, row.queue.label)
+
+    def latest(self, reason: ReasonRow) -> SafeString:
+        """Return the link to the item that died last of a reason."""
+        return self.item(replace(reason.latest, position=reason.position), "last")
 
     def letters(self, reason: ReasonRow) -> SafeString | str:
         """Return the link to the dead letters of a reason, if all of these are in one queue."""
@@ -236,10 +240,8 @@ class _Linked:
         return link(f"letters-{reason.position}", self._of_reason(reason, row), number)
 
     def _of_reason(self, reason: ReasonRow, row: ItemRow) -> str:
-        query = {"state": "dead"}
-        if reason.reason:
-            query[self.reading(row.queue).reason_field] = reason.reason
-        return f"{self._addresses.queue(row.queue.name)}?{urlencode(query)}"
+        chosen = {self.reading(row.queue).reason_field: reason.reason}
+        return self._addresses.queue(row.queue.name, state="dead", **chosen)
 
     def queues(self, reason: ReasonRow) -> SafeString:
         """Return links to the dead letters of a reason in its queues."""
@@ -248,12 +250,8 @@ class _Linked:
         for number, (row, count) in enumerate(by_queue[:MOST_NAMED]):
             address = self._of_reason(reason, row)
             name = f"{row.queue.label} ({grouped(count)})"
-            links.append((link(f"queue-{reason.position}-{number}", address, name),))
-        shown = format_html_join(", ", "{}", links)
-        others = len(by_queue) - len(links)
-        if not others:
-            return shown
-        return format_html("{}, {}", shown, _("and %(number)s more") % {"number": grouped(others)})
+            links.append(link(f"queue-{reason.position}-{number}", address, name))
+        return some_of(links, len(by_queue))
 
 
 # What the templates show
@@ -273,27 +271,41 @@ def _context(
     }
 
 
-def workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
+class WorkersView(ListView):
+    """The workers there are, and the leases of all queues."""
+
+    view, title, template = "workers", _("Workers"), "workers.html"
+    form = WorkersForm
+
+    def rows(self, form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the leases; and the workers, for users who may view all queues."""
+        shown = _workers(form, viewer, self.addresses)
+        if self.site.may_view_all(self.request):
+            shown |= _present(form, viewer)
+        return shown
+
+
+def _workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
     """Read the leases of all queues, and return what the page of workers shows."""
     found = _read(viewer, form.cleaned_data["after"], "leased")
-    wanted, name = form.cleaned_data["worker"], form.cleaned_data["name"]
-    rows = found.rows
-    if wanted:
-        has_text = worker_contains(wanted)
-        rows = [row for row in rows if has_text(row.item)]
-    if name:
-        rows = [row for row in rows if row.item.worker == name]
+    name = form.cleaned_data["name"]
+    rows = [row for row in found.rows if name in {"", row.item.worker}]
+    rows = form.chosen(rows, attrgetter("item.worker"))
     linked = _Linked(addresses)
-    columns = with_links(
-        LEASES, {"item": lambda row: linked.item(row, "lease"), "queue": linked.leased}
+    leases: tuple[Column[ItemRow], ...] = (
+        Column("item", _("Item or task"), lambda row: linked.item(row, "lease")),
+        Column("queue", _("Queue"), linked.leased),
+        WORKER,
+        LEASED_AT,
+        LEASED_UNTIL,
+        ATTEMPTS,
     )
-    rows = form.in_order(rows)
     groups = by_worker(rows)
     numbers = {one.name: number for number, one in enumerate(groups, start=1)}
 
-    def of_worker(row: WorkerLeases) -> SafeString:
+    def worker_of(row: WorkerLeases) -> SafeString:
         if not row.name:
-            return format_html('<span class="fdbqueue-quiet">{}</span>', _("no name given"))
+            return markup.quiet(_("no name given"))
         address = form.address(name=row.name, worker=None)
         return link(f"worker-{numbers[row.name]}", address, visible(row.name))
 
@@ -304,26 +316,32 @@ def workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str
         address = form.address(name=row.name, worker=None)
         return link(f"leases-{numbers[row.name]}", address, number)
 
-    of_workers = with_links(WORKERS, {"worker": of_worker, "leases": leases_of})
+    of_workers: tuple[Column[WorkerLeases], ...] = (
+        Column("worker", _("Worker"), worker_of),
+        Column("leases", _("Leases"), leases_of, ValueKind(is_number=True)),
+        Column("queues", _("Queues"), lambda row: len(row.queues), COUNT),
+        Column("since", _("Oldest since"), attrgetter("since"), PAST),
+        Column("until", _("First ends"), attrgetter("until"), FUTURE),
+    )
     return {
-        **_context(form, found, columns, rows, name=name or None),
+        **_context(form, found, leases, rows, name=name or None),
         "workers": table(tuple(map(in_one_line, of_workers)), groups[:MOST_WORKERS]),
         "more_workers": grouped(len(groups) - MOST_WORKERS) if groups[MOST_WORKERS:] else "",
         "tiles": [
             tile("leases", _("Leases"), found.total, form.address(worker=None)),
             tile("workers", _("Workers"), len(groups), form.address(worker=None)),
-            tile("busy", _("Queues with leases"), found.busy, f"{addresses.queues()}?sort=-leased"),
+            tile("busy", _("Queues with leases"), found.busy, addresses.queues(sort="-leased")),
         ],
         "chosen": visible(name),
         "everyone": form.address(),
     }
 
 
-def present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
+def _present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
     """Read which workers there are, and return what the first page of leases shows of them."""
     if form.cleaned_data["page"] > 1 or form.cleaned_data["after"]:
         return {}
-    has_text, name = name_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
+    has_text, name = text_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
     found = viewer.begin().presences.read()
     rows = [row for row in found.rows if has_text(row.name) and name in {"", row.name}]
     lost = [row for row in rows if row.is_lost][: MOST_PRESENT // 2]
@@ -335,42 +353,38 @@ def present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
     }
 
 
-def failures(form: FailuresForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
-    """Read the dead letters of all queues, and return what the page of failures shows."""
-    found = _read(viewer, form.cleaned_data["after"], "dead")
-    wanted, rows = form.cleaned_data["reason"], found.rows
-    if wanted:
-        has_text = reason_contains(wanted)
-        rows = [row for row in rows if has_text(row.item)]
-    groups = form.in_order(by_reason(rows))
-    linked = _Linked(addresses)
-    columns = with_links(
-        REASONS,
-        {
-            "letters": linked.letters,
-            "queues": linked.queues,
-            "latest": lambda one: linked.item(replace(one.latest, position=one.position), "last"),
-        },
-    )
-    reason = replace(
-        columns[0],
-        value=lambda one: markup.reason(folded(reason_text(one.reason), f"reason-{one.position}")),
-        kind=WORD,
-        css=lambda _value: "fdbqueue-reason",
-    )
-    return {
-        **_context(form, found, (reason, *columns[1:]), groups),
-        "tiles": [
-            tile("dead", _("Dead letters"), found.total, f"{addresses.queues()}?sort=-dead"),
-            tile("reasons", _("Reasons"), len(groups), form.address(reason=None)),
-            tile(
-                "busy",
-                _("Queues with dead letters"),
-                found.busy,
-                f"{addresses.queues()}?sort=-dead",
-            ),
-        ],
-    }
+def _shown_reason(reason: ReasonRow) -> SafeString:
+    return markup.reason(folded(reason_text(reason.reason), f"reason-{reason.position}"))
+
+
+class FailuresView(ListView):
+    """The dead letters of all queues, by reason."""
+
+    view, title, template = "failures", _("Failures"), "dead_letters.html"
+    form = FailuresForm
+
+    def rows(self, form: FailuresForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the reasons."""
+        found = _read(viewer, form.cleaned_data["after"], "dead")
+        has_text = reason_contains(form.cleaned_data["reason"])
+        groups = form.in_order(by_reason(row for row in found.rows if has_text(row.item)))
+        linked = _Linked(self.addresses)
+        columns: tuple[Column[ReasonRow], ...] = (
+            Column("reason", _("Reason"), _shown_reason, css=lambda _value: "fdbqueue-reason"),
+            Column("letters", _("Dead letters"), linked.letters, ValueKind(is_number=True)),
+            Column("queues", _("Queues"), linked.queues),
+            Column("died_at", _("Last died"), attrgetter("latest.item.died_at"), PAST),
+            Column("latest", _("Last item or task"), linked.latest),
+        )
+        by_dead = self.addresses.queues(sort="-dead")
+        return {
+            **_context(form, found, columns, groups),
+            "tiles": [
+                tile("dead", _("Dead letters"), found.total, by_dead),
+                tile("reasons", _("Reasons"), len(groups), form.address(reason=None)),
+                tile("busy", _("Queues with dead letters"), found.busy, by_dead),
+            ],
+        }
 
 
 # Finding an id
@@ -413,3 +427,33 @@ def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> Found
     if looked < len(names):
         following = names[looked - 1] if looked else after
     return FoundId(places, looked, following)
+
+
+class FindAnyView(PageView):
+    """Goes to the item or the task of any queue whose id a reader has typed."""
+
+    template = "found.html"
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        """Redirect to its page, or say where it was looked for."""
+        viewer = self.viewer_of_some()
+        about = self.about_all("")
+        form = FindAnyForm(request.GET)
+        if not form.is_valid():
+            return self.problem(bad_form(form), **about)
+        sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
+        found = find(viewer, sought, after, self.addresses)
+        if len(found.places) == 1 and found.following is None and not after:
+            return HttpResponseRedirect(found.places[0][1])
+        following = form.address(id=sought, after=found.following) if found.following else None
+        return self.page(
+            _("Find by id"),
+            status=200 if found.places else 404,
+            item_id=shown_id(sought),
+            places=found.places,
+            queues=grouped(found.queues),
+            is_whole=found.following is None and not after,
+            following=following,
+            is_late=found.following == "",
+            **about,
+        )

@@ -26,7 +26,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.apps import apps
@@ -221,14 +220,8 @@ def action_named(name: str) -> PageAction | None:
 
 def may_act(user: Any, action: PageAction, *queue_names: str) -> bool:
     """Tell whether a user may do an action to queues, or to a family."""
-    return all(_may_act(user, action, name) for name in queue_names)
-
-
-def _may_act(user: Any, action: PageAction, queue_name: str) -> bool:
     permission = access.MANAGE if action.work is not None else _declared(action).permission
-    if "*" in queue_name:
-        return access.may_in_general(user, permission)
-    return access.may(user, permission, queue_name)
+    return all(access.may_to_all(user, permission, name) for name in queue_names)
 
 
 def offers(
@@ -251,9 +244,8 @@ def offers(
     """
     if not actions_are_on():
         return []
-    query = f"?{urlencode(chosen)}" if chosen else ""
     return [
-        Offer(name, action.verb, addresses.action(queue_name, name) + query)
+        Offer(name, action.verb, addresses.action(queue_name, name, **chosen))
         for name in names
         if (action := action_named(name)) is not None and may_act(user, action, queue_name, *others)
     ]

@@ -90,7 +90,7 @@ class PageForm(forms.Form):
         super().__init__({**self.defaults, **given}, auto_id="show-%s")
 
     def clean(self) -> dict[str, Any]:
-        """Refuse parameters that the page does not have, and those that are given twice."""
+        """Refuse parameters that the page does not have, or that are given twice."""
         unknown = [name for name in self.data if name not in self.fields]
         for name in unknown[:_MOST_UNKNOWN]:
             text = _("This page has no parameter “%(name)s”.")
@@ -246,12 +246,19 @@ class ItemsForm(PageForm):
         order.choices = [*self.ends, *by_time]
         if self.data.get("end") in _BY_TIME:
             order.error_messages["invalid_choice"] = _("Items in this state have no such order.")
-        if self.data.get("state") == "dead":
-            self.shown = (*self.shown[:-1], *self.of_dead[:1], *self.shown[-1:])
-            self.most_main += len(self.of_dead[:1])
-        if self.data.get("state") == "leased":
-            self.shown = (*self.shown[:-1], "worker", *self.shown[-1:])
+        chosen = self.data.get("state")
+        self.shown = self.shown_in(chosen)
+        if chosen == "leased" or (chosen == "dead" and self.of_dead):
             self.most_main += 1
+
+    def filters_of(self, state: Any) -> tuple[str, ...]:
+        """Return the fields that only the items of a state are chosen by."""
+        return {"dead": self.of_dead[:1], "leased": ("worker",)}.get(state, ())
+
+    def shown_in(self, state: Any) -> tuple[str, ...]:
+        """Return the fields that a reader fills in to choose among the items of a state."""
+        *others, last = type(self).shown
+        return (*others, *self.filters_of(state), last)
 
     def is_search(self, parameters: QueryDict) -> bool:
         """Tell whether the page searches, instead of listing what comes first."""
@@ -285,14 +292,11 @@ class ItemsForm(PageForm):
 
     def tab_address(self, state: str) -> str:
         """Return the address of the items of another state."""
-        dropped = {} if state == "dead" else dict.fromkeys(self.of_dead)
-        dropped |= {} if state == "leased" else {"worker": None}
-        dropped |= self.dropped_order()
-        return self.items_address(**dropped, state=state)
-
-    def dropped_order(self) -> dict[str, None]:
-        """Return the order if other states do not have it."""
-        return {"end": None} if self.data.get("end") in _BY_TIME else {}
+        there = {*self.shown_in(state), *(self.of_dead if state == "dead" else ())}
+        dropped = {*self.shown, *self.of_dead} - there
+        if self.data.get("end") in _BY_TIME:  # which other states do not have
+            dropped.add("end")
+        return self.items_address(**dict.fromkeys(dropped), state=state)
 
     def bounds(self) -> dict[str, Any]:
         """Return the arguments of ``queue.page()`` that choose the items."""

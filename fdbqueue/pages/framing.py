@@ -180,12 +180,12 @@ class PageView(View):
         return deadlines.begin(self.timeout_seconds, reads_only=True)
 
     def viewer(self) -> Viewer:
-        """Return who views the page; the site is asked about each name once."""
+        """Return the viewer of the page; the site is asked about each name once."""
         sees = functools.cache(functools.partial(self.site.may_view, self.request))
         return Viewer(sees, self.catalog)
 
     def viewer_of_some(self) -> Viewer:
-        """Return who views a page of all queues.
+        """Return the viewer of a page of all queues.
 
         Raises:
             PermissionDenied: The user may see none, of whatever queues there are.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -31,9 +30,9 @@ from fdbqueue.pages.values import preview, previewed
 
 
 def address_of(row: ItemRow) -> str:
-    """Return the address of an item's page; after a search, that of the hit in it."""
-    page: str = row.addresses.item(row.queue.name, row.item.id)
-    return f"{page}?{urlencode({'q': row.wanted})}#{FIRST_HIT}" if row.wanted else page
+    """Return the address of an item's page; after a search, of the hit in it."""
+    page: str = row.addresses.item(row.queue.name, row.item.id, q=row.wanted)
+    return f"{page}#{FIRST_HIT}" if row.wanted else page
 
 
 def _value(row: ItemRow) -> SafeString:
@@ -123,16 +122,11 @@ _IN_TABLE: dict[str, dict[str, Any]] = {
 #: The table of items on the page of a queue.
 COLUMNS: tuple[ItemColumn, ...] = (
     ItemColumn(
-        name="position",
-        heading=_("Position"),
-        value=lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
-        kind=ValueKind(is_number=True),
+        "position",
+        _("Position"),
+        lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
+        ValueKind(is_number=True),
     ),
     *(in_one_line(replace(column, **_IN_TABLE.get(column.name, {}))) for column in LISTED),
-    ItemColumn(
-        name="value",
-        heading=_("Value"),
-        value=_value,
-        css=lambda _value: "fdbqueue-value",
-    ),
+    ItemColumn("value", _("Value"), _value, css=lambda _value: "fdbqueue-value"),
 )

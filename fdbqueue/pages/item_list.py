@@ -9,10 +9,9 @@ to view the queue is checked first.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
@@ -43,26 +42,12 @@ LOOKED_AT_BYTES = 25_000_000
 _OTHER_END = {"min": "max", "max": "min"}
 
 
-class ListedItem(NamedTuple):
-    """An item of a page.
-
-    Attributes:
-        position: Its number, counted along the pages from the first on.
-        item: The item.
-        notes: What was read besides it, for a reading that does.
-    """
-
-    position: int
-    item: Item
-    notes: Any = None
-
-
 @dataclass(frozen=True, slots=True)
 class ItemList:
     """One page of a queue's items, and the addresses of the pages around it.
 
     Attributes:
-        items: The items.
+        rows: The items, each with its number, counted along the pages from the first on.
         is_searched: Whether only items that match were listed.
         looked_at: How many items were looked at.
         start: The number of the first of these.
@@ -71,7 +56,7 @@ class ItemList:
         first: The address of the first page, None on that page.
     """
 
-    items: list[ListedItem]
+    rows: list[ItemRow]
     is_searched: bool
     looked_at: int
     start: int
@@ -111,10 +96,9 @@ def read(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> ItemList:
     found = _page(search, form)
     if reading.begin_notes is None:
         return found
-    begun = [reading.begin_notes(queue, listed.item, tr) for listed in found.items]
-    pairs = zip(found.items, begun, strict=True)
-    noted = [listed._replace(notes=notes()) for listed, notes in pairs]
-    return dataclasses.replace(found, items=noted)
+    begun = [reading.begin_notes(queue, row.item, tr) for row in found.rows]
+    pairs = zip(found.rows, begun, strict=True)
+    return replace(found, rows=[replace(row, notes=notes()) for row, notes in pairs])
 
 
 def context(
@@ -131,20 +115,17 @@ def context(
     """
     queue, state = of.queue, form.cleaned_data["state"]
     columns = shown(reading.columns, queue, state)
-    members = {} if reading.task else shared_members([one.item.value for one in found.items])
-    shared = _shared_group([one.item for one in found.items]) if state == "dead" else None
+    members = {} if reading.task else shared_members([row.item.value for row in found.rows])
+    shared = _shared_group([row.item for row in found.rows]) if state == "dead" else None
     rows = [
-        ItemRow(
-            listed.item,
-            queue,
-            position=listed.position,
+        replace(
+            row,
             addresses=addresses,
-            notes=listed.notes,
             wanted=form.cleaned_data["q"],
             shared=frozenset(members),
-            group=shared or groups.get(group_named(listed.item.reason or "")),
+            group=shared or groups.get(group_named(row.item.reason or "")),
         )
-        for listed in found.items
+        for row in found.rows
     ]
     if shared is not None:
         columns = [
@@ -236,6 +217,9 @@ class _Search:
             self._scan = functools.partial(scan_by_moment, state=state)
         self.is_selective = self._matches is not None
 
+    def row(self, item: Item, position: int) -> ItemRow:
+        return ItemRow(item, self._queue, position=position)
+
     def scan(self, position: str | None, *, is_backward: bool = False) -> Scan:
         limit = self._form.cleaned_data["limit"]
         bounds: dict[str, Any] = {
@@ -264,7 +248,7 @@ def _forward(form: ItemsForm, search: _Search, found: Scan, after: str | None) -
     if after is not None and found.first is not None:  # "before" would pass by ``after`` itself
         previous = form.page_address(before=found.first, start=start)
     return ItemList(
-        items=[ListedItem(start + passed, item) for passed, item in found.found],
+        rows=[search.row(item, start + passed) for passed, item in found.found],
         is_searched=search.is_selective,
         looked_at=found.looked_at,
         start=start,
@@ -280,7 +264,7 @@ def _backward(form: ItemsForm, search: _Search, found: Scan) -> ItemList:
     start = max(1, behind - found.looked_at)
     last = start + found.looked_at - 1
     return ItemList(
-        items=[ListedItem(last - passed, item) for passed, item in reversed(found.found)],
+        rows=[search.row(item, last - passed) for passed, item in reversed(found.found)],
         is_searched=search.is_selective,
         looked_at=found.looked_at,
         start=start,

@@ -7,7 +7,6 @@ stored. A search leads here with its text, whose hits in the value are highlight
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import facts
 from fdbqueue.columns.items import ItemRow, read_row, shown
+from fdbqueue.columns.text import command
 from fdbqueue.pages.forms import ItemForm
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.search import Highlighter
@@ -115,9 +115,8 @@ def _acts(item: Item, reading: Reading) -> str:
 def _remedy(queue: Queue, item: Item) -> Remedy | None:
     """Return what helps a dead letter, or a ready item that cannot be decoded; None for others."""
     if item.state == "dead":
-        which = f"{shlex.quote(queue.name)} --id={shlex.quote(item.id)}"
         text = _("Requeue it, as if it had never been tried:")
-        return Remedy(text, f"python manage.py queue_redrive {which}")
+        return Remedy(text, command("queue_redrive", queue.name, id=item.id))
     if item.state == "ready" and isinstance(item.value, Undecodable):
         text = _("Make it a dead letter, which keeps its bytes:")
         return Remedy(text, bury_command(queue, [item.id]))
@@ -126,12 +125,11 @@ def _remedy(queue: Queue, item: Item) -> Remedy | None:
 
 def bury_command(queue: Queue, item_ids: Iterable[str]) -> str:
     """Return the command that makes items that cannot be decoded dead letters."""
-    which = shlex.join((queue.name, *item_ids))
-    return f"python manage.py queue_bury {which} --reason=undecodable"
+    return command("queue_bury", queue.name, *item_ids, reason="undecodable")
 
 
 def _choices(queue: Queue, item: Item, form: ItemForm) -> list[WayToShow]:
-    """Return the ways to show a value; those that would show the same are left out."""
+    """Return the ways to show a value, without ways that would show the same."""
     is_text = not isinstance(item.value, bytes | Undecodable)
     first = _("As a tree") if _is_json(queue, item) else _("As text")
     labels = {"value": first if is_text else _("The value's bytes")}

@@ -7,18 +7,20 @@ them, and says how much of what there is it has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django import forms
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Column, Tile, ValueKind, cells, headers
 from fdbqueue.columns.text import grouped
 from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm
-from fdbqueue.pages.item_columns import in_one_line
+from fdbqueue.pages.item_columns import AnyColumn, in_one_line
+from fdbqueue.pages.search import text_contains
 
 ROWS_PER_PAGE = 50
 #: No page has a larger number.
@@ -53,6 +55,14 @@ class ListForm(PageForm):
     page = forms.IntegerField(min_value=1, max_value=_MOST_PAGES, widget=forms.HiddenInput)
 
     hidden: tuple[str, ...] = ("refresh", "after")
+
+    def chosen(self, rows: Iterable[Any], text: Callable[[Any], str]) -> list[Any]:
+        """Return the rows whose text, as pages show it, has what the reader looks for.
+
+        Case is ignored. They are in the order that the form asks for.
+        """
+        has_text = text_contains(self.cleaned_data[self.shown[0]])
+        return self.in_order(row for row in rows if has_text(text(row)))
 
     def in_order(self, rows: Iterable[Any]) -> list[Any]:
         """Return rows in the order that the form asks for."""
@@ -128,9 +138,18 @@ def tile(name: str, label: Any, count: int, address: str, kind: str = "") -> Til
     return Tile(name, label, SafeString(grouped(count)), kind, address)
 
 
+def some_of(links: Sequence[SafeString], count: int) -> SafeString:
+    """Return the first links of some, and how many there are besides."""
+    shown = format_html_join(", ", "{}", [(one,) for one in links])
+    if count == len(links):
+        return shown
+    others = _("and %(number)s more") % {"number": grouped(count - len(links))}
+    return format_html("{}, {}", shown, others)
+
+
 def with_links(
-    columns: Iterable[Column[Any]], links: dict[str, Callable[[Any], Any]]
-) -> tuple[Column[Any], ...]:
+    columns: Iterable[AnyColumn], links: Mapping[str, Callable[[Any], Any]]
+) -> tuple[AnyColumn, ...]:
     """Return columns, some of them with other values, by their names: links."""
     return tuple(
         replace(one, value=links[one.name], kind=ValueKind(is_number=one.kind.is_number))

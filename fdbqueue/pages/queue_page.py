@@ -5,11 +5,9 @@ All of it is read in one transaction.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django.utils.functional import Promise
 from django.utils.safestring import SafeString
@@ -31,6 +29,7 @@ from fdbqueue.columns.text import (
     FoldedText,
     Moment,
     clip,
+    command,
     duration,
     folded,
     grouped,
@@ -45,7 +44,6 @@ from fdbqueue.pages.charts import (
     Bucket,
     Chart,
     Level,
-    Priorities,
     Sparkline,
     depth_chart,
     priorities_of,
@@ -54,11 +52,10 @@ from fdbqueue.pages.charts import (
     sparkline,
 )
 from fdbqueue.pages.forms import ItemsForm
-from fdbqueue.pages.item_list import ItemList
 from fdbqueue.pages.item_page import bury_command
 from fdbqueue.pages.readings import ITEMS, OtherTabs, Reading, Setting
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import DeadReason, Depth, Ends, Pause, Queue, depths, group_named, run
+from fdbqueue.service import DeadReason, Ends, Pause, Queue, depths, group_named, run
 from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
@@ -144,55 +141,52 @@ class Reasons:
     recount: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueueDetails:
-    """What was read of a queue: its figures, its charts, and one page of its items.
-
-    There are no charts of a period in which the queue was empty and nothing happened, and none of
-    the rates if nothing was pushed or popped. ``form`` is that of the tab which the page shows, and
-    ``others`` what is said of the tabs that are no state.
-    """
-
-    form: ItemsForm
-
-    row: QueueRow
-    sparklines: tuple[Sparkline, ...]
-    charts: tuple[Chart, ...]
-    priorities: Priorities | None
-    items: ItemList
-    others: OtherTabs
-    reasons: Reasons | None = None
-
-
-def queue_details(queue: Queue, form: ItemsForm, reading: Reading) -> QueueDetails:
+def queue_details(
+    queue: Queue, form: ItemsForm, reading: Reading, addresses: Addresses
+) -> tuple[ItemsForm, dict[str, Any]]:
     """Read a queue: a dozen reads at most, however long it is.
+
+    Returns:
+        The form of the tab that the page shows, and what the template shows. There are no charts of
+        a period in which the queue was empty and nothing happened, and none of the rates if nothing
+        was pushed or popped.
 
     Raises:
         InvalidInput: A position in the address is not one of this queue.
     """
-    return run(queue.database, lambda tr: _queue_details(queue, form, tr, reading), read_only=True)
-
-
-def _queue_details(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> QueueDetails:
     span = form.cleaned_data["span"]
     row = QueueRow(queue, history_minutes=MINUTES[span])
-    begun = reading.begin_others(queue, tr)
-    fill(tr, [(begin, [row]) for begin in reads_of((*FIGURES, STATUS))])
-    others = begun()
-    form = reading.opened(form, _tabs_with_any(row, reading, others))
-    levels, is_cut = _levels(queue, tr) if reading.has_priorities else ([], False)
-    is_dead = form.cleaned_data["state"] == "dead"
-    reasons = queue.dead_by_reason(limit=MOST_REASONS, tr=tr) if is_dead else []
-    history = depths(row.counts, row.minutes)
-    return QueueDetails(
-        form=form,
-        others=others,
-        row=row,
-        **_charts(history, row, span),
-        priorities=priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut),
-        items=item_list.read(queue, form, tr, reading),
-        reasons=_reasons(queue, form, reading, reasons, row.counts.dead) if is_dead else None,
-    )
+
+    def read(tr: Any) -> tuple[Any, ...]:
+        begun = reading.begin_others(queue, tr)
+        fill(tr, [(begin, [row]) for begin in reads_of((*FIGURES, STATUS))])
+        others = begun()
+        opened = reading.opened(form, _tabs_with_any(row, reading, others))
+        levels, is_cut = _levels(queue, tr) if reading.has_priorities else ([], False)
+        is_dead = opened.cleaned_data["state"] == "dead"
+        dead = queue.dead_by_reason(limit=MOST_REASONS, tr=tr) if is_dead else []
+        return opened, others, levels, is_cut, dead, item_list.read(queue, opened, tr, reading)
+
+    opened, others, levels, is_cut, dead, items = run(queue.database, read, read_only=True)
+    priorities = priorities_of(levels, row.counts.ready, queue.priority_type, is_cut=is_cut)
+    is_dead = opened.cleaned_data["state"] == "dead"
+    reasons = _reasons(queue, opened, reading, dead, row.counts.dead) if is_dead else None
+    buckets = [] if priorities is None else priorities.buckets
+    return opened, {
+        "pause": row.pause and shown_pause(row.pause, queue.name),
+        "blockade": _blockade(queue, row.ends),
+        "tiles": _tiles(row, others, opened, reading),
+        "tabs": _tabs(row, others, opened, addresses, reading),
+        "spans": [
+            (label, opened.address(span=one) + "#fdbqueue-charts", one == span)
+            for one, label in (("hour", _("Last hour")), ("day", _("Last day")))
+        ],
+        **_charts(row, span),
+        "priorities": priorities,
+        "reasons": reasons,
+        "buckets": [_bucket_row(bucket, opened) for bucket in buckets],
+        **item_list.context(row, opened, items, addresses, reading, _numbered(reasons)),
+    }
 
 
 def _tabs_with_any(row: QueueRow, reading: Reading, others: OtherTabs) -> set[str]:
@@ -202,16 +196,18 @@ def _tabs_with_any(row: QueueRow, reading: Reading, others: OtherTabs) -> set[st
     return found.union(name for name, count in others.counts.items() if count not in {"", "0"})
 
 
-def _charts(history: Sequence[Depth], row: QueueRow, span: str) -> dict[str, tuple[Any, ...]]:
+def _charts(row: QueueRow, span: str) -> dict[str, list[Any]]:
     """Return the charts, small and large, of what there was in this period."""
-    lines, charts = [], []
+    lines: list[Sparkline] = []
+    charts: list[Chart] = []
+    history = depths(row.counts, row.minutes)
     if any(depth.items for depth in history):
         lines.append(sparkline(history))
         charts.append(depth_chart(history, span))
     if any(minute.pushes or minute.pops for minute in row.minutes):
         lines.append(rate_sparkline(row.minutes, span))
         charts.append(rate_chart(row.minutes, span))
-    return {"sparklines": tuple(lines), "charts": tuple(charts)}
+    return {"sparklines": lines, "charts": charts}
 
 
 def _reasons(
@@ -227,7 +223,7 @@ def _reasons(
         clip(reason_text(form.cleaned_data[field]))[0] if field else "",
         form.items_address(**{field: None}) if field else "",
         grouped(others) if others > 0 else "",
-        f"python manage.py queue_doctor {shlex.quote(queue.name)} --recount",
+        command("queue_doctor", queue.name, "--recount"),
     )
 
 
@@ -236,7 +232,6 @@ def _reason(
 ) -> Reason:
     field, text = reading.reason_field, reason_text(found.reason)
     can_type = found.reason.isprintable()
-    which = f"{shlex.quote(queue.name)} --reason={shlex.quote(found.reason)}"
     can_choose = field and found.reason and can_type
     can_purge = can_type and reading.task is None
     return Reason(
@@ -245,8 +240,8 @@ def _reason(
         text,
         folded(text, f"group-{position}"),
         grouped(found.count),
-        f"python manage.py queue_redrive {which}" if can_type else "",
-        f"python manage.py queue_purge {which}" if can_purge else "",
+        command("queue_redrive", queue.name, reason=found.reason) if can_type else "",
+        command("queue_purge", queue.name, reason=found.reason) if can_purge else "",
         form.items_address(**{field: found.reason}) if can_choose else "",
         bool(field and found.reason) and form.cleaned_data[field] == found.reason,
     )
@@ -317,28 +312,6 @@ def _text(name: str, option: Any) -> str | Promise:
     return option if isinstance(option, str) else grouped(option)
 
 
-def context(details: QueueDetails, addresses: Addresses, reading: Reading) -> dict[str, Any]:
-    """Return what the template shows of what was read."""
-    form = details.form
-    buckets = [] if details.priorities is None else details.priorities.buckets
-    return {
-        "details": details,
-        "pause": details.row.pause and shown_pause(details.row.pause, details.row.queue.name),
-        "blockade": _blockade(details.row.queue, details.row.ends),
-        "tiles": [*_tiles(details.row, form, reading), *_today(details)],
-        "tabs": _tabs(details, addresses, reading),
-        "spans": [
-            (label, form.address(span=span) + "#fdbqueue-charts", form.cleaned_data["span"] == span)
-            for span, label in (("hour", _("Last hour")), ("day", _("Last day")))
-        ],
-        "reasons": details.reasons,
-        "buckets": [_bucket_row(bucket, form) for bucket in buckets],
-        **item_list.context(
-            details.row, form, details.items, addresses, reading, _numbered(details.reasons)
-        ),
-    }
-
-
 _ENDS = {
     ("min",): _("The item at the min end, the next to be popped, cannot be decoded."),
     ("max",): _("The item at the max end cannot be decoded."),
@@ -352,47 +325,43 @@ def _blockade(queue: Queue, ends: Ends) -> Blockade | None:
         return None
     return Blockade(
         _ENDS[tuple(sorted(ends.undecodable, reverse=True))],
-        f"python manage.py queue_doctor {queue.name}",
+        command("queue_doctor", queue.name),
         bury_command(queue, dict.fromkeys(ends.undecodable_ids)),
         ends.undecodable_ids[0],
     )
 
 
-def _tiles(row: QueueRow, form: ItemsForm, reading: Reading) -> list[Tile]:
-    """Return the figures of a queue; those of states have the names of the tabs, and lead there."""
+def _tiles(row: QueueRow, others: OtherTabs, form: ItemsForm, reading: Reading) -> list[Tile]:
+    """Return the figures of a queue, and of today; those of tabs lead there."""
     labels, tiles = dict(reading.tabs), []
     for column in FIGURES:
         value = column.value(row)
         tile = column.tile(value, labels.get(column.name))
         if value is None and (why := column.why_nothing(row)):
             tile = tile._replace(figure=nothing(why))
+        if column.name in COUNTS:
+            tile = tile._replace(address=form.tab_address(column.name))
         tiles.append(tile)
     return [
-        tile._replace(address=form.tab_address(tile.name)) if tile.name in COUNTS else tile
-        for tile in tiles
+        *tiles,
+        *(
+            Tile(f"{name}-today", label, SafeString(figure), "", form.tab_address(name))
+            for name, label, figure in others.today
+        ),
     ]
 
 
-def _today(details: QueueDetails) -> list[Tile]:
-    """Return the figures of today, each of which leads to its tab."""
-    return [
-        Tile(f"{name}-today", label, SafeString(figure), "", details.form.tab_address(name))
-        for name, label, figure in details.others.today
-    ]
-
-
-def _tabs(details: QueueDetails, addresses: Addresses, reading: Reading) -> list[Tab]:
-    form, queue, others = details.form, details.row.queue, details.others
-    chosen, counts = form.cleaned_data["state"], details.row.counts
-    tabs = []
+def _tabs(
+    row: QueueRow, others: OtherTabs, form: ItemsForm, addresses: Addresses, reading: Reading
+) -> list[Tab]:
+    queue, tabs = row.queue, []
     for name, label in reading.tabs:
         address, items = form.tab_address(name), others.counts.get(name, "")
         if name not in reading.scans:
-            items = grouped(getattr(counts, name))
+            items = grouped(getattr(row.counts, name))
         elif queue.home != queue.name:
-            query = urlencode({"state": name, **others.at_home})
-            address = f"{addresses.queue(queue.home)}?{query}"
-        tabs.append(Tab(name, label, items, address, name == chosen))
+            address = addresses.queue(queue.home, state=name, **others.at_home)
+        tabs.append(Tab(name, label, items, address, name == form.cleaned_data["state"]))
     return tabs
 
 
@@ -409,7 +378,7 @@ def _bucket_row(bucket: Bucket, form: ItemsForm) -> dict[str, str]:
 
 def shown_pause(pause: Pause, name: str) -> ShownPause:
     """Return what is shown of the pause of the queue, or family, with a name."""
-    command = f"python manage.py {resume_command(name, pause)}"
+    resume = f"python manage.py {resume_command(name, pause)}"
     labels = {one.name: one.label for one in conf.catalog().families()} if pause.family else {}
     since, reason = Moment.ago(pause.since), visible(pause.reason)
-    return ShownPause(since, reason, pause.family, command, labels.get(pause.family or "", ""))
+    return ShownPause(since, reason, pause.family, resume, labels.get(pause.family or "", ""))

@@ -1,9 +1,12 @@
-"""The list of queues: which are shown, in which order, and what is read for them.
+"""The lists of queues: that of all, and that of the members of a family.
 
-What it says of each is in :mod:`fdbqueue.columns.queues`; what only a page can show, a link and a
+What they say of each is in :mod:`fdbqueue.columns.queues`; what only a page can show, a link and a
 line, is here. A family of many members, or of the parts of queues, is one row, above the queues,
-and has a page of its own (``family_page.py``). As everywhere, a user learns only of members that
-this user may view: others are neither counted, nor do they make a family one row.
+and has a page of its own: of its members that have something, or whose names begin with a text.
+The index of the family says which have something; it is read up to a bound, and of the members only
+those that the page shows, in one transaction, so the page costs the same beside a million members.
+As everywhere, a user learns only of members that this user may view: others are neither counted,
+nor do they make a family one row.
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django import forms
+from django.core.exceptions import PermissionDenied
 from django.http import QueryDict
 from django.utils.functional import Promise
 from django.utils.html import conditional_escape, format_html, format_html_join
@@ -25,7 +28,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
-from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
+from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, FamilyRow, Members, family_row
 from fdbqueue.columns.queues import (
     BLOCKED,
     CONCERN_READS,
@@ -48,13 +51,18 @@ from fdbqueue.columns.queues import (
     reads_of,
 )
 from fdbqueue.columns.text import age, clip, grouped
+from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.charts import Sparkline, drawn, rate_sparkline, sparkline
 from fdbqueue.pages.forms import CHOICE_ERRORS, search_field
+from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import ListForm, table, ways
+from fdbqueue.pages.queue_page import shown_pause
+from fdbqueue.pages.readings import more_pages
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Depth, Family, Minute, Pause, depths, run
+from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
 from fdbqueue.viewer import LOOKED_AT, Viewer
 
+#: So many queues are on a page, and so many members.
 QUEUES_PER_PAGE = 100
 #: A family of more members than these, that the user may view, is one row; one of parts always is.
 #: If it has no more, the list says what in them needs attention.
@@ -142,25 +150,17 @@ COLUMNS = (
     OLDEST,
     *RATES,
     QueueColumn(
-        name="depth",
-        heading=_("Depth, last hour"),
-        value=_depths,
-        kind=ValueKind(
-            written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)
-        ),
+        "depth",
+        _("Depth, last hour"),
+        _depths,
+        ValueKind(written=lambda found: drawn(sparkline(found)), nothing=markup.quiet(markup.DASH)),
         css=lambda _value: "fdbqueue-depth",
         is_sortable=False,
         reads=(begin_counts, begin_history),
     ),
 )
 #: An order that no column has: the queues that need attention first.
-TROUBLE = QueueColumn(
-    name="trouble",
-    heading=_("Trouble"),
-    value=trouble,
-    kind=COUNT,
-    reads=CONCERN_READS,
-)
+TROUBLE = QueueColumn("trouble", _("Trouble"), trouble, COUNT, reads=CONCERN_READS)
 #: What it says of a family.
 FAMILY_COLUMNS: tuple[Column[Any], ...] = (
     replace(
@@ -319,9 +319,6 @@ def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
     return QueueList(shown, rows, examined, parts, first + 1, following, family_rows)
 
 
-# What the template shows
-
-
 class Mention(NamedTuple):
     """A queue with a concern: its name, how much of it there is, and the address that shows it."""
 
@@ -349,14 +346,14 @@ class Attention:
 
 def attention(
     rows: Sequence[QueueRow],
-    address: Callable[[QueueRow, str], str],
+    addresses: Addresses,
     name: Callable[[QueueRow], str] = attrgetter("queue.label"),
 ) -> Attention:
-    """Return the concerns of queues.
+    """Return the concerns of queues, each with the addresses of the items that show it.
 
     Args:
         rows: The queues.
-        address: Returns the address of a queue's items in a state.
+        addresses: Those of the site.
         name: Returns what a queue is called; of those called alike the first is mentioned.
     """
     groups = []
@@ -365,8 +362,14 @@ def attention(
         firsts: dict[str, QueueRow] = {}
         for row in found:
             firsts.setdefault(name(row), row)
+        state = "" if concern.tab == "ready" else concern.tab
         mentions = [
-            Mention(row.queue.name, one, str(concern.figure(row)), address(row, concern.tab))
+            Mention(
+                row.queue.name,
+                one,
+                str(concern.figure(row)),
+                addresses.queue(row.queue.name, state=state),
+            )
             for one, row in itertools.islice(firsts.items(), NAMED)
         ]
         if found:
@@ -374,47 +377,49 @@ def attention(
     return Attention(groups, len({row.queue.home for row in rows if trouble(row) is not None}))
 
 
-def context(form: QueuesForm, found: QueueList, addresses: Addresses) -> dict[str, Any]:
-    """Return what the template shows of a page of the list."""
-    after, count = form.cleaned_data["after"] or None, len(found.found)
-    for row in found.rows:
-        row.address = addresses.queue(row.queue.name)
-    examined = [*found.examined, *found.parts]
-    for one in found.families:
+class QueueListView(ListView):
+    """The list of the queues that the user may view."""
+
+    view, title, template = "queues", _("Queues"), "queues.html"
+    form = QueuesForm
+
+    def rows(self, form: QueuesForm, viewer: Viewer) -> dict[str, Any]:
+        """Return a page of the list, and what needs attention on the pages of apps."""
+        found, addresses = listed(form, viewer), self.addresses
+        after, count = form.cleaned_data["after"] or None, len(found.found)
+        for row in found.rows:
+            row.address = addresses.queue(row.queue.name)
         begun = form.cleaned_data["q"]
-        query = urlencode({"start": begun}) if begun.startswith(one.queue.start) and begun else ""
-        one.address = addresses.family(one.queue.name) + (f"?{query}" if query else "")
-    return {
-        **table(COLUMNS, found.rows),
-        **ways(form, found.first, len(found.rows), count, after=after),
-        "headers": SafeString("".join([_header(form, column) for column in COLUMNS])),
-        "families": table(FAMILY_COLUMNS, found.families),
-        "members_listed": grouped(MEMBERS_LISTED),
-        "tiles": _totals(found, form),
-        "sparklines": _sparklines(found),
-        "attention": attention(
-            examined,
-            lambda row, tab: address_in(addresses, row, tab),
-            attrgetter("queue.home"),
-        ),
-        "examined": grouped(len({row.queue.home for row in examined})),
-        "is_examined": len(found.examined) == count,
-        "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
-        "is_trouble_first": form.column == TROUBLE.name,
-        "looked_at": grouped(LOOKED_AT),
-        "rate_minutes": RATE_MINUTES,
-        "further": None if found.following is None else form.address(after=found.following),
-    }
-
-
-def address_in(addresses: Addresses, row: QueueRow, state: str) -> str:
-    """Return the address of a queue's items in a state."""
-    address = addresses.queue(row.queue.name)
-    return address if state == "ready" else f"{address}?{urlencode({'state': state})}"
+        for one in found.families:
+            start = begun if begun.startswith(one.queue.start) else ""
+            one.address = addresses.family(one.queue.name, start=start)
+        examined = [*found.examined, *found.parts]
+        return {
+            **table(COLUMNS, found.rows),
+            **ways(form, found.first, len(found.rows), count, after=after),
+            "headers": SafeString("".join([_header(form, column) for column in COLUMNS])),
+            "families": table(FAMILY_COLUMNS, found.families),
+            "members_listed": grouped(MEMBERS_LISTED),
+            "tiles": _totals(found, form),
+            "sparklines": _sparklines(found),
+            "attention": attention(examined, addresses, attrgetter("queue.home")),
+            "examined": grouped(len({row.queue.home for row in examined})),
+            "is_examined": len(found.examined) == count,
+            "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
+            "is_trouble_first": form.column == TROUBLE.name,
+            "looked_at": grouped(LOOKED_AT),
+            "rate_minutes": RATE_MINUTES,
+            "further": None if found.following is None else form.address(after=found.following),
+            "troubled_pages": [
+                (page.name, page.title, text, addresses.more(page.name))
+                for page in more_pages()
+                if (text := page.trouble(viewer))
+            ],
+        }
 
 
 def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
-    """Return the figures of all queues together; rates if those of all were read.
+    """Return the figures of all queues together; with rates if they were read of all.
 
     A figure leads to the queues that have most of it.
     """
@@ -430,7 +435,7 @@ def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
 
 
 def _sparklines(found: QueueList) -> list[Sparkline]:
-    """Return the rates of all queues together, if those of all were read and there were any."""
+    """Return the rates of all queues together, if they were read of all and there were any."""
     if len(found.rows) != len(found.found):
         return []
     together = [
@@ -453,3 +458,119 @@ def _header(form: QueuesForm, column: QueueColumn) -> SafeString:
     if form.column == column.name:
         order = "descending" if form.is_descending else "ascending"
     return column.header(form.sorted_by(column.name), order)
+
+
+# The members of a family
+
+
+class FamilyForm(ListForm):
+    """Which members of a family to show."""
+
+    start = search_field(_("Name begins with"), max_length=100)
+
+    defaults: Mapping[str, str] = {"refresh": "5", "page": "1"}
+    shown = ("start",)
+    hidden = ("refresh",)
+
+
+def _wanted(catalog: Catalog, family: Family, text: str) -> dict[str, Any]:
+    """Return what chooses the members whose names, as pages show them, begin with a text.
+
+    The text may leave out what all of them begin with, as 17 does in user-*. Parts of a queue are
+    shown by their home and their key, and are found by both, by the key alone, or as they are
+    stored.
+    """
+    if text.startswith(family.start):
+        return {"start": text}
+    if not family.has_parts:
+        return {"start": text if family.start.startswith(text) else family.start + text}
+
+    def is_wanted(name: str) -> bool:
+        queue = catalog.queue(name)
+        return queue.label.startswith((text, f"{queue.home}: {text}"))
+
+    return {"is_wanted": is_wanted}
+
+
+class FamilyView(ListView):
+    """The page of a family: the members that the user may view."""
+
+    template = "family.html"
+    form = FamilyForm
+
+    def viewer_of_some(self) -> Viewer:
+        """Return who views the page, and find the family.
+
+        Raises:
+            PermissionDenied: The user may see no member, whether there is such a family or not.
+            QueueNotFound: There is no such family.
+        """
+        viewer, pattern = self.viewer(), self.kwargs["pattern"]
+        catalog = viewer.begin()
+        family = {one.name: one for one in catalog.families()}.get(pattern)
+        if not viewer.sees(pattern) and not (
+            family is not None
+            and self.site.may_view_some(self.request)
+            and viewer.sees_member(catalog, family)
+        ):
+            raise PermissionDenied
+        if family is None:
+            raise QueueNotFound(name=pattern)
+        self.title, self._family = family.label, family
+        return viewer
+
+    def about_all(self, view: str) -> dict[str, Any]:
+        """Return what the pages of all queues show, and the family."""
+        return {**super().about_all(view), "family": self._family}
+
+    def rows(self, form: FamilyForm, viewer: Viewer) -> dict[str, Any]:
+        """Return the members that have something, or those whose names begin with a text.
+
+        The first are the noisiest first, up to a bound, the others by name.
+        """
+        family, start, first = self._family, form.cleaned_data["start"], 0
+        catalog = viewer.begin()
+        chosen: list[str] | None = None
+        following = None
+        if start:
+            wanted, after = _wanted(catalog, family, start), form.cleaned_data["after"]
+            chosen, following = viewer.next_members(family, QUEUES_PER_PAGE, after=after, **wanted)
+        else:
+            first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
+
+        def read(tr: Any) -> tuple[list[QueueRow], Members | None, Pause | None]:
+            names, members, pause = chosen, None, family.begin_paused(tr)
+            if names is None:
+                is_late = deadlines.is_half_over
+                found = family.with_something(tr, MOST_MEMBERS + 1, viewer.sees, is_late=is_late)
+                members = Members.of(found, is_late=is_late())
+                names = found[:MOST_MEMBERS][first : first + QUEUES_PER_PAGE]
+            rows = [QueueRow(catalog.queue(name)) for name in names]
+            fill(tr, [(begin, rows) for begin in reads_of(COLUMNS)])
+            return rows, members, pause()
+
+        rows, members, pause = run(catalog.database, read, read_only=True)
+        for row in rows:
+            row.address = self.addresses.queue(row.queue.name)
+        shown: dict[str, Any] = {
+            "pause": pause and shown_pause(pause, family.name),
+            "attention": attention(rows, self.addresses),
+            "examined": grouped(len(rows)),
+            "trouble_first": form.address(),
+            "is_trouble_first": True,
+            "rate_minutes": RATE_MINUTES,
+        }
+        if members is None:  # by name: there is no page before
+            next_page = None if following is None else form.address(after=following)
+            ways_there = {**ways(form, 1, len(rows), 0), "found": None, "previous_page": None}
+            return {**shown, **table(COLUMNS, rows), **ways_there, "next_page": next_page}
+        rows.sort(key=lambda row: (-row.pushes, -row.counts.ready, row.queue.name))
+        return {
+            **shown,
+            **table(COLUMNS, rows),
+            **ways(form, first + 1, len(rows), members.number),
+            "tiles": [MEMBERS.tile(members)],
+            "found": members.as_text(grouped),
+            "counted": "" if members.is_all else grouped(members.number),
+            "is_late": not members.is_all and members.number < MOST_MEMBERS,
+        }

@@ -54,7 +54,7 @@ class Setting(NamedTuple):
 
 
 class OtherTabs(NamedTuple):
-    """What is said of the tabs that are no state.
+    """The facts of the tabs that are no state.
 
     Attributes:
         counts: How many items each has, by its name; empty if that is not known.

@@ -31,22 +31,22 @@ def contains(wanted: str, codec: Codec) -> Callable[[Item], bool]:
     return lambda item: folded in text_of(item.value, codec).casefold()
 
 
+def text_contains(wanted: str) -> Callable[[str | None], bool]:
+    """Return a function that tells whether a text, as pages show it, contains another."""
+    folded = visible(wanted).casefold()
+    return lambda text: folded in visible(text or "").casefold()
+
+
 def reason_contains(wanted: str) -> Callable[[Item], bool]:
     """Return a function that tells whether an item died of a reason that contains a text."""
-    folded = visible(wanted).casefold()
-    return lambda item: folded in visible(item.reason or "").casefold()
-
-
-def name_contains(wanted: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a worker's name contains a text."""
-    folded = visible(wanted).casefold()
-    return lambda name: folded in visible(name).casefold()
+    has_text = text_contains(wanted)
+    return lambda item: has_text(item.reason)
 
 
 def worker_contains(wanted: str) -> Callable[[Item], bool]:
     """Return a function that tells whether the name of an item's worker contains a text."""
-    has_text = name_contains(wanted)
-    return lambda item: has_text(item.worker or "")
+    has_text = text_contains(wanted)
+    return lambda item: has_text(item.worker)
 
 
 def died_of(reason: str) -> Callable[[Item], bool]:

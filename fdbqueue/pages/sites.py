@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import django
 from django.conf import settings
@@ -25,7 +26,7 @@ _MAX_USER_NAME = 150
 
 
 class Addresses:
-    """The addresses of the pages in their site.
+    """The addresses of the pages in their site; parameters that are empty are left out.
 
     Args:
         url_name: Returns the name of a page's URL: of ``queues``, ``workers``, ``failures``,
@@ -38,9 +39,9 @@ class Addresses:
         self._url_name = url_name
         self._current_app = current_app
 
-    def queues(self) -> str:
+    def queues(self, **query: str) -> str:
         """Return the address of the list."""
-        return self._of("queues")
+        return self._of("queues", **query)
 
     def workers(self) -> str:
         """Return the address of the leases of all queues."""
@@ -58,25 +59,25 @@ class Addresses:
         """Return the address that leads to an item or a task of any queue by its id."""
         return self._of("find-any")
 
-    def queue(self, name: str) -> str:
+    def queue(self, name: str, **query: str) -> str:
         """Return the address of a queue's page."""
-        return self._of("queue", name)
+        return self._of("queue", name, **query)
 
-    def family(self, pattern: str) -> str:
+    def family(self, pattern: str, **query: str) -> str:
         """Return the address of the page of a family."""
-        return self._of("family", pattern)
+        return self._of("family", pattern, **query)
 
-    def item(self, name: str, item_id: str) -> str:
+    def item(self, name: str, item_id: str, **query: str) -> str:
         """Return the address of an item's page."""
-        return self._of("item", name, item_id)
+        return self._of("item", name, item_id, **query)
 
     def task(self, name: str, task_id: str) -> str:
         """Return the address of the page of a task in a queue."""
         return self._of("task", name, task_id)
 
-    def action(self, name: str, action: str) -> str:
+    def action(self, name: str, action: str, **query: Any) -> str:
         """Return the address of the page of an action on a queue, or on a family."""
-        return self._of("action", name, action)
+        return self._of("action", name, action, **query)
 
     def log_out(self) -> str:
         """Return the address where users of the plain pages log out."""
@@ -86,8 +87,10 @@ class Addresses:
         """Return the address that leads to an item of a queue by its id."""
         return self._of("find", name)
 
-    def _of(self, page: str, *args: str) -> str:
-        return reverse(self._url_name(page), args=args, current_app=self._current_app)
+    def _of(self, page: str, *args: str, **query: Any) -> str:
+        address = reverse(self._url_name(page), args=args, current_app=self._current_app)
+        given = {name: value for name, value in query.items() if value}
+        return f"{address}?{urlencode(given)}" if given else address
 
 
 class PlainSite:
@@ -188,7 +191,7 @@ class AdminSite(PlainSite):
 
 
 def admin_url_name(page: str) -> str:
-    """Return the name of a page's URL, as the admin names those of its models."""
+    """Return the name of a page's URL, as the admin names its models' URLs."""
     return f"fdbqueue_queuename_{'changelist' if page == 'queues' else page}"
 
 

@@ -277,7 +277,7 @@ def _hex_line(start: int, data: bytes) -> str:
 
 @dataclass(slots=True)
 class _Node:
-    """A value that is shown, and those of its members that are."""
+    """A value that is shown, with its members that are shown."""
 
     value: Any
     key: str | None = None

@@ -412,7 +412,7 @@ class Overview:
         return None
 
     def _shown(self, tr: Transaction, rows: Iterable[Any]) -> list[Item]:
-        """Return the items in rows as they are read, those that cannot be decoded included."""
+        """Return the items in rows as they are read, also items that cannot be decoded."""
         found = [Row(self._keys.place_of(row.key), row.value) for row in rows]
         return self._store.shown_rows(tr, found, retried=False)
 

@@ -1,4 +1,4 @@
-"""The catalog: names to queues, those that are configured and those that exist."""
+"""The catalog: names to queues, the configured ones and the stored ones."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class Catalog:
         *,
         fair: bool | None = None,
     ) -> SeveralQueues:
-        """Return several queues, of which a user learns only those that a function allows.
+        """Return several queues; a user learns only of queues that a function allows.
 
         A pattern stands for the allowed queues alone. Neither a result, nor an error, nor what is
         read tells whether it fits others, or could: all names are gone through, and the function

@@ -59,7 +59,7 @@ class LongText(str):
 
 @contextlib.contextmanager
 def long_values_unparsed() -> Iterator[None]:
-    """Leave long values as they are stored, for who only shows them in this thread.
+    """Leave long values as they are stored, because this thread only shows them.
 
     A value of 5 MB can be a million objects, which take 100 MB and a second. JSON becomes a
     :class:`LongText`, and what other codecs would make objects of, bytes. What cannot be decoded
@@ -197,7 +197,7 @@ class JsonCodec(Codec):
         return fdb.tuple.pack((text, _metadata(metadata)[0], attempts))
 
     def pushed_at(self, data: bytes) -> int | None:
-        """Return the push time that stands behind a text, whether or not the text is JSON."""
+        """Return the push time that stands after a text, whether or not the text is JSON."""
         try:
             _, *metadata = _unpack(data)
         except ValueError:

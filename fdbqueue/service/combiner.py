@@ -2,15 +2,15 @@
 
 An operation that finds nobody in line and a free *turn*, a lock that the working thread holds, is
 done by its own thread. There is one turn if transactions would conflict (takes at one end), else
-three. Other operations join the *line*, and their threads sleep at their gates. *Helper* threads
-use the free turns. A batch claims all that is in line, and waits for no more.
+three. Others join the *line*, and their threads sleep. *Helper* threads use the free turns. A batch
+claims all that is in line, and waits for no more.
 
 An operation is in line, or claimed by one batch, until it is done or its thread has gone. Its state
 changes under the mutex:
 
 - WAITING: nothing was done for it, and nothing will be if its thread leaves.
 - IN_FLIGHT: a transaction has taken it up. To a thread that leaves the outcome is unknown; what was
-  done is undone once that is known, if it can be.
+  done is undone later, if it can be.
 - DONE: it has its result or its error. A helper undoes a result that an interrupted thread did not
   return.
 - LEFT: its thread has gone.
@@ -147,7 +147,7 @@ class Combiner:
         self._crowded_until = 0.0
 
     def submit(self, operation: SharedOperation, database: Database) -> Any:
-        """Do an operation, together with those of other threads; return its result.
+        """Do an operation, together with other threads' operations; return its result.
 
         Whatever is raised has an attribute ``outcome_known``: True if nothing was done.
 

@@ -194,7 +194,7 @@ class Responses:
 
 
 class SavedResponses(Responses):
-    """Save and find the responses of calls on one queue, those that hold items too.
+    """Save and find the responses of calls on one queue, also responses with items.
 
     Args:
         store: The queue's items.

@@ -54,7 +54,7 @@ class Portion(NamedTuple):
 
 
 class _Listed(NamedTuple):
-    """A row of a list: the key behind which the next portion begins, and what the row says."""
+    """A row of a list: the key after which the next portion begins, and what the row says."""
 
     key: bytes
     moment: int

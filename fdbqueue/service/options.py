@@ -76,7 +76,7 @@ class Rate(NamedTuple):
 
     @property
     def burst(self) -> int:
-        """How many items may be taken at once if nothing else is said: those of one second."""
+        """How many items may be taken at once by default: as many as in one second."""
         return max(1, self.items * _PERIODS_US["s"] // self.period_us)
 
     @property

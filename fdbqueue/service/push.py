@@ -131,7 +131,7 @@ class PushWrite(Write):
         shared.begin_format()
 
     def apply(self, shared: SharedTransaction) -> None:
-        """Write the items behind what is there.
+        """Write the items after the ones that are there.
 
         Raises:
             KeyTooLarge: The subspace's prefix leaves no room for a key.

@@ -169,7 +169,7 @@ class Queue(AsyncVerbs):
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
     ) -> Item:
-        """Put a value at the end of the queue, behind those of the same priority.
+        """Push a value at the end of the queue, after the items of the same priority.
 
         Args:
             value: What the codec can encode, in at most ``max_value_bytes``.
@@ -379,8 +379,8 @@ class Queue(AsyncVerbs):
                 good in the transaction that leases. If there is nothing to lease, they are removed
                 before the call waits. What ends the wait by an error then has ``outcome_known``
                 False and ``acknowledged`` True, and the same call under its key goes on to lease.
-            beside: Writes something more in the transaction that removes those of ``ack``, as
-                that of :meth:`ack` does.
+            beside: Writes something more in the transaction that removes the items of
+                ``ack``, as in :meth:`ack`.
 
         Raises:
             LeaseLost: One of ``ack`` is not held any more; nothing was removed or leased.
@@ -621,7 +621,7 @@ class Queue(AsyncVerbs):
         return self.parts.pausing.pause(reason, tr)
 
     def resume(self, *, tr: Transaction | None = None) -> bool:
-        """Let pops and leases take items again, and wake those that wait; tell if it was paused."""
+        """Let pops and leases take items again, and wake poppers; tell if it was paused."""
         return self.parts.pausing.resume(tr)
 
     def paused(self, *, tr: Transaction | None = None) -> Pause | None:
@@ -698,7 +698,7 @@ class Queue(AsyncVerbs):
         order: Order = "place",
         tr: Transaction | None = None,
     ) -> Page:
-        """Return some items in order, starting from one end or behind a given item.
+        """Return some items in order, from one end or after a given item.
 
         Its cost depends on the number of items returned, not on the length of the queue.
         Pages stay right while other clients push and pop: an item is on the page its place
@@ -829,7 +829,7 @@ class Queue(AsyncVerbs):
             item_ids: Which; None for all that are dead when it starts. Of those that die meanwhile,
                 some may be among them: those whose places are before the last of these.
             limit: The most to return.
-            reason: Only those of this reason, as :meth:`dead_by_reason` names it.
+            reason: Only dead letters of this reason, as :meth:`dead_by_reason` names it.
         """
         return self.parts.dead_letters.redrive(item_ids, limit, reason, on_redriven)
 
@@ -890,7 +890,7 @@ class Queue(AsyncVerbs):
         self._batches.requeue(batch, tr)
 
     def settle_batch(self, owner: bytes, done_ids: Iterable[str] = ()) -> int:
-        """Finish the batch of an owner who died: remove what is done, requeue the rest.
+        """Finish the batch of an owner that died: remove what is done, requeue the rest.
 
         The items that are done are removed wherever they are by now. That is all in one
         transaction as long as the batch is held; later there is one for each 500 items.
@@ -913,7 +913,7 @@ class Queue(AsyncVerbs):
         priority: Any = None,
         tr: Transaction | None = None,
     ) -> int:
-        """Move items from one end behind those of another queue, in one transaction.
+        """Move items from one end to another queue, after its items, in one transaction.
 
         They come in the order in which they are taken: from the ``"max"`` end, reversed.
 

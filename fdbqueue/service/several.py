@@ -137,7 +137,7 @@ class SeveralQueues:
     at one moment; each when it was looked at, if there are more than a thousand that have just
     become empty. A member that was written under other settings is passed over.
 
-    *Without a pattern in turn*, each call begins behind the queue that gave last in this process.
+    *Without a pattern in turn*, each call begins after the queue that gave last in this process.
     *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
     before the one that gave had nothing to take; if clients conflict again and again, that was so
     when the call looked at them, a moment before it took. Queues that fit a pattern are looked at
@@ -293,7 +293,7 @@ class SeveralQueues:
     """Extend a lease to end that many seconds from now, as :meth:`Queue.extend` does."""
 
     def extend_many(self, items: Iterable[Item], seconds: Duration = 60) -> Held:
-        """Extend leases, those of each queue in one transaction, as :meth:`Queue.extend_many`."""
+        """Extend leases, one transaction for each queue, as :meth:`Queue.extend_many`."""
         given = list(items)
         of_queues: dict[str, list[Item]] = {}
         for item in given:
@@ -320,7 +320,7 @@ class SeveralQueues:
         return bool(wait.until(look, deadline, database=self.database))
 
     def look_in(self, wait: ItemWait, *, to_lease: bool) -> bool:
-        """Look whether a queue may have an item, for who waits; and say where to wait."""
+        """Look whether a queue may have an item for a popper, and say where to wait."""
         names, wait.look_at = self._listed()
         wait.watches = self._group.watches(names, to_lease=to_lease)
         has_items = functools.partial(self._group.has_items, names=names, to_lease=to_lease)
@@ -450,7 +450,7 @@ class SeveralQueues:
         return [*await take.take_in_loop(wait, take_once)]
 
     def _listed(self) -> Listed:
-        """Return the names of the queues; those that fit a pattern as of the last five seconds."""
+        """Return the names of the queues; of a pattern as of the last five seconds."""
         kept = self._kept
         if kept.stale_at <= time.monotonic():
             stale_at = time.monotonic() + _KEPT_SECONDS

@@ -12,24 +12,19 @@ How a call of :func:`run` goes; only its own thread acts for it:
    slot. If that holds the attempt's number, it took effect. Else it has not, up to this version:
    after 1021 it never will; after 1039 a *fence* is committed first, which changes the slot alone,
    so that the attempt conflicts. If the slot is empty, and versions have moved on so far that the
-   receipt may have been swept, the call ends with ``OutcomeUnknown``.
+   receipt may have been swept: ``OutcomeUnknown``.
 5. **The call ends.** While an attempt is unsettled, errors of the engine and of fdbqueue become
    ``OutcomeUnknown``; others pass, because they may be a signal handler's. ``outcome_known`` of
-   each is False if an attempt was unsettled, or a call within said so; an error without it came
-   from outside the ``try`` of ``run``, and nothing is known. The slot is released before a result
-   is returned, or if nothing is unsettled; else it is not used again.
+   each says whether one was; without it, it came from outside the ``try`` of ``run``. The slot is
+   released before a result is returned, or if nothing is unsettled; else it is not used again.
 
 What is left behind by
 
 - *an exception from anywhere, a timeout, a retry limit, a deadline*: nothing, or what 5 says;
 - *a crash*: the attempt with its receipt, or neither;
 - *a pause*: 4 goes on afterwards, by the database's versions;
-- *a signal handler that makes a call within one*: two calls, or its own is refused at once
-  (``EngineUnavailable``);
-- *a fork in the function*: two calls, with slots of their own.
-
-There are as many slots as operations were ever under way at once, and one for each outcome that
-stayed unknown. Those of ended processes stay until they are swept.
+- *a signal handler's call within one, a fork in the function*: two calls, with slots of their own.
+  A handler's may be refused at once (``EngineUnavailable``).
 """
 
 from __future__ import annotations
@@ -122,7 +117,9 @@ def receipts_of(database: Database) -> Subspace:
 class _Slots:
     """The free receipt slots of this process.
 
-    A slot is the packed tuple of the client's name and a number: the end of its key.
+    A slot is the packed tuple of the client's name and a number: the end of its key. There are as
+    many as operations were ever under way at once, and one for each call whose outcome stayed
+    unknown. Those of ended processes stay until they are swept.
     """
 
     __slots__ = ("_client", "_numbers", "free")
@@ -213,7 +210,7 @@ def run(
 
     An error that goes through, the function's own or one raised by a signal handler, has an
     attribute ``outcome_known``: True where nothing was written, False where a commit was or
-    may be under way.
+    may be under way, or where a call within said so.
 
     Args:
         database: Anything with ``create_transaction()``.
@@ -344,7 +341,7 @@ class _Run(Generic[T]):
             raise BatchTooLarge(seconds=seconds, limit_seconds=_TRANSACTION_SECONDS) from error
 
     def _release(self) -> None:
-        """Let another call have the slot; an interrupt may leave it to nobody, never to two."""
+        """Let another call have the slot; an interrupt may leave it unused, never to two."""
         receipt, self._receipt = self._receipt, None
         if receipt is not None:
             receipt.slots.free.append(receipt.slot)

@@ -1,4 +1,4 @@
-"""Pack FDB tuples fast, unpack those that any program may have written, and show them as JSON.
+"""Pack FDB tuples fast, unpack tuples of any program, and show them as JSON.
 
 Values come back from their JSON exactly. A tuple is an array, and what JSON lacks is an object of
 one field. That is never mistaken for a value, because the tuple layer has no objects:

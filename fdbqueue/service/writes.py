@@ -283,7 +283,7 @@ def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
 
 
 def _fitting(writes: Sequence[Write]) -> list[Write]:
-    """Return the first write, and those behind it that fit into one transaction.
+    """Return the first write, and the ones after it that fit into one transaction.
 
     At most 1,000 writes and ``BATCH_BYTES``, and one write to each item.
     """

@@ -244,7 +244,7 @@ class ForcedAborts:
         self._number, self._changed_at = b"?", 0.0
 
     def among(self, called: Sequence[Attempt]) -> list[Attempt]:
-        """Return those of the attempts that run that are to be ended; each once.
+        """Return the running attempts that must be ended; each once.
 
         Reads one number, and only after aborts by force the records of what was leased before.
         """

@@ -15,7 +15,7 @@ class TasksConfig(AppConfig):
     fdbqueue_reading = "fdbqueue.tasks.pages.reading_of_tasks"
     fdbqueue_pages = "fdbqueue.tasks.pages.all_queues.more_pages"
     fdbqueue_find_task = "fdbqueue.tasks.pages.find_task"
-    fdbqueue_actions = "fdbqueue.tasks.pages.abort_actions.ACTIONS"
+    fdbqueue_actions = "fdbqueue.tasks.pages.task_page.ACTIONS"
 
     def ready(self) -> None:
         """Register the checks of Django's Tasks, and the queues of tasks."""

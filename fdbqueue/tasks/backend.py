@@ -208,7 +208,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     @property
     def catalog(self) -> Catalog:
-        """The queues of the project, or those that :meth:`over` was given."""
+        """The queues of the project, or the ones that :meth:`over` was given."""
         return conf.catalog() if self._catalog is None else self._catalog
 
     def over(self, catalog: Catalog) -> FdbQueueBackend:

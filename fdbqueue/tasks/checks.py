@@ -52,7 +52,7 @@ def check_app(**_: Any) -> list[CheckMessage]:
 
 
 def _is_ours(path: Any) -> bool:
-    """Tell whether a dotted path is that of our task backend, or of a class made from it."""
+    """Tell whether a dotted path leads to our task backend, or to a class made from it."""
     if str(path).startswith(f"{APP}."):
         return True
     try:

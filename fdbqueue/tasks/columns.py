@@ -1,4 +1,4 @@
-"""What is said of a task: its state, its attempts, and the facts that its page and command show.
+"""A task's state, its attempts, and the facts that its page and command show.
 
 To add a fact, add a :class:`TaskColumn` to :data:`FACTS`: the page of a task has it, and
 ``tasks_show``. The columns of the lists are in :mod:`fdbqueue.tasks.pages.lists`: no command lists
@@ -95,10 +95,10 @@ class TaskRow:
         return {"args": self.task.call.args, "kwargs": self.task.call.kwargs}
 
 
-def limits_text(limits: KeyState | None) -> str:
-    """Return how many tasks of a key may run and begin, and how many run."""
+def limits_text(limits: KeyState | None) -> str | None:
+    """Return how many tasks of a key may run and begin, and how many run; None without a limit."""
     if limits is None:
-        return ""
+        return None
     most, rate = limits.limit.max_running, limits.limit.rate
     texts = []
     if most is not None:
@@ -116,8 +116,7 @@ def most_attempts(backend: Any, path: str) -> int | None:
     if task is None:
         return None
     own = task.max_attempts if isinstance(task, FdbQueueTask) else None
-    most: int = backend.settings.max_attempts if own is None else own
-    return most
+    return backend.settings.max_attempts if own is None else own
 
 
 def words_of(task: TaskState) -> str | Promise:
@@ -378,64 +377,43 @@ class TaskColumn(Column[TaskRow]):
 
     Attributes:
         is_shown: Tells whether a task has it.
+        if_any: Whether a task has it only if there is something to say.
     """
 
     is_shown: Callable[[TaskRow], bool] = lambda _task: True
+    if_any: bool = False
 
 
 _RUN_AFTER = TaskColumn(
-    name="run_after",
-    heading=_("Asked to run after"),
-    value=lambda row: run_after(row.task.call),
-    kind=FUTURE,
+    "run_after",
+    _("Asked to run after"),
+    lambda row: run_after(row.task.call),
+    FUTURE,
     is_shown=lambda row: row.task.call.run_after is not None and row.task.tab == "delayed",
 )
 FACTS = (
+    TaskColumn("state", _("State"), attrgetter("words")),
+    TaskColumn("limits", _("Limit"), lambda row: limits_text(row.limits), TEXT, if_any=True),
+    TaskColumn("function", _("Function"), lambda row: shown_path(row.task.call.task), TEXT),
     TaskColumn(
-        name="state",
-        heading=_("State"),
-        value=attrgetter("words"),
+        "problem",
+        _("Not moved because"),
+        lambda row: row.task.record.get("problem") or None,
+        TEXT,
+        if_any=True,
+    ),
+    TaskColumn("attempts", _("Attempts"), attrgetter("attempts")),
+    TaskColumn(
+        "progress", _("Progress"), lambda row: progress_text(row.task.progress) or None, if_any=True
     ),
     TaskColumn(
-        name="limits",
-        heading=_("Limit"),
-        value=lambda row: limits_text(row.limits),
-        kind=TEXT,
-        is_shown=lambda row: row.limits is not None,
+        "worker",
+        _("Worker"),
+        lambda row: row.task.attempts.workers[-1] if row.task.is_running else None,
+        TEXT,
+        if_any=True,
     ),
-    TaskColumn(
-        name="function",
-        heading=_("Function"),
-        value=lambda row: shown_path(row.task.call.task),
-        kind=TEXT,
-    ),
-    TaskColumn(
-        name="problem",
-        heading=_("Not moved because"),
-        value=lambda row: row.task.record["problem"],
-        kind=TEXT,
-        is_shown=lambda row: bool(row.task.record.get("problem")),
-    ),
-    TaskColumn(name="attempts", heading=_("Attempts"), value=attrgetter("attempts")),
-    TaskColumn(
-        name="progress",
-        heading=_("Progress"),
-        value=lambda row: progress_text(row.task.progress),
-        is_shown=lambda row: row.task.progress is not None,
-    ),
-    TaskColumn(
-        name="worker",
-        heading=_("Worker"),
-        value=lambda row: row.task.attempts.workers[-1],
-        kind=TEXT,
-        is_shown=attrgetter("task.is_running"),
-    ),
-    TaskColumn(
-        name="enqueued",
-        heading=_("Enqueued"),
-        value=lambda row: moment(row.task.enqueued),
-        kind=PAST,
-    ),
+    TaskColumn("enqueued", _("Enqueued"), lambda row: moment(row.task.enqueued), PAST),
     _RUN_AFTER,
     replace(
         _RUN_AFTER,
@@ -443,73 +421,57 @@ FACTS = (
         is_shown=lambda row: row.task.call.run_after is not None and row.task.tab != "delayed",
     ),
     TaskColumn(
-        name="expires",
-        heading=_("Expires"),
-        value=lambda row: deadline(row.task.call, moment(row.task.enqueued)),
-        kind=FUTURE,
+        "expires",
+        _("Expires"),
+        lambda row: deadline(row.task.call, moment(row.task.enqueued)),
+        FUTURE,
         is_shown=lambda row: row.task.call.expires is not None and not row.task.was_begun,
     ),
     TaskColumn(
-        name="again",
-        heading=_("Next attempt after"),
-        value=attrgetter("task.item.until"),
-        kind=FUTURE,
+        "again",
+        _("Next attempt after"),
+        attrgetter("task.item.until"),
+        FUTURE,
         is_shown=lambda row: row.task.tab == "delayed" and row.task.was_leased,
     ),
     TaskColumn(
-        name="reason",
-        heading=_("Waits because"),
-        value=lambda row: reason_to_wait(row.task),
-        kind=TEXT,
-        is_shown=lambda row: bool(reason_to_wait(row.task)),
+        "reason",
+        _("Waits because"),
+        lambda row: reason_to_wait(row.task) or None,
+        TEXT,
+        if_any=True,
     ),
     TaskColumn(
-        name="started",
-        heading=_("First attempt began"),
-        value=lambda row: moment(row.task.attempts.started),
-        kind=PAST,
+        "started",
+        _("First attempt began"),
+        lambda row: moment(row.task.attempts.started),
+        PAST,
         is_shown=lambda row: len(row.task.attempts.workers) > 1,
     ),
     TaskColumn(
-        name="latest",
-        heading=_("Last attempt began"),
-        value=lambda row: moment(row.task.attempts.latest),
-        kind=PAST,
+        "latest",
+        _("Last attempt began"),
+        lambda row: moment(row.task.attempts.latest),
+        PAST,
         is_shown=attrgetter("task.has_begun"),
     ),
+    TaskColumn("finished", _("Ended"), lambda row: moment(row.task.finished), PAST, if_any=True),
     TaskColumn(
-        name="finished",
-        heading=_("Ended"),
-        value=lambda row: moment(row.task.finished),
-        kind=PAST,
+        "duration",
+        _("Last attempt took"),
+        lambda row: last_duration(row.task),
+        DURATION,
         is_shown=lambda row: row.task.finished is not None,
     ),
+    TaskColumn("priority", _("Priority"), attrgetter("task.call.priority"), NUMBER),
+    TaskColumn("queue", _("Queue"), attrgetter("queue.label")),
+    TaskColumn("backend", _("Task backend"), attrgetter("task.call.backend"), TEXT),
+    TaskColumn("id", _("Task id"), attrgetter("task.id"), CODE),
     TaskColumn(
-        name="duration",
-        heading=_("Last attempt took"),
-        value=lambda row: last_duration(row.task),
-        kind=DURATION,
-        is_shown=lambda row: row.task.finished is not None,
-    ),
-    TaskColumn(
-        name="priority",
-        heading=_("Priority"),
-        value=attrgetter("task.call.priority"),
-        kind=NUMBER,
-    ),
-    TaskColumn(name="queue", heading=_("Queue"), value=attrgetter("queue.label")),
-    TaskColumn(
-        name="backend",
-        heading=_("Task backend"),
-        value=attrgetter("task.call.backend"),
-        kind=TEXT,
-    ),
-    TaskColumn(name="id", heading=_("Task id"), value=attrgetter("task.id"), kind=CODE),
-    TaskColumn(
-        name="item",
-        heading=_("Item"),
-        value=attrgetter("task.item.id"),
-        kind=CODE,
+        "item",
+        _("Item"),
+        attrgetter("task.item.id"),
+        CODE,
         is_shown=lambda row: row.task.item is not None and not row.task.is_in_outbox,
     ),
 )
@@ -517,4 +479,5 @@ FACTS = (
 
 def shown_facts(row: TaskRow, columns: tuple[TaskColumn, ...] = FACTS) -> list[TaskColumn]:
     """Return the facts that a task has."""
-    return [column for column in columns if column.is_shown(row)]
+    shown = [column for column in columns if column.is_shown(row)]
+    return [one for one in shown if not one.if_any or one.value(row) is not None]

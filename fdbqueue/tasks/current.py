@@ -53,7 +53,7 @@ class FdbQueueTaskContext(TaskContext):  # type: ignore[misc,type-arg]  # as the
 
     @property
     def abort_requested(self) -> bool:
-        """Whether somebody has asked for the end of this task; looks about once a second."""
+        """Whether the end of this task was asked for; looks about once a second."""
         running = self.running or _running.get()
         return running is not None and running.abort_requested()
 
@@ -123,7 +123,7 @@ class Running:
         self._add(self._at_end, function)
 
     def enqueue_behind(self, task: Any, args: Any, kwargs: Any) -> TaskResult[..., Any]:
-        """Enqueue a task that runs at once, behind the end of this one, which does so, too.
+        """Enqueue a task that runs at once, after the end of this one, which does so, too.
 
         Raises:
             InvalidTask: Another worker's task cannot have it.
@@ -180,7 +180,7 @@ class Running:
             enqueue()
 
     def abort_requested(self) -> bool:
-        """Tell whether somebody has asked for the end of this task."""
+        """Tell whether the end of this task was asked for."""
         now = time.monotonic()
         if self._backend is None:
             return False
@@ -219,7 +219,7 @@ def at_end(function: Callable[[Transaction], Any]) -> None:
 
 
 def enqueue_in(tr: Transaction, task: Any, *args: Any, **kwargs: Any) -> TaskResult[..., Any]:
-    """Enqueue a task in a transaction of the caller's, who commits it.
+    """Enqueue a task in the caller's transaction, which the caller commits.
 
     Args:
         tr: The transaction, of the database that the queues are in.

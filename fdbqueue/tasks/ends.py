@@ -492,7 +492,7 @@ def _tree_of(call: TaskCall) -> str:
 
 
 def _part_end(end: AttemptEnd) -> PartEnd:
-    """Return an end as that of a part of a group or a chain."""
+    """Return an end as the end of a part of a group or a chain."""
     assert end.call.place is not None
     return PartEnd(end.call.place, end.is_success, end.value)
 

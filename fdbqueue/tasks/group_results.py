@@ -115,7 +115,7 @@ class GroupResult:
             object.__setattr__(self, field.name, getattr(found, field.name))
 
     def parts(self, *, after: int = -1, limit: int = 100, failed: bool = False) -> list[GroupPart]:
-        """Read some of its parts, in their order; an empty list behind the last.
+        """Read some of its parts, in their order; an empty list after the last.
 
         Args:
             after: Only those behind this one.

@@ -333,7 +333,7 @@ class _Pruner:
 def _remove_lost(
     tr: Transaction, backend: Any, catalog: Catalog, ids: Iterable[str], dry_run: bool
 ) -> int:
-    """Remove those of some records that are pending and have no item; return how many."""
+    """Remove the pending ones of some records that have no item; return how many."""
     count = 0
     for result_id in ids:
         record = backend.records.read(tr, result_id)

@@ -166,7 +166,7 @@ def parsed(name: str) -> MemberName | None:
 
 
 def family_of(queue: str) -> str:
-    """Return the family of a queue's limited tasks, or of those of all that fit a pattern."""
+    """Return the family of the limited tasks of a queue, or of all that fit a pattern."""
     return f"{LIMITED}{queue}.*" if not queue.endswith("*") else f"{LIMITED}{queue}"
 
 
@@ -455,7 +455,7 @@ def function_in(row: bytes) -> str:
 
 
 def limit_in(row: bytes) -> KeyLimit:
-    """Return the limits that a row says, those that are in force without one included."""
+    """Return the limits that a row says, or that are in force without one."""
     try:
         found = json.loads(row)
         return KeyLimit(found.get("max_leased"), found.get("rate"), found.get("burst"))

@@ -1,4 +1,4 @@
-"""The options of a backend and of a task, and what is wrong with those of a backend.
+"""The options of a backend and of a task, and what is wrong with a backend's.
 
 :class:`TaskOptions` has the ``OPTIONS`` of a backend. :func:`task` makes a task with options of its
 own, which count before the backend's; :func:`exponential` is when a failed task runs again if

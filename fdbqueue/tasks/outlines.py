@@ -88,16 +88,14 @@ def outline_of(
         outline.add(0, 0, is_next=False)
         return outline.lines
 
-    lines: list[OutlineLine] = run(database, read, read_only=True)
-    return lines
+    return run(database, read, read_only=True)
 
 
 def queues_in(tr: Transaction, backend: Any, tree: str) -> list[str]:
     """Return the queues that all tasks of a tree are of, or may be of."""
     row = tr[TreeKeys(backend.records.prefix, tree).branch(0)]
     known = json.loads(bytes(row)) if row.present() else {}
-    names: list[str] = known.get("queues") or backend.names()
-    return names
+    return known.get("queues") or backend.names()
 
 
 class _Outline:
@@ -146,7 +144,7 @@ class _Outline:
             self._add_part(found.follows, branch, depth, is_next=True)
 
     def _parts(self, found: GroupResult, branch: int) -> list[GroupPart]:
-        """Read the first parts, and that of the reader if it is none of them."""
+        """Read the first parts, and the reader's if it is none of them."""
         where: Any = {"owner": self._backend, "tree": self._here.tree, "branch": branch}
         where["count"] = found.count
         most = max(0, min(_MOST_PARTS, _MOST_LINES - len(self.lines)))

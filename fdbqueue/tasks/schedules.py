@@ -145,7 +145,7 @@ class Every:
         return moment // length * length
 
     def following(self, moment: int) -> int | None:
-        """Return the first slot behind a moment, in microseconds."""
+        """Return the first slot after a moment, in microseconds."""
         length = round(self.seconds * _SECOND)
         return (moment // length + 1) * length
 
@@ -176,13 +176,13 @@ class Cron:
         return None
 
     def following(self, moment: int) -> int | None:
-        """Return the first slot behind a moment, in microseconds; None if there is none."""
+        """Return the first slot after a moment, in microseconds; None if there is none."""
         now = datetime.datetime.fromtimestamp(moment // _SECOND, _UTC)
         slot = next(self._slots(now), None)
         return None if slot is None else slot * _SECOND
 
     def _slots(self, after: datetime.datetime) -> Iterator[int]:
-        """Yield the slots behind a full second, in seconds."""
+        """Yield the slots after a full second, in seconds."""
         from cronsim import CronSim
 
         last = int(after.timestamp())
@@ -230,7 +230,7 @@ def _wrong(id: str, message: str, hint: str) -> WrongSchedule:
 
 
 def schedules_of(backend: Any) -> list[Schedule]:
-    """Return the schedules of a backend, those that are wrong left out: its check names them."""
+    """Return the schedules of a backend without the wrong ones, which its check names."""
     found = []
     for name, given in backend.settings.schedules.items():
         try:

@@ -384,7 +384,7 @@ class TaskSource:
         return all(end.call.place is None and (is_beside or end.queue is source) for end in ending)
 
     def settle(self, waiting: Sequence[Item]) -> None:
-        """Note which tasks have begun that were leased ahead, and requeue those that wait.
+        """Note which tasks that were leased ahead have begun, and requeue the waiting ones.
 
         These return as they were, so that other workers run them.
         """
@@ -424,7 +424,7 @@ class TaskSource:
             raise LeaseLost(queue=item.queue, item=item.id)
 
     def extend_many(self, items: Sequence[Item], seconds: float) -> Held:
-        """Extend the leases of tasks, those of each queue in one transaction.
+        """Extend the leases of tasks, one transaction for each queue.
 
         The first time, notes when the attempt began.
         """

@@ -212,7 +212,7 @@ def _new_kind(strike: Strike, seconds: float) -> type[TaskTimeout]:
 
 
 def _module_of(frame: FrameType) -> str:
-    """Return the name of a frame's module; of one in a package that of the outermost package."""
+    """Return the name of a frame's module; in a package, of the outermost package."""
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 

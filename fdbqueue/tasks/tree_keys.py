@@ -31,7 +31,7 @@ _CHUNK_BYTES = 90_000
 
 
 def group_id(tree: str, branch: int) -> str:
-    """Return the id of a group or a chain: that of its tree, and its number if it is not all."""
+    """Return the id of a group or a chain: its tree's, and its number if it is not all."""
     return tree if branch == 0 else f"{tree}.{branch}"
 
 

@@ -450,7 +450,7 @@ class Tree:
         return (Rich(value) if is_rich else value,)
 
     def _push(self, pushes: Sequence[tuple[TreePlace, tuple[Any, ...], dict[str, Any]]]) -> None:
-        """Push tasks, those of each queue together; one that is refused has ended."""
+        """Push tasks, each queue's together; one that is refused has ended."""
         of_queues: dict[str, list[tuple[TreePlace, Any]]] = {}
         reads = [
             self._tr.get_range(*range_of(self.keys.all["call"][place.branch][place.at]))
@@ -546,7 +546,7 @@ class Tree:
 
 
 def note_ends(tr: Transaction, backend: Any, ends: Iterable[PartEnd]) -> None:
-    """Note the ends of parts in the transaction of their tasks' ends, behind the acks.
+    """Note the ends of parts in the transaction of their tasks' ends, after the acks.
 
     Enqueues what can begin by that: the next step of a chain, what follows a group.
     """

@@ -460,7 +460,7 @@ class _FinishedSignals:
             self._has_room.wait_for(lambda: self._unsent < _MAX_UNSENT or self._is_over)
 
     def close(self) -> None:
-        """Let nobody wait for room any more."""
+        """Let no thread wait for room any more."""
         with self._mutex:
             self._is_over = True
             self._has_room.notify_all()

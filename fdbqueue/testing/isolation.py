@@ -23,7 +23,7 @@ PREFIX = "fdbqueue-test"
 
 
 class empty_queues(TestContextDecorator):  # noqa: N801  # as override_settings
-    """Give a test empty queues of its own, in place of those of the project's setting.
+    """Give a test empty queues of its own, in place of the queues of the setting.
 
     With the embedded engine they are in a file in a temporary folder; with any other engine they
     are in the project's database, under a random prefix that is cleared at the end. A queue with a
@@ -112,7 +112,7 @@ class EmptyQueuesMixin(unittest.TestCase):
 
     They exist from before ``setUp`` until the test is torn down. ``setUpClass`` and
     ``setUpTestData`` have other empty queues, which no test sees. ``@override_settings`` of
-    ``FDBQUEUE`` on the class is honoured: the queues are then those of that setting.
+    ``FDBQUEUE`` on the class is honoured: the queues are then as it says.
 
     Attributes:
         fdbqueue_queues: The setting's ``QUEUES`` for the tests; None for the project's.

@@ -8,7 +8,6 @@ import secrets
 
 import pytest
 
-from fdbqueue import service
 from fdbqueue.api import errors
 from fdbqueue.api.viewsets import QueueViewSet
 from tests.api.test_recovery import UNSURE
@@ -101,22 +100,6 @@ def test_a_body_dies_where_the_engine_fails(root, settings, tmp_path, marker, mo
     assert living(marker) == 0
 
 
-def test_a_body_dies_where_a_key_was_another_calls(client, marker):
-    """What is refused inside of a transaction leaves nothing behind."""
-    key = {"Idempotency-Key": marker}
-    assert post(client, PUSH, '{"value": 1}', **key) == 201
-    assert post(client, PUSH, json.dumps({"value": {marker: [[]]}}), **key) == 422
-    assert living(marker) == 0
-
-
-def test_a_body_dies_where_a_foreign_item_is_in_its_way(client, queues, marker):
-    """A push that finds no place behind the last item is refused and leaves nothing behind."""
-    mail = queues.queue("mail")
-    service.run(mail.database, lambda tr: tr.set(mail.subspace.pack(("x", 1)), b""))
-    assert post(client, PUSH, json.dumps({"value": {marker: [[]]}})) == 409
-    assert living(marker) == 0
-
-
 def test_a_view_dies_with_its_response(client, marker):
     """Nothing of a request is left to the garbage collector, be it small."""
     before = sum(isinstance(one, QueueViewSet) for one in gc.get_objects())
@@ -124,13 +107,3 @@ def test_a_view_dies_with_its_response(client, marker):
     assert client.get(QUEUE).status_code == 200
     assert client.get("/api/queues/nope/").status_code == 404
     assert sum(isinstance(one, QueueViewSet) for one in gc.get_objects()) == before
-
-
-@pytest.mark.parametrize("case", ["of another shape", "too deep", "for no queue", "too large"])
-@pytest.mark.parametrize("accept", ["text/html", "application/problem+json"])
-def test_a_body_dies_with_another_form_of_response(client, marker, case, accept):
-    """A page and a problem keep nothing of the body that JSON does not keep."""
-    path, frame, status = BODIES[case]
-    text = frame.replace("%s", json.dumps({marker: [[]]}))
-    assert post(client, path, text, Accept=accept) == status
-    assert living(marker) == 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.test_errors import check_shape
 from tests.api.test_schema import check
-from tests.cases import cases
 
 MAIL = "/api/queues/mail/"
 
@@ -75,34 +73,6 @@ def test_an_idempotency_key_has_no_effect(operator, mail):
         response = operator.post(f"{MAIL}resume/", {}, headers=headers)
         assert (response.status_code, response.json()) == (200, {"resumed": True})
         assert "Idempotent-Replayed" not in response.headers
-
-
-@cases(
-    "body",
-    [
-        {"reason": "x" * 1_001},
-        {"reason": "\0"},
-        {"reason": None},
-        {"reason": 5},
-        {"reason": ["x"]},
-        {"why": "x"},
-        {"since": "2030-01-31T08:30:00Z"},
-    ],
-)
-def test_a_bad_body(operator, mail, body):
-    """It is refused, says which field, and pauses nothing."""
-    response = operator.post(f"{MAIL}pause/", body)
-    check_shape(response, 400, "invalid_input")
-    assert list(response.json()["fields"]) == list(body)
-    assert mail.paused() is None
-
-
-def test_half_a_character(operator, mail):
-    """A lone surrogate, which is no text, is refused."""
-    body = r'{"reason": "\ud800"}'
-    response = operator.generic("POST", f"{MAIL}pause/", body, content_type="application/json")
-    assert response.status_code == 400
-    assert mail.paused() is None
 
 
 def test_a_family_is_paused_by_its_pattern(operator, queues):

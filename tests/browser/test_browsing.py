@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from project.demo.earthquakes import records
-from tests.browser.machinery import LIST, log_in
+from tests.browser.machinery import LIST
 
 QUAKES = f"{LIST}quakes/"
 
@@ -240,19 +240,6 @@ def test_a_hit_is_marked_and_in_view(visit, queues, is_scripted):
     page.get_by_role("link", name="Show all").click()
     expect(page.locator("#hit")).to_have_text("Needle")
     expect(page.locator("#hit")).to_be_in_viewport()
-
-
-def test_a_user_logs_out_of_the_plain_pages(visit, address):
-    """By the button in the header; afterwards the pages ask to log in."""
-    visitor = visit()
-    page = visitor.page
-    page.context.clear_cookies()  # other tests go on with theirs
-    log_in(page, address)
-    visitor.go("/queues/")
-    expect(page.locator(".fdbqueue-user")).to_contain_text("Logged in as demo")
-    page.get_by_role("button", name="Log out").click()
-    visitor.go("/queues/")
-    expect(page.get_by_label("Password")).to_be_visible()
 
 
 def test_the_content_is_one_key_away(visit):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from django.core.management import ManagementUtility, call_command
+from django.core.management import CommandError, ManagementUtility, call_command
 from fdb.subspace_impl import Subspace
 
 from fdbqueue import conf
@@ -144,11 +144,19 @@ def processes(place: tuple[str, str]) -> Iterator[Processes]:
 
 
 @pytest.fixture
-def call() -> Callable[..., Printed]:
-    """Call a command in this process, and return what it printed."""
+def call() -> Callable[..., Any]:
+    """Call a command in this process, and return what it printed.
 
-    def call(*arguments: str) -> Printed:
+    With an exit code it must end with that one: what it says is returned.
+    """
+
+    def call(*arguments: str, code: int = 0) -> Any:
         out, err = io.StringIO(), io.StringIO()
+        if code:
+            with pytest.raises(CommandError) as caught:
+                call_command(*arguments, stdout=out, stderr=err)
+            assert caught.value.returncode == code
+            return str(caught.value)
         call_command(*arguments, stdout=out, stderr=err)
         return Printed(out.getvalue(), err.getvalue())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from django.core.management.base import CommandError
 
 import fdbqueue
 
@@ -36,17 +35,13 @@ def test_some(call, ids):
 def test_what_is_not_ready(call, ids):
     """It is 1 and named, and the others are buried."""
     call("queue_bury", "mail", ids[0])
-    with pytest.raises(CommandError) as caught:
-        call("queue_bury", "mail", ids[0], ids[1])
-    assert (caught.value.returncode, str(caught.value)) == (1, "1 item not found.")
+    assert call("queue_bury", "mail", ids[0], ids[1], code=1) == "1 item not found."
     assert [value for value, _ in dead()] == [0, 1]
 
 
 def test_what_is_no_id(call, ids):
     """It is 2, and says how many were buried before it."""
-    with pytest.raises(CommandError) as caught:
-        call("queue_bury", "mail", ids[0], "no\x1bid", ids[1])
-    assert caught.value.returncode == 2
-    assert "\x1b" not in str(caught.value)
-    assert str(caught.value).endswith("1 item buried.")
+    message = call("queue_bury", "mail", ids[0], "no\x1bid", ids[1], code=2)
+    assert "\x1b" not in message
+    assert message.endswith("1 item buried.")
     assert [value for value, _ in dead()] == [0]

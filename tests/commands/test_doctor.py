@@ -293,20 +293,6 @@ def test_pushes_that_were_given_up(examine, mail, monkeypatch):
     assert Load(mail, "file x").begun is None
 
 
-def test_more_that_is_overdue_than_is_counted(examine, mail, monkeypatch):
-    """All of it is requeued, however little of it is counted."""
-    monkeypatch.setattr("fdbqueue.service.tools.examination.MAX_OVERDUE", 20)
-    mail.push_many(range(240))
-    mail.lease_many(250, seconds=0)
-    _, found = examine("mail", "--repair", "--no-input")
-    assert found["overdue"]["detail"] == (
-        "expired: at least 20 leases; the next pop or lease requeues the items; requeued 250"
-    )
-    assert found["overdue"]["is_repaired"]
-    assert Examiner(mail).requeue_expired() == 0
-    assert_counted(mail)
-
-
 def test_what_is_left_is_not_repaired():
     """A repair that leaves something is a warning still, and says what it did."""
     finding = Finding("overdue", "mail", "warning", "5 wait", lambda: ("requeued 3", False))
@@ -537,7 +523,7 @@ def test_queues_that_their_own_limits_hold(examine, mail, limit):
 def test_the_load_of_some_queues_is_read(examine, mail, monkeypatch):
     """However many there are."""
     monkeypatch.setattr("fdbqueue.management.findings.MAX_LOADS", 3)
-    monkeypatch.setattr("fdbqueue.management.findings._LOADS_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.columns.queues.QUEUES_AT_ONCE", 2)
     for number in range(5):
         fdbqueue.queue(f"user-{number}").push(1)
     assert examine()[1]["load"]["detail"].endswith("; 3 queues looked at")

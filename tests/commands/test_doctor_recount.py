@@ -70,9 +70,7 @@ def test_an_unknown_queue_among_others(call, drift):
     """Nothing is recounted where one of the names is none."""
     fdbqueue.queue("mail").push_many(range(5))
     drift("mail", 3)
-    with pytest.raises(CommandError) as caught:
-        call("queue_doctor", "--recount", "mail", "none")
-    assert caught.value.returncode == 3
+    call("queue_doctor", "--recount", "mail", "none", code=3)
     assert fdbqueue.queue("mail").size() == 5
 
 

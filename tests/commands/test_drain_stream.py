@@ -11,7 +11,6 @@ import subprocess
 import pytest
 
 import fdbqueue
-from tests.cases import cases
 from tests.commands.conftest import ROOT
 
 ITEMS = 5_000
@@ -155,33 +154,6 @@ def _all_of(controller):
         parts.append(part)
     os.close(controller)
     return b"".join(parts).decode()
-
-
-@cases(
-    "arguments",
-    [
-        ["--concurrency=2"],
-        ["--retry-delay=1"],
-        ["--priority=0"],
-        ["--fair"],
-        ["--worker=mine"],
-        ["--resume"],
-        ["--force"],
-        ["--output=-", "--resume"],
-        ["--output=x", "--discard"],
-        ["--output=x", "--resume", "--force"],
-        ["--output=x", "--no-input"],
-        ["--batch=10001"],
-        ["--limit=0"],
-        ["--lease-seconds=-1"],
-        ["quakes"],
-    ],
-)
-def test_options_that_do_not_go_together(manage, mail, arguments):
-    """They are wrong usage, and nothing is drained."""
-    done = manage("queue_drain", "mail", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert mail.size() == ITEMS
 
 
 def test_discarding(manage, call):

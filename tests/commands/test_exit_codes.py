@@ -105,10 +105,7 @@ def test_errors_with_a_cause(kind, cause, code):
 @cases("command", [call_of(command) for command in COMMANDS if "mail" in call_of(command)])
 def test_an_unknown_queue(call, command):
     """An unknown queue is 3; the message names it harmlessly, and those there are."""
-    with pytest.raises(CommandError) as caught:
-        call(*("no\x1bsuch" if one == "mail" else one for one in command))
-    assert caught.value.returncode == 3
-    assert str(caught.value) == (
+    assert call(*("no\x1bsuch" if one == "mail" else one for one in command), code=3) == (
         "There is no queue named 'no\\x1bsuch'. "
         "The setting FDBQUEUE has quakes, ranks, mail, blobs, ranked-blobs, tuples, user-*."
     )
@@ -230,9 +227,51 @@ def test_wrong_usage(call, command, arguments):
 )
 def test_wrong_usage_that_the_command_refuses(call, arguments):
     """Options that say nothing together, and ids that are none, are 2 as well."""
-    with pytest.raises(CommandError) as caught:
-        call(*arguments)
-    assert caught.value.returncode == 2
+    call(*arguments, code=2)
+
+
+@cases(
+    "line",
+    [
+        "queue_drain mail --concurrency=2",
+        "queue_drain mail --retry-delay=1",
+        "queue_drain mail --priority=0",
+        "queue_drain mail --fair",
+        "queue_drain mail --worker=mine",
+        "queue_drain mail --resume",
+        "queue_drain mail --force",
+        "queue_drain mail --output=- --resume",
+        "queue_drain mail --output=x --discard",
+        "queue_drain mail --output=x --resume --force",
+        "queue_drain mail --output=x --no-input",
+        "queue_drain mail --batch=10001",
+        "queue_drain mail --limit=0",
+        "queue_drain mail --lease-seconds=-1",
+        "queue_drain mail quakes",
+        "queue_push",
+        "queue_push quakes --priority high",
+        "queue_push quakes --priority NaN",
+        "queue_push quakes --priority 1e999",
+        "queue_push quakes --priority true",
+        "queue_push quakes --priority 1 --priority-field magnitude",
+        "queue_work mail --handler=print --concurrency=257",
+        "queue_work mail --handler=print --concurrency=0",
+        "queue_work mail --handler=print --batch=5",
+        "queue_work mail --handler=print --no-input",
+        "queue_work mail --handler=print --output=x",
+        "queue_work mail --handler=print --limit=0",
+        "queue_work mail --handler=print --lease-seconds=-1",
+    ],
+)
+def test_options_that_do_not_go_together(manage, line):
+    """They are wrong usage, and nothing is pushed or taken."""
+    mail = fdbqueue.queue("mail")
+    mail.push(1)
+    before = mail.size()
+    done = manage(*line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    assert mail.size() == before
 
 
 OF_FAMILIES = ("queue_list", "queue_doctor", "queue_pause", "queue_resume", "queue_work")
@@ -252,9 +291,7 @@ def test_a_pattern_in_place_of_a_name(call, command):
     Some commands take the pattern of a family: tests/commands/test_families.py.
     """
     message = "'user-*' is a pattern: give the name of a queue."
-    with pytest.raises(CommandError) as caught:
-        call(*("user-*" if one == "mail" else one for one in command))
-    assert (caught.value.returncode, str(caught.value)) == (2, message)
+    assert call(*("user-*" if one == "mail" else one for one in command), code=2) == message
 
 
 @cases(

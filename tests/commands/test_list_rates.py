@@ -11,7 +11,6 @@ import struct
 import termios
 
 import pytest
-from django.core.management.base import CommandError
 
 import fdbqueue
 
@@ -64,9 +63,7 @@ def test_minutes(call, ranks):
     """--minutes says over how long the rates are."""
     record = json.loads(call("queue_list", "--rates", "ranks", "--minutes=59", "--json").out)
     assert 9 / 60 - 0.01 <= record["pushes_a_minute"] <= 9 / 59 + 0.01
-    with pytest.raises(CommandError) as caught:
-        call("queue_list", "--rates", "ranks", "--minutes=1440")
-    assert caught.value.returncode == 2
+    call("queue_list", "--rates", "ranks", "--minutes=1440", code=2)
 
 
 def test_the_table(call, ranks):

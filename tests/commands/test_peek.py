@@ -25,11 +25,12 @@ def test_it_shows_what_pop_would_take(call):
         fdbqueue.queue("ranks").push_many((n, n % 7) for n in range(1200))
 
 
-def test_an_empty_queue(call):
+@pytest.mark.parametrize("command", ["queue_peek", "queue_pop"])
+def test_an_empty_queue(call, command):
     """Empty is no error: a note for people, and nothing at all with --json or without notes."""
-    assert call("queue_peek", "mail") == ("", "The queue 'mail' is empty.\n")
-    assert call("queue_peek", "mail", "--json") == ("", "")
-    assert call("queue_peek", "mail", "--verbosity", "0") == ("", "")
+    assert call(command, "mail") == ("", "The queue 'mail' is empty.\n")
+    assert call(command, "mail", "--json") == ("", "")
+    assert call(command, "mail", "--verbosity", "0") == ("", "")
 
 
 def test_an_item_that_cannot_be_decoded(call):

@@ -63,13 +63,6 @@ def test_json_has_everything(call):
     assert printed.err == ""
 
 
-def test_an_empty_queue(call):
-    """Empty is no error: a note for people, and nothing at all with --json or without notes."""
-    assert call("queue_pop", "mail") == ("", "The queue 'mail' is empty.\n")
-    assert call("queue_pop", "mail", "--json") == ("", "")
-    assert call("queue_pop", "mail", "--verbosity", "0") == ("", "")
-
-
 def test_the_table(call):
     """People get an aligned table, its values whole: they are nowhere else any more."""
     queue = fdbqueue.queue("quakes")

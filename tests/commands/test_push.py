@@ -121,13 +121,10 @@ def test_bytes_are_base64(call, ndjson, name):
 )
 def test_bad_lines(call, ndjson, line, reason):
     """A line that is no value is refused with its number, and nothing of the file is pushed."""
-    with pytest.raises(CommandError) as caught:
-        call("queue_push", "mail", ndjson(b'"first"\n\n' + line + b'\n"last"\n'))
-    text = str(caught.value)
+    text = call("queue_push", "mail", ndjson(b'"first"\n\n' + line + b'\n"last"\n'), code=1)
     assert text.startswith("Line 3: ")
     assert reason in text
     assert text.endswith(". Pushed 0 items before that.")
-    assert caught.value.returncode == 1
     assert values("mail") == []
 
 
@@ -154,24 +151,22 @@ def test_bad_base64(call, ndjson, line):
 )
 def test_bad_priority_fields(call, ndjson, line, reason):
     """A priority that is missing or does not fit is reported with its line and field."""
-    with pytest.raises(CommandError) as caught:
-        call("queue_push", "ranks", ndjson(f"\n{line}"), "--priority-field", "a.b")
-    assert str(caught.value) == f"Line 2, field 'a.b': {reason}. Pushed 0 items before that."
-    assert caught.value.returncode == 1
+    message = call("queue_push", "ranks", ndjson(f"\n{line}"), "--priority-field", "a.b", code=1)
+    assert message == f"Line 2, field 'a.b': {reason}. Pushed 0 items before that."
 
 
 def test_what_was_pushed_before_a_bad_line(call, ndjson):
     """A bad line behind a full transaction tells how many items are in the queue."""
-    with pytest.raises(CommandError) as caught:
-        call("queue_push", "mail", ndjson("".join(f"{n}\n" for n in range(6000)) + "oops"))
+    message = call(
+        "queue_push", "mail", ndjson("".join(f"{n}\n" for n in range(6000)) + "oops"), code=1
+    )
     pushed = values("mail")
     assert 0 < len(pushed) < 6000
     assert pushed == list(range(len(pushed)))
     assert (
         f"Line 6001: it is not JSON: Expecting value, column 1. Pushed {len(pushed):,} items"
-        in (str(caught.value))
+        in message
     )
-    assert caught.value.returncode == 1
 
 
 @cases(
@@ -191,25 +186,6 @@ def test_priorities_a_queue_does_not_take(call, ndjson, name, arguments):
         call("queue_push", name, ndjson('"YWJj"'), *arguments)
     assert caught.value.returncode == 2
     assert values(name) == []
-
-
-@cases(
-    "arguments",
-    [
-        [],
-        ["quakes", "--priority", "high"],
-        ["quakes", "--priority", "NaN"],
-        ["quakes", "--priority", "1e999"],
-        ["quakes", "--priority", "true"],
-        ["quakes", "--priority", "1", "--priority-field", "magnitude"],
-        ["mail", "--priority", "1"],
-    ],
-)
-def test_usage_that_is_wrong_before_anything_is_read(manage, arguments):
-    """A command ends with 2 where its arguments are wrong."""
-    done = manage("queue_push", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Traceback" not in done.stderr
 
 
 def test_a_file_that_cannot_be_read(call, tmp_path):

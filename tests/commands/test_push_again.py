@@ -12,7 +12,6 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue.service import Load
-from tests.concurrency.census import assert_counted
 
 LINES = 12_000
 
@@ -37,22 +36,6 @@ def spoil(file, number):
 
 
 # Resuming
-
-
-@pytest.mark.nightly
-def test_interrupted_and_resumed(call, file):
-    """A push that stopped goes on behind what it had pushed, whatever came behind that."""
-    content = spoil(file, LINES - 50)
-    with pytest.raises(CommandError):
-        call("queue_push", "mail", str(file))
-    pushed = len(values())
-    assert 0 < pushed < LINES
-    file.write_text(content)
-    printed = call("queue_push", "mail", str(file), "--resume")
-    assert printed.out == f"Pushed {LINES - pushed:,} items into 'mail'.\n"
-    assert printed.err.startswith("Resuming after line ")
-    assert values() == list(range(LINES))
-    assert_counted(fdbqueue.queue("mail"))
 
 
 def test_killed_and_resumed(processes, manage, file):
@@ -239,9 +222,7 @@ def test_bad_priorities_are_skipped(call, ndjson):
     with pytest.raises(CommandError, match="3 bad lines"):
         call("queue_push", "ranks", file, "--priority-field=n", "--continue")
     assert [item.priority for item in fdbqueue.queue("ranks")] == [1, 2]
-    with pytest.raises(CommandError) as caught:
-        call("queue_push", "ranks", file, "--priority=1.5", "--continue")
-    assert caught.value.returncode == 2
+    call("queue_push", "ranks", file, "--priority=1.5", "--continue", code=2)
 
 
 def test_skipped_and_resumed(call, file):

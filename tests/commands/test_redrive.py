@@ -66,4 +66,4 @@ def test_those_of_a_reason(call):
     assert values() == [1, 3, 5]
     with pytest.raises(CommandError) as caught:
         call("queue_redrive", "mail", "--reason", "even\x1b")
-    assert 'those that died of "even\\x1b"?' in str(caught.value)
+    assert 'the ones that died of "even\\x1b"?' in str(caught.value)

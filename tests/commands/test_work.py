@@ -11,9 +11,6 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
-from fdbqueue import conf
-from fdbqueue.service.tools import presence
-from tests.cases import cases
 from tests.engines.children import wait_until
 
 DEADLINE_SECONDS = 60
@@ -104,15 +101,6 @@ def test_the_name_of_the_worker(call, mail, folder):
             call("queue_work", "mail", handler("note"), "--worker", name)
 
 
-def test_threads(call, mail, folder):
-    """So many items are worked on at once as are asked for."""
-    mail.push_many(range(8))
-    assert call("queue_work", "mail", handler("meet"), "--concurrency=4").out == (
-        "Handled 8 items from 'mail', 0 failed.\n"
-    )
-    assert len(noted(folder)) == 8
-
-
 def test_end_and_limit(call, mail, folder):
     """They say which items; the others stay."""
     mail.push_many(range(5))
@@ -127,23 +115,6 @@ def test_a_function_that_ends_its_thread(call, mail, folder):
     with pytest.raises(CommandError, match="3 items failed"):
         call("queue_work", "mail", handler("leave"))
     assert mail.counts().delayed == 3
-
-
-@pytest.mark.nightly
-def test_a_worker_that_is_killed_is_lost_within_ten_seconds(processes, mail, folder):
-    """One that ends is not in the list any more."""
-    mail.push_many([1, 2])
-    presences = conf.catalog().presences
-    process = processes.start("queue_work", "mail", handler("until_told"), "--worker=anna")
-    wait_until(lambda: noted(folder) == ["1-0"])
-    wait_until(lambda: [row.name for row in presences.read().rows] == ["anna"])
-    process.kill()
-    wait_until(lambda: any(row.is_lost for row in presences.read().rows))
-    assert presence.LOST_SECONDS < 10  # so long after its last sign of life, which was before
-    (folder / "end").touch()
-    other = processes.start("queue_work", "mail", handler("note"), "--worker=bob")
-    assert processes.finish(other).returncode == 0
-    assert [row.name for row in presences.read().rows] == ["anna"]
 
 
 def test_an_item_that_is_lost(processes, mail, folder):
@@ -262,24 +233,3 @@ def test_a_long_error(manage, mail):
     first = done.stderr.splitlines()[0]
     assert len(first) == 300
     assert first.endswith("xxx...")
-
-
-@cases(
-    "arguments",
-    [
-        ["--concurrency=257"],
-        ["--concurrency=0"],
-        ["--batch=5"],
-        ["--no-input"],
-        ["--output=x"],
-        ["--limit=0"],
-        ["--lease-seconds=-1"],
-    ],
-)
-def test_options_that_a_worker_does_not_have(manage, mail, arguments):
-    """They are wrong usage, and nothing is taken."""
-    mail.push(1)
-    before = mail.size()
-    done = manage("queue_work", "mail", handler("note"), *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert mail.size() == before

@@ -49,7 +49,7 @@ def preempted(
     try:
         yield
     finally:
-        threading.settrace(before)  # type: ignore[arg-type]  # None is what it is by default
+        threading.settrace(before)  # None is what it is by default
         sys.settrace(None)
 
 

@@ -104,30 +104,6 @@ def test_what_json_lacks_is_refused(fifo, rows, value):
     assert rows() == []
 
 
-@cases(
-    "value",
-    [
-        None,
-        True,
-        0,
-        -(10**40),
-        1.5,
-        1e-300,
-        "",
-        "caf\u00e9 \u0000 \U0001f600 \u202e",
-        [],
-        {},
-        {"": {"a": [1, [2, [3.0, None]]]}},
-    ],
-)
-def test_json_values_come_back_exactly(fifo, value):
-    """Integers of any size, unicode and nesting are what was pushed, types included."""
-    fifo.push(value)
-    found = fifo.pop().value
-    assert found == value
-    assert type(found) is type(value)
-
-
 @pytest.mark.parametrize("kind", ["list", "dict"])
 def test_json_may_be_nested_200_levels_deep_and_no_more(fifo, rows, kind):
     """What is pushed can be read wherever the stack stands; deeper values are refused."""

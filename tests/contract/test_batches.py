@@ -50,14 +50,6 @@ def test_an_acknowledged_batch_is_gone(kind, queue, everything):
     assert all(key.startswith(b"\xff") for key in everything())
 
 
-def test_a_batch_that_is_given_back(kind, queue):
-    """Its items are at their places as they were: nobody has tried them."""
-    before = queue.page().items
-    queue.return_batch(queue.lease_batch(4))
-    assert queue.page().items == before
-    assert_counted(queue)
-
-
 def test_a_batch_whose_time_is_over(kind, queue, clock):
     """It comes back with whoever consumes next, and its owner learns of it."""
     before = queue.page().items
@@ -82,15 +74,6 @@ def test_a_late_acknowledgement(kind, queue, clock):
     assert_counted(queue)
 
 
-def test_a_batch_is_acknowledged_once(queue):
-    """Again it is not held any more."""
-    batch = queue.lease_batch(2)
-    queue.ack_batch(batch)
-    with pytest.raises(LeaseLost):
-        queue.ack_batch(batch)
-    assert queue.size() == 4
-
-
 def test_an_empty_queue_gives_an_empty_batch(kind, database, subspace):
     """It is nothing to acknowledge or to give back."""
     queue = kind.open(database, subspace)
@@ -108,14 +91,6 @@ def test_within_a_transaction(kind, queue, database):
     assert queue.size() == 6
     transaction.commit().wait()
     assert queue.size() == 4
-
-
-def test_pushes_go_behind_a_batch(kind, queue):
-    """What is pushed meanwhile stays behind what comes back."""
-    batch = queue.lease_batch(6)
-    queue.push(kind.value("g"), kind.priorities[0])
-    queue.return_batch(batch)
-    assert kind.texts(queue.pop_many(9)) == "abcdefg"
 
 
 def test_attempts_are_kept(database, subspace):

@@ -25,16 +25,6 @@ MEAN_RANK = 4
 SOME = STRICT[::2]
 
 
-@pytest.fixture
-def crowd(database, subspace):
-    """Open a kind of queue as several clients of the same data, each with threads of its own."""
-
-    def open_all(kind, **options):
-        return [kind.open(another(database), subspace, **options) for _ in range(CLIENTS)]
-
-    return open_all
-
-
 def fill(kind, queue, count=ITEMS):
     """Push numbers, in the order of their priorities."""
     levels = sorted(kind.priorities) if not kind.is_fifo else [None]
@@ -266,16 +256,6 @@ def test_a_clock_that_is_ahead_takes_nothing_back(kind, ten, ask_and_die, clock)
     clock.advance(3_500)
     assert numbers(kind, ten.peek_many(20)) == [4, 5, 6, 7, 8, 9]
     assert numbers(kind, [ten.pop()]) == [4]
-
-
-def test_what_comes_back_is_before_what_was_pushed_since(kind, ten, ask_and_die, let_expire):
-    """The place of a push is behind what was taken off the queue and is to come back."""
-    ask_and_die(ten, lowest=20)
-    assert numbers(kind, [ten.pop()]) == [0]
-    assert ten.peek() is None
-    ten.push(kind.value("77"), kind.priorities[-1])
-    let_expire(ten)
-    assert numbers(kind, ten.pop_many(20)) == [*range(1, 10), 77]
 
 
 def test_more_requests_than_are_read_at_once_hide_nothing(kind, ten, clock):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-
 import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
@@ -226,30 +224,3 @@ def test_an_unknown_state_is_refused(fifo):
     """There are four."""
     with pytest.raises(InvalidInput):
         fifo.page(state="lost")
-
-
-def test_an_item_is_found_in_every_state(kind, queue, clock):
-    """By one id from its push to its end."""
-    clock.advance(1)
-    priority = kind.priorities[-1]
-    pushed = queue.push(kind.value("z"), priority, delay=60)
-    assert queue.get(pushed.id) == pushed
-    clock.advance(60)
-    leased = queue.lease_max(seconds=60)
-    assert leased.id == pushed.id
-    states = [queue.get(pushed.id)]
-    queue.nack(leased)
-    states.append(queue.get(pushed.id))
-    queue.bury(pushed.id)
-    states.append(queue.get(pushed.id))
-    queue.redrive()
-    states.append(queue.get(pushed.id))
-    assert [item.state for item in states] == ["leased", "ready", "dead", "ready"]
-    assert [item.attempts for item in states] == [0, 1, 1, 0]
-    for item in states:
-        assert (item.id, item.value, item.priority) == (pushed.id, pushed.value, priority)
-        assert item.pushed_at == pushed.pushed_at
-    assert states[0].until - pushed.until == datetime.timedelta(seconds=60)
-    assert queue.pop_max().id == pushed.id
-    with pytest.raises(ItemNotFound):
-        queue.get(pushed.id)

@@ -103,23 +103,6 @@ def test_no_delay_is_no_delay(fifo):
     assert fifo.counts().ready == 6
 
 
-def test_many_are_delayed_together(kind, queue, clock):
-    """push_many hides them all until the same time, and they keep their order."""
-    push(kind, queue, "a")
-    values = [kind.value(text) for text in "bcde"]
-    assert queue.push_many(kind.pairs(values, [kind.priorities[0]] * 4), delay=10) == 4
-    until = now(clock) + datetime.timedelta(seconds=20)
-    values = [kind.value(text) for text in "fg"]
-    assert queue.push_many(kind.pairs(values, [kind.priorities[0]] * 2), not_before=until) == 2
-    push(kind, queue, "h")
-    assert kind.texts(queue) == "ah"
-    assert kind.texts(assert_counted(queue)["delayed"]) == "bcdefg"
-    clock.advance(10)
-    assert kind.texts(queue.peek_many(9)) == "abcdeh"
-    clock.advance(10)
-    assert kind.texts(queue.pop_many(9)) == "abcdefgh"
-
-
 def test_a_delay_in_the_callers_transaction(kind, queue, database, clock):
     """It is the caller's to commit, and then counts from the push."""
     transaction = database.create_transaction()

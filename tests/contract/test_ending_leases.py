@@ -223,20 +223,6 @@ def test_an_answer_outlives_the_lease(kind, queue, clock, ending):
     assert len(taken) == {"ack": 3, "ack_many": 2}.get(ending, 4)
 
 
-@each_ending
-def test_another_ending_under_the_key(queue, ending):
-    """Another verb, or the same with other arguments, is refused and changes nothing."""
-    leased = queue.lease_many(4, seconds=60)
-    mine, others = leased[:2], leased[2:]
-    ENDINGS[ending](queue, mine, "key")
-    after = assert_counted(queue)
-    for other, end in ENDINGS.items():
-        for leases in (others, *([mine] if ending != other else [])):
-            with pytest.raises(IdempotencyKeyReused):
-                end(queue, leases, "key")
-        assert assert_counted(queue) == after, other
-
-
 @pytest.mark.parametrize(
     ("verb", "one", "another_one"),
     [

@@ -295,7 +295,6 @@ def test_threads_that_push_first_at_once(database, subspace):
     assert len(kept.pop_many(100)) == 20
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_forked_child_knows_what_its_parent_has_seen(engine, subspace):
     """It does not read the row again, and is refused what the parent is refused."""
     if engine.name == "foundationdb":

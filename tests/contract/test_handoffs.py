@@ -94,6 +94,24 @@ def test_a_handoff_has_the_row_of_a_batch(rival, everything):
     assert batches_due(rival) == []
 
 
+def test_two_processes_serve_a_request_once(meddled, database, subspace):
+    """They take items of different shards, which do not conflict: the request itself does."""
+    queue, rival = (FifoQueue(one, subspace, shards=64) for one in (meddled, another(database)))
+    rival.push_many(range(200))
+    rounds = 5
+    for _ in range(rounds):
+        ask(rival, "min", 2)
+        pops = [rival.pop]
+        meddled.meddle = lambda pops=pops: pops and pops.pop()()
+        assert queue.pop() is not None
+        assert pops == []
+    store = queue.parts.store
+    found = run(rival.database, lambda tr: [*all_handoffs(tr, store.tables)], read_only=True)
+    assert [len(handoff.rows) for _, handoff in found] == [2] * rounds
+    in_place = len([*rival])
+    assert (in_place, rival.size()) == (200 - 4 * rounds, 200 - 2 * rounds)
+
+
 def test_who_collects_removes_all_rows(queue, rival, meddled, everything):
     """The one that says when the handoff expires, too."""
     seen = []

@@ -13,8 +13,7 @@ from fdbqueue.exceptions import (
     InvalidInput,
     LeaseLost,
 )
-from fdbqueue.service import Codec, FifoQueue, PriorityQueue, browse, run
-from fdbqueue.service.codecs import JsonCodec
+from fdbqueue.service import FifoQueue, PriorityQueue, browse, run
 from fdbqueue.service.consume.expiry import MAX_EXPIRED
 from fdbqueue.service.items import moment
 from tests.cases import cases
@@ -105,18 +104,6 @@ def test_a_bad_delay_gives_nothing_up(fifo, delay):
 
 
 # Running on and running out
-
-
-def test_who_looks_brings_nothing_back(kind, queue, clock, everything):
-    """Peek shows what has run out at its place; the lease is held on all the same."""
-    leased = queue.lease(seconds=10)
-    clock.advance(60)
-    before = everything()
-    assert kind.texts(queue.peek_many(3)) == "abc"
-    assert kind.texts([queue.peek_max()]) == "c"
-    assert everything() == before
-    queue.ack(leased)
-    assert kind.texts(queue.pop_many(3)) == "bc"
 
 
 def test_a_late_acknowledgement_counts_while_nobody_brought_it_back(kind, queue, clock):
@@ -441,24 +428,6 @@ def test_a_pop_goes_on_when_all_it_brought_back_are_dead(database, subspace, clo
     assert queue.peek().value == "back again"
     assert queue.pop().value == "back again"
     assert queue.pop() is None
-
-
-def test_a_codec_that_cannot_change_attempts(database, subspace):
-    """They are counted all the same, in a row of their own."""
-
-    class Unchangeable(JsonCodec):
-        """Metadata that is written once."""
-
-        with_attempts = Codec.with_attempts
-
-    queue = FifoQueue(database, subspace, codec=Unchangeable())
-    queue.push("a")
-    for attempts in range(3):
-        item = queue.lease(seconds=600)
-        assert item.attempts == attempts
-        queue.nack(item)
-    assert_counted(queue)
-    assert queue.pop().attempts == 3
 
 
 def test_a_peek_passes_over_leases_whose_items_die(database, subspace, clock, monkeypatch):

@@ -180,13 +180,3 @@ def test_many_long_values(database, subspace):
     assert sum(moved) == len(values)
     assert [len(item.value) for item in target.iterate()] == [len(value) for value in values]
     assert [item.value[:1] for item in target.iterate()] == [value[:1] for value in values]
-
-
-def test_a_limit(database, subspace):
-    """A mover stops at it."""
-    source, target = FifoQueue(database, subspace["a"]), FifoQueue(database, subspace["b"])
-    source.push_many(range(700))
-    mover = Mover(source, target, limit=450, batch_items=100)
-    assert list(iter(mover.next, 0)) == [100, 100, 100, 100, 50]
-    assert mover.next() == 0
-    assert [item.value for item in target] == list(range(450))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fdbqueue.exceptions import InvalidInput, InvalidPriority, ItemNotFound
+from fdbqueue.exceptions import InvalidInput, InvalidPriority
 from fdbqueue.service import FifoQueue, Undecodable
 from tests.cases import cases
 
@@ -75,15 +75,6 @@ def test_an_empty_queue_has_nothing_to_give(ints):
     """Empty is None or an empty list, never an error."""
     assert (ints.pop(), ints.pop_max(), ints.peek(), ints.peek_max()) == (None,) * 4
     assert (ints.pop_many(5), ints.peek_many(5), ints.page().items) == ([], [], [])
-
-
-def test_an_item_is_found_by_its_id(ints):
-    """The id of a push gets the item until it is popped."""
-    pushed = ints.push({"a": 1}, 3)
-    assert ints.get(pushed.id) == pushed
-    ints.pop()
-    with pytest.raises(ItemNotFound):
-        ints.get(pushed.id)
 
 
 def test_an_item_has_one_id(ints):

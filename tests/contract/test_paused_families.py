@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import fdb.tuple
 import pytest
 
 from fdbqueue.exceptions import InvalidInput, QueueNotFound
-from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, Worker, run
+from fdbqueue.service import IdempotencyKey, Worker, run
 from tests.concurrency.clients import another
+from tests.contract.test_families import MEMBERS, catalog, open_catalog
 from tests.engines.children import wait_until
 from tests.families import assert_indexed, rows_of
 
+__all__ = ["catalog", "open_catalog"]
+
 LONG_SECONDS = 60
-MEMBERS = [f"user-{n}" for n in range(5)]
-
-
-@pytest.fixture
-def open_catalog(subspace):
-    """Open a catalog of the test's own place over a database."""
-
-    def open_catalog(database, **options):
-        specs = [QueueSpec(name, "fifo", **options) for name in ("mail", "user-*", "team-*")]
-        return Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
-
-    return open_catalog
-
-
-@pytest.fixture
-def catalog(open_catalog, database):
-    """A queue mail, and the families user-* and team-*."""
-    return open_catalog(database)
 
 
 @pytest.fixture

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections import Counter
 
 import pytest
 
 from fdbqueue.service import FifoQueue, Worker
 from fdbqueue.service.tools import worker as tool
 from tests.concurrency.census import assert_counted
-from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
 from tests.engines.interrupts import Interrupt, Preemption
 
@@ -191,46 +189,6 @@ def test_an_interrupt_at_each_place(database, subspace, prefetch):
 
 def workers_threads():
     return {one for one in threading.enumerate() if one.name == "fdbqueue-worker"}
-
-
-@pytest.mark.parametrize("ahead", [None, 0.002], ids=["", "ahead"])
-@pytest.mark.parametrize("seed", range(3))
-def test_threads_that_are_held_up_at_random_lines(queue, seed, ahead):
-    """Each item is handled once, by several workers of several threads; some are put back."""
-    done = []
-
-    def settle(items):
-        for item in items:
-            queue.requeue(item)
-
-    def work(item):
-        done.append(item.value)
-        if item.value % 10 == 3 and item.attempts == 0:
-            raise LookupError
-
-    workers = [
-        Worker(
-            queue,
-            work,
-            concurrency=2,
-            prefetch=4,
-            ahead_seconds=ahead,
-            settle=settle if ahead else None,
-            retry_delay_seconds=0,
-            seconds=600,
-        )
-        for _ in range(2)
-    ]
-    with preempted(seed, 0.004):
-        threads = [threading.Thread(target=worker.run) for worker in workers]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(240)
-    assert not any(thread.is_alive() for thread in threads)
-    assert sum(worker.handled for worker in workers) == ITEMS
-    assert {value: n for value, n in Counter(done).items() if n > 1 and value % 10 != 3} == {}
-    assert not any(assert_counted(queue).values())
 
 
 def test_what_was_put_back_is_leased_again_while_others_run(queue):

@@ -12,7 +12,6 @@ from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, run, transactions
 from fdbqueue.service.tools.examination import sweep as sweep_receipts
 from tests.concurrency.clients import another, together
-from tests.contract.recipes import PythonQueue
 from tests.engines.children import Child
 from tests.wrapped import WrappedTransaction
 
@@ -165,31 +164,6 @@ def test_a_function_that_writes_leaves_one(receipted, subspace, left):
         assert left() != before
 
 
-def test_what_fails_leaves_none(receipted, queue, left):
-    """Its transaction is not committed."""
-
-    @fdbqueue.transactional
-    def fail(tr):
-        queue.push("x", tr=tr)
-        raise LookupError
-
-    with pytest.raises(LookupError):
-        fail(receipted)
-    with pytest.raises(InvalidInput):
-        queue.ack("FQE.")
-    assert left() == []
-
-
-def test_the_recipes_are_safe_with_them(receipted, subspace, left):
-    """What runs in fdbqueue.transactional has a receipt for what it writes, and only then."""
-    recipe = PythonQueue(receipted, subspace["queue"])
-    assert recipe.dequeue() is None
-    assert left() == []
-    recipe.enqueue(b"x")
-    assert recipe.dequeue() == b"x"
-    assert len(left()) == 1
-
-
 # How many
 
 
@@ -207,25 +181,6 @@ def test_as_many_are_left_as_threads_worked_at_once(queue, left):
     assert len({client for client, _, _ in left()}) == 1
     together(THREADS, work)
     assert len(left()) <= THREADS
-
-
-def test_threads_that_ended_leave_their_places_to_others(queue, left):
-    """However many come and go."""
-    for _ in range(20):
-        together(2, queue.push)
-    assert len(left()) <= 2
-
-
-def test_two_databases_of_a_process_keep_apart(database, subspace):
-    """Each has its receipts where it was told to."""
-    clients = [another(database), another(database)]
-    for number, client in enumerate(clients):
-        transactions.keep_receipts_at(client, subspace[number])
-        FifoQueue(client, subspace["queue"]).push(number)
-    for number, client in enumerate(clients):
-        assert transactions.receipts_of(client).key() == subspace[number].key()
-        found = subspace[number].range()
-        assert len(list(client.create_transaction().get_range(found.start, found.stop))) == 1
 
 
 def test_without_being_told_they_have_a_place(database):

@@ -541,32 +541,6 @@ def test_many_queues_are_waited_for(waiting, catalog, observed, pool):
 # Tasks
 
 
-@pytest.mark.usefixtures("only_woken")
-def test_tasks_take_as_threads_do(catalog):
-    """At once, or when there is an item."""
-    fill(catalog, low=range(4))
-    several = catalog.several(["high", "low"])
-
-    async def work():
-        leased = await several.alease()
-        assert values([leased]) == [("low", 0)]
-        await several.aextend(leased, 600)
-        await several.anack(leased)
-        await several.aack(await several.alease(seconds=600))
-        assert (await several.apop()).value == 1
-        assert [item.value for item in await several.apop_many(5, once="key")] == [2, 3]
-        assert [item.value for item in await several.apop_many(5, once="key")] == [2, 3]
-        assert await several.apop() is None
-        assert await several.apop_many(5, once="none", wait=0.05) == []
-        assert await several.alease_many(2, wait=0.05) == []
-        waiting = asyncio.ensure_future(several.apop(wait=LONG_SECONDS))
-        await asyncio.sleep(0.05)
-        await catalog.queue("high").apush("x")
-        assert (await asyncio.wait_for(waiting, LONG_SECONDS)).value == "x"
-
-    asyncio.run(work())
-
-
 @pytest.mark.parametrize("way", ["from all", "from one of them", "alone"])
 def test_an_interrupt_after_the_commit_requeues_what_was_taken(meddled, monkeypatch, way):
     """By the helper thread, to its places, before what is pushed meanwhile."""

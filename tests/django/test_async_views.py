@@ -86,23 +86,6 @@ def test_views_push_pop_and_look():
     run(work())
 
 
-def test_100_views_wait_at_once():
-    """For one another's pushes, in one process, and each gets an item of its own."""
-
-    async def work():
-        client = AsyncClient()
-        waiting = [asyncio.ensure_future(client.get("/pop/?wait=200")) for _ in range(100)]
-        await until(lambda: waits("mail") == 100)
-        pushes = (
-            client.post("/push/", data=n, content_type="application/json") for n in range(100)
-        )
-        assert {response.status_code for response in await asyncio.gather(*pushes)} == {201}
-        found = [response.json()["value"] for response in await asyncio.gather(*waiting)]
-        assert sorted(found) == list(range(100))
-
-    run(work())
-
-
 def test_a_client_that_goes_away_takes_nothing():
     """Django cancels its view; the next item is for somebody else."""
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import importlib
 import random
-import threading
 
 import pytest
 from django.conf import settings
 from django.test import override_settings
 from django.utils import timezone
 
-import fdbqueue
 from fdbqueue.service import Push, Undecodable
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import empty_queues, time_ahead
 from project.demo import past, user
 from project.demo.earthquakes import records
 from project.demo.flows import Flow, Stream
-from project.demo.life import Life
 from project.demo.queues import flows
 from project.settings import FDBQUEUE, TASKS
 
@@ -83,13 +80,6 @@ def test_what_is_not_new_is_left_alone(queues):
     assert queues.queue("alerts").size() > 0
 
 
-def test_nothing_is_new_at_the_second_time():
-    """Then there is no past to write."""
-    past.work(streams())
-    assert not [stream for stream in streams() if stream.is_new()]
-    past.work([])
-
-
 @pytest.mark.parametrize("chance", [2, 4, 7])
 def test_a_blocked_queue_goes_on_once_its_item_is_removed(queues, monkeypatch, chance):
     """Its workers take nothing until then, and everything afterwards; at high tide, too."""
@@ -143,24 +133,6 @@ def test_items_that_fail_become_dead_letters(queues):
     assert (len(dead), queue.size()) == (5, 0)
 
 
-def test_life_goes_on_after_an_error(caplog):
-    """It is logged; the other steps are done in turn, until the end."""
-    done = threading.Semaphore(0)
-
-    def fail():
-        raise RuntimeError("the engine is away")
-
-    life = Life([fail, done.release], every_seconds=0.001, pause_seconds=0.001)
-    life.start()
-    assert all(done.acquire(timeout=30) for _ in range(3))
-    life.stop()
-    assert {record.getMessage() for record in caplog.records} == {
-        "the demo's life pauses after an error"
-    }
-    ended = [thread.name for thread in threading.enumerate()]
-    assert "demo-life" not in ended
-
-
 def test_workers_hold_leases(queues):
     """As many as the flow says, the latest ones; the earlier ones are done."""
     flow = Flow("alerts", pushes=0, push=lambda _: Push(None), takes=9, lease_seconds=60, held=4)
@@ -169,19 +141,6 @@ def test_workers_hold_leases(queues):
     stream.step(1.0)
     assert queues.queue("alerts").counts().leased == 4
     assert all(item.worker for item in queues.queue("alerts").page(state="leased").items)
-
-
-def test_a_lost_lease_does_no_harm(queues):
-    """Somebody has cleared the queue meanwhile."""
-    flow = Flow("alerts", pushes=0, push=lambda _: Push(None), takes=9, lease_seconds=60, held=4)
-    stream = Stream(flow, random.Random(7))
-    queue = fdbqueue.queue("alerts")
-    queue.push_many(range(20))
-    stream.step(1.0)
-    queue.clear()
-    queue.push_many(range(20))
-    stream.step(1.0)
-    assert queues.queue("alerts").counts().leased <= 4
 
 
 @pytest.fixture

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import pytest
 
 import fdbqueue
-from fdbqueue import service
 from fdbqueue.models import QueueName
 
 
@@ -27,14 +23,3 @@ def test_another_name_is_an_attribute_error():
 def test_a_queue_name_is_shown_as_it_is():
     """The model's text is the queue's name."""
     assert str(QueueName(name="mail")) == "mail"
-
-
-def test_one_class_is_called_queue():
-    """The service's class, and no other in the app."""
-    found = [
-        path
-        for path in Path(fdbqueue.__file__).parent.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and node.name == "Queue"
-    ]
-    assert found == [Path(service.queues.__file__)]

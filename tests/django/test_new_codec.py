@@ -53,7 +53,7 @@ class DecimalCodec(Codec):
 def prices(monkeypatch):
     """A queue with a codec that is in the table when it is read, as if it stood in its file."""
     monkeypatch.setitem(CODECS, "decimal", DecimalCodec)
-    monkeypatch.setitem(ALLOWED, "codec", Choice(tuple(CODECS)))  # type: ignore[arg-type]  # a wider table
+    monkeypatch.setitem(ALLOWED, "codec", Choice(tuple(CODECS)))  # a wider table
     with empty_queues({"prices": {"kind": "fifo", "codec": "decimal"}, "mail": {"kind": "fifo"}}):
         yield
 

@@ -229,23 +229,6 @@ def test_a_coroutine_may_be_decorated(project):
     assert testing.values("mail") == ["the project's"]
 
 
-@testing.empty_queues()
-class Decorated(SimpleTestCase):
-    """A test case may be decorated."""
-
-    def setUp(self):
-        """Push what would be there twice if the tests shared it."""
-        fdbqueue.queue("mail").push("x")
-
-    def test_one(self):
-        """Only what this test has set up is there."""
-        assert testing.values("mail") == ["x"]
-
-    def test_another(self):
-        """Likewise."""
-        assert testing.values("mail") == ["x"]
-
-
 class Mixed(testing.EmptyQueuesMixin, TestCase):
     """A test case with the mixin, which also keeps what the class sets up apart."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +12,7 @@ import pytest
 from tests.docs.blocks import Page
 from tests.docs.notation import is_as_shown
 from tests.docs.running import Failure
-from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, is_readable, steps
+from tests.docs.shell import DEADLINE_SECONDS, Shell, Step, is_readable
 
 
 @pytest.fixture
@@ -62,54 +61,6 @@ def test_a_bad_block_is_a_failure(run, what):
     """None of them passes, and the failure names the line."""
     with pytest.raises(Failure, match=r"page\.md"):
         run(BAD[what])
-
-
-def test_blocks_share_what_they_make(run):
-    """Names, files, queues and the shell's variables and folder last to the end of the page."""
-    run(
-        "```python\nimport fdbqueue\nmail = fdbqueue.queue('mail')\nasync def one():\n"
-        "    return 1\n```\n"
-        "```pycon\n>>> mail.push(await one()).value\n1\n```\n"
-        "```console\n$ mkdir folder && cd folder\n$ NUMBER=1\n```\n"
-        "```console\n$ echo $(basename $PWD) $NUMBER\nfolder 1\n"
-        "$ python ../manage.py queue_pop mail --json\n"
-        '{"id": "...", "priority": null, "value": 1, "pushed_at": "2026-11-21T03:12:44.251094Z", '
-        '"attempts": 0}\n```\n'
-        "```python\n# shop/words.py\nWORD = 'word'\n```\n"
-        "```pycon\n>>> from shop.words import WORD\n>>> WORD\n'word'\n```\n"
-        "```python\n# script.py\nprint('ran')\n```\n"
-        "```console\n$ python ../script.py\nran\n```\n"
-    )
-
-
-def test_a_question_is_answered_as_shown(run):
-    """A command that asks has a terminal, and the answer that the page shows."""
-    run(
-        "```console\n$ echo 1 | python manage.py queue_push mail\nPushed 1 item into 'mail'.\n"
-        "$ python manage.py queue_purge mail\n"
-        "Remove 1 item from 'mail' for good (1 ready, 0 leased, 0 delayed, 0 dead)? "
-        "Type 'yes' to continue: no\nCommandError: Nothing was changed.\n"
-        "$ python manage.py queue_purge mail\n"
-        "Remove ... Type 'yes' to continue: yes\nRemoved 1 item from 'mail'.\n```\n"
-    )
-
-
-def test_ctrl_c_is_pressed_when_what_stands_before_it_is_printed(run):
-    """A command that would go on is interrupted, and prints what is shown behind that."""
-    run(
-        "```console\n$ echo 1 | python manage.py queue_push mail --verbosity 0\n...\n"
-        "$ python manage.py queue_work mail --handler builtins.print --follow\n"
-        "Item(value=1, ...)\n^C...CommandError: Interrupted. 1 item handled, 0 failed.\n```\n"
-    )
-
-
-def test_a_server_runs_to_the_end_of_the_page(run):
-    """What follows can ask it, at the address of the page."""
-    run(
-        "```console\n$ python manage.py runserver\n```\n"
-        "```console\n$ curl -s http://127.0.0.1:8000/api/queues/\n"
-        '{"code":"not_authenticated",...}\n```\n'
-    )
 
 
 def test_another_programs_server_is_not_taken_for_ours(tmp_path, runner_of):
@@ -161,28 +112,6 @@ def _next(reader):
     return os.read(reader, 100)
 
 
-@pytest.mark.parametrize("disposition", [signal.default_int_handler, signal.SIG_IGN])
-def test_ctrl_c_in_the_first_step(tmp_path, disposition):
-    """No output of an earlier step is there to be read, or to be taken for this one's.
-
-    Also where the tests ignore Ctrl-C, as a shell's background job does.
-    """
-    before = signal.signal(signal.SIGINT, disposition)
-    try:
-        _press_ctrl_c(tmp_path)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _press_ctrl_c(tmp_path):
-    with closing(Shell(tmp_path, dict(os.environ), tmp_path)) as shell:
-        for _ in range(3):
-            (tmp_path / "printed.txt").unlink(missing_ok=True)
-            assert shell.run(Step("sleep 0.1; echo up; exec sleep 600", "up\n^C")) is None
-        assert shell.run(Step("echo up", "up")) is None
-        assert shell.run(Step("sleep 0.1; echo up; exec sleep 600", "up\n^C")) is None
-
-
 @pytest.mark.parametrize(
     ("printed", "shown", "is_shown"),
     [
@@ -203,11 +132,3 @@ def _press_ctrl_c(tmp_path):
 def test_the_notation(printed, shown, is_shown):
     """Moments, tokens, ports and spaces vary; all else is as shown."""
     assert is_as_shown(printed, shown) is is_shown
-
-
-def test_a_command_may_go_on_in_the_next_line():
-    """After a backslash, and behind the shell's second prompt."""
-    assert steps("$ a \\\n  b\nc\n$ cat <<X\n> d\n> X\nd\n") == [
-        Step("a \\\n  b", "c"),
-        Step("cat <<X\nd\nX", "d"),
-    ]

@@ -80,7 +80,7 @@ def test_a_transaction_of_a_second_beside_other_processes(database, start):
 
 
 def test_the_rule(monkeypatch):
-    """As the module says: by the same counter; else by the wall clock; never back."""
+    """As ``next_version`` says: by the same counter; else by the wall clock; never back."""
     monkeypatch.setattr(version_clock, "counter", lambda: "now")
     monkeypatch.setattr(version_clock, "reading", lambda: 5_000)
     monkeypatch.setattr(version_clock, "unix_microseconds", lambda: 9 * _HOUR)

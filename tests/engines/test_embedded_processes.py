@@ -145,24 +145,6 @@ def test_nothing_acknowledged_is_lost_to_a_kill(path, start, durability):
         acknowledged = newest
 
 
-def test_a_kill_while_others_commit(database, path, start):
-    """Those who go on committing neither fail nor wait when a process dies beside them."""
-    survivor = start(_INCREMENT, 60)
-    survivor.expect("ready")
-    survivor.tell()
-    for number in range(4):
-        victim = start(_ACKNOWLEDGE, "normal", number * 1_000_000)
-        for _ in range(random.randrange(1, 20)):
-            victim.line()
-        victim.kill()
-    survivor.end()
-    assert database[b"shared"] == b"180"
-    keys = [[row.key[2:] for row in database[b"%d/" % part : b"%d0" % part]] for part in range(5)]
-    assert keys[0]
-    assert keys == [keys[0]] * 5
-    _check(path)
-
-
 def test_a_killed_writer_gives_up_its_turn(database, start):
     """The turn of a process killed in the middle of its commit goes to who waits for it."""
     assert database[b"a"] is None

@@ -44,6 +44,10 @@ def increment(transaction):
     transaction[b"count"] = b"%d" % (int(value) + 1 if value.present() else 1)
 """
 
+_FOR_LONG = """
+from fdbqueue.engines.embedded import reservations
+reservations._THINK = reservations._COMMIT = 600_000_000_000
+"""
 _STAND = (
     _RETRY
     + """
@@ -231,11 +235,7 @@ def test_first_come_first_served(patient, database, start):
 
 def test_a_commit_that_has_not_conflicted_waits_for_nobody(patient, database, start):
     """Pushes, and attempts that are the first, go between."""
-    child = start(
-        "from fdbqueue.engines.embedded import reservations\n"
-        "reservations._THINK = reservations._COMMIT = 600_000_000_000\n" + _STAND,
-        "think",
-    )
+    child = start(_FOR_LONG + _STAND, "think")
     child.expect("reserved")
     began = time.monotonic()
     database[b"other"] = b""
@@ -246,11 +246,7 @@ def test_a_commit_that_has_not_conflicted_waits_for_nobody(patient, database, st
 
 def test_threads_share_one_place_in_line(patient, database, start):
     """Of the threads of a process that wait, one waits for the process; all have their turn."""
-    child = start(
-        "from fdbqueue.engines.embedded import reservations\n"
-        "reservations._THINK = reservations._COMMIT = 600_000_000_000\n" + _STAND,
-        "think",
-    )
+    child = start(_FOR_LONG + _STAND, "think")
     child.expect("reserved")
     transactions = [_retried(database, b"own %d" % number) for number in range(3)]
     ended = []
@@ -304,11 +300,7 @@ def test_whoever_only_reads_releases(patient, database, end):
 
 def test_a_deadline_ends_the_wait(patient, database, start):
     """A transaction with a time limit does not wait beyond it."""
-    child = start(
-        "from fdbqueue.engines.embedded import reservations\n"
-        "reservations._THINK = reservations._COMMIT = 600_000_000_000\n" + _STAND,
-        "think",
-    )
+    child = start(_FOR_LONG + _STAND, "think")
     child.expect("reserved")
     transaction = _retried(database)
     transaction.options.set_timeout(1)

@@ -132,7 +132,7 @@ class Faulty:
             try:
                 transaction.commit().wait()
             except self.error as error:
-                if error.code not in _REFUSED:  # type: ignore[attr-defined]  # an FDBError's
+                if error.code not in _REFUSED:  # an FDBError's
                     raise
                 self.count("refused")
             else:

@@ -119,28 +119,6 @@ def test_every_page_of_a_queue_has_something_to_show(session, demo, name):
         assert name in answer.text
 
 
-def test_tasks_have_ended(session, demo):
-    """Those of the last hour are in the tab of those that are done."""
-    text = page_of(session, demo, f"{LIST}tasks-reports/?state=done")
-    assert "project.tasks.summarise" in text
-
-
-def test_an_hour_has_passed(catalog):
-    """Queues that are in use have pushes and pops in most minutes of it, and none before."""
-    for name in ("quakes", "alerts", "picks"):
-        minutes = catalog.queue(name).history(180)
-        assert len([minute for minute in minutes if minute.pushes and minute.pops]) >= 50
-        assert not any(minute.pushes for minute in minutes[:90])
-
-
-def test_one_queue_is_blocked_and_one_is_paused(session, demo, catalog):
-    """The item at the head cannot be decoded; the reason of the pause is on the page."""
-    (head,) = catalog.queue("imports").page(limit=1).items
-    assert head.value.raw.startswith(b"catalogue")
-    assert catalog.queue("exports").paused().reason == "the disk of the archive is full"
-    assert "the disk of the archive is full" in page_of(session, demo, f"{LIST}exports/")
-
-
 def test_life_goes_on(catalog):
     """While it serves, items are pushed and taken."""
 
@@ -150,11 +128,6 @@ def test_life_goes_on(catalog):
 
     pushes, pops = events()
     wait_until(lambda: events()[0] > pushes and events()[1] > pops, DEADLINE_SECONDS)
-
-
-def test_the_queue_mail_is_left_alone(catalog):
-    """It is for those who try the commands and the REST API."""
-    assert catalog.queue("mail").size() == 0
 
 
 def test_it_ends_in_order_and_goes_on_with_its_data(tmp_path, prefix):

@@ -23,6 +23,9 @@ QUEUES = {
     "user-*": {"kind": "fifo"},
 }
 
+#: The pages in the admin, and without it.
+SITES = {"admin": "/admin/fdbqueue/queuename/", "plain": "/queues/"}
+
 Rows = list[tuple[bytes, bytes]]
 
 
@@ -98,3 +101,35 @@ def viewer() -> Client:
 def pusher() -> Client:
     """Staff who may do everything with queues but view them."""
     return person("pusher", "push_queue", "pop_queue", "lease_queue", "manage_queue")
+
+
+# Actions
+
+
+@pytest.fixture(params=SITES)
+def site(request) -> str:
+    """Where the pages are."""
+    return SITES[request.param]
+
+
+@pytest.fixture
+def on(setting, settings) -> None:
+    """The actions are on."""
+    settings.FDBQUEUE = {**setting, "PAGES": {"actions": True}}
+
+
+@pytest.fixture
+def manager() -> Client:
+    """Somebody who may view and manage queues."""
+    return person("manager", "view_queue", "manage_queue")
+
+
+@pytest.fixture
+def mail(queue) -> Any:
+    """A queue with a ready item, and three dead letters of two reasons."""
+    mail = queue("mail")
+    ready, *dying = [mail.push(number) for number in range(4)]
+    for item, reason in zip(dying, ["broken", "broken", "<b>gone</b>"], strict=True):
+        mail.bury(item.id, reason=reason)
+    mail.ready_id, mail.dead_ids = ready.id, [item.id for item in dying]
+    return mail

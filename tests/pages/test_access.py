@@ -100,34 +100,6 @@ def test_nothing_of_the_stock_admin_is_reachable(stock, viewer):
         assert client.post(LIST + stock).status_code in {404, 405}
 
 
-def every_page(pages):
-    """Return pages with all that may be asked of them, right and wrong."""
-    queries = ["?end=max&min_priority=1", "?state=dead", "?state=leased", "?state=delayed"]
-    queries += ["?q=x", "?span=day", "?limit=0", "?after=x", "?refresh=0"]
-    listed = [LIST + query for query in ("?sort=-ready", "?q=a", "?page=2", "?after=m")]
-    wrong = [of("nope"), of("user-2"), of("mail") + "items/x/"]
-    asked = [of("quakes") + query for query in queries]
-    return [*pages, *listed, *asked, *wrong, of("user-1")]
-
-
-def test_no_page_writes_anything(pages, viewer, queue, stored, watched):
-    """No write is so much as asked for, and the engine holds the same as before."""
-    queue("quakes").push_many([({"place": "Hualian"}, 6.4)] * 5)
-    queue("quakes").push("later", delay=0.001, priority=1)
-    queue("quakes").lease(seconds=0.001)  # has run out: who consumes brings it back
-    queue("user-1").push(1)
-    before = stored()
-    watched.writes.clear()
-    for page in every_page(pages):
-        for headers in ({}, {"HX-Request": "true"}):
-            viewer.get(page, headers=headers)
-            viewer.head(page, headers=headers)
-        viewer.post(page, {"action": "delete_selected"})
-    assert watched.reads
-    assert watched.writes == []
-    assert stored() == before
-
-
 def test_the_pages_keep_to_a_strict_policy(pages, viewer):
     """No style and no script stands in the markup of any page."""
     for page in pages:

@@ -6,7 +6,6 @@ import html
 import re
 
 import pytest
-from django.test import Client
 
 from fdbqueue import conf
 from fdbqueue.columns import DASH
@@ -291,20 +290,6 @@ def test_the_list_asks_for_an_id(viewer):
 
 
 # Who may see what
-
-
-def test_who_may_view_no_queue_sees_no_page(pusher):
-    """403, and a visitor is sent to the login."""
-    for page in PAGES:
-        assert pusher.get(page).status_code == 403
-        assert Client().get(page).status_code == 302
-
-
-@pytest.mark.parametrize("method", ["post", "put", "delete"])
-def test_the_pages_only_read(viewer, method):
-    """Other methods are refused."""
-    for page in PAGES:
-        assert getattr(viewer, method)(page).status_code == 405
 
 
 def test_nothing_is_said_of_queues_that_the_user_may_not_view(settings, queue, pusher, monkeypatch):

@@ -15,39 +15,7 @@ from fdbqueue import conf
 from fdbqueue.pages import action_page
 from tests.commands.spoiling import spoil
 from tests.pages.addresses import text
-from tests.pages.conftest import person
-
-#: The pages in the admin, and without it.
-SITES = {"admin": "/admin/fdbqueue/queuename/", "plain": "/queues/"}
-
-
-@pytest.fixture(params=SITES)
-def site(request):
-    """Where the pages are."""
-    return SITES[request.param]
-
-
-@pytest.fixture
-def on(setting, settings):
-    """The actions are on."""
-    settings.FDBQUEUE = {**setting, "PAGES": {"actions": True}}
-
-
-@pytest.fixture
-def manager():
-    """Somebody who may view and manage queues."""
-    return person("manager", "view_queue", "manage_queue")
-
-
-@pytest.fixture
-def mail(queue):
-    """A queue with a ready item, and three dead letters of two reasons."""
-    mail = queue("mail")
-    ready, *dying = [mail.push(number) for number in range(4)]
-    for item, reason in zip(dying, ["broken", "broken", "<b>gone</b>"], strict=True):
-        mail.bury(item.id, reason=reason)
-    mail.ready_id, mail.dead_ids = ready.id, [item.id for item in dying]
-    return mail
+from tests.pages.conftest import SITES, person
 
 
 def at(site, name, action):

@@ -10,7 +10,7 @@ from django.urls import reverse
 import fdbqueue
 from fdbqueue import conf, deadlines
 from fdbqueue.columns import families
-from fdbqueue.pages import family_page
+from fdbqueue.pages import queues_page
 from tests.pages.addresses import LIST, following, of, text
 from tests.pages.conftest import person
 from tests.pages.test_queues import names
@@ -76,7 +76,7 @@ def test_a_family_of_few_members_is_not(viewer, queue):
 def test_members_are_counted_up_to_a_bound(viewer, members, monkeypatch):
     """A plus sign says that there are more; on the page of the family, too."""
     monkeypatch.setattr(families, "MOST_MEMBERS", 5)
-    monkeypatch.setattr(family_page, "MOST_MEMBERS", 5)
+    monkeypatch.setattr(queues_page, "MOST_MEMBERS", 5)
     assert row_of_family(viewer.get(LIST))[2] == "5+"
     page = viewer.get(FAMILY)
     assert "Members with items 1 to 5 of 5+, the noisiest first" in text(page)
@@ -108,7 +108,7 @@ def test_the_page_has_the_noisiest_members_first(viewer, members, queue):
 
 def test_the_page_reads_so_many_members_at_once(viewer, members, monkeypatch):
     """The others that have something are on its next pages, each once."""
-    monkeypatch.setattr(family_page, "MEMBERS_PER_PAGE", 10)
+    monkeypatch.setattr(queues_page, "QUEUES_PER_PAGE", 10)
     found, address = [], ""
     for count in (10, 10, 1):
         page = viewer.get(FAMILY + address)
@@ -123,7 +123,7 @@ def test_the_page_reads_so_many_members_at_once(viewer, members, monkeypatch):
 def test_members_are_found_by_how_their_names_begin(viewer, members, queue, start, monkeypatch):
     """Empty ones too, in the order of their names, with a link to those behind them."""
     queue("user-10").pop_many(100)
-    monkeypatch.setattr(family_page, "MEMBERS_PER_PAGE", 6)
+    monkeypatch.setattr(queues_page, "QUEUES_PER_PAGE", 6)
     page = viewer.get(f"{FAMILY}?start={start}")
     assert shown(page) == [f"user-1{digit}" for digit in range(6)]
     assert shown(viewer.get(FAMILY + following(page))) == [

@@ -285,19 +285,6 @@ def test_a_lease_that_is_over_says_so(viewer, queue, monkeypatch):
     assert "expired; returns at the next pop or lease" in text(response)
 
 
-def test_hidden_items_are_paged_through_both_ways(viewer, queue):
-    """As ready ones are, range and order included."""
-    tickets = queue("tickets")
-    tickets.push_many(((n, n % 10) for n in range(120)), delay=600)
-    query = "?state=delayed&end=max&min_priority=5&limit=25"
-    pages = list(walk(viewer, of("tickets"), query))
-    found = [item for page in pages for item in items(page)]
-    assert [len(items(page)) for page in pages] == [25, 25, 10]
-    expected = tickets.page(state="delayed", end="max", min_priority=5).items
-    assert found == [item.id for item in expected]
-    assert items(viewer.get(of("tickets") + previous(pages[-1]))) == items(pages[1])
-
-
 def test_a_text_is_looked_for_in_the_values(viewer, push_earthquakes):
     """In capitals or not, with their places; the page says how far it looked."""
     earthquakes = push_earthquakes(1)

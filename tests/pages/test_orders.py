@@ -120,24 +120,6 @@ def test_dead_letters_are_listed_as_they_died(viewer, queue):
     assert '<option value="died" selected>Newest failure first</option>' in markup
 
 
-def test_pages_of_dead_letters(viewer, queue):
-    """They lead forward and back without a gap, whatever dies or is redriven meanwhile."""
-    died = bury(queue, 60)[::-1]
-    one = viewer.get(of("mail") + "?state=dead&limit=25")
-    two = viewer.get(of("mail") + following(one))
-    queue("mail").push("late")
-    late = queue("mail").peek().id
-    queue("mail").bury(late)
-    queue("mail").redrive([died[24]])
-    three = viewer.get(of("mail") + following(two))
-    assert items(one) + items(two) + items(three) == died
-    assert "Items 51 to 60 of 60" in text(three)
-    back = viewer.get(of("mail") + previous(three))
-    assert items(back) == died[25:50]
-    assert items(viewer.get(of("mail") + previous(back))) == [late, *died[:24]]
-    assert items(viewer.get(of("mail") + first(three))) == [late, *died[:24]]
-
-
 def test_dead_letters_of_a_reason(viewer, queue):
     """A group is searched in the same order."""
     died = bury(queue, 9)

@@ -34,25 +34,6 @@ def model(queue, name, *, leases, letters):
     return found
 
 
-def test_a_hundred_thousand_leases(viewer, queue, watched):
-    """As many reads as of a tenth; a filter, an order and a name are of those that were read."""
-    names = [f"user-{number:02}" for number in range(100)]
-    of_one = model(queue, names[0], leases=1_000, letters=30)
-    multiply(conf.catalog(), of_one, names[1:10])
-    pages = [WORKERS, f"{WORKERS}?sort=leased", f"{WORKERS}?worker=%3CB%3Ework", FAILURES]
-    before = [cost_of(viewer, watched, page)[1] for page in pages]
-    multiply(conf.catalog(), of_one, names[10:])
-    for page, reads in zip(pages, before, strict=True):
-        shown, after = cost_of(viewer, watched, page)
-        assert after < max(reads, 3 * 1_000) + 5 * len(names), page
-        if page != FAILURES:
-            assert "1,000 of 100,000 leases in 105 queues were read" in shown
-            assert "<b>worker" not in shown
-    assert "1,000 of 3,000 dead letters in 105 queues were read" in shown
-    workers, _reads = cost_of(viewer, watched, f"{WORKERS}?name=%3Cb%3Eworker-0%3C/b%3E")
-    assert "Only the leases of this worker are listed" in workers
-
-
 def test_very_many_queues(viewer, queue, watched):
     """The pages cover 1,000 of them, and lead to the others; the list has one row for them."""
     names = [f"user-{number:05}" for number in range(QUEUES)]

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import html
-import io
 import re
-
-from django.core.management import call_command
 
 from fdbqueue import columns
 from fdbqueue.columns import items, queues
+from tests.called import called
 from tests.pages.addresses import LIST, of, text
-
-
-def printed(*arguments):
-    """Return what a command prints."""
-    out = io.StringIO()
-    call_command(*arguments, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
 
 
 def headings(markup, tag):
@@ -32,7 +23,7 @@ def test_an_item_has_the_same_facts_on_its_page_and_in_queue_show(viewer, queue)
     pushed = mail.push("letter", unique="letter")
     mail.bury(pushed.id, reason="no address")
     markup = text(viewer.get(of("mail", pushed)))
-    lines = printed("queue_show", "mail", pushed.id).splitlines()
+    lines = called("queue_show", "mail", pushed.id).splitlines()
     shown = [re.match(r"[A-Z ]+?(?=  )", line)[0] for line in lines]
     details, _, places = markup.partition('"metadata-caption"')[2].partition('id="places"')
     assert shown[-1] == "VALUE"
@@ -43,7 +34,7 @@ def test_a_queue_has_the_same_figures_in_the_list_and_in_queue_list(viewer, queu
     """A heading of the table at a terminal is one of the page's, in capitals."""
     queue("mail").push("x")
     on_page = [re.sub(r" [▲▼]$", "", one) for one in headings(text(viewer.get(LIST)), "th")]
-    heading = printed("queue_list", "mail", "--rates").splitlines()[0].split()
+    heading = called("queue_list", "mail", "--rates").splitlines()[0].split()
     assert set(heading) - set(on_page) == {"STATUS"}  # a badge there
 
 

@@ -179,7 +179,6 @@ LONGER = {
 }
 #: Classes that have more than two of ours above them, and why that is right.
 TALLER = {
-    "fdbqueue.api.fields.QueryLimitField": "a Django REST framework field",
     "fdbqueue.api.inputs.PopFromBody": "a Django REST framework serializer",
     "fdbqueue.api.inputs.LeaseFromBody": "a Django REST framework serializer",
     "fdbqueue.api.inputs.NackBody": "a Django REST framework serializer",

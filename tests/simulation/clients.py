@@ -217,7 +217,7 @@ class Client:
         kind = type(error).__name__
         if kind in _UNCLEAR:
             return False
-        if kind == "FDBError" and error.code == 1031:  # type: ignore[attr-defined]
+        if kind == "FDBError" and error.code == 1031:
             return True
         if self.op is None or self.op["do"] not in _ALLOWED.get(kind, ()):
             simulated.running.fail(f"{self.op} raised {error!r}")

@@ -207,8 +207,8 @@ class Cluster:
         self._written.append((version, ranges))
         self.states.append(after)
         for kept in (self.states, self._written):
-            while kept[0][0] < version - 2 * _LIFE_US:  # type: ignore[index]  # a version is first
-                kept.popleft()  # type: ignore[attr-defined]  # a deque
+            while kept[0][0] < version - 2 * _LIFE_US:  # a version is first
+                kept.popleft()  # a deque
         self.commits += 1
         for key in [key for key in changes if key in self.watches]:
             for watch in self.watching(key):
@@ -249,7 +249,7 @@ class Cluster:
         return None
 
 
-class Watch(_futures.SignalledFuture):  # type: ignore[misc, name-defined]  # of a copy
+class Watch(_futures.SignalledFuture):  # of a copy
     """A watch of one key."""
 
     def __init__(self, database: Database, key: bytes, value: bytes | None) -> None:
@@ -430,7 +430,7 @@ class Database:
     def close(self) -> None:
         """Be the database of a process that has died."""
         self.forget()
-        self.post = lambda _: None  # type: ignore[method-assign]  # it has no threads any more
+        self.post = lambda _: None  # it has no threads any more
 
     def _work(self) -> None:
         while self._posted:

@@ -50,7 +50,7 @@ class _Clock:
         self.log.append(f"{time.monotonic():12.6f} {threading.current_thread().name}: {text}")
 
     def fail(self, text: str) -> None:
-        self.found = self.found or text  # type: ignore[assignment]  # the first
+        self.found = self.found or text  # the first
         raise Found(text)
 
     def sleep(self, seconds: float) -> None:
@@ -85,7 +85,7 @@ class FreeWorld(World):
     def __init__(self, plan: dict[str, Any], database: Any, engine_error: Exception) -> None:
         self.plan, self.engine_error = _without_time(plan), engine_error
         self._database, self._prefix = database, ("sim", uuid.uuid4().hex)
-        self.schedule = simulated.running = _Clock()  # type: ignore[assignment]  # as one
+        self.schedule = simulated.running = _Clock()  # as one
         self.note, self.ledger = self.schedule.note, Ledger()
         self.cluster = type("Engine", (), {"faults": Faults(), "commits": 0})()
         self.slept_us, self.longest_us, self._catalogs, self._promises = 0, 10_000_000, {}, []
@@ -94,7 +94,7 @@ class FreeWorld(World):
         self.verbs, self.is_skewed = {op["do"] for op in ops}, False
         plans = self.plan["processes"]
         self.processes = [
-            _Process(self, at, one.get("options", {}))  # type: ignore[misc]  # in its place
+            _Process(self, at, one.get("options", {}))  # in its place
             for at, one in enumerate(plans)
         ]
         self.clients = [
@@ -104,7 +104,7 @@ class FreeWorld(World):
 
     def open(self, options: dict[str, Any]) -> Any:
         """Return a new catalog."""
-        return open_catalog(_Package(), self._database, self.plan, options, self._prefix)  # type: ignore[arg-type]
+        return open_catalog(_Package(), self._database, self.plan, options, self._prefix)
 
     def _catalog(self, options: dict[str, Any]) -> Any:
         if repr(options) not in self._catalogs:

@@ -48,7 +48,7 @@ def _code_of(name: str) -> tuple[Any, bool]:
     """Return the code of a module, and whether it is a package."""
     spec = importlib.import_module(name).__spec__  # dataclasses look for the module by its name
     assert spec is not None
-    code = spec.loader.get_code(name)  # type: ignore[union-attr]  # a file's
+    code = spec.loader.get_code(name)  # a file's
     return code, spec.submodule_search_locations is not None
 
 

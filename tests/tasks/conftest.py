@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,6 +80,27 @@ def work() -> Callable[..., TaskWorker]:
         return worker
 
     return work
+
+
+@pytest.fixture
+def at_work() -> Iterator[Callable[..., TaskWorker]]:
+    """Start a worker in a thread that waits for tasks."""
+    started: list[tuple[TaskWorker, threading.Thread]] = []
+
+    def start(**options: Any) -> TaskWorker:
+        worker = TaskWorker(task_backends["default"], **options)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        started.append((worker, thread))
+        return worker
+
+    yield start
+    jobs.gate.set()
+    for worker, _ in started:
+        worker.stop()
+    for _, thread in started:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 @pytest.fixture

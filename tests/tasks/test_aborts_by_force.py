@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import logging
 import os
 import time
 
 import pytest
-from django.core.management import call_command
 
 from fdbqueue.service.tools import presence
 from fdbqueue.tasks import TaskAborted, abort, abort_group, call, chain
@@ -19,8 +17,8 @@ from fdbqueue.tasks.compat import InvalidTaskBackend, TaskResultDoesNotExist, ta
 from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.time_limits import Limit, ParentWatch, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
+from tests.called import called
 from tests.concurrency.conftest import clock
-from tests.concurrency.preemption import preempted
 from tests.engines.children import wait_until
 from tests.tasks import group_jobs, jobs, limited_jobs, timed_jobs
 from tests.tasks.stored import DEADLINE_SECONDS, FAILED, RUNNING, SUCCESSFUL, status, stored
@@ -253,34 +251,6 @@ def test_a_process_that_sleeps_in_c_is_replaced(start, configure, tmp_path):
     assert end(worker, 15) == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_an_end_by_force_never_hits_the_next_task(configure, seed):
-    """Threads are held up at random lines around the moment at which attempts end by themselves."""
-    configure(lease_seconds=600, max_attempts=3, backoff=jobs.at_once)
-    edges = [timed_jobs.take_about.enqueue(0.02 + number / 1_000) for number in range(24)]
-    others = [timed_jobs.quick.enqueue(number) for number in range(48)]
-    with (
-        preempted(seed, 0.05, "tasks", passes_with=True),
-        working(jobs.gate, threads=3, prefetch=1) as worker,
-    ):
-        left = {one.id for one in edges}
-        while left:
-            for one in edges:
-                if one.id in left and stored(one).status is not RUNNING:
-                    left -= {one.id} if stored(one).is_finished else set()
-                elif one.id in left:
-                    abort(one.id, by_force=True)
-            worker._runner.look_for_aborts()
-        wait_until(lambda: all(stored(one).is_finished for one in others))
-    found = [stored(result) for result in edges]
-    assert {one.status for one in found} <= {SUCCESSFUL, FAILED}
-    assert {error.exception_class for one in found for error in one.errors} <= {TaskAborted}
-    assert {one.attempts for one in found} == {1}
-    assert [stored(one).status for one in others] == [SUCCESSFUL] * len(others)
-    assert [stored(one).attempts for one in others] == [1] * len(others)
-    assert worker.succeeded + worker.failed == len(edges) + len(others)
-
-
 def test_a_task_with_limits(backend):
     """Its end frees its turn: the next one runs."""
     with working(jobs.gate, threads=2):
@@ -337,11 +307,10 @@ def test_the_command(backend, arguments, means):
     result = jobs.note.enqueue(1)
     worker = TaskWorker(backend, ["default"])
     worker._source.lease_many(1, seconds=60, worker="anna")
-    out = io.StringIO()
-    call_command("tasks_abort", result.id, *arguments, stdout=out)
-    assert means in out.getvalue()
-    out = io.StringIO()
-    call_command("tasks_abort", result.id, "--json", *arguments, stdout=out)
-    assert json.loads(out.getvalue()) == {"id": result.id, "outcome": "asked"}
+    assert means in called("tasks_abort", result.id, *arguments)
+    assert json.loads(called("tasks_abort", result.id, "--json", *arguments)) == {
+        "id": result.id,
+        "outcome": "asked",
+    }
     record = backend.found(result.id).record
     assert (record["abort"], record.get("by_force", False)) == (True, bool(arguments))

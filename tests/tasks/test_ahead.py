@@ -68,14 +68,20 @@ def test_what_waits_is_unharmed_by_a_kill(backend, clock):
     assert {tuple(one.worker_ids) for one in found} == {("berta",)}
 
 
-def test_a_lease_ahead_counts_once_the_task_has_begun(backend, clock):
-    """It is noted when it has run for a tenth of a second; the others of its lease are spared."""
-    results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(2)]
+def begun_with_another(backend):
+    """Lease two tasks together, and begin the first: its worker, its item and its thread."""
     one = TaskWorker(backend, ["default"], worker="anna")
-    first, _second = leased_together(one, 2)
+    first, *_ = leased_together(one, 2)
     thread = threading.Thread(target=one._runner, args=[first], daemon=True)
     thread.start()
     assert jobs.begun.wait(DEADLINE_SECONDS)
+    return one, first, thread
+
+
+def test_a_lease_ahead_counts_once_the_task_has_begun(backend, clock):
+    """It is noted when it has run for a tenth of a second; the others of its lease are spared."""
+    results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(2)]
+    one, first, thread = begun_with_another(backend)
     wait_until(lambda: one._source._held[first.lease].is_unnoted)
     attempt = one._source._held[first.lease]
     one._source.note_begun([attempt])
@@ -92,11 +98,7 @@ def test_a_task_of_one_attempt_is_noted_before_it_begins(configure, clock):
     """If its worker is killed it is not run again, as with a lease of its own."""
     backend = configure(max_attempts=1)
     results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(2)]
-    one = TaskWorker(backend, ["default"], worker="anna")
-    first, _second = leased_together(one, 2)
-    thread = threading.Thread(target=one._runner, args=[first], daemon=True)
-    thread.start()
-    assert jobs.begun.wait(DEADLINE_SECONDS)
+    *_, thread = begun_with_another(backend)
     clock.advance(3_600)
     jobs.gate.set()
     thread.join(DEADLINE_SECONDS)

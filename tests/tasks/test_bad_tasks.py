@@ -297,10 +297,3 @@ def test_keys_that_are_one_text(backend):
     value = {"1": 2, "null": [{"true": 0.5}]}
     assert stored(once).return_value == value
     assert value in told
-
-
-def test_a_task_that_no_worker_would_find(backend):
-    """It is refused when it is enqueued."""
-    with pytest.raises(InvalidTask, match="the name of its function"):
-        bad_jobs.send.enqueue()
-    assert backend.queue("default").counts().ready == 0

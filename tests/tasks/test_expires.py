@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import io
 import json
 
 import pytest
-from django.core.management import call_command
 from django.test import override_settings
 from django.utils import timezone
 
@@ -20,6 +18,7 @@ from fdbqueue.tasks.records import packed, unknown_call, unpacked
 from fdbqueue.tasks.states import deadline
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
+from tests.called import called
 from tests.concurrency.conftest import clock
 from tests.tasks import expiring_jobs, group_jobs, jobs
 from tests.tasks.outboxes import database_at
@@ -69,13 +68,13 @@ def _in(seconds):
 def test_what_is_said_of_it(backend, work, clock):
     """Its dead letter, its state, the fact that it expires; its function has no attempt more."""
     result = expiring_jobs.within_a_minute.enqueue()
-    assert "EXPIRES" in _called("tasks_show", result.id)
+    assert "EXPIRES" in called("tasks_show", result.id)
     clock.advance(61)
     work()
-    text = _called("tasks_show", result.id)
+    text = called("tasks_show", result.id)
     assert "Expired" in text
     assert "NOT RUN" in text
-    assert json.loads(_called("tasks_show", result.id, "--json"))["errors"][0]["exception"] == (
+    assert json.loads(called("tasks_show", result.id, "--json"))["errors"][0]["exception"] == (
         EXPIRED
     )
     (reason,) = backend.queue("default").dead_by_reason()
@@ -84,12 +83,6 @@ def test_what_is_said_of_it(backend, work, clock):
     now = backend.found(result.id).finished
     rows = run(queue.database, lambda tr: read(tr, [queue.name], now, 100), read_only=True)
     assert rows.rows == []
-
-
-def _called(*arguments):
-    out = io.StringIO()
-    call_command(*arguments, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
 
 
 def test_seconds_count_from_run_after(backend, work, clock):

@@ -52,16 +52,21 @@ def received(signal):
     return ids, lambda: signal.disconnect(receive)
 
 
-@pytest.mark.parametrize(("prefetch", "attempts"), [(1, 2), (16, 1)])
-def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine, prefetch, attempts):
-    """The task does not run again if its end has taken effect.
+@pytest.mark.parametrize(
+    ("prefetch", "apart", "attempts"), [(1, False, 2), (16, False, 1), (1, True, 1)]
+)
+def test_an_end_whose_outcome_stays_unknown_is_found_out(
+    configure, engine, prefetch, apart, attempts
+):
+    """The task does not run again if its end has taken effect, and is told of.
 
     The next one, which was leased in the same transaction, runs once that lease has expired, and
-    has one attempt more, unless it was leased ahead.
+    has one attempt more, unless it was leased ahead; or by itself, where others take items.
     """
     backend = configure(lease_seconds=2)
     database = FaultyDatabase(backend.catalog.database)
     results = [jobs.note.enqueue(number) for number in range(3)]
+    ids, disconnect = received(task_finished)
     begun = threading.Event()
 
     def break_once(task_result, **_):
@@ -73,49 +78,21 @@ def test_an_end_whose_outcome_stays_unknown_is_found_out(configure, engine, pref
     worker = TaskWorker(
         backend, ["default"], prefetch=prefetch, catalog=backend.catalog.over(database)
     )
+    if apart:
+        worker._source._apart_until = math.inf
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
-        wait_until(lambda: all(backend.get_result(one.id).is_finished for one in results))
-    finally:
-        task_started.disconnect(break_once)
-        worker.stop()
-        thread.join(60)
-    assert database.happened == 1
-    assert sorted(jobs.done) == [0, 1, 2]
-    assert [one.attempts for one in results_of(backend, results)] == [1, attempts, 1]
-
-
-def test_an_end_by_itself_whose_outcome_stays_unknown_is_found_out(backend, engine):
-    """It is told of, where other processes take items and no lease shares its transaction.
-
-    The worker leases nothing while the first task runs: a lease whose outcome stays unknown would
-    keep the next task until it has expired.
-    """
-    database = FaultyDatabase(backend.catalog.database)
-    results = [jobs.note.enqueue(number) for number in range(2)]
-    ids, disconnect = received(task_finished)
-
-    def break_once(task_result, **_):
-        if task_result.id == results[0].id:
-            database.fail_commits(code=TIMED_OUT, took_effect=True)
-
-    task_started.connect(break_once)
-    catalog = backend.catalog.over(database)
-    worker = TaskWorker(backend, ["default"], prefetch=1, catalog=catalog)
-    worker._source._apart_until = math.inf
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    try:
-        wait_until(lambda: len(ids) >= 2)
+        wait_until(lambda: len(ids) >= len(results))
     finally:
         task_started.disconnect(break_once)
         worker.stop()
         thread.join(60)
         disconnect()
     assert database.happened == 1
-    assert (worker.succeeded, worker.lost) == (2, 0)
-    assert [one.attempts for one in results_of(backend, results)] == [1, 1]
+    assert (worker.succeeded, worker.lost) == (3, 0)
+    assert sorted(jobs.done) == [0, 1, 2]
+    assert [one.attempts for one in results_of(backend, results)] == [1, attempts, 1]
 
 
 @pytest.mark.parametrize("name", ["quick", "slow"])

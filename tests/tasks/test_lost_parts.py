@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from django.core.management import call_command
 
 from fdbqueue.service import run
 from fdbqueue.tasks import abort_group, call, chain, group, group_result, upkeep
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.housekeeping import Pruned, remove_lost
 from fdbqueue.tasks.records import TreePlace
+from tests.called import called
 from tests.faults.conftest import clock
 from tests.tasks import group_jobs, jobs
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL
@@ -141,11 +139,8 @@ def test_the_command_says_what_has_failed(backend):
     """In words and as JSON."""
     group([call(group_jobs.add, n) for n in range(2)]).enqueue()
     backend.queue("default").clear()
-    texts = []
-    for more in (["--dry-run", "--json"], ["--dry-run"], []):
-        out = io.StringIO()
-        call_command("tasks_prune", "--lost", *more, stdout=out, stderr=io.StringIO())
-        texts.append(out.getvalue())
+    ways = (["--dry-run", "--json"], ["--dry-run"], [])
+    texts = [called("tasks_prune", "--lost", *more) for more in ways]
     numbers = '"lost": 2, "parts": 2'
     assert numbers in texts[0]
     assert texts[1].endswith(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import sys
 import threading
 
 import pytest
-from django.core.management import call_command
 from django.test import override_settings
 
 from fdbqueue.tasks import abort
@@ -25,6 +23,7 @@ from fdbqueue.tasks.notes import MAX_METADATA_BYTES, Notes, Progress
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import FaultyDatabase
 from tests import forked
+from tests.called import called
 from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.faults.conftest import clock, faulty
@@ -35,40 +34,15 @@ from tests.tasks.killing import ROOT
 __all__ = ["clock", "faulty"]
 
 
-@pytest.fixture
-def beside(backend):
-    """Start a worker in a thread; it is stopped behind the test."""
-    started = []
-
-    def start(**options):
-        worker = TaskWorker(backend, ["default"], **options)
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        started.append((worker, thread))
-        return worker
-
-    yield start
-    jobs.gate.set()
-    for worker, thread in started:
-        worker.stop()
-        thread.join(60)
-        assert not thread.is_alive()
-
-
 def shown(task_id):
     """Return what ``tasks_show --json`` says, and what it says to people."""
-    texts = []
-    for more in (["--json"], []):
-        out = io.StringIO()
-        call_command("tasks_show", task_id, *more, stdout=out)
-        texts.append(out.getvalue())
-    return json.loads(texts[0]), texts[1]
+    return json.loads(called("tasks_show", task_id, "--json")), called("tasks_show", task_id)
 
 
-def test_what_a_task_notes_is_seen_while_it_runs(backend, beside):
+def test_what_a_task_notes_is_seen_while_it_runs(backend, at_work):
     """In its result and in the shell, within about a second, and in the result at its end."""
     result = note_jobs.count.enqueue(10, waits_at=4)
-    beside()
+    at_work()
     assert jobs.begun.wait(60)
     wait_until(lambda: backend.get_result(result.id).progress == Progress(4, 10))
     result.refresh()
@@ -130,7 +104,7 @@ def test_a_failed_task_keeps_both_until_it_is_redriven(backend, work):
     assert (result.metadata, result.progress) == ({"why": "no paper"}, (1, 2))
 
 
-def test_a_redriven_task_shows_what_it_notes_in_this_life(backend, beside, work):
+def test_a_redriven_task_shows_what_it_notes_in_this_life(backend, at_work, work):
     """Not what it had noted before, and not nothing."""
     result = note_jobs.count.using(queue_name="other").enqueue(5, waits_at=2)
     queue = backend.queue("other")
@@ -277,12 +251,12 @@ def test_a_killed_worker_leaves_what_was_written(configure, environment):
     assert result.progress is None
 
 
-def test_an_engine_that_is_away_loses_no_note(backend, beside):
+def test_an_engine_that_is_away_loses_no_note(backend, at_work):
     """They are written once it is back; the task has not noticed."""
     database = FaultyDatabase(backend.catalog.database)
     result = note_jobs.count.enqueue(10, waits_at=3)
     database.is_available = True
-    beside(catalog=backend.catalog.over(database))
+    at_work(catalog=backend.catalog.over(database))
     assert jobs.begun.wait(60)
     database.is_available = False
     threading.Event().wait(1.5)  # at least one write has failed

@@ -235,6 +235,23 @@ def test_a_limited_queue_is_a_part_of_its_home(viewer, part, backend):
     assert "All queues of the family tasks-default: limited tasks are paused" in shown(paused)
 
 
+def test_a_limited_queue_is_found_by_what_is_shown(viewer, part):
+    """By its home and its key, or by the key alone; and as it is stored, as links name it."""
+    limited_jobs.two_a_customer.enqueue("Samoa", 1)
+    stored = part.name.rpartition(".")[0] + ".To"
+    for start, count in {
+        "Tonga &": 1,
+        "tasks-default: To": 1,
+        "tasks-default": 2,
+        stored: 1,
+        "onga": 0,
+        "other: Tonga": 0,
+    }.items():
+        page = viewer.get(f"{LIST}limited.tasks-default.*/", {"start": start})
+        assert text(page).count('id="queue-limited.') == count, start
+        assert (LABEL in shown(page)) == bool(count), start
+
+
 def test_a_key_may_be_any_text(viewer, backend):
     """It is shown as text, and what cannot be seen as an escape."""
     for key in ("<b>x</b>", "\u202etxt", "a\nb"):

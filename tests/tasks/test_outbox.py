@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import io
 import json
 import threading
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connection, transaction
 from django.test import modify_settings
@@ -32,13 +29,13 @@ from fdbqueue.tasks.compat import (
 from fdbqueue.tasks.key_limits import member_name
 from fdbqueue.tasks.outbox import mover
 from fdbqueue.tasks.outbox.models import OutboxTask
-from fdbqueue.tasks.outbox.mover import ROWS_PER_TRANSACTION, ClaimLost, RowMover, move_now
+from fdbqueue.tasks.outbox.mover import ClaimLost, RowMover, move_now
 from fdbqueue.tasks.records import packed, unknown_call
 from fdbqueue.tasks.worker import TaskWorker
+from tests.called import called
 from tests.engines.children import wait_until
 from tests.tasks import jobs, limited_jobs, outbox_jobs
 from tests.tasks.outboxes import claims, database_at, enqueue_all, queued
-from tests.thorough import size
 
 
 @pytest.fixture(autouse=True)
@@ -106,18 +103,6 @@ def test_rows_keep_their_order(backend):
     enqueue_all(range(700, 1_200))
     assert move_now(backend.outbox(), backend.catalog).moved == 1_200
     assert queued(backend) == [*range(1_200)]
-
-
-def test_very_many_rows_are_moved(backend):
-    """In bounded batches, and each once."""
-    rows = size(10_000, 2_000)
-    enqueue_all(range(rows))
-    steps = []
-    done = move_now(backend.outbox(), backend.catalog, goes_on=lambda one: not steps.append(one))
-    assert done == (rows, 0)
-    assert len(steps) >= rows // ROWS_PER_TRANSACTION
-    assert queued(backend) == [*range(rows)]
-    assert not OutboxTask.objects.exists()
 
 
 def test_a_batch_is_bounded_by_its_size(backend):
@@ -294,16 +279,6 @@ def test_a_claim_that_says_nothing_of_unknown_queues(configure, backend):
     assert second.claim()
 
 
-def test_a_task_whose_code_is_gone_fails_as_any_other(backend, work):
-    """It is moved: a newer worker may have the code."""
-    (result,) = enqueue_all(["x"])
-    row = OutboxTask.objects.get()
-    OutboxTask.objects.update(call=row.call.replace("jobs.note", "jobs.gone"))
-    work()
-    found = backend.get_result(result.id)
-    assert found.errors[0].exception_class_path == "fdbqueue.tasks.exceptions.TaskUnknown"
-
-
 def test_what_is_wrong_with_a_task_is_said_at_once(backend):
     """Nothing is inserted."""
     with pytest.raises(TypeError):
@@ -424,20 +399,6 @@ def test_signals_are_sent_with_the_commit(backend):
     assert seen == [["kept"]]
 
 
-def test_the_awaited_forms(backend, work):
-    """They insert and read as the others do."""
-
-    async def enqueue():
-        result = await jobs.note.aenqueue("x")
-        assert (await backend.aget_result(result.id)).status is TaskResultStatus.READY
-        return result
-
-    result = async_to_sync(enqueue)()
-    work()
-    result.refresh()
-    assert result.return_value == "x"
-
-
 def test_tasks_of_one_batch_may_enqueue_more(backend, work):
     """A worker that does not stay runs these, too."""
     outbox_jobs.count_down.enqueue(3)
@@ -533,13 +494,6 @@ def test_a_backend_without_an_outbox_reads_no_table(configure, django_assert_num
 # The command
 
 
-def called(*arguments):
-    """Call ``tasks_outbox``, and return what it printed."""
-    out = io.StringIO()
-    call_command("tasks_outbox", *arguments, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
-
-
 def test_the_command_counts_the_rows_of_any_number_of_queues(backend):
     """Each key of a limited function is one."""
     (one,) = enqueue_all([1])
@@ -549,47 +503,46 @@ def test_the_command_counts_the_rows_of_any_number_of_queues(backend):
         for number in range(1_500)
     ]
     OutboxTask.objects.bulk_create(more)
-    assert json.loads(called("--json"))["waiting"] == 1_501
+    assert json.loads(called("tasks_outbox", "--json"))["waiting"] == 1_501
     OutboxTask.objects.exclude(pk=row.pk).update(set_aside_us=1)
-    shown = json.loads(called("--json"))
+    shown = json.loads(called("tasks_outbox", "--json"))
     assert (shown["waiting"], shown["set_aside_count"]) == (1, 1_500)
 
 
 def test_the_command_shows_moves_and_retries(backend):
     """And says how many rows it did that with."""
     first, second = enqueue_all([1, 2])
-    assert called().startswith("2 tasks in the outbox, the oldest for ")
+    assert called("tasks_outbox").startswith("2 tasks in the outbox, the oldest for ")
     OutboxTask.objects.filter(result_id=first.id).update(call="{")
     with pytest.raises(CommandError, match="1 row cannot be moved"):
-        called("--move")
+        called("tasks_outbox", "--move")
     assert queued(backend) == [2]
-    shown = json.loads(called("--json"))
+    shown = json.loads(called("tasks_outbox", "--json"))
     assert (shown["waiting"], shown["set_aside_count"]) == (0, 1)
     assert shown["set_aside"][0]["id"] == first.id
-    assert "NotATask" in called()
-    assert "Set aside in the outbox" in shown_task(first.id)
-    assert called("--retry", second.id) == "Of the rows that were set aside, 0 wait again.\n"
-    assert called("--retry") == "Of the rows that were set aside, 1 wait again.\n"
-    assert "In the outbox" in shown_task(first.id)
+    assert "NotATask" in called("tasks_outbox")
+    assert "Set aside in the outbox" in called("tasks_show", first.id)
+    assert (
+        called("tasks_outbox", "--retry", second.id)
+        == "Of the rows that were set aside, 0 wait again.\n"
+    )
+    assert called("tasks_outbox", "--retry") == "Of the rows that were set aside, 1 wait again.\n"
+    assert "In the outbox" in called("tasks_show", first.id)
     with pytest.raises(CommandError):
-        called("--move")
-    assert called("--remove", first.id) == "Of the rows that were set aside, 1 were removed.\n"
+        called("tasks_outbox", "--move")
+    assert (
+        called("tasks_outbox", "--remove", first.id)
+        == "Of the rows that were set aside, 1 were removed.\n"
+    )
     assert not OutboxTask.objects.exists()
-    assert called("--move") == "Moved 0 tasks from the outbox.\n"
-
-
-def shown_task(result_id):
-    """Return what ``tasks_show`` prints of a task."""
-    out = io.StringIO()
-    call_command("tasks_show", result_id, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
+    assert called("tasks_outbox", "--move") == "Moved 0 tasks from the outbox.\n"
 
 
 def test_the_command_without_an_outbox(configure):
     """It says what is missing."""
     configure()
     with pytest.raises(CommandError, match="has no outbox"):
-        called()
+        called("tasks_outbox")
 
 
 def test_the_command_without_a_table(backend, tmp_path):
@@ -598,7 +551,7 @@ def test_the_command_without_a_table(backend, tmp_path):
         database_at(str(tmp_path / "empty.sqlite3"), migrates=False),
         pytest.raises(CommandError, match="cannot be used: OperationalError"),
     ):
-        called()
+        called("tasks_outbox")
 
 
 def test_groups_are_enqueued_with_the_commit(backend, work):

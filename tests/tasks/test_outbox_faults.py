@@ -24,23 +24,13 @@ from tests.faults.conftest import faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.tasks import jobs
 from tests.tasks.killing import ROOT
-from tests.tasks.outboxes import database_at, enqueue_all, outbox_variables, queued, survive_kills
+from tests.tasks.outboxes import enqueue_all, outbox_variables, queued, survive_kills
+from tests.tasks.test_outbox import _database, backend
 from tests.wrapped import Meanwhile
 
-__all__ = ["faulty"]
+__all__ = ["_database", "backend", "faulty"]
 
 FEW = 3
-
-
-@pytest.fixture(autouse=True)
-def _database(tmp_path, django_db_blocker):
-    with django_db_blocker.unblock(), database_at(str(tmp_path / "orm.sqlite3")):
-        yield
-
-
-@pytest.fixture
-def backend(configure):
-    return configure(outbox=True)
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import random
 import threading
 import types
 
@@ -18,6 +16,7 @@ from fdbqueue.tasks import abort, call, group, housekeeping
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, TaskResultStatus
 from fdbqueue.tasks.housekeeping import Pruned, may_prune, prune, remove_lost
 from fdbqueue.tasks.options import Retention
+from tests.called import called
 from tests.tasks import group_jobs, jobs, kept_jobs
 from tests.tasks.stored import FAILED, SUCCESSFUL
 
@@ -322,36 +321,6 @@ def a_minute(backend, monkeypatch, later):
     return pass_one
 
 
-def test_pruners_and_redrives_race(backend, work, later):
-    """Each task is either redriven or removed; together they are all, and nothing is left over."""
-    results = [kept_jobs.fail_while_closed.enqueue() for _ in range(60)]
-    work()
-    later(31)
-    queue = backend.queue("default")
-    pruned, redriven = [], []
-    dice = random.Random(17)
-
-    def prunes():
-        pruned.append(prune(backend, backend.settings.retention))
-
-    def redrives():
-        redriven.extend(queue.redrive(limit=dice.randrange(1, 4)) for _ in range(10))
-
-    threads = [threading.Thread(target=one) for one in (prunes, redrives, prunes, redrives)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive()
-    pruned.append(prune(backend, backend.settings.retention))
-    removed = sum(one.failed for one in pruned)
-    assert removed + sum(redriven) == 60
-    assert queue.counts().dead == 0
-    assert queue.counts().ready == sum(redriven)
-    assert sum(map(exists, results)) == sum(redriven)
-    assert stored(backend) == (sum(redriven), 0)
-
-
 def test_a_worker_prunes_as_it_goes(configure, work, later, monkeypatch):
     """One that does not stay does it once, one that stays about once a minute."""
     monkeypatch.undo()
@@ -378,19 +347,12 @@ def test_a_queue_that_no_setting_names_any_more(configure, work, later):
     assert prune(backend, backend.settings.retention) == Pruned(successful=1)
 
 
-@pytest.fixture
-def command():
+def command(*arguments):
     """Call tasks_prune, and return its result."""
-
-    def call(*arguments):
-        out = io.StringIO()
-        call_command("tasks_prune", *arguments, "--json", stdout=out, stderr=io.StringIO())
-        return json.loads(out.getvalue())
-
-    return call
+    return json.loads(called("tasks_prune", *arguments, "--json"))
 
 
-def test_the_command(backend, work, later, command):
+def test_the_command(backend, work, later):
     """Ages on the command line come before the option."""
     jobs.note.enqueue(1)
     kept_jobs.fail_while_closed.enqueue()
@@ -429,6 +391,5 @@ def test_what_people_read(backend, work):
     """The numbers in words."""
     jobs.note.enqueue(1)
     work()
-    out = io.StringIO()
-    call_command("tasks_prune", "--older-than", "0", stdout=out, stderr=io.StringIO())
-    assert out.getvalue() == "Removed 1 successful task and 0 failed tasks.\n"
+    shown = called("tasks_prune", "--older-than", "0")
+    assert shown == "Removed 1 successful task and 0 failed tasks.\n"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import io
 import json
 import pickle
 
 import pytest
-from django.core.management import call_command
 
 from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.service import run
@@ -17,6 +15,7 @@ from fdbqueue.tasks.exceptions import WorkerDied
 from fdbqueue.tasks.metrics import outcome_of
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
+from tests.called import called
 from tests.concurrency.conftest import clock
 from tests.faults.conftest import faulty
 from tests.tasks import group_jobs, jobs, limited_jobs, retry_jobs
@@ -87,22 +86,16 @@ def test_it_runs_after_the_pause(backend, work, clock, spend):
     assert (found.status, found.attempts, found.finished_at) == (READY, int(spend), None)
     counts = backend.queue("default").counts()
     assert (counts.ready, counts.delayed, counts.leased) == (0, 1, 0)
-    shown = json.loads(_called("tasks_show", result.id, "--json"))
+    shown = json.loads(called("tasks_show", result.id, "--json"))
     assert shown["waits_because"] == "the shop is closed"
-    text = _called("tasks_show", result.id)
+    text = called("tasks_show", result.id)
     assert "WAITS BECAUSE" in text
     assert "Retry scheduled" in text
     assert "NEXT ATTEMPT AFTER" in text
     clock.advance(3_601)
     work()
     assert (stored(result).status, jobs.done) == (SUCCESSFUL, [1, 1 + spend])
-    assert json.loads(_called("tasks_show", result.id, "--json"))["waits_because"] is None
-
-
-def _called(*arguments):
-    out = io.StringIO()
-    call_command(*arguments, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
+    assert json.loads(called("tasks_show", result.id, "--json"))["waits_because"] is None
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import io
 import json
 import uuid
 import zoneinfo
 
 import pytest
 from django.core import checks
-from django.core.management import call_command
 from django.db import transaction
 
 from fdbqueue.exceptions import InvalidValue
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.encoders import Rich, all_rich, decode, encode, with_given
 from fdbqueue.tasks.exceptions import TypeUnknown
+from tests.called import called
 from tests.tasks import jobs, rich_jobs
 from tests.tasks.outboxes import database_at
 from tests.tasks.stored import stored
@@ -115,14 +114,8 @@ def test_arguments_and_values(backend, work):
     found = stored(result)
     assert (found.args, found.kwargs) == (VALUES, given)
     assert found.return_value == [VALUES, given]
-    shown = json.loads(_called("tasks_show", result.id, "--json"))
+    shown = json.loads(called("tasks_show", result.id, "--json"))
     assert shown["args"][-1] == {"$uuid": str(uuid.UUID(int=7))}
-
-
-def _called(*arguments):
-    out = io.StringIO()
-    call_command(*arguments, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
 
 
 def test_keys_are_made_of_the_values(backend, work):

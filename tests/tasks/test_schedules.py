@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import datetime
-import json
 import logging
-import signal
-import subprocess
-import sys
 import threading
-import time
 import zoneinfo
 from pathlib import Path
 
 import pytest
 
-from fdbqueue.service import clock, run
+from fdbqueue.service import clock
 from fdbqueue.tasks.compat import task_enqueued
 from fdbqueue.tasks.schedules import Cron, Every, Periodic
-from tests import forked
 from tests.cases import cases
-from tests.engines.children import wait_until
 from tests.tasks import jobs
 
 ROOT = Path(__file__).parents[2]
@@ -402,75 +395,3 @@ while told.is_alive():
     count += one.enqueue_due()
 print(count, flush=True)
 """
-
-
-@pytest.fixture
-def schedule_environment(environment):
-    """The environment of processes that have a schedule of a slot in each second."""
-    schedules = {"one": {"task": NOTE, "args": ["x"], "every": 1}}
-    return {**environment, "FDBQUEUE_TEST_OPTIONS": json.dumps({"schedules": schedules})}
-
-
-def test_processes_race(backend, schedule_environment):
-    """Four processes, one with a clock an hour ahead: one task for each slot of the fastest."""
-    ahead = [0, 0, _HOUR * _S, -5 * _S]
-    started = [
-        forked.popen(
-            [sys.executable, "-c", SCRIPT, str(one)],
-            cwd=ROOT,
-            env={**schedule_environment, "DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for one in ahead
-    ]
-    try:
-        assert [process.stdout.readline() for process in started] == ["here\n"] * 4
-        begun = time.time()
-        for process in started:
-            process.stdin.write("\n")
-            process.stdin.flush()
-        wait_until(lambda: ready(backend) >= 4)
-        counts = [int(process.communicate("\n", timeout=60)[0]) for process in started]
-        slots = int(time.time()) - int(begun)
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    assert ready(backend) == sum(counts)
-    # A slow process may have written the first state: then the fastest enqueues one at once.
-    assert 4 <= sum(counts) <= slots + 2
-    key = backend.records.state_key("schedule", "default", "one")
-    state = json.loads(run(backend.catalog.database, lambda tr: bytes(tr[key])))
-    assert state["slot"] > (begun + 3_000) * _S
-
-
-def test_workers_are_killed_and_each_slot_is_run_once(backend, schedule_environment):
-    """Workers come and go by SIGKILL: never two tasks of one slot, and the slots go on."""
-    environment = {
-        **schedule_environment,
-        "DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings",
-    }
-    command = [sys.executable, "manage.py", "tasks_worker", "--exclude-queues", "default"]
-
-    def start():
-        return forked.popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
-
-    workers = [start() for _ in range(2)]
-    try:
-        for kill in range(4):
-            goal = ready(backend) + 1
-            wait_until(lambda goal=goal: ready(backend) >= goal, 60)
-            workers[kill % 2].kill()
-            workers[kill % 2].wait()
-            workers[kill % 2] = start()
-        for worker in workers:
-            worker.send_signal(signal.SIGTERM)
-        assert {worker.wait(60) for worker in workers} <= {0, -signal.SIGTERM}
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    pushed = sorted(item.pushed_at.timestamp() for item in backend.queue("default").iterate())
-    assert 4 <= len(pushed) <= int(pushed[-1]) - int(pushed[0]) + 2

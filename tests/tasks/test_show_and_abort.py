@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.upkeep import LOST
+from tests.called import called
 from tests.cases import cases
 from tests.tasks import group_jobs, jobs, kept_jobs
 
@@ -21,13 +20,6 @@ from tests.tasks import group_jobs, jobs, kept_jobs
 def backend(configure):
     """A backend whose tasks fail at their first attempt."""
     return configure(backoff=None)
-
-
-def called(*arguments):
-    """Call a command, and return what it printed."""
-    out = io.StringIO()
-    call_command(*arguments, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
 
 
 def test_a_successful_task(backend, work):

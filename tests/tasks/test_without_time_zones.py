@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import datetime
 import html
-import io
 import json
 import re
 from urllib.parse import parse_qs, urljoin
 
 import pytest
-from django.core.management import call_command
 from django.utils import timezone
 
 import fdbqueue
@@ -18,6 +16,7 @@ from fdbqueue.tasks import call, group
 from fdbqueue.tasks.schedules import Periodic
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
+from tests.called import called
 from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person
 from tests.tasks import letters
@@ -161,8 +160,8 @@ def test_every_command_that_reads(filled):
         commands += [["queue_show", queue.name, item_id] for item_id in found]
     commands += [["tasks_show", task_id] for task_id in filled]
     for command in commands:
-        assert printed(*command)
-        assert [json.loads(line) for line in printed(*command, "--json").splitlines()]
+        assert called(*command)
+        assert [json.loads(line) for line in called(*command, "--json").splitlines()]
 
 
 def test_a_group_has_times_in_utc(backend):
@@ -170,13 +169,6 @@ def test_a_group_has_times_in_utc(backend):
     before = datetime.datetime.now(datetime.timezone.utc)
     group_id = group([call(letters.send, "ada")]).enqueue().id
     TaskWorker(backend, follow=False).run()
-    found = json.loads(printed("tasks_show", group_id, "--json"))["finished_at"]
+    found = json.loads(called("tasks_show", group_id, "--json"))["finished_at"]
     ended = datetime.datetime.fromisoformat(found.replace("Z", "+00:00"))
     assert before <= ended <= datetime.datetime.now(datetime.timezone.utc)
-
-
-def printed(*arguments):
-    """Return what a command prints."""
-    out = io.StringIO()
-    call_command(*arguments, stdout=out, stderr=io.StringIO())
-    return out.getvalue()

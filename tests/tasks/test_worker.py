@@ -13,37 +13,14 @@ from fdbqueue.service import transactions
 from fdbqueue.service.tools import presence
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import abort, at_end, compat, enqueue_at_end
-from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge
 from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.runner import Loop, TaskRunner
 from fdbqueue.tasks.source import TaskSource
-from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.tasks import jobs
 from tests.tasks.stored import FAILED, READY, RUNNING, SUCCESSFUL, stored
 from tests.tasks.test_time_limits import attempt, runner_of
-
-
-@pytest.fixture
-def at_work():
-    """Start a worker in a thread that waits for tasks."""
-    started = []
-
-    def start(**options):
-        worker = TaskWorker(task_backends["default"], **options)
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        started.append((worker, thread))
-        return worker
-
-    yield start
-    jobs.gate.set()
-    for worker, _ in started:
-        worker.stop()
-    for _, thread in started:
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 def test_many_tasks_in_threads(backend, work):

@@ -386,28 +386,6 @@ def test_the_heartbeat_file(start, backend, tmp_path):
     assert not path.exists()
 
 
-def test_the_heartbeat_file_of_a_worker_that_was_killed(start, backend, begin, tmp_path):
-    """It is touched while a long task runs, and stays behind."""
-    begin("never")
-    path = tmp_path / "beat"
-    worker = start("--heartbeat-file", str(path))
-    wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
-    for _ in range(2):
-        before = path.stat().st_mtime_ns
-        wait_until(lambda before=before: path.stat().st_mtime_ns > before, DEADLINE_SECONDS)
-    worker.kill()
-    assert path.exists()
-
-
-def test_heartbeat_files_of_processes(start, backend, tmp_path):
-    """Each has one."""
-    worker = start("--processes", "2", "--heartbeat-file", str(tmp_path / "beat"))
-    wait_until(lambda: len(list(tmp_path.glob("beat.*"))) == 2, DEADLINE_SECONDS)
-    worker.wait("runs the tasks of", times=2)
-    assert worker.end(signal.SIGTERM) == 0
-    assert not list(tmp_path.glob("beat*"))
-
-
 # Arguments
 
 

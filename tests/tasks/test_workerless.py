@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 
 import pytest
-from django.core.management import call_command
 from django.test import RequestFactory
 
 from fdbqueue import conf
@@ -17,6 +15,7 @@ from fdbqueue.health.views import QueuesView
 from fdbqueue.service.tools import presence
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
+from tests.called import called
 from tests.engines.children import wait_until
 from tests.pages.addresses import LIST
 from tests.pages.conftest import person
@@ -80,13 +79,9 @@ def test_nobody_runs_the_tasks(viewer, waits):
     assert found["workerless"][0][0] == QUEUE
     assert found["workerless"][0][1].endswith(" s")
     assert [*strip(viewer.get(LIST, {"sort": "-trouble"}))] == ["workerless"]
-    out = io.StringIO()
-    call_command("queue_list", QUEUE, stdout=out)
-    assert "no worker" in out.getvalue()
+    assert "no worker" in called("queue_list", QUEUE)
     for arguments in ([], ["--rates"]):
-        out = io.StringIO()
-        call_command("queue_list", QUEUE, "--json", *arguments, stdout=out)
-        assert json.loads(out.getvalue())["no_worker"] is True
+        assert json.loads(called("queue_list", QUEUE, "--json", *arguments))["no_worker"] is True
 
 
 def test_a_task_that_was_just_enqueued(viewer, backend):

@@ -175,7 +175,7 @@ class CommitGroup:
             history.add(self.connection, written)
 
     def _change(self, mutations: list[Mutation], stamp: bytes) -> list[bytes]:
-        """Apply the mutations of one commit, in order, over those of the commits before.
+        """Apply the mutations of one commit, in order, after the earlier commits' mutations.
 
         Returns:
             The keys that its versionstamp became part of.

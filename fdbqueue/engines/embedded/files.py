@@ -1,4 +1,4 @@
-"""The files of a database: whether they are those that were opened, and what must be in them.
+"""The files of a database: whether they are the opened ones, and what must be in them.
 
 SQLite finds ``-wal`` and ``-shm`` by name, but holds what it has opened. If a name leads elsewhere,
 processes write where others do not read: an error, until it leads back or they are started again.
@@ -36,7 +36,7 @@ _MISSING = (
 
 
 class OpenFiles:
-    """Tell whether the names of a database's files still lead to those that were opened.
+    """Tell whether the names of a database's files still lead to the opened files.
 
     Args:
         path: The database's file.
@@ -61,7 +61,7 @@ class OpenFiles:
         self._opened = {suffix: found for suffix, found in self._opened.items() if not suffix}
 
     def forget(self) -> None:
-        """Forget all files; those that are there at the next use are taken."""
+        """Forget all files; the next use takes the files that are there then."""
         self._opened = {}
         self.check_at = 0.0
 

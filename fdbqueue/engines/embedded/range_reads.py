@@ -1,4 +1,4 @@
-r"""Reads of ranges: the rows that come in parts, and those that stand for special keys.
+r"""Reads of ranges: rows that come in parts, and rows that stand for special keys.
 
 Of these only ``\xff\xff/transaction/write_conflict_range/`` exists: the write conflict ranges of
 the transaction, merged; ``b"1"`` under each begin, ``b"0"`` under each end.
@@ -160,7 +160,7 @@ def special_rows(
 
 
 def _written(state: TransactionState) -> RangeSet:
-    """Return the write conflict ranges so far, with those of keys that a stamp completes."""
+    """Return the write conflict ranges so far, also of keys that a stamp completes."""
     return RangeSet.of(
         [*state.write_conflicts, *(_stamped(key, state) for key in state.versionstamped_keys)]
     )

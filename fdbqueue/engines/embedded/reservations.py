@@ -9,10 +9,10 @@ is a note in memory that the processes share (the lock file ``turn``), and says 
 
 1. *Wait in line.* The first waiting thread of each process has a place in the memory, which says
    when it looks again; one that is late does not count. It sleeps until then, or until it is rung.
-2. *Reserve.* When the note is over, the first in line writes its own and reads it again: if another
-   is there, it waits on. If the first is late, any may.
-3. *Read.* An attempt that takes too long has lost it; its process's next one has twice the time.
-4. *Commit.* A note that still holds is written again.
+2. *Reserve.* When the note is over, the first in line writes its own, and waits on if it then reads
+   another's. If the first is late, any may.
+3. *Read.* An attempt that takes too long has lost it.
+4. *Commit.* A note that still holds is written again (:meth:`Reservations.hold`).
 5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow each
    other at once goes on for a *slice*, then is the last in line.
 
@@ -22,7 +22,7 @@ goes on without. What is left behind by
 - *an exception, a kill, a stop*: a note that ends by itself, and a place that is late. (A stop in a
   commit keeps the locks of the turn and of SQLite, too.)
 - *a stopped process that goes on*: it finds its note lost, and commits unless it conflicts;
-- *a new start of the machine*: a note that holds for longer than any may is void;
+- *a new start of the machine*: a note that holds for too long is void;
 - *a full disk, deleted lock files*: no shared note, so conflicts.
 """
 
@@ -125,7 +125,7 @@ class Reservations:
         self._path = path
 
     def close(self) -> None:
-        """Forget everything; who waits goes on without a reservation."""
+        """Forget everything; attempts that wait go on without a reservation."""
         self._path = None
         memory, self.memory = self.memory, None
         bell, self._bell = self._bell, None
@@ -271,7 +271,7 @@ class Reservations:
         ]
 
     def _take_place(self, memory: mmap.mmap, place: int, since: int, looks_at: int) -> int:
-        """Stay at a place of the file's line, or take one that nobody has; return which."""
+        """Stay at a place of the file's line, or take a free one; return which."""
         if not place or _PLACE.unpack_from(memory, place)[0] != self._process:
             start = random.randrange(_PLACES)
             for number in range(start, start + _PLACES):
@@ -344,6 +344,9 @@ class Reservations:
 
     def hold(self, number: int) -> None:
         """Hold the reservation of an attempt for its commit, unless it is lost.
+
+        If it is, the attempt took too long: its process's next one has twice the time, 0.64 s at
+        most.
 
         Args:
             number: The attempt's; 0 is a commit without one, which holds the process's slice.

@@ -256,7 +256,7 @@ class _Walk:
         self._stop = (b"" if reverse else last) if ahead > 0 else self._edge
 
     def ran_off(self, *, is_empty: bool, more: bool) -> tuple[bool, bool]:
-        """Tell whether the begin ran off before the first key, and the end behind the last.
+        """Tell whether the begin ran off before the first key, and the end after the last.
 
         If both ran off the same way and no row is between them, a cluster's client says
         it of neither.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from django.core.management.base import CommandParser
-
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import IDS, JSON, QUEUE, REASON
 from fdbqueue.management.base import QueueCommand
+
+_WHY = "Why, as the dead letters show it (default: buried)"
 
 
 class Command(QueueCommand):
@@ -22,15 +22,9 @@ examples:
   manage.py queue_bury mail FgEVFAd1bnR... FgIVFAd1bnR...
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        arguments.add_ids(parser)
-        why = "Why, as the dead letters show it (default: buried)"
-        arguments.add_reason(parser, why, default="buried")
-        arguments.add_json(parser)
+    takes = (QUEUE, IDS, REASON.but(default="buried", help=_WHY), JSON)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
         bury = functools.partial(queue.bury, reason=options["reason"])
-        as_json = options["as_json"]
-        self.change_items(queue, options["ids"], bury, done="buried", as_json=as_json)
+        self.change_items(queue, options["ids"], bury, done="buried")

@@ -1,12 +1,9 @@
 """``queue_doctor``: look for problems, and repair them.
 
 The checks run one after the other, in a thread of their own, because an engine may never answer:
-those of :mod:`findings`, and for each queue its format, pause, row in the index of its family,
-overdue items, drains, pushes, items and counts. Each yields a :class:`Finding` with its
-status; with ``--repair`` what is wrong is repaired before the next one begins. The command takes
-the findings as they come, until ``--timeout``: what is not finished then becomes a finding itself.
-
-A new check of a queue is a function like :func:`_check_pause`, and a line in :func:`check_queue`.
+those of :mod:`findings`. Each yields a :class:`Finding` with its status; with ``--repair`` what is
+wrong is repaired before the next one begins. The command takes the findings as they come, until
+``--timeout``: what is not finished then becomes a finding itself.
 """
 
 from __future__ import annotations
@@ -14,36 +11,45 @@ from __future__ import annotations
 import contextlib
 import functools
 import queue as queues
-import shlex
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from fdbqueue import conf
-from fdbqueue.columns.queues import paused_since, resume_command
 from fdbqueue.columns.text import counted, printable
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import (
     ConfigurationError,
     EngineUnavailable,
     FdbQueueError,
-    FormatMismatch,
-    ItemNotFound,
     text_of_error,
 )
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import (
+    JSON_LINES,
+    NO_INPUT,
+    QUEUES_OR_ALL,
+    positive_seconds,
+    whole_number,
+)
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.exit_codes import exit_code, failure, usage_error
+from fdbqueue.management.exit_codes import (
+    OutputFailed,
+    command_error,
+    exit_code,
+    failure,
+    usage_error,
+)
 from fdbqueue.management.findings import (
     ERROR,
     OK,
     STALE_SECONDS,
     WARNING,
     Finding,
+    QueueChecks,
     check_engine,
     check_file,
     check_load,
@@ -59,8 +65,7 @@ from fdbqueue.management.formats import (
     item_count,
     json_line,
 )
-from fdbqueue.management.repairs import recount, sweep
-from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue, transactions
+from fdbqueue.service import ITEM_STATES, Catalog, Queue, transactions
 from fdbqueue.service.tools import examination, load
 from fdbqueue.service.tools.examination import Examiner
 
@@ -72,9 +77,11 @@ COLUMNS = (
     TextColumn("REMEDY", fold="whole"),
 )
 
-_SHOWN_IDS = 5
-#: What is suggested if --timeout was too short for a queue.
-_LONGER_SECONDS = 300
+#: What ``--recount`` prints.
+RECOUNTED = (
+    TextColumn("NAME", "name"),
+    *(TextColumn(state.upper(), "number") for state in ITEM_STATES),
+)
 #: A transaction may time out this long before the deadline.
 _EARLY_SECONDS = 0.05
 _STYLES = {ERROR: "ERROR", WARNING: "WARNING", OK: "SUCCESS"}
@@ -100,7 +107,7 @@ examples:
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queues(parser)
+        QUEUES_OR_ALL.add(parser)
         repairs = parser.add_mutually_exclusive_group()
         repairs.add_argument(
             "--repair",
@@ -130,7 +137,7 @@ examples:
         )
         parser.add_argument(
             "--older-than",
-            type=arguments.whole_number(transactions.MIN_SWEPT_SECONDS),
+            type=whole_number(transactions.MIN_SWEPT_SECONDS),
             dest="older_than_seconds",
             metavar="SECONDS",
             help="With --sweep: remove receipts and push records that were not written for SECONDS "
@@ -138,46 +145,48 @@ examples:
         )
         parser.add_argument(
             "--timeout",
-            type=arguments.positive_seconds,
+            type=positive_seconds,
             default=30.0,
             metavar="SECONDS",
             help="Stop the checks after SECONDS, finished or not (default: 30)",
         )
-        arguments.add_no_input(parser)
-        arguments.add_json(parser, each_line=True)
+        NO_INPUT.add(parser)
+        JSON_LINES.add(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names, as_json = list(dict.fromkeys(options["names"])), options["as_json"]
-        older_than_seconds = options["older_than_seconds"]
+        names, older_than_seconds = (
+            list(dict.fromkeys(options["names"])),
+            options["older_than_seconds"],
+        )
         if names and options["sweep"]:
             raise usage_error("--sweep is of all queues: name none.")
         if older_than_seconds is not None and not options["sweep"]:
             raise usage_error("--older-than can be used only with --sweep.")
         if options["sweep"]:
-            seconds = STALE_SECONDS if older_than_seconds is None else older_than_seconds
-            sweep(self.catalog, self.console, older_than_seconds=seconds, as_json=as_json)
+            self._sweep(STALE_SECONDS if older_than_seconds is None else older_than_seconds)
             return
         with contextlib.suppress(ConfigurationError):  # the checks find it too
             for name in names:
                 self.family(name) if "*" in name else self.queue(name)
         if options["adopt_settings"]:
-            self._adopt_settings(names, interactive=options["interactive"])
+            self._adopt_settings(names)
         if options["recount"]:
-            recount(self.queues(names), self.console, as_json=as_json)
+            self._recount(self.queues(names))
             return
         repairs = options["repair"]
         examine = functools.partial(self._examined, names, options["timeout"])
-        if repairs and options["interactive"]:
-            found = [one for one in examine(shown=not as_json) if one.can_be_repaired]
-            what = "; ".join(f"{one.check} of {one.queue or 'all queues'}" for one in found)
-            number = counted(len(found), "finding")
-            self.console.confirm(f"Repair {number} ({what})?", interactive=bool(found))
-        found = examine(repairs=repairs, as_json=as_json)
+        if repairs and self.console.asks:
+            found = examine(prints=not self.console.as_json)
+            wrong = [one for one in found if one.can_be_repaired]
+            what = "; ".join(f"{one.check} of {one.queue or 'all queues'}" for one in wrong)
+            if wrong:
+                self.console.confirm(f"Repair {counted(len(wrong), 'finding')} ({what})?")
+        found = examine(repairs=repairs)
         if errors := sum(finding.status == ERROR for finding in found):
             raise failure(f"{counted(errors, 'check')} found an error.")
 
-    def _adopt_settings(self, names: list[str], *, interactive: bool) -> None:
-        """Store the settings here as those that queues are written under."""
+    def _adopt_settings(self, names: list[str]) -> None:
+        """Store that queues are written under the settings here."""
         if not names:
             raise usage_error("--adopt-settings needs the names of queues.")
         for name in names:
@@ -186,39 +195,78 @@ examples:
             here = Examiner(queue).format_here()
             self.console.confirm(
                 f"Store that the {number} of {name!r} are written under: "
-                f"{here}? Processes with other settings must have stopped.",
-                interactive=interactive,
+                f"{here}? Processes with other settings must have stopped."
             )
             queue.adopt_settings()
 
     def _examined(
-        self,
-        names: list[str],
-        timeout: float,
-        *,
-        repairs: bool = False,
-        as_json: bool = False,
-        shown: bool = True,
+        self, names: list[str], timeout: float, *, repairs: bool = False, prints: bool = True
     ) -> list[Finding]:
         """Return what the checks find, and print it.
 
         Raises:
             Exception: What ended the checks early.
         """
-        deadline = time.monotonic() + timeout
-        examination = _Examination(names, repairs, deadline)
+        examination = _Examination(names, repairs, time.monotonic() + timeout)
         found: list[Finding] = []
         try:
             for finding in examination.findings():
                 found.append(finding)
-                if as_json:
+                if prints and self.console.as_json:
                     self.console.print_lines([json_line(finding.record())])
         finally:  # the rest may take long: Ctrl-C shows what was found so far
-            if shown and not as_json:
+            if prints and not self.console.as_json:
                 self.console.print_lines(_table_lines(found, self.console.look))
         if examination.failure is not None:
             raise examination.failure
         return found
+
+    # Repairs without looking for anything
+
+    def _recount(self, queues: Sequence[Queue]) -> None:
+        """Count the items, and print each count, or the old and the new one if they differ.
+
+        Raises:
+            CommandError: The output failed, or Ctrl-C was pressed; it says how many queues are
+                done.
+        """
+        table = Table(RECOUNTED, self.console.look)
+        table.expect((queue.name, *[""] * len(ITEM_STATES)) for queue in queues)
+
+        def lines() -> Iterator[str]:
+            for queue in queues:
+                before, after = asdict(queue.counts()), asdict(queue.recount())
+                if self.console.as_json:
+                    yield json_line({"queue": queue.name, "before": before, "after": after})
+                    continue
+                changes = (
+                    f"{old:,}" if old == new else f"{old:,} -> {new:,}"
+                    for old, new in zip(before.values(), after.values(), strict=True)
+                )
+                yield from table.lines([(queue.name, *changes)])
+
+        try:
+            self.console.print_lines(lines())
+        except OutputFailed as error:
+            if error.is_by_reader:
+                raise
+            reason = "Interrupted" if isinstance(error.__cause__, KeyboardInterrupt) else error
+            total = counted(len(queues), "queue")
+            done = f"Recounted and printed {self.console.lines_printed} of {total}."
+            raise command_error(error, f"{reason}. {done}") or error from error
+
+    def _sweep(self, older_than_seconds: int) -> None:
+        """Remove what processes that have ended left behind, and print how much it was."""
+        catalog = self.catalog
+        removed = examination.sweep(catalog.database, older_than_seconds=older_than_seconds)
+        queues = [catalog.queue(name) for name in catalog.names(with_responses=True)]
+        pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
+        responses = sum(queue.sweep() for queue in queues) + catalog.sweep()
+        self.console.report(
+            {"removed": removed, "pushes": pushes, "responses": responses},
+            f"Removed {counted(removed, 'receipt')}, {counted(pushes, 'push record')} and "
+            f"{counted(responses, 'saved response')}.",
+        )
 
 
 class _Examination:
@@ -293,205 +341,15 @@ class _Examination:
             yield from check_load(readable)
         for name in self._all_names(readable):
             self._at = ("queue", name)
-            yield from check_queue(catalog.queue(name), readable.queue(name), self._deadline)
+            queue, read = catalog.queue(name), readable.queue(name)
+            yield from QueueChecks(queue, read, self._deadline).findings()
 
     def _all_names(self, catalog: Catalog) -> Iterator[str]:
-        """Yield the names of the queues: of a pattern those of its members, as they are read."""
+        """Yield the names of the queues: of a pattern its members' names, as they are read."""
         families = {family.name: family for family in catalog.families()}
         for name in self._names or catalog.names():
             family = families.get(name)
             yield from [name] if family is None else filter(family.has, family.names())
-
-
-def check_queue(queue: Queue, readable: Queue, deadline: float) -> Iterator[Finding]:
-    """Check one queue.
-
-    Args:
-        queue: The queue, for repairs.
-        readable: The same queue, for reads that end with the deadline.
-        deadline: When to stop, by :func:`time.monotonic`.
-    """
-    written = _check_format(queue, readable)
-    yield written
-    pause = readable.paused()
-    yield _check_pause(queue, pause)
-    if written.status == ERROR:  # the rest would read the items under the wrong settings
-        return
-    yield from _check_index(queue, readable)
-    yield _check_overdue(queue, readable, pause)
-    yield _check_holds(queue, readable)
-    yield _check_pushes(queue, readable)
-    census = Examiner(readable).census(deadline)
-    looked = f"{item_count(sum(astuple(census.counts)))} checked"
-    if not census.is_whole:
-        looked += ", then --timeout ended"
-    status = OK if census.is_whole else ERROR
-    if census.undecodable:
-        shown = ", ".join(census.ids[:_SHOWN_IDS])
-        text = f"{census.undecodable:,} cannot be decoded: {shown}; {looked}"
-    if census.undecodable and census.undecodable == census.counts.ready:
-        text += (
-            ". Was it written under other settings (kind, codec, priority type)? No ready item can "
-            "be decoded, so --repair buries none; queue_bury does"
-        )
-        yield Finding("items", queue.name, ERROR, text)
-    elif census.undecodable:
-        bury = functools.partial(_bury, queue, deadline)
-        yield Finding("items", queue.name, ERROR, text, bury, remedy=_repair(queue))
-    else:
-        longer = None if census.is_whole else _command(queue, f"--timeout {_LONGER_SECONDS}")
-        text = f"all can be decoded; {looked}"
-        yield Finding("items", queue.name, status, text, remedy=longer)
-    if not census.is_whole:
-        yield Finding("counts", queue.name, WARNING, "not compared within --timeout")
-    elif not census.is_exact:
-        yield Finding(
-            "counts", queue.name, WARNING, "not compared, because other clients are using the queue"
-        )
-    else:
-        yield _compare(queue, readable, asdict(census.counts), dict(census.levels))
-
-
-def _check_format(queue: Queue, readable: Queue) -> Finding:
-    try:
-        stored = (examiner := Examiner(readable)).stored_format()
-    except FormatMismatch as error:
-        return Finding(
-            "format",
-            queue.name,
-            ERROR,
-            f"written under {error.context['written']}, but the setting here says "
-            f"{error.context['here']}: nothing is read or written from here. Correct the setting. "
-            f"If it was changed on purpose, stop all processes that have the former one, then "
-            f"run queue_doctor {shlex.quote(queue.name)} --adopt-settings",
-        )
-    if strays := examiner.strays():
-        least = "at least " if strays >= examination.MAX_STRAYS else ""
-        text = (
-            f"{least}{item_count(strays)} in shards that the setting here leaves out: no pop finds "
-            "them, or pops take the same ones again and again"
-        )
-        remedy = _command(queue, "--adopt-settings")
-        return Finding("format", queue.name, ERROR, text, remedy=remedy)
-    if stored is None:
-        text = f"nothing is stored; the first push will store: {examiner.format_here()}"
-        return Finding("format", queue.name, OK, text)
-    return Finding("format", queue.name, OK, f"as the setting says; stored: {stored}")
-
-
-def _compare(
-    queue: Queue, readable: Queue, found: dict[str, int], levels: dict[Any, int]
-) -> Finding:
-    stored = asdict(readable.counts())
-    wrong = [
-        f"the counts say {stored[state]:,} {state}, but there are {number:,}"
-        for state, number in found.items()
-        if stored[state] != number
-    ]
-    if not wrong and queue.priority_type and len(levels) < MAX_ITEMS:
-        kept = dict(readable.by_priority(limit=MAX_ITEMS))
-        if kept != {level: number for level, number in levels.items() if level is not None}:
-            wrong = ["the counts by priority differ"]
-    if not wrong:
-        reasons = readable.dead_by_reason(limit=MAX_ITEMS)
-        number = sum(one.count for one in reasons)
-        if number != found["dead"] and len(reasons) < MAX_ITEMS:
-            wrong = [f"the counts by reason say {number:,} dead, but there are {found['dead']:,}"]
-    if not wrong:
-        return Finding("counts", queue.name, OK, "the counts are correct")
-
-    def recount() -> tuple[str, bool]:
-        queue.recount()
-        return "recounted", True
-
-    text = "; ".join(wrong)
-    return Finding("counts", queue.name, ERROR, text, recount, remedy=_repair(queue))
-
-
-def _check_pause(queue: Queue, pause: Pause | None) -> Finding:
-    if pause is None:
-        return Finding("pause", queue.name, OK, "the queue is not paused")
-    text = f"nothing is taken until queue_resume; {paused_since(pause)}"
-    remedy = resume_command(queue.name, pause)
-    return Finding("pause", queue.name, WARNING, text, remedy=remedy)
-
-
-def _check_index(queue: Queue, readable: Queue) -> Iterator[Finding]:
-    is_indexed = Examiner(readable).is_indexed()
-    if is_indexed is None:
-        return
-    if is_indexed:
-        yield Finding("family", queue.name, OK, "takes from its family find it")
-        return
-
-    def write() -> tuple[str, bool]:
-        Examiner(queue).write_index()
-        return "written", True
-
-    text = "its row in the index is missing: takes from its family do not find its items"
-    yield Finding("family", queue.name, ERROR, text, write, remedy=_repair(queue))
-
-
-def _check_overdue(queue: Queue, readable: Queue, pause: Pause | None) -> Finding:
-    overdue = Examiner(readable).overdue()
-    if not overdue.total:
-        return Finding("overdue", queue.name, OK, "no lease or delay has expired")
-    numbers = {kind[:-1]: number for kind, number in asdict(overdue).items() if number}
-    parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
-    least = "at least " if overdue.total >= examination.MAX_OVERDUE else ""
-    resumed = "once the queue is resumed, " if pause else ""
-    text = f"expired: {least}{parts}; {resumed}the next pop or lease requeues the items"
-
-    def requeue() -> tuple[str, bool]:
-        examiner = Examiner(queue)
-        return f"requeued {examiner.requeue_expired():,}", not examiner.overdue().total
-
-    return Finding("overdue", queue.name, WARNING, text, requeue, remedy=_repair(queue))
-
-
-def _check_holds(queue: Queue, readable: Queue) -> Finding:
-    number = Examiner(readable).stale_holds()
-    if not number:
-        return Finding("drains", queue.name, OK, "no killed drain left a record")
-
-    def remove() -> tuple[str, bool]:
-        examiner = Examiner(queue)
-        return f"removed {examiner.stale_holds(forget=True):,}", not examiner.stale_holds()
-
-    text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
-    return Finding("drains", queue.name, WARNING, text, remove, remedy=_repair(queue))
-
-
-def _check_pushes(queue: Queue, readable: Queue) -> Finding:
-    found = load.recorded(readable, older_than_seconds=STALE_SECONDS)
-    if not found:
-        return Finding("pushes", queue.name, OK, "no record is older than a day")
-
-    def remove() -> tuple[str, bool]:
-        return f"removed {load.sweep(queue, older_than_seconds=STALE_SECONDS):,}", True
-
-    text = f"{counted(len(found), 'record')} older than a day"
-    return Finding("pushes", queue.name, WARNING, text, remove, remedy=_repair(queue))
-
-
-def _bury(queue: Queue, deadline: float) -> tuple[str, bool]:
-    """Move the items that cannot be decoded to the dead letters."""
-    buried = 0
-    while (census := Examiner(queue).census(deadline)).ids:
-        for item_id in census.ids:
-            with contextlib.suppress(ItemNotFound):
-                queue.bury(item_id, reason="undecodable")
-                buried += 1
-    return f"moved {buried:,} to the dead letters", census.is_whole
-
-
-def _repair(queue: Queue) -> str:
-    """Return the command that repairs a queue."""
-    return _command(queue, "--repair")
-
-
-def _command(queue: Queue, option: str) -> str:
-    return f"queue_doctor {shlex.quote(queue.name)} {option}"
 
 
 def _table_lines(found: Iterable[Finding], look: TableLook) -> list[str]:

@@ -1,19 +1,86 @@
-"""``queue_drain``: take all items off a queue: to a file, to standard output, or nowhere."""
+"""``queue_drain``: take all items off a queue: to a file, to standard output, or nowhere.
+
+It leases a batch, writes it to this destination, and only then acknowledges it: killed at any
+point, it loses nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
 import os
+from collections.abc import Callable
 from typing import Any
 
-from django.core.management.base import CommandParser
-
+from fdbqueue.exceptions import InvalidInput, LeaseLost
 from fdbqueue.management import arguments, former
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.drain import Drain
 from fdbqueue.management.emptying import Emptying
-from fdbqueue.management.exit_codes import usage_error
+from fdbqueue.management.exit_codes import error_text, explain_errors, usage_error
 from fdbqueue.management.formats import item_count
-from fdbqueue.management.item_lines import FileExists
+from fdbqueue.management.item_lines import FileExists, ItemsFile, NotADrain, item_line
+from fdbqueue.management.signals import defer_interrupts
+from fdbqueue.service import Batch, Batcher, Queue
+
+
+class Sink:
+    """Write batches, and acknowledge each; so an item is written at least once.
+
+    Args:
+        queue: The queue they come from.
+        write: Writes a batch, and flushes it.
+    """
+
+    #: How many items were written to the file, but are not known to be acknowledged.
+    unsure = 0
+
+    def __init__(self, queue: Queue, write: Callable[[Batch], None]) -> None:
+        self._queue = queue
+        self._write = write
+
+    def take(self, batch: Batch) -> None:
+        """Write a batch, and acknowledge it."""
+        self._write_or_requeue(batch)
+        self._queue.ack_batch(batch)
+
+    def _write_or_requeue(self, batch: Batch) -> None:
+        try:
+            self._write(batch)
+        except BaseException:
+            with contextlib.suppress(Exception):  # then its lease expires
+                self._queue.return_batch(batch)
+            raise
+
+
+class FileSink(Sink):
+    """Write items to a file, each once.
+
+    Args:
+        queue: The queue they come from.
+        file: The file.
+    """
+
+    def __init__(self, queue: Queue, file: ItemsFile) -> None:
+        super().__init__(queue, lambda batch: file.write(f"{_text(queue, batch)}\n".encode()))
+        self._file = file
+
+    def take(self, batch: Batch) -> None:
+        """Write a batch, wait for the disk, and acknowledge it.
+
+        If its lease has expired by then, the batch is cut off the file, because it is back in
+        the queue. If the outcome is unknown, it stays for ``--resume`` to find out.
+        """
+        start = self._file.size
+        self._write_or_requeue(batch)
+        self.unsure = len(batch)
+        try:
+            self._queue.ack_batch(batch)
+        except LeaseLost:
+            self._file.cut(start)
+            self.unsure = 0
+            raise
+        self.unsure = 0
 
 
 class Command(QueueCommand):
@@ -30,33 +97,30 @@ examples:
   manage.py queue_drain mail --discard --limit 1000
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queues(parser, required=True)
-        targets = parser.add_mutually_exclusive_group()
-        targets.add_argument(
-            "--output", metavar="FILE", help="Write the items to FILE; - is standard output"
-        )
-        targets.add_argument(
-            "--discard", action="store_true", help="Remove the items for good; asks first"
-        )
-        former.add_drain_options(parser, targets)
-        arguments.add_end(parser)
-        arguments.add_limit(parser)
-        arguments.add_batch(parser)
-        arguments.add_follow(parser)
-        parser.add_argument(
-            "--dry-run", action="store_true", help="Only print how many items would be drained"
-        )
-        arguments.add_lease_seconds(parser, "Requeue what a killed drain held")
-        files = parser.add_argument_group("with --output").add_mutually_exclusive_group()
-        files.add_argument(
-            "--resume", action="store_true", help="Continue the file if it already exists"
-        )
-        files.add_argument(
-            "--force", action="store_true", help="Overwrite the file if it already exists"
-        )
-        arguments.add_no_input(parser)
-        arguments.add_json(parser)
+    takes = (
+        arguments.QUEUES,
+        arguments.OneOf(
+            arguments.Argument(
+                "--output", metavar="FILE", help="Write the items to FILE; - is standard output"
+            ),
+            arguments.flag("--discard", "Remove the items for good; asks first"),
+            *former.DESTINATIONS,
+        ),
+        *former.OF_DESTINATIONS,
+        arguments.END,
+        arguments.LIMIT,
+        arguments.BATCH,
+        arguments.FOLLOW,
+        arguments.flag("--dry-run", "Only print how many items would be drained"),
+        arguments.lease_seconds("Requeue what a killed drain held"),
+        arguments.OneOf(
+            arguments.flag("--resume", "Continue the file if it already exists"),
+            arguments.flag("--force", "Overwrite the file if it already exists"),
+            title="with --output",
+        ),
+        arguments.NO_INPUT,
+        arguments.JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if former.drains_elsewhere(self, options):
@@ -68,33 +132,88 @@ examples:
         self.console.note_pauses(queue)
         if options["dry_run"]:
             to = "nowhere" if options["discard"] else output or "standard output"
-            emptying.report_expected(to, as_json=options["as_json"])
+            emptying.report_expected(to)
             return
-        drain = Drain(
+        batcher = functools.partial(
+            Batcher,
             queue,
-            self.console,
-            emptying,
             end=options["end"],
+            limit=emptying.limit,
             batch_items=options["batch"],
-            lease_seconds=options["lease_seconds"],
+            seconds=options["lease_seconds"],
         )
         if options["discard"]:
-            question = f"Remove {item_count(emptying.expected)} from {queue.name!r} for good?"
-            self.console.confirm(question, interactive=options["interactive"])
-            done, to, verb = drain.discard(), "nowhere", "Discarded"
+            number = item_count(emptying.expected)
+            self.console.confirm(f"Remove {number} from {queue.name!r} for good?")
+            done = self._drain(queue, batcher(), emptying, Sink(queue, lambda _: None))
+            text = f"Discarded {item_count(done)} from {queue.name!r}."
         elif output is None:
-            done = drain.to_stream()
-            self.console.note(f"Drained {item_count(done)} from {queue.name!r}.")
+            self._to_stream(queue, batcher(), emptying)
             return
         else:
-            done = drain.to_file(output, resume=options["resume"], force=options["force"])
-            to, verb = output, "Drained"
-        text = f"{verb} {item_count(done)} from {queue.name!r}"
-        self.console.report(
-            {"queue": queue.name, "drained": done, "to": to},
-            f"{text}." if options["discard"] else f"{text} to {to}.",
-            as_json=options["as_json"],
-        )
+            with _opened(output, resume=options["resume"], force=options["force"]) as file:
+                self._settle(queue, file)
+                sink = FileSink(queue, file)
+                done = self._drain(queue, batcher(owner=file.owner), emptying, sink)
+            text = f"Drained {item_count(done)} from {queue.name!r} to {output}."
+        record = {"queue": queue.name, "drained": done, "to": output or "nowhere"}
+        self.console.report(record, text)
+
+    def _to_stream(self, queue: Queue, batcher: Batcher, emptying: Emptying) -> None:
+        """Write the items to standard output."""
+
+        def write(batch: Batch) -> None:
+            lines = _text(queue, batch)  # printed as one: all are in the pipe, or requeued
+            self.console.check_output()
+            self.console.print_lines([lines])
+
+        bar = not self.console.is_terminal
+        done = self._drain(queue, batcher, emptying, Sink(queue, write), bar=bar)
+        self.console.note(f"Drained {item_count(done)} from {queue.name!r}.")
+
+    def _settle(self, queue: Queue, file: ItemsFile) -> None:
+        """Finish what a killed drain to a file has left: remove items that the file has.
+
+        With ``--force`` the file is emptied, after the first transaction has succeeded.
+        """
+        if file.is_overwritten:
+            queue.settle_batch(file.owner)
+            file.cut(0)
+            return
+        file.cut_torn_line()
+        last_ids = file.last_ids(ranked=queue.priority_type is not None)
+        try:
+            removed = queue.settle_batch(file.owner, last_ids)
+        except InvalidInput as error:  # an id in the file is none of this queue
+            raise NotADrain(file=file.path) from error
+        if file.size:
+            self.console.note(f"Resuming {file.path} after line {file.count_lines():,}.")
+        if removed:
+            self.console.note(f"Removed {item_count(removed)} that the file has already.")
+
+    def _drain(
+        self, queue: Queue, batcher: Batcher, emptying: Emptying, sink: Sink, *, bar: bool = True
+    ) -> int:
+        """Take batches off a queue, up to the limit, and write them; return how many items."""
+        with (
+            defer_interrupts() as interrupts,
+            emptying.progress(bar=bar) as progress,
+            explain_errors(lambda error: explain(error, progress.done, queue, sink)),
+        ):
+
+            def take(batch: Batch) -> None:
+                sink.take(batch)
+                progress.advance(len(batch))
+
+            emptying.take_all(queue, batcher, take, interrupts)
+        is_paused, left = self.console.note_pauses(queue), queue.size()
+        if left > 0 and emptying.limit == math.inf and not is_paused:
+            self.console.note(
+                f"The queue's count is still {left:,}: other clients hold these items, or have "
+                "just pushed them."
+            )
+        emptying.check_buried(batcher.buried, progress.done)
+        return progress.done
 
 
 def _check_usage(options: dict[str, Any], output: str | None) -> None:
@@ -106,3 +225,28 @@ def _check_usage(options: dict[str, Any], output: str | None) -> None:
         raise usage_error("--resume and --force need a file: --output FILE.")
     if output is not None and os.path.exists(output) and not goes_on:
         raise usage_error(str(FileExists(file=output)))
+
+
+def _opened(path: str, *, resume: bool, force: bool) -> ItemsFile:
+    try:
+        return ItemsFile(path, resume=resume, force=force)
+    except FileExists as error:
+        raise usage_error(str(error)) from error
+
+
+def explain(error: BaseException, done: int, queue: Queue, sink: Sink) -> str:
+    """Return why a drain stopped, and how many items are done."""
+    text = error_text(error)
+    if isinstance(error, LeaseLost):
+        text = "Writing took longer than --lease-seconds, so the last batch was requeued"
+    text = f"{text}. Drained {item_count(done)} from {queue.name!r}."
+    if sink.unsure:
+        text += (
+            f" The last {sink.unsure:,} lines of the file may still be in the queue: run the "
+            "command again with --resume."
+        )
+    return text
+
+
+def _text(queue: Queue, batch: Batch) -> str:
+    return "\n".join(item_line(queue, item) for item in batch)

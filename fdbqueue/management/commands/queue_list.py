@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from django.core.management.base import CommandParser
-
-from fdbqueue import access
 from fdbqueue.columns import Column, record
 from fdbqueue.columns.across import PRESENT
 from fdbqueue.columns.families import (
@@ -28,7 +25,8 @@ from fdbqueue.columns.queues import (
     BeginRead,
     QueueColumn,
     QueueRow,
-    fill,
+    begin_first,
+    read_rows,
     reads_of,
 )
 from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
@@ -69,54 +67,49 @@ examples:
   manage.py queue_list --workers --watch
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queues(parser)
-        parser.add_argument(
+    takes = (
+        arguments.QUEUES_OR_ALL,
+        arguments.flag(
             "--family",
-            action="store_true",
-            help="Print the families instead: how many members of each pattern have something to "
-            f"take now, counted up to {MOST_MEMBERS:,}",
-        )
-        parser.add_argument(
+            "Print the families instead: how many members of each pattern have something to take "
+            f"now, counted up to {MOST_MEMBERS:,}",
+        ),
+        arguments.flag(
             "--workers",
-            action="store_true",
-            help="Print the workers of tasks and queue_work instead: those that are alive, and "
-            "those that have been lost for less than an hour",
-        )
-        parser.add_argument(
+            "Print the workers of tasks and queue_work instead: those that are alive, and those "
+            "that have been lost for less than an hour",
+        ),
+        arguments.flag(
             "--rates",
-            action="store_true",
-            help="Print how many items are pushed and popped per minute, in place of the kind, the "
+            "Print how many items are pushed and popped per minute, in place of the kind, the "
             "codec and the priorities",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--minutes",
             type=arguments.whole_number(most=_MAX_MINUTES),
             metavar="N",
             help=f"Print the rates, averaged over N minutes (default: {_MINUTES}, at most "
             f"{_MAX_MINUTES})",
-        )
-        parser.add_argument(
-            "--by-priority", action="store_true", help="Also print the ready items of each priority"
-        )
-        parser.add_argument(
+        ),
+        arguments.flag("--by-priority", "Also print the ready items of each priority"),
+        arguments.flag(
             "--by-reason",
-            action="store_true",
-            help=f"Also print the dead letters of each reason, of the {_MOST_REASONS} most "
-            "frequent reasons",
-        )
-        parser.add_argument(
+            f"Also print the dead letters of each reason, of the {_MOST_REASONS} most frequent "
+            "reasons",
+        ),
+        arguments.Argument(
             "--watch",
             type=arguments.positive_seconds,
             nargs="?",
             const=2.0,
             metavar="SECONDS",
             help="Print again every SECONDS (2 if not given) until Ctrl-C",
-        )
-        arguments.add_json(parser, each_line=True)
+        ),
+        arguments.JSON_LINES,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names, as_json, seconds = options["names"], options["as_json"], options["watch"]
+        names, as_json, seconds = options["names"], self.console.as_json, options["watch"]
         if options["workers"] and any(options[one] for one in _OF_QUEUES):
             raise usage_error("--workers prints workers: it goes with --watch and --json alone.")
         if options["family"] and names:
@@ -131,7 +124,7 @@ examples:
         lines = self._json_lines if as_json else self._table_lines
         read: Callable[[], Iterable[str]] = functools.partial(lines, names, view)
         if options["workers"]:
-            read = functools.partial(self._workers, as_json=as_json)
+            read = self._workers
         if seconds is None:
             self.console.print_lines(read())
         else:
@@ -151,28 +144,29 @@ examples:
                     self.console.print_lines(lines)
                 pause.wait(seconds)
 
-    def _workers(self, *, as_json: bool) -> list[str]:
-        """Return the lines of the workers, those that are alive first."""
+    def _workers(self) -> list[str]:
+        """Return the lines of the workers, the living ones first."""
         found = self.catalog.presences.read()
         if not found.is_complete:
             self.console.note("There are more workers than were read.")
-        if as_json:
+        if self.console.as_json:
             return [formats.json_line(record(PRESENT, row)) for row in found.rows]
         return formats.table_of(PRESENT, self.console.look)(found.rows)
 
     def _json_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)
-        for row, head in self._rows(queues, view, with_heads=not view.has_rates):
+        reads = [*reads_of(view.columns), *([] if view.has_rates else [begin_first])]
+        for row in self._rows(queues, view, reads):
             more: dict[str, Any] = {part.name: part.read(row.queue) for part in view.parts}
             if not view.has_rates:
-                more["head"] = head and _head(head)
+                more["head"] = row.first and _head(row.first)
             yield formats.json_line({**view.record(view.columns, row), **more})
         for family in families:
             yield formats.json_line(view.record(view.family_columns, family))
 
     def _table_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)
-        rows = [row for row, _ in self._rows(queues, view)]
+        rows = list(self._rows(queues, view, reads_of(view.columns)))
         yield from formats.table_of(view.columns, self.console.look)(rows)
         if summed := list(families):
             sums = formats.table_of(view.family_columns, self.console.look)(summed)
@@ -216,35 +210,16 @@ examples:
         summed, busy = run(self.catalog.database, read, read_only=True)
         names = filter(family.has, family.names()) if family.has_parts else iter(busy)
         members = map(self.catalog.queue, itertools.islice(names, MOST_MEMBERS))
-        for row, _ in self._rows(members, view, STATS):
+        for row in self._rows(members, view, reads_of(STATS)):
             summed.add(row)
         return summed
 
     def _rows(
-        self,
-        queues: Iterable[Queue],
-        view: _View,
-        shown: Sequence[QueueColumn] = (),
-        *,
-        with_heads: bool = False,
-    ) -> Iterator[tuple[QueueRow, Item | None]]:
-        """Yield what is said of each queue, and its head; several are read in one transaction."""
-        rest, reads = iter(queues), reads_of(shown or view.columns)
-        while some := list(itertools.islice(rest, access.QUEUES_AT_ONCE)):
-            minutes = view.minutes
-            rows = [QueueRow(one, history_minutes=minutes, rate_minutes=minutes) for one in some]
-            read = functools.partial(_read, rows=rows, reads=reads, with_heads=with_heads)
-            yield from zip(rows, run(self.catalog.database, read, read_only=True), strict=True)
-
-
-def _read(
-    tr: Any, *, rows: list[QueueRow], reads: Iterable[BeginRead], with_heads: bool
-) -> list[Item | None]:
-    """Read into rows, and return the items that a pop would take, if these are asked for."""
-    fill(tr, [(begin, rows) for begin in reads])
-    if not with_heads:
-        return [None] * len(rows)
-    return [next(iter(row.queue.page(limit=1, tr=tr).items), None) for row in rows]
+        self, queues: Iterable[Queue], view: _View, reads: Iterable[BeginRead]
+    ) -> Iterator[QueueRow]:
+        """Yield the facts of each queue."""
+        minutes = {"history_minutes": view.minutes, "rate_minutes": view.minutes}
+        return read_rows(self.catalog.database, queues, reads, **minutes)
 
 
 def _head(item: Item) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.columns.text import printable
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import arguments
@@ -30,21 +28,22 @@ examples:
   manage.py queue_move mail archive --follow --no-input
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        parser.add_argument("to", metavar="TO", help="Name of the queue to move the items to")
-        arguments.add_end(parser)
-        arguments.add_limit(parser)
-        arguments.add_batch(parser)
-        parser.add_argument(
+    takes = (
+        arguments.QUEUE,
+        arguments.Argument("to", metavar="TO", help="Name of the queue to move the items to"),
+        arguments.END,
+        arguments.LIMIT,
+        arguments.BATCH,
+        arguments.Argument(
             "--priority",
             type=arguments.json_number,
             metavar="N",
             help="Priority of all items in the target queue (default: each keeps its own)",
-        )
-        arguments.add_follow(parser)
-        arguments.add_no_input(parser)
-        arguments.add_json(parser)
+        ),
+        arguments.FOLLOW,
+        arguments.NO_INPUT,
+        arguments.JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, target = self.queue(options["name"]), self.queue(options["to"])
@@ -62,13 +61,12 @@ examples:
         number = item_count(emptying.expected)
         what = f"{number}, and those that come," if follow else number
         question = f"Move {what} from {queue.name!r} to {target.name!r}?"
-        self.console.confirm(question, interactive=options["interactive"])
+        self.console.confirm(question)
         done = self._move(queue, target.name, mover, emptying)
         self.console.note_pauses(queue)
         self.console.report(
             {"queue": queue.name, "moved": done, "to": target.name},
             f"Moved {item_count(done)} from {queue.name!r} to {target.name!r}.",
-            as_json=options["as_json"],
         )
         emptying.check_buried(mover.buried, done)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.columns.queues import pause_record, paused_since
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import JSON_LINES, QUEUES, REASON
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Family, Queue
+
+_WHY = "Why, for those who look at the queue; at most 1,000 characters are kept"
 
 
 class Command(QueueCommand):
@@ -27,11 +27,7 @@ examples:
   manage.py queue_pause 'user-*' --reason "the provider is down"
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queues(parser, required=True)
-        why = "Why, for those who look at the queue; at most 1,000 characters are kept"
-        arguments.add_reason(parser, why, default=None)
-        arguments.add_json(parser, each_line=True)
+    takes = (QUEUES, REASON.but(help=_WHY), JSON_LINES)
 
     def handle(self, *args: Any, **options: Any) -> None:
         def pause(queue: Queue | Family) -> tuple[dict[str, Any], str]:
@@ -41,4 +37,4 @@ examples:
             return {"queue": queue.name, "paused": pause_record(made)}, text
 
         found = self.queues_and_families(options["names"])
-        self.change_queues(found, pause, as_json=options["as_json"])
+        self.change_queues(found, pause)

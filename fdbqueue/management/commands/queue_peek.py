@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.management import arguments, item_lines
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
@@ -32,33 +30,34 @@ examples:
   manage.py queue_peek quakes --limit 1000000 --json > backup.ndjson
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        arguments.add_end(parser)
-        arguments.add_limit(parser, default=1)
-        parser.add_argument(
+    takes = (
+        arguments.QUEUE,
+        arguments.END,
+        arguments.ONE_UNLESS_LIMIT,
+        arguments.Argument(
             "--state",
             choices=ITEM_STATES,
             default="ready",
             help="Print the items in this state (default: ready)",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--order",
             choices=ORDERS,
             default="place",
             help="Print the items by their places (default), or by time: leased and delayed items "
             "by when that ends, dead letters by when they died; with --end max, the latest first",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--worker",
             metavar="NAME",
             help="Print only items that the worker with this name has leased; needs --state leased",
-        )
-        arguments.add_json(parser, each_line=True)
+        ),
+        arguments.JSON_LINES,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        state, as_json = options["state"], options["as_json"]
+        state, as_json = options["state"], self.console.as_json
         if state == "ready" and options["order"] == "time":
             raise usage_error("--order time needs --state leased, delayed or dead.")
         worker = options["worker"]

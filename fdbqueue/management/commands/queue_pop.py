@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.exceptions import OutcomeUnknown
-from fdbqueue.management import arguments, item_lines
+from fdbqueue.management import item_lines
+from fdbqueue.management.arguments import END, JSON_LINES, ONE_UNLESS_LIMIT, QUEUE
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import error_text, explain_errors
 from fdbqueue.management.formats import item_count
@@ -31,22 +30,18 @@ examples:
   manage.py queue_pop quakes --limit 1000000 --json > quakes.ndjson
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        arguments.add_end(parser)
-        arguments.add_limit(parser, default=1)
-        arguments.add_json(parser, each_line=True)
+    takes = (QUEUE, END, ONE_UNLESS_LIMIT, JSON_LINES)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
         lines = item_lines.formatter(
-            queue, self.console.look, as_json=options["as_json"], whole_values=True
+            queue, self.console.look, as_json=self.console.as_json, whole_values=True
         )
         self._popped = 0
         with explain_errors(self._explain):
             self._pop(queue, options["end"], options["limit"], lines)
             is_paused = self._popped < options["limit"] and self.console.note_pauses(queue)
-        if not self._popped and not is_paused and not options["as_json"]:
+        if not self._popped and not is_paused and not self.console.as_json:
             is_held = queue.held_until() is not None
             why = "gives nothing at the moment: its rate is used up" if is_held else "is empty"
             self.console.note(f"The queue {queue.name!r} {why}.")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.columns.text import clipped
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import JSON, NO_INPUT, QUEUE, Argument, reason_of_dead
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import item_count
@@ -29,12 +27,13 @@ examples:
   manage.py queue_purge mail --no-input --json
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        parser.add_argument("--state", choices=ITEM_STATES, help="Remove only items in this state")
-        arguments.add_reason_of_dead(parser, "Remove only dead letters")
-        arguments.add_no_input(parser)
-        arguments.add_json(parser)
+    takes = (
+        QUEUE,
+        Argument("--state", choices=ITEM_STATES, help="Remove only items in this state"),
+        reason_of_dead("Remove only dead letters"),
+        NO_INPUT,
+        JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, reason = self.queue(options["name"]), options["reason"]
@@ -42,7 +41,7 @@ examples:
         if reason is not None and state != "dead":
             raise usage_error(f"--reason is for dead letters, not for --state {state}.")
         question = _question(queue, state, reason)
-        self.console.confirm(question, interactive=options["interactive"])
+        self.console.confirm(question)
         if state is None:
             removed = sum(dataclasses.astuple(queue.counts()))
             queue.clear()
@@ -53,7 +52,6 @@ examples:
         self.console.report(
             {"queue": queue.name, "removed": removed},
             f"Removed {item_count(removed, state or '')} from {queue.name!r}.",
-            as_json=options["as_json"],
         )
 
 
@@ -62,7 +60,7 @@ def _question(queue: Queue, state: str | None, reason: str | None) -> str:
     shown = {one: number for one, number in counts.items() if state in {None, one}}
     if reason is not None:
         dead = item_count(counts["dead"], "dead")
-        of_reason = f'those of {dead} in {queue.name!r} that died of "{clipped(reason)}"'
-        return f"Remove for good {of_reason}?"
+        which = f'the ones of {dead} in {queue.name!r} that died of "{clipped(reason)}"'
+        return f"Remove {which} for good?"
     which = ", ".join(f"{number:,} {one}" for one, number in shown.items())
     return f"Remove {item_count(sum(shown.values()))} from {queue.name!r} for good ({which})?"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from io import BufferedReader
 from typing import Any, cast
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError
 
 from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments, ndjson
@@ -42,76 +42,73 @@ examples:
   echo '{"report": "daily"}' | manage.py queue_push mail --unique daily-report
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        parser.add_argument(
+    takes = (
+        arguments.QUEUE,
+        arguments.Argument(
             "file",
             metavar="FILE",
             nargs="?",
             default="-",
             help="File to read (default: -, standard input)",
-        )
-        self._add_priorities_and_forms(parser)
-        parser.add_argument(
+        ),
+        arguments.OneOf(
+            arguments.Argument(
+                "--priority",
+                type=arguments.json_number,
+                metavar="N",
+                help="Priority of all items (default: 0; with --items each keeps its own)",
+            ),
+            arguments.Argument(
+                "--priority-field",
+                metavar="FIELD",
+                help="Take each item's priority from this field; a.b is the field b of the object "
+                "a",
+            ),
+        ),
+        arguments.OneOf(
+            arguments.Argument(
+                "--items",
+                action="store_const",
+                const="items",
+                dest="form",
+                help="The lines are items, as printed by queue_drain, and by queue_pop, queue_peek "
+                "and queue_show with --json; they keep value, priority, push time, attempts and "
+                "delay",
+            ),
+            arguments.Argument(
+                "--values",
+                action="store_const",
+                const="values",
+                dest="form",
+                help="The lines are values, even if they look like items, which would be refused",
+            ),
+        ),
+        arguments.flag(
             "--continue",
-            action="store_true",
+            "Skip and count bad lines; the exit code is 1 if there were any",
             dest="continues",
-            help="Skip and count bad lines; the exit code is 1 if there were any",
-        )
-        parser.add_argument(
-            "--resume",
-            action="store_true",
-            help="Continue where an earlier push of the same file stopped",
-        )
-        parser.add_argument(
+        ),
+        arguments.flag("--resume", "Continue where an earlier push of the same file stopped"),
+        arguments.Argument(
             "--job",
             metavar="TEXT",
             help="Name of the push, by which --resume finds it (default: the file's path)",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--unique",
             type=arguments.unique_key,
             metavar="KEY",
             help="Push the only value of the input, unless an item of the queue has this unique "
             "key: then print the id of that item",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--unique-while",
             choices=UNIQUE_WHILE,
             help="How long the item has the unique key: until it is popped, acknowledged, dead "
             "or removed (pending, the default), or until it is popped or leased (ready)",
-        )
-        arguments.add_json(parser)
-
-    def _add_priorities_and_forms(self, parser: CommandParser) -> None:
-        priorities = parser.add_mutually_exclusive_group()
-        priorities.add_argument(
-            "--priority",
-            type=arguments.json_number,
-            metavar="N",
-            help="Priority of all items (default: 0; with --items each keeps its own)",
-        )
-        priorities.add_argument(
-            "--priority-field",
-            metavar="FIELD",
-            help="Take each item's priority from this field; a.b is the field b of the object a",
-        )
-        forms = parser.add_mutually_exclusive_group()
-        forms.add_argument(
-            "--items",
-            action="store_const",
-            const="items",
-            dest="form",
-            help="The lines are items, as printed by queue_drain, and by queue_pop, queue_peek "
-            "and queue_show with --json; they keep value, priority, push time, attempts and delay",
-        )
-        forms.add_argument(
-            "--values",
-            action="store_const",
-            const="values",
-            dest="form",
-            help="The lines are values, even if they look like items, which would be refused",
-        )
+        ),
+        arguments.JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         given = argparse.Namespace(**options)
@@ -128,7 +125,7 @@ examples:
         if given.continues:
             record["skipped"] = self._skipped
         text = f"Pushed {item_count(pushed)} into {queue.name!r}."
-        self.console.report(record, text, as_json=given.as_json)
+        self.console.report(record, text)
         if self._skipped:
             raise failure(f"Skipped {counted(self._skipped, 'bad line')}.")
 
@@ -181,7 +178,7 @@ examples:
                 f"Pushed nothing: {queue.name!r} has an item with this unique key, {item.id}, "
                 f"which is {item.state}."
             )
-        self.console.report({"queue": queue.name, **record}, text, as_json=given.as_json)
+        self.console.report({"queue": queue.name, **record}, text)
 
     def _skip(self, reason: str) -> None:
         self._skipped += 1

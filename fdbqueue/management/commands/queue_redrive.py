@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
@@ -26,19 +24,20 @@ examples:
   manage.py queue_redrive mail --id FgEVFAd1bnR... --json --no-input
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        parser.add_argument(
+    takes = (
+        arguments.QUEUE,
+        arguments.Argument(
             "--id",
             action="append",
             dest="ids",
             metavar="ID",
             help="Requeue only the item with this id; may be repeated",
-        )
-        arguments.add_reason_of_dead(parser, "Requeue only items that died")
-        arguments.add_limit(parser)
-        arguments.add_no_input(parser)
-        arguments.add_json(parser)
+        ),
+        arguments.reason_of_dead("Requeue only items that died"),
+        arguments.LIMIT,
+        arguments.NO_INPUT,
+        arguments.JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, ids, limit = self.queue(options["name"]), options["ids"], options["limit"]
@@ -47,13 +46,12 @@ examples:
         most = min([dead] + ([len(ids)] if ids else []) + ([limit] if limit else []))
         if most:  # else no item is requeued
             question = _question(queue, most, dead, reason)
-            self.console.confirm(question, interactive=options["interactive"])
+            self.console.confirm(question)
         with self.console.steps(queue.name, most, "requeued") as finish_step:
             redriven = queue.redrive(ids, limit=most, reason=reason, on_redriven=finish_step)
         self.console.report(
             {"queue": queue.name, "redriven": redriven},
             f"Requeued {item_count(redriven, 'dead')} in {queue.name!r}.",
-            as_json=options["as_json"],
         )
 
 
@@ -61,4 +59,4 @@ def _question(queue: Queue, most: int, dead: int, reason: str | None) -> str:
     of_all = f"{most:,} of {item_count(dead, 'dead')} in {queue.name!r}"
     if reason is None:
         return f"Requeue {of_all}?"
-    return f'Requeue at most {of_all}, those that died of "{clipped(reason)}"?'
+    return f'Requeue at most {of_all}, the ones that died of "{clipped(reason)}"?'

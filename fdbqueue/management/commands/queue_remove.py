@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import IDS, JSON, NO_INPUT, QUEUE
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import item_count
 
@@ -23,15 +21,10 @@ examples:
   manage.py queue_remove mail FgEVFAd1bnR... FgIVFAd1bnR... --no-input --json
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        arguments.add_ids(parser)
-        arguments.add_no_input(parser)
-        arguments.add_json(parser)
+    takes = (QUEUE, IDS, NO_INPUT, JSON)
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue, ids = self.queue(options["name"]), options["ids"]
         question = f"Remove {item_count(len(set(ids)))} from {queue.name!r} for good?"
-        self.console.confirm(question, interactive=options["interactive"])
-        as_json = options["as_json"]
-        self.change_items(queue, ids, queue.remove, done="removed", as_json=as_json)
+        self.console.confirm(question)
+        self.change_items(queue, ids, queue.remove, done="removed")

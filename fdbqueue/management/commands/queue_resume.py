@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.columns.queues import resume_command
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import JSON_LINES, QUEUES
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Family, Queue
 
@@ -25,13 +23,11 @@ examples:
   manage.py queue_resume 'user-*'
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queues(parser, required=True)
-        arguments.add_json(parser, each_line=True)
+    takes = (QUEUES, JSON_LINES)
 
     def handle(self, *args: Any, **options: Any) -> None:
         found = self.queues_and_families(options["names"])
-        self.change_queues(found, _resume, as_json=options["as_json"])
+        self.change_queues(found, _resume)
 
 
 def _resume(queue: Queue | Family) -> tuple[dict[str, Any], str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue import columns
 from fdbqueue.columns.items import FACTS, ItemRow, read_row, shown
 from fdbqueue.columns.text import clipped, printable
 from fdbqueue.exceptions import InvalidInput, ItemNotFound
-from fdbqueue.management import arguments, formats, item_lines
+from fdbqueue.management import formats, item_lines
+from fdbqueue.management.arguments import JSON, QUEUE, Argument
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.service import Queue, run
@@ -25,18 +24,17 @@ examples:
   manage.py queue_show mail FgEVFAd1bnR... --json
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        arguments.add_queue(parser)
-        parser.add_argument(
-            "id", metavar="ID", help="Id of the item, as queue_peek and the pages show it"
-        )
-        arguments.add_json(parser)
+    takes = (
+        QUEUE,
+        Argument("id", metavar="ID", help="Id of the item, as queue_peek and the pages show it"),
+        JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
         row = _read(queue, options["id"])
         item = row.item
-        if options["as_json"]:
+        if self.console.as_json:
             lines = [item_lines.item_line(queue, item, detailed=True)]
         else:
             found = columns.line_texts(shown(FACTS, queue, item.state), row)

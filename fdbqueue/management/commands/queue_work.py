@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from django.core.management.base import CommandParser
 from django.utils.module_loading import import_string
 
 from fdbqueue.columns.text import clipped
@@ -52,55 +51,53 @@ examples:
   manage.py queue_work urgent 'mail-*' --handler shop.letters.send --follow
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "names",
-            metavar="NAME",
-            nargs="+",
+    takes = (
+        arguments.QUEUES.but(
             help="Names of queues, or patterns such as 'mail-*', in the order in which to look "
-            "for items",
-        )
-        parser.add_argument(
+            "for items"
+        ),
+        arguments.Argument(
             "--handler",
             required=True,
             metavar="PATH",
             help="Call the function at this dotted path with each item, such as shop.letters.send",
-        )
-        arguments.add_end(parser)
-        arguments.add_limit(parser)
-        arguments.add_follow(parser)
-        arguments.add_lease_seconds(parser, "Requeue what a killed worker held")
-        parser.add_argument(
+        ),
+        arguments.END,
+        arguments.LIMIT,
+        arguments.FOLLOW,
+        arguments.lease_seconds("Requeue what a killed worker held"),
+        arguments.Argument(
             "--concurrency",
             type=arguments.whole_number(most=_MAX_CONCURRENCY),
             default=1,
             metavar="N",
             help=f"Call the function in N threads (default: 1, at most {_MAX_CONCURRENCY})",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--retry-delay",
             type=arguments.seconds,
             default=_RETRY_DELAY_SECONDS,
             metavar="SECONDS",
             help="Hide an item for SECONDS after the function raised an exception "
             f"(default: {_RETRY_DELAY_SECONDS})",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--fair",
             action=argparse.BooleanOptionalAction,
             help="Take from several queues in turn, not from the first that has items (default: in "
             "turn if a pattern is given)",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--worker",
             type=arguments.worker_name,
             metavar="TEXT",
             help="Name of this worker, shown with each item that it holds (default: HOST:PID)",
-        )
-        arguments.add_json(parser)
+        ),
+        arguments.JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        source, as_json = self.source(options["names"], fair=options["fair"]), options["as_json"]
+        source, as_json = self.source(options["names"], fair=options["fair"]), self.console.as_json
         with _redirected_prints(as_json=as_json):
             handler = _handler(options["handler"])
         self.console.note_pauses(source)
@@ -135,19 +132,19 @@ examples:
             with _redirected_prints(as_json=as_json):
                 _run(worker, interrupts)
         self.console.note_pauses(source)
-        self._report(source, worker, as_json=as_json)
+        self._report(source, worker)
         emptying.check_buried(worker.buried, worker.handled)
         failed = worker.failed + worker.lost
         if failed and not interrupts.is_terminated:
             raise failure(f"{item_count(failed)} failed.")
 
-    def _report(self, source: Queue | SeveralQueues, worker: Worker, *, as_json: bool) -> None:
+    def _report(self, source: Queue | SeveralQueues, worker: Worker) -> None:
         numbers = {"handled": worker.handled, "failed": worker.failed, "lost": worker.lost}
         text = (
             f"Handled {item_count(worker.handled)} from {source.name!r}, {worker.failed:,} failed"
         )
         text += f", {worker.lost:,} lost their lease" if worker.lost else ""
-        self.console.report({**named(source), **numbers}, f"{text}.", as_json=as_json)
+        self.console.report({**named(source), **numbers}, f"{text}.")
 
     def _note_waiting(self, running: int) -> None:
         text = f"Waiting for {item_count(running)} to finish; press Ctrl-C to abandon."

@@ -12,19 +12,17 @@
    again.
 
 A take from several queues (:mod:`any_queue`) serves rounds (:mod:`visits`) on a walk (:mod:`ring`):
-over a list, or over the index of a family (:mod:`family_takes`). :mod:`acks` ends and extends
-leases, in transactions that pushes share; :mod:`leases` has the steps within; :mod:`dead_letters`
-buries and redrives.
+over a list, or over a family's index (:mod:`family_takes`). :mod:`acks` ends and extends
+:mod:`leases`; :mod:`dead_letters` buries and redrives.
 
 What is guaranteed, whatever ends a thread or a process:
 
-- Before a transaction takes up a request, nothing is taken for it, and a thread that leaves is told
-  so. From then until the result is known, its outcome is unknown, and a helper thread requeues what
-  was taken.
+- A thread that leaves is told that nothing was taken for it, or that this is unknown; then a helper
+  thread requeues what was taken (:mod:`fdbqueue.service.combiner`).
 - A process that dies right after a commit has popped its items, or holds its leases until they
   expire.
-- A commit's unknown outcome is resolved by its receipt before anything else is done; if it cannot
-  be, every request in it ends with ``OutcomeUnknown``.
-- Items that are handed over return, or are popped by the process that asked. Items that another
-  process leases for this one are leased from that commit on.
+- A commit's outcome is found out before anything else is done; if it cannot be, every request in it
+  ends with ``OutcomeUnknown`` (:mod:`fdbqueue.service.transactions`).
+- Items that are handed over return, or are popped by the process that asked. Items leased for
+  another process are leased from that commit on.
 """

@@ -16,16 +16,14 @@ they were counted. No row is a full bucket, of ``burst`` tokens.
 
 - *A take* depends on the row, adds the tokens of the time since, takes at most as many items, and
   writes the row; without a whole token it leaves it.
-- *Clocks* are the clients'. One that is behind the row's moment adds nothing; one that is ahead
-  gains a burst at most, and the others get nothing new until they come to that moment. If that is
-  more than a minute away, tokens count from now on.
-- *Tokens are spent* by the commit, whatever becomes of the items (but for
-  :meth:`Allowance.give_back`).
+- *Clocks* are the clients'. A wrong one gains a burst at most, and keeps others back for a minute
+  at most (:func:`_counted`).
+- *Tokens are spent* by the commit (but for :meth:`Allowance.give_back`).
 
 *Stored limits*, a row that the pusher writes, stand in place of the setting. Every take depends on
-the row. Without it, or if it cannot be read, one item is leased at a time.
+it. Without it, or if it cannot be read, one item is leased at a time.
 
-A caller that came after the round read waits for the next one at a limit (:meth:`Allowance.grant`).
+At a limit a caller that came after the round read waits for the next one (:meth:`Allowance.grant`).
 Helpers give what the limits allow, and say that there is no more.
 
 Nothing is kept in memory, so crashes, interrupts and forks leave what the commit leaves. A dead
@@ -198,7 +196,7 @@ class Allowance:
         return self
 
     def grant(self, count: int, *, leases: bool, ends: int = 0, early: bool = True) -> int:
-        """Return how many items may be taken for a request, of those that it wants.
+        """Return how many of the items that a request wants may be taken.
 
         Args:
             count: How many it wants.
@@ -286,7 +284,13 @@ class Allowance:
 
 
 def _counted(row: bytes, full: int, rate: Rate, now: int) -> tuple[int, int]:
-    """Return the tokens at a moment, in millionths, and the moment that is stored with them."""
+    """Return the tokens at a moment, in millionths, and the moment that is stored with them.
+
+    A clock that is behind the row's moment adds nothing. One that is ahead gains a burst at most;
+    then others get nothing new until theirs come to that moment. If that is more than a minute
+    away, the clock was wrong, and the tokens count from now on: a take that finds none writes the
+    row with its own moment, so that the next one need not begin again.
+    """
     if len(row) != _ROW.size:
         return full, now
     tokens, counted_at = _ROW.unpack(row)

@@ -2,37 +2,33 @@
 
 How a take goes, without a transaction of the caller's:
 
-1. **Combine.** The combiner of the names and the end serves the process's threads
-   (:class:`fdbqueue.service.consume.family_takes.SeveralPoppers`).
+1. **Combine** the threads of the process that take from these queues at this end.
 2. **Walk and visit.** The transaction meets the queues on its walk (:mod:`ring`), and serves a
-   round in each, up to the first that gives (:mod:`visits`). The reads of up to 25 queues are under
-   way at once. All items of a request come from one queue, in its order.
+   round in each, up to the first that gives (:mod:`visits`). All items of a request come from one
+   queue, in its order.
 
    *In order*, all requests go to the first queue, and those that it does not serve to the next. *In
-   turn*, the walk begins behind the queue that gave last. Both are strict: at the commit, the
-   queues before the one that gave had nothing, or were paused. Of families see :mod:`families`.
-3. **Commit**, all or nothing. After a conflict it tries again. After two (:mod:`contention`), each
-   thread takes from the queue that the last attempt took from for it, by that queue's own
-   :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, where processes help each other; the
-   queues before it were empty when 2 read them. If nothing is left there, some client has taken it,
-   and 1 begins again. For a quarter of a second a transaction that only reads finds the queue.
+   turn*, the walk begins after the queue that gave last. Both are strict: at the commit, the queues
+   before the one that gave had nothing, or were paused. Of families see :mod:`family_takes`.
+3. **Commit**, all or nothing; after a conflict again. After two, each thread takes from the queue
+   that the last attempt took from for it, by that queue's own poppers, where processes help each
+   other; the queues before it were empty when 2 read them. If nothing is left there, 1 begins
+   again. For a while a transaction that only reads finds the queue.
 4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
-   more than a megabyte on its way is committed, and 1 begins again.
+   too much on its way is committed, and 1 begins again.
 5. **Wait** at the watches of all queues, and of families (:mod:`waiting`).
 
-In a transaction of the caller's there is 2 alone, and nothing helps other processes. Under an
-idempotency key a thread does 2 and 3 by itself, and depends on the one place of such responses
-(:class:`SeveralResponses`): of two calls under one key only one takes items.
+In a transaction of the caller's there is 2 alone. Under an idempotency key a thread does 2 and 3 by
+itself, and depends on the one place of such responses (:class:`SeveralResponses`): of two calls
+under one key only one takes items.
 
 What is left behind by
 
-- *an error of one queue*: the requests that were made to it get it, and nothing is taken for them;
-- *an unknown commit*: its receipt is looked for before anything else is done;
+- *an error of one queue*: its requests get it, and nothing is taken for them;
 - *an interrupt*: while something may have been taken, it has ``outcome_known`` False, and a helper
-  thread requeues the items; not under an idempotency key, where the same call returns them;
-- *a cancelled task*: its items are requeued by :mod:`fdbqueue.service.aio`;
-- *a fork*: the child begins without threads in line, and without a watch;
-- *a process that dies*: as for one queue. Which queue gave last is in memory alone.
+  requeues the items; under an idempotency key the same call returns them;
+- *a cancelled task*: its items are requeued (:mod:`fdbqueue.service.aio`);
+- *an unknown commit, a fork, a process that dies*: as for one queue.
 """
 
 from __future__ import annotations

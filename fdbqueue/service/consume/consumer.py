@@ -1,10 +1,9 @@
 """Pop and lease items: at once, or wait until there are some.
 
 A lease that acknowledges others does so in the first transaction that looks for items, whether it
-finds any or not. From then on an error of the engine or of fdbqueue becomes ``OutcomeUnknown``, any
-other has ``outcome_known`` False, and all have ``acknowledged`` True. Under an idempotency key that
-transaction also saves that the leases have ended: the same call ends none again, and goes on to
-lease.
+finds any or not; from then on the call is not without effect, and its errors say so. Under an
+idempotency key that transaction also saves that the leases have ended: the same call ends none
+again, and goes on to lease.
 
 Items that were taken for a thread or a task that no longer waits are requeued here; no attempt is
 counted.
@@ -310,7 +309,7 @@ class Consumer:
 
 
 def looks_at(tr: Transaction, consumers: Sequence[Consumer]) -> Iterator[tuple[Consumer, Look]]:
-    """Yield queues, each with a look at it; those of 25 queues are begun at once."""
+    """Yield queues, each with a look at it; the looks at 25 queues begin at once."""
     for start in range(0, len(consumers), READ_AT_ONCE):
         part = consumers[start : start + READ_AT_ONCE]
         yield from [(one, Look(tr, one.taker)) for one in part]

@@ -5,15 +5,14 @@ A take that conflicts tries again. What else it does depends on what it has met:
 - *The engine has reservations*: takes reserve its file before they read, for a while, and need no
   help.
 - *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
-- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is faster
-  than to race on, by what the process has measured; for a while others of it do so at once. From
-  several queues it takes by the one that gave something.
+- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is
+  measured to be faster than to race on; for a while its process's others do so at once.
 - *A queue with shards*: nobody asks; it takes from another slot, among twice as many as before, so
   that processes take different rows, and one is nearest to the end.
 - *From the third conflict in a row on* it sleeps first, for longer each time.
 
-What is noted here only decides what is tried: whatever ends a thread leaves nothing behind, and a
-forked process starts again.
+All this only decides what is tried: whatever ends a thread leaves nothing behind, and a forked
+process starts again.
 """
 
 from __future__ import annotations

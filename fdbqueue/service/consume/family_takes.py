@@ -1,43 +1,36 @@
 """Take from families: from each member that has something, in turn. And what all takes share.
 
-The index says which members may have something (:mod:`fdbqueue.service.storage.family_index`), so a
-take looks at those alone. Each has one turn in each *circle*, the way over all that have a row.
+A take looks at the members that the index names (:mod:`fdbqueue.service.storage.family_index`).
+Each has one turn in each *circle*, the way over all that have a row. A take goes as
+:mod:`any_queue` says, with these rules:
 
-A take goes as :mod:`several` says, with these rules:
-
-1. **Combine.** :class:`SeveralPoppers`, for lists of queues as well. A call that joins the line
-   while the transaction of a family reads is *late*: it takes part once all others are served. It
-   gets items, which the commit verifies. If none are left for it, it waits for the next
-   transaction: what was pushed before it began may be unknown to this one.
+1. **Combine** (:class:`SeveralPoppers`). A call that joins the line while the transaction reads is
+   *late*: it gets items, which the commit verifies, or waits for the next transaction.
 2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped, over
-   pages of rows, each with the rows LATER whose moments are over. Processes begin anywhere. All of
-   this is a hint: a member that has nothing costs one look.
-3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed for
-   so many requests (:class:`visits.Pace`), so all reads are under way at once. Then one member
-   after another gives, in its turn, to the first eight requests in line, as it has items; the rest
-   go on to the next, to more at once the less is found. Members that nobody needs any more come
-   first in the next transaction. A round depends on the items that it takes and those before them;
-   one that finds nothing, on the row that 4 removes.
+   pages of rows, with the rows LATER whose moments are over. All of this is a hint.
+3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed. Then
+   one after another gives, as it has items, to the first eight requests in line; those that nobody
+   needs any more come first in the next transaction. A round depends on the items that it takes and
+   those before them; one that finds nothing, on the row that 4 removes.
 4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
    row says when it has something next (:mod:`prospect`), or for which consumers. The transaction
-   depends on the rows that it removes. Whatever gives the member something new writes one of them,
-   so then it conflicts: no row is ever missing.
-5. **Commit**, all or nothing: items, counts, rows. After a conflict its members come again behind
-   the others of the page, and nothing is corrected, so only takes of the same items conflict twice.
-   After two conflicts (unless the engine has reservations) each thread takes from the member that
-   it was given by that member's own :class:`~fdbqueue.service.consume.poppers.ProcessGroup`, and
-   for a quarter of a second a transaction that only reads chooses the members.
+   depends on the rows that it removes, and whatever gives the member something new writes one of
+   them: so no row is ever missing.
+5. **Commit**, all or nothing. After a conflict its members come again after the others of the page,
+   and nothing is corrected, so only takes of the same items conflict twice. After two, without
+   reservations, each thread takes by its member's own poppers, and for a while a transaction that
+   only reads chooses the members.
 6. **None** is returned after a whole circle in one transaction, at whose read version no member had
-   anything, to those in line at its beginning. After 1,000 looks, a second, a megabyte, or if a
-   member has more to requeue than it takes, the transaction is committed with its corrections, and
-   1 begins again. So if more than 1,000 members have rows, each had nothing when it was looked at.
-7. **Wait** at one watch: sixteen keys of each family, of which every writer of a row changes one,
-   and the moment of the first row LATER. Pops and leases have a watch each.
+   anything, to those in line at its beginning. A transaction that has looked at too much is
+   committed with its corrections, and 1 begins again; then each member had nothing when it was
+   looked at.
+7. **Wait** at one watch for pops, one for leases: the keys WAKE of each family, of which every
+   writer of a row changes one, and the moment of the first row LATER.
 
 In a caller's transaction there is 2, 3 and 6, without a bound; that there was nothing makes it
 depend on the whole index. Under an idempotency key a thread does 2 to 6 by itself.
 
-What is left behind, besides what :mod:`several` says, by
+What is left behind, besides what :mod:`any_queue` says, by
 
 - *an error of one member*: the others are not concerned. One of another format is set aside for a
   minute, and its rows stay;
@@ -45,12 +38,10 @@ What is left behind, besides what :mod:`several` says, by
   rows. After an interrupt the circle may miss some names once;
 - *a thread that leaves*: a helper requeues what was taken for it, and writes the member's row;
 - *a fork*: the child begins a walk of its own;
-- *a pause of a member*: it has no row once it is looked at; resuming writes it. *Of the family*:
-  one key, which conflicts with every take that has not committed. No row is removed meanwhile;
-- *a clock that is far ahead*: rows of moments that are too late, at which others look at once.
-
-Writers that do not know the catalog (the recipes, a queue opened over its subspace) write no row:
-``recount`` does, and ``queue_doctor`` finds rows that are missing.
+- *a pause of a member*: it has no row once it is looked at; resuming writes it;
+- *a clock far ahead*: rows of moments that are too late, at which others look at once;
+- *a writer that does not know the catalog* (a recipe, a queue over its subspace): no row, until
+  ``recount``.
 """
 
 from __future__ import annotations
@@ -374,7 +365,7 @@ class SeveralGroup:
         return found
 
     def later(self, tr: Transaction, names: Sequence[str] = ()) -> list[Consumer]:
-        """Return the queues of a list; of families those that may have something to take later.
+        """Return the queues of a list; of families the members that may have something later.
 
         Of these the first, 1,000 at most.
         """

@@ -6,8 +6,8 @@ decide which rows are the first, so pushes behind them never conflict.
 A queue with shards has as many heads. A transaction draws ``choices`` of these, takes the best rows
 of them, in their order, and depends on those rows alone: two conflict only if they take the same.
 If these heads have too few rows, it reads all shards before it says that the queue is empty. An
-item is taken out of turn, but not far: the shard that is most behind wins each draw that it is in.
-How far says decision 0025.
+item is taken out of turn, but not far (decision 0025): the shard that is most behind wins each draw
+that it is in.
 
 Processes that conflict nevertheless take rows of different *slots* (:mod:`contention`): how many
 runs of rows of each shard they leave to others.
@@ -110,7 +110,7 @@ class TransactionBudget:
 
 
 class Head:
-    """The rows at one end, in order, including those that the transaction requeues.
+    """The rows at one end, in order, including rows that the transaction requeues.
 
     Args:
         tr: The transaction.

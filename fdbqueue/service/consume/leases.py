@@ -113,7 +113,7 @@ class Leases:
     def items_of(
         self, tr: Transaction, keys: Sequence[LeaseKey]
     ) -> dict[LeaseKey, Item | CorruptItem]:
-        """Return the items of leases, but for those that are not held any more.
+        """Return the items of the leases that are still held.
 
         Those that this process cannot decode, although another has, are requeued as they were, and
         stand there as errors.
@@ -333,7 +333,7 @@ class Ack(Write):
 
     @property
     def _failures_bytes(self) -> int:
-        """What it sends to clear the failures of those that have attempts, as far as is known."""
+        """What it sends to clear the failures of items with attempts, as far as is known."""
         tried = sum([held.attempts > 0 for held in self._held])
         return tried * _FAILURES_SENT * self.store.keys.size_bytes
 

@@ -159,7 +159,7 @@ class EndPoppers:
 
 
 def requeue_or_log(queue: str, requeue: Requeue, items: list[Item]) -> None:
-    """Requeue the items of a thread that has gone; if that fails, log those that are left."""
+    """Requeue the items of a thread that has gone; if that fails, log the rest."""
     try:
         requeue(items)
     except Exception:

@@ -1,7 +1,6 @@
 """When a queue has something to take: now, from a moment on, or never; and what says so sooner.
 
-There is one look (:class:`Look`), whoever asks: a waiter that sets a watch by it, ``recount`` that
-writes a family's index by it, ``queue_doctor`` that compares the index with it. A take that found
+There is one look (:class:`Look`), for waiters, ``recount`` and ``queue_doctor``. A take that found
 nothing in a member has read most of it, and asks :func:`prospect_of` itself.
 """
 

@@ -4,9 +4,9 @@ The state is one range of keys, so one read: the counts, a pause, the help reque
 processes, and what has expired.
 
 A pause is one key within that range. Writing it conflicts with every take that has not committed:
-once ``pause`` has returned, nothing is taken. A take that finds the key takes and requeues nothing,
-but ends the leases that it was asked to end, and returns saved responses. Waiters watch the key, so
-pushes do not wake them, and resuming does.
+once ``pause`` has returned, nothing is taken. A take that finds the key only ends the leases that
+it was asked to end, and returns saved responses. Waiters watch the key, so resuming wakes them, and
+pushes do not.
 
 A family is paused by one key of its own, which a take from a member reads at the same time.
 """
@@ -121,7 +121,7 @@ def parse_state(
 def _by_age(
     tr: Transaction, now: int, requests: list[HelpRequest]
 ) -> tuple[list[HelpRequest], list[HelpRequest]]:
-    """Return the open requests, the oldest first, and those that have expired."""
+    """Return the open requests, the oldest first, and the expired ones."""
     version = 0 if all(one.is_dated for one in requests) else tr.get_read_version().wait()
     requests.sort(key=lambda request: (request.version, request.name))
     expired = [one for one in requests if one.is_expired(now, version)]
@@ -144,7 +144,7 @@ def all_due(
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Since when a queue is paused, in UTC by the clock of who paused it, and why.
+    """Since when a queue is paused, in UTC by the pausing client's clock, and why.
 
     Attributes:
         since: Since when.

@@ -1,9 +1,6 @@
-"""Which queues a transaction meets, one after the other: those of a list, or members of families.
+"""Which queues a transaction meets, one after the other: of a list, or members of families.
 
-Where a process is on its way round the members of families; and the look at the indexes of the
-families by which it waits.
-
-:mod:`fdbqueue.service.consume.family_takes` says how a take goes.
+Where a process is on its way round the members, and the look at the indexes by which it waits.
 """
 
 from __future__ import annotations
@@ -294,7 +291,7 @@ def _hints_of(source: Source, rows: Sequence[IndexRow]) -> list[Hint]:
 
 
 class Walking:
-    """The walks of one transaction's attempts, for a ``with`` block that ends behind its commit.
+    """The walks of one transaction's attempts, for a ``with`` block that ends after its commit.
 
     Args:
         ring: The ring; None for walks over a list, which leave nothing.

@@ -1,7 +1,4 @@
-"""Take items from the queues on a walk, in one transaction, for one request or for many.
-
-:mod:`fdbqueue.service.consume.family_takes` says how a take goes.
-"""
+"""Take items from the queues on a walk, in one transaction, for one request or for many."""
 
 from __future__ import annotations
 

@@ -9,15 +9,15 @@ Waiters also wake when something expires or a limit gives again, and look after 
 case: the recipes do not change the count.
 
 A watch wakes the oldest waiter alone, and then none is set. That waiter looks. If it finds nothing,
-it waits again and sets the watch again. If its call ends, with an item or without, it wakes two
-others, unless the watch is set or is being set. So no item is left while a waiter sleeps:
+it waits again and sets the watch again. If its call ends, it wakes two others, unless the watch is
+set or is being set. So no item is left while a waiter sleeps:
 
 - *It was pushed before the watch was set*: the thread that set it looked in the same transaction,
   and wakes a waiter.
 - *It was pushed while no watch was set*: a waiter is awake, which looks when it waits again, or
   wakes one that does.
-- *A waiter leaves* by an error, a cancelled task, or its time: it wakes two others, and if it alone
-  knew of an earlier moment, another looks then.
+- *A waiter leaves*, however: it wakes two others, and if it alone knew of an earlier moment,
+  another looks then.
 - *A signal handler raises* in a waiting thread: the mutex is held by ``with`` alone. Those it would
   have woken look within five seconds.
 """
@@ -218,7 +218,7 @@ class ItemWatch:
 
 
 class ItemWait:
-    """Wait at the watch of one queue, or at those of several.
+    """Wait at the watch of one queue, or at the watches of several.
 
     Args:
         watches: The watches.
@@ -422,7 +422,7 @@ class Notice:
         return self._may_be
 
     def begin(self, seen: Sequence[int]) -> None:
-        """Rely on the watches from now on, behind a look that found nothing."""
+        """Rely on the watches from now on, after a look that found nothing."""
         self._may_be = False
         for watch, generation in zip(self._watches, seen, strict=True):
             if not watch.enter(self._wake, generation):

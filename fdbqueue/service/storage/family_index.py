@@ -18,14 +18,13 @@ that is over, or, if a limit keeps its items back, HELD. One that will have some
 has READY, or LATER of that moment or before. A row too many costs one look.
 
 *Writes.* A transaction that gives a member something new writes its row without a read: pushes
-depend on no row. Only a take from the family removes rows, and depends on those, so it conflicts if
-one is written again meanwhile. It also may if it wrote the row itself, because rows are written by
-an atomic operation (:func:`_add_row`). A take that writes HELD depends on READY, and clears it; so
-HELD needs no conflict.
+depend on no row. Only a take from the family removes rows, and depends on those, also on one that
+it wrote itself (:func:`_add_row`): it conflicts if one is written again meanwhile. A take that
+writes HELD depends on READY, and clears it; so HELD needs no conflict.
 
-*HELD* names the limit and its level: a consumer whose own limit is as low passes over it, for
-others it is as READY. A row LATER says when the first lease expires, or the next token comes. The
-end of a lease depends on LIMITED (:meth:`Member.begin_limited`).
+*HELD*: a consumer whose own limit is as low passes over it, for others it is as READY. A row LATER
+says when the first lease expires, or the next token comes. The end of a lease depends on LIMITED
+(:meth:`Member.begin_limited`).
 
 *PAUSED* is read by each transaction that takes from a member. Meanwhile no row is removed, and
 writers write theirs: once it is cleared, every member is found.
@@ -265,7 +264,7 @@ class Member:
         self._noted: tuple[bytes, ...] = ()
 
     def announce(self, tr: Transaction, moment: int) -> None:
-        """Write that there may be something to take from a moment on, and wake who waits.
+        """Write that there may be something to take from a moment on, and wake poppers.
 
         Nothing is read, and nothing but what reads the row can conflict.
 
@@ -286,7 +285,7 @@ class Member:
         return None if self.gives_at_end else tr[self._keys.limited]
 
     def correct(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
-        """Write when there is something to take next, by the caller who saw that there is nothing.
+        """Write when there is something to take next; the caller saw that there is nothing now.
 
         The transaction depends on the rows that it removes: if someone writes one of them, it
         conflicts. The row of this process's last correction goes, too: else each lease that a look

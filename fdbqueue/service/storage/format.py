@@ -5,10 +5,10 @@ row, FORMAT, names those that the queue's items are written under.
 
 - *A transaction that writes, removes or buries ready items* depends on the row: of a write and a
   change of the format, the second to commit runs again and sees the other.
-- *Rounds* see it in the range that they read anyway, by a snapshot read, and add the conflict if
-  they write ready rows (:meth:`Format.depend`).
-- *Acks and extends* know their item by its place, which no change of shards changes; a take depends
-  on the rows that it takes. They need not read it once the process has seen its own row.
+- *Rounds* depend on the rows that they take, and see this one by a snapshot read; they depend on
+  it, too, if they write ready rows (:meth:`Format.depend`).
+- *Acks and extends* know their item by its place, which no change of shards changes: they need not
+  read it once the process has seen its own row.
 - *The first push* writes it (:meth:`Format.adopt`), and conflicts with every other format's key: of
   two under different settings one runs again and fails.
 - *Another row* is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written. Only
@@ -97,7 +97,7 @@ class Format:
         return self.begin_read(tr)()
 
     def depend(self, tr: Transaction) -> None:
-        """Conflict with whoever stores a format: for those that have read the row by a snapshot."""
+        """Conflict with a writer of the format, after reading the row by a snapshot."""
         tr.add_read_conflict_range(*self._tables.formats)
 
     def check_key(self, tr: Transaction, key: bytes) -> None:
@@ -160,7 +160,7 @@ class Format:
         return key
 
     def check_move(self, tr: Transaction, key: bytes | None) -> None:
-        """Check that nobody has stored another format since :meth:`begin_move` returned the key.
+        """Check that the format is the same as when :meth:`begin_move` returned the key.
 
         Raises:
             FormatMismatch: Somebody has, and moves the items to other shards, or has done so.

@@ -115,7 +115,7 @@ class Handoff(NamedTuple):
 
 
 def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
-    """Write the row of a request that is asked; its version is that of the commit."""
+    """Write the row of a request that is asked; its version is the commit's."""
     row = bytes(_STAMP_BYTES) + _facts(request) + bytes(4)
     tr.set_versionstamped_value(tables.request(request.name), row)
 

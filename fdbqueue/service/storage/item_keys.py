@@ -139,7 +139,7 @@ def random_suffix() -> bytes:
 
 
 def numbered_suffix() -> bytes:
-    """Return random bytes after the number of a push, which orders those of one read version.
+    """Return random bytes after the number of a push, which orders pushes of one read version.
 
     Items of different shards compare by the read version of their push.
     """
@@ -174,7 +174,7 @@ class ItemKeys:
         self.size_bytes = self._place_at + _SUFFIX_BYTES
 
     def level(self, priority: Priority | None) -> Bounds:
-        """Return the range of the items that a push of this priority goes behind."""
+        """Return the range of the items that a push of this priority comes after."""
         raise NotImplementedError
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:
@@ -253,7 +253,7 @@ class ItemKeys:
     def place_in_commit_order(
         self, priority: Priority | None, chunks: int = 1, tag: bytes = b""
     ) -> Place:
-        """Return the place of an item behind all that is committed before it."""
+        """Return the place of an item after all that is committed before it."""
         before = self._packed_level(priority) + _STAMP_CODE
         number = next(_pushes)
         if tag:
@@ -344,7 +344,7 @@ class ItemKeys:
         return tuples.packed_number(priority) if priority is not None else b""
 
     def id_of(self, place: bytes) -> str:
-        """Return the id of the item at a place; that of a foreign key starts with ``~``."""
+        """Return the id of the item at a place; the id of a foreign key starts with ``~``."""
         try:
             self.position(place)
         except (ValueError, TypeError):
@@ -462,6 +462,6 @@ def _rest(
 
 
 def _behind(rows: Iterable[Any], skipped: int, part: int) -> Iterator[Any]:
-    """Yield the rows behind some; the last if there are not so many."""
+    """Yield the rows after some; the last if there are not so many."""
     found = list(rows)
     yield from found[min(skipped, max(0, len(found) - part)) :]

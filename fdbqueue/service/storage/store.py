@@ -226,7 +226,7 @@ class ItemStore:
             self._free_key(tr, place.data, position.tag)
 
     def note_hidden(self, count_change: CountChange, position: Position | None) -> None:
-        """Note the place of an item that may be requeued, so that later pushes go behind it."""
+        """Note the place of an item that may be requeued, so that later pushes come after it."""
         if position is not None:
             in_commit_order = not isinstance(position.sequence, int)
             count_change.high = max(
@@ -282,7 +282,7 @@ class ItemStore:
             tr[self.keys.key(row.place)] = row.value
 
     def requeue_rows(self, count_change: CountChange, rows: Sequence[Row]) -> None:
-        """Write rows that still count as ready again: those of handoffs and batches."""
+        """Write the rows of handoffs and batches again, which still count as ready."""
         if rows:
             self.write_rows(count_change.tr, rows)
             count_change.wakes += len(rows)  # those who wait for items look for them
@@ -365,7 +365,7 @@ class ItemStore:
         return [self.parse(state, place, one) for place, one in zip(places, read, strict=True)]
 
     def shown(self, tr: Transaction, hidden: list[Hidden]) -> list[Item]:
-        """Return hidden items, those that cannot be decoded included.
+        """Return hidden items, also items that cannot be decoded.
 
         Dead ones have their failures, which are read together with the rest.
         """
@@ -506,7 +506,7 @@ class ItemStore:
         return Loaded(row, position, item, stored.pushed_at, has_attempts, data)
 
     def shown_rows(self, tr: Transaction, rows: Sequence[Row], *, retried: bool) -> list[Item]:
-        """Return the items of rows, those that cannot be decoded included."""
+        """Return the items of rows, also items that cannot be decoded."""
         return [self.shown_item(loaded) for loaded in self.load(tr, rows, retried=retried)]
 
     def ready_page(self, tr: Transaction, begin: bytes, stop: bytes, limit: int, end: End) -> Page:

@@ -164,7 +164,7 @@ class TableKeys:
         return key[len(self._requests) :]
 
     def is_request(self, key: bytes) -> bool:
-        """Tell whether a key in the range of :meth:`present` is that of a request."""
+        """Tell whether a key in the range of :meth:`present` is a request's."""
         return key.startswith(self._requests)
 
     # What expires
@@ -294,7 +294,7 @@ class TableKeys:
         return prefix, prefix + b"\xff"
 
     def hidden_keys(self, state: State, place: bytes) -> tuple[bytes, bytes]:
-        """Return the key of a hidden item's facts, and that of its value.
+        """Return the keys of a hidden item's facts and of its value.
 
         For the state LEASED these are the keys of a lease.
         """

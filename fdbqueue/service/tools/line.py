@@ -91,7 +91,7 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
             self.put(Collect())
 
     def most(self) -> int:
-        """Return how many items may be leased at this moment, those that run included."""
+        """Return how many items may be leased at this moment, including items at work."""
         if self._ahead_seconds is None:
             return self._most
         seconds = self._item_seconds

@@ -100,7 +100,7 @@ class Load:
         *,
         pushed: Callable[[int], None] = lambda _: None,
     ) -> int:
-        """Push entries, in transactions like those of ``push_many``.
+        """Push entries, in transactions as ``push_many`` does.
 
         Args:
             entries: The entries, each with a function that returns how far the source was

@@ -169,7 +169,7 @@ class Family:
         return list(found)
 
     def _indexed(self, tr: Transaction, *, with_later: bool) -> Iterator[str]:
-        """Yield the members that have a row: first those of now, then those whose time is over."""
+        """Yield the members that have a row: first the ready ones, then the due ones."""
         first, stop = self.keys.bounds
         if not with_later:
             stop = self.keys.later(None, now_us())[1]

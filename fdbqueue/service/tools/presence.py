@@ -124,7 +124,7 @@ class WorkerCounts(NamedTuple):
 
 
 class Workers(NamedTuple):
-    """Rows of workers, those that are alive first, by name; and whether these are all."""
+    """Rows of workers, the living ones first, by name; and whether these are all."""
 
     rows: list[WorkerRow]
     is_complete: bool

@@ -6,6 +6,7 @@ import argparse
 
 from fdbqueue.columns.text import clipped
 from fdbqueue.exceptions import text_of_error
+from fdbqueue.management.arguments import Argument
 from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import (
@@ -17,24 +18,18 @@ from fdbqueue.tasks.compat import (
 from fdbqueue.tasks.records import is_id
 
 
-def add_backend(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--backend``.
+def backend(what: str) -> Argument:
+    """Return ``--backend``.
 
     Args:
-        parser: The command's parser.
         what: What the command does with it, as in ``"Run the tasks of"``.
     """
-    parser.add_argument(
+    return Argument(
         "--backend",
         default=DEFAULT_TASK_BACKEND_ALIAS,
         metavar="ALIAS",
         help=f"{what} the backend ALIAS of TASKS (default: {DEFAULT_TASK_BACKEND_ALIAS})",
     )
-
-
-def add_id(parser: argparse.ArgumentParser) -> None:
-    """Add ``ID``."""
-    parser.add_argument("id", metavar="ID", type=task_id, help="Id of the task's result")
 
 
 def task_id(text: str) -> str:
@@ -46,6 +41,9 @@ def task_id(text: str) -> str:
     if not is_id(text):
         raise argparse.ArgumentTypeError(f"{clipped(repr(text))} is not the id of a task")
     return text
+
+
+ID = Argument("id", metavar="ID", type=task_id, help="Id of the task's result")
 
 
 def not_found(backend: FdbQueueBackend, result_id: str) -> str:

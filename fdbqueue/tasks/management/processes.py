@@ -161,7 +161,7 @@ class Parent:
 
     @contextlib.contextmanager
     def _woken(self) -> Iterator[int]:
-        """Yield what can be read after each signal, also that of a child that ended."""
+        """Yield what can be read after each signal, also after the end of a child."""
         wake, wakened = os.pipe()
         for descriptor in (wake, wakened):
             os.set_blocking(descriptor, False)
@@ -179,7 +179,7 @@ class Parent:
 
 
 class _Child:
-    """One of the children, and those that took its place.
+    """One of the children, and the ones that took its place.
 
     Args:
         number: Its number, from 1.

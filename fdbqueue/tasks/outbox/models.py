@@ -42,7 +42,7 @@ class OutboxTask(models.Model):
 
 
 class OutboxName(models.Model):
-    """The name of this outbox, unlike that of any other: one row."""
+    """The name of this outbox, unlike any other's: one row."""
 
     name = models.CharField(max_length=64)
 

@@ -415,7 +415,7 @@ def move_now(
     goes_on: Callable[[Moved], bool] = lambda _: True,
     rest: Callable[[float], object] = time.sleep,
 ) -> Moved:
-    """Move all rows that wait, whoever else moves some; return what this call has done.
+    """Move all rows that wait, even if others move some; return what this call has done.
 
     It takes the claim from others. If one takes it back, it waits until that one is ready, or for
     ten seconds; then it takes it again.

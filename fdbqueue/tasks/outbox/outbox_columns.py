@@ -1,4 +1,4 @@
-"""What is said of the rows of an outbox: on its page, and by ``tasks_outbox``."""
+"""The facts of the rows of an outbox, on its page and by ``tasks_outbox``."""
 
 from __future__ import annotations
 
@@ -35,26 +35,14 @@ def enqueued(row: OutboxTask) -> datetime.datetime:
 
 
 COLUMNS: tuple[Column[OutboxTask], ...] = (
-    Column(name="id", heading=_("Task id"), value=attrgetter("result_id"), kind=CODE),
+    Column("id", _("Task id"), attrgetter("result_id"), CODE),
+    Column("function", _("Function"), lambda row: shown_path(row.function), TEXT),
+    Column("queue", _("Queue"), attrgetter("queue"), TEXT),
+    Column("enqueued", _("Enqueued"), enqueued, PAST),
     Column(
-        name="function",
-        heading=_("Function"),
-        value=lambda row: shown_path(row.function),
-        kind=TEXT,
+        "state", _("State"), lambda row: _("Waits") if row.set_aside_us is None else _("Set aside")
     ),
-    Column(name="queue", heading=_("Queue"), value=attrgetter("queue"), kind=TEXT),
-    Column(name="enqueued", heading=_("Enqueued"), value=enqueued, kind=PAST),
-    Column(
-        name="state",
-        heading=_("State"),
-        value=lambda row: _("Waits") if row.set_aside_us is None else _("Set aside"),
-    ),
-    Column(
-        name="problem",
-        heading=_("Not moved because"),
-        value=lambda row: row.problem or None,
-        kind=TEXT,
-    ),
+    Column("problem", _("Not moved because"), lambda row: row.problem or None, TEXT),
 )
 
 
@@ -66,7 +54,7 @@ def sums(outbox: Outbox, viewer: Viewer = EVERYTHING) -> OutboxSums:
 
 
 def count(rows: QuerySet[OutboxTask], viewer: Viewer) -> tuple[int, datetime.datetime | None]:
-    """Count those of some rows that a viewer may see; return when the first was enqueued, too."""
+    """Count the rows that a viewer may see; return when the first was enqueued, too."""
     of_queues = rows.order_by("queue").values("queue")
     of_queues = of_queues.annotate(count=Count("id"), oldest=Min("enqueued_us"))
     total, oldest = 0, None
@@ -75,17 +63,6 @@ def count(rows: QuerySet[OutboxTask], viewer: Viewer) -> tuple[int, datetime.dat
             total += one["count"]
             oldest = one["oldest"] if oldest is None else min(oldest, one["oldest"])
     return total, None if oldest is None else moment(oldest)
-
-
-def first_rows(outbox: Outbox, most: int, viewer: Viewer = EVERYTHING) -> list[OutboxTask]:
-    """Return the first rows, without what they push: those that were set aside, then the others.
-
-    Args:
-        outbox: The outbox.
-        most: The most of each.
-        viewer: Who may see the rows of which queues.
-    """
-    return [*first(outbox.set_aside, most, viewer), *first(outbox.waiting, most, viewer)]
 
 
 def first(rows: QuerySet[OutboxTask], most: int, viewer: Viewer = EVERYTHING) -> list[OutboxTask]:

@@ -84,7 +84,7 @@ class Outbox:
         return self._inserted([result], row)[0]
 
     def enqueue_many(self, results: Sequence[TaskResult[..., Any]]) -> list[Any]:
-        """Insert the rows of tasks, all or none, as :meth:`enqueue` does that of one."""
+        """Insert the rows of tasks, all or none, as :meth:`enqueue` inserts one."""
         rows = [self._row(result) for result in results]
         self.rows.bulk_create(rows)
         return self._inserted(results, *rows)

@@ -1,4 +1,4 @@
-"""Tell the mover that rows have come, without holding up who has enqueued them.
+"""Tell the mover that rows have come, without holding up the caller of ``enqueue``.
 
 A thread changes one key, on which the mover has a watch; those that come meanwhile share the next
 change, a fiftieth of a second later. It begins with the first row, and ends when there are no more.

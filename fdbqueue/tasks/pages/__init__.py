@@ -16,8 +16,7 @@ import contextlib
 import functools
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf
 from fdbqueue.columns.text import grouped, lasting, subspace
@@ -27,7 +26,7 @@ from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.columns import RESULT_ID
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, backends
 from fdbqueue.tasks.group_results import first_tasks
-from fdbqueue.tasks.pages.ended import begin_ended, scan_aborted, scan_done
+from fdbqueue.tasks.pages.ended import begin_ended, scan_ended
 from fdbqueue.tasks.pages.lists import (
     COLUMNS,
     FACTS,
@@ -57,10 +56,7 @@ def reading_of_tasks(name: str) -> Reading | None:
         has_priorities=False,  # an item's priority is made of the task's and its run_after
         reason_field="exception",
         matching=matching,
-        scans={
-            DONE: functools.partial(scan_done, backend.records),
-            ABORTED: functools.partial(scan_aborted, backend.records),
-        },
+        scans={tab: functools.partial(scan_ended, backend.records, tab) for tab in (DONE, ABORTED)},
         begin_others=functools.partial(begin_ended, backend),
         opened=opened,
         begin_notes=functools.partial(begin_notes, backend),
@@ -71,7 +67,7 @@ def reading_of_tasks(name: str) -> Reading | None:
 
 
 def find_task(catalog: Catalog, sought: str) -> TaskPlace | None:
-    """Return where the task is that an id names: its own, or that of a group or a chain it is in.
+    """Return where the task is that an id names: its own, or its group's or chain's.
 
     Of a group that is the first that is stored of its first 20 enqueued tasks. None if no backend
     has one.
@@ -108,55 +104,47 @@ def _backend_of(name: str) -> FdbQueueBackend | None:
 def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:
     """Return how the tasks of a queue are run, and where they are."""
     options = backend.settings
-    own = Setting(
-        gettext_lazy("Name"),
-        queue.name,
-        is_code=True,
-        meaning=gettext_lazy("What commands call it: the tasks of one limit."),
-    )
+    attempts = _("at most %(count)s, unless a task says otherwise")
+    named = _("What commands call it: the tasks of one limit.")
+    name = Setting(_("Name"), queue.name, is_code=True, meaning=named)
     return [
-        *([] if queue.home == queue.name else [own]),
+        *([] if queue.home == queue.name else [name]),
         Setting(
-            gettext_lazy("Kind"),
-            gettext_lazy("tasks"),
-            meaning=gettext_lazy("The highest priority runs first, of those that may run."),
+            _("Kind"),
+            _("tasks"),
+            meaning=_("The highest priority runs first, of those that may run."),
+        ),
+        Setting(_("Task backend"), backend.alias, meaning=_("Its name in the setting TASKS.")),
+        Setting(
+            _("Attempts"),
+            attempts % {"count": grouped(options.max_attempts)},
+            meaning=_("A task whose attempts all fail is a failed one."),
         ),
         Setting(
-            gettext_lazy("Task backend"),
-            backend.alias,
-            meaning=gettext_lazy("Its name in the setting TASKS."),
-        ),
-        Setting(
-            gettext_lazy("Attempts"),
-            _("at most %(count)s, unless a task says otherwise")
-            % {"count": grouped(options.max_attempts)},
-            meaning=gettext_lazy("A task whose attempts all fail is a failed one."),
-        ),
-        Setting(
-            gettext_lazy("Lease"),
+            _("Lease"),
             lasting(options.lease_seconds),
-            meaning=gettext_lazy("If a worker is silent for so long, its tasks run elsewhere."),
+            meaning=_("If a worker is silent for so long, its tasks run elsewhere."),
         ),
         Setting(
-            gettext_lazy("Successful tasks are kept for"),
+            _("Successful tasks are kept for"),
             _kept(options.retention.successful),
-            meaning=gettext_lazy("Then their results are removed."),
+            meaning=_("Then their results are removed."),
         ),
         Setting(
-            gettext_lazy("Failed tasks are kept for"),
+            _("Failed tasks are kept for"),
             _kept(options.retention.failed),
-            meaning=gettext_lazy("Aborted ones, too. Then nothing is left of them."),
+            meaning=_("Aborted ones, too. Then nothing is left of them."),
         ),
         Setting(
-            gettext_lazy("Subspace"),
+            _("Subspace"),
             subspace(queue),
             is_code=True,
-            meaning=gettext_lazy("Where in the database all of it is stored."),
+            meaning=_("Where in the database all of it is stored."),
         ),
     ]
 
 
 def _kept(seconds: float | None) -> str | Promise:
     if seconds is None:
-        return gettext_lazy("no limit")
-    return lasting(seconds) if seconds else gettext_lazy("not kept")
+        return _("no limit")
+    return lasting(seconds) if seconds else _("not kept")

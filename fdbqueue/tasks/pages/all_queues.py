@@ -12,30 +12,20 @@ those who may view all queues of its backend.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
-from urllib.parse import urlencode
 
 from django.apps import apps
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
-from fdbqueue.columns import (
-    COUNT,
-    DURATION,
-    FUTURE,
-    PAST,
-    TEXT,
-    WORD,
-    Column,
-    link,
-    markup,
-)
+from fdbqueue.columns import DURATION, FUTURE, PAST, TEXT, Column, ValueKind, link, markup
 from fdbqueue.columns.text import grouped, lasting, visible
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.across_queues import MOST_NAMED
@@ -48,8 +38,8 @@ from fdbqueue.pages.listing import (
     RowOrder,
     further,
     paged,
+    some_of,
     tile,
-    with_links,
 )
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
@@ -128,73 +118,11 @@ class SchedulesForm(ListForm):
     shown = ("schedule", "sort")
 
 
+def _path_of(path: str) -> SafeString:
+    return markup.breakable(shown_path(path))
+
+
 # Functions
-
-
-def _failures_alarm(count: int | None) -> str:
-    return "bad" if count else ""
-
-
-def _columns_of(time: str, headings: Sequence[Any]) -> tuple[Column[FunctionRow], ...]:
-    runs, failed, mean, percentile, waited = headings
-    return (
-        Column(name=f"{time}_runs", heading=runs, value=attrgetter(f"{time}.runs"), kind=COUNT),
-        Column(
-            name=f"{time}_failures",
-            heading=failed,
-            value=attrgetter(f"{time}.failures"),
-            kind=COUNT,
-            alarm=_failures_alarm,
-        ),
-        Column(
-            name=f"{time}_mean",
-            heading=mean,
-            value=attrgetter(f"{time}.mean"),
-            kind=_TOOK,
-            is_minor=True,
-        ),
-        Column(
-            name=f"{time}_percentile",
-            heading=percentile,
-            value=attrgetter(f"{time}.percentile"),
-            kind=_TOOK,
-            is_minor=time == "day",
-        ),
-        Column(
-            name=f"{time}_waited",
-            heading=waited,
-            value=attrgetter(f"{time}.waited"),
-            kind=_TOOK,
-            is_minor=time == "day",
-        ),
-    )
-
-
-#: The figures of a function.
-FUNCTIONS: tuple[Column[FunctionRow], ...] = (
-    Column(
-        name="function",
-        heading=_("Function"),
-        value=lambda row: (
-            markup.breakable(shown_path(row.path)) if row.path else _("Unknown to its worker")
-        ),
-        kind=WORD,
-    ),
-    *_columns_of(
-        "hour",
-        (
-            _("Runs, hour"),
-            _("Failed, hour"),
-            _("Mean, hour"),
-            _("95 %, hour"),
-            _("Wait 95 %, hour"),
-        ),
-    ),
-    *_columns_of(
-        "day",
-        (_("Runs, day"), _("Failed, day"), _("Mean, day"), _("95 %, day"), _("Wait 95 %, day")),
-    ),
-)
 
 
 class FunctionsView(ListView):
@@ -209,8 +137,27 @@ class FunctionsView(ListView):
         catalog = viewer.begin()
         homes = dict.fromkeys(map(catalog.home, names))  # limited tasks count for their queue
         found = read_functions(catalog, [*filter(viewer.sees, homes)])
-        failed = Failed(viewer.begin())
-        return functions(form, found, names, following, self.addresses, failed)
+        rows = form.chosen(found.rows, attrgetter("path"))
+        runs = sum(row.hour.runs for row in rows)
+        failures = sum(row.hour.failures for row in rows)
+        more = len(found.left_out) - MOST_NAMED
+        by_failures = form.address(sort="failures")
+        return {
+            **paged(form, FunctionTasks(form, self.addresses, viewer.begin()).columns(), rows),
+            "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
+            "left_out": found.left_out[:MOST_NAMED],
+            "more_left_out": grouped(more) if more > 0 else "",
+            **further(form, following),
+            "hour_since": found.hour_since,
+            "day_since": found.day_since,
+            "tiles": [
+                tile("functions", _("Functions"), len(rows), form.address(sort="function")),
+                tile("runs", _("Runs, hour"), runs, form.address(sort="runs")),
+                tile(
+                    "failures", _("Failed, hour"), failures, by_failures, "bad" if failures else ""
+                ),
+            ],
+        }
 
 
 def is_of_tasks() -> Callable[[str], bool]:
@@ -232,45 +179,120 @@ def read_functions(catalog: Any, names: Sequence[str]) -> FunctionRows:
     def read(tr: Any) -> FunctionRows:
         return counters.read(tr, names, now, MOST_COUNTERS)
 
-    found: FunctionRows = run(catalog.database, read, read_only=True)
-    return found
+    return run(catalog.database, read, read_only=True)
 
 
-class Failed:
-    """Tells which functions have failed tasks in a queue: a failed attempt is not always one.
+class FunctionTasks:
+    """Says how functions ran, and leads to their tasks.
 
-    Of each queue that is asked for it reads the index of failed tasks once, up to a bound.
+    A failed attempt is not always a failed task. So of each queue that a link leads to the index of
+    failed tasks is read once, up to a bound.
 
     Args:
+        form: That of the page.
+        addresses: Those of the site.
         catalog: Where the queues are.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, form: FunctionsForm, addresses: Addresses, catalog: Catalog) -> None:
+        self._form = form
+        self._addresses = addresses
         self._catalog = catalog
         self._records = Records(conf.prefix())
-        self._functions: dict[str, set[str] | None] = {}
-        self._limited: dict[tuple[str, str], tuple[str, str] | None] = {}
+        self._failed_in = functools.cache(self._read_failed)
+        self._limited = functools.cache(self._look_for_limited)
 
-    def may_have(self, name: str, path: str) -> bool:
-        """Tell whether a queue may have failed tasks of a function."""
-        if name not in self._functions:
-            known = None
-            if not deadlines.is_half_over():
-                known = run(self._catalog.database, lambda tr: self._read(tr, name), read_only=True)
-            self._functions[name] = known
-        functions = self._functions[name]
-        return functions is None or path in functions
+    def columns(self) -> tuple[Column[FunctionRow], ...]:
+        """Return the figures of a function."""
+        return (
+            Column("function", _("Function"), self._function),
+            *self._figures(
+                "hour",
+                _("Runs, hour"),
+                _("Failed, hour"),
+                _("Mean, hour"),
+                _("95 %, hour"),
+                _("Wait 95 %, hour"),
+            ),
+            *self._figures(
+                "day",
+                _("Runs, day"),
+                _("Failed, day"),
+                _("Mean, day"),
+                _("95 %, day"),
+                _("Wait 95 %, day"),
+            ),
+            Column("queues", _("Ended in"), self._queues),
+        )
 
-    def limited(self, name: str, path: str) -> tuple[str, str] | None:
+    def _figures(
+        self, time: str, runs: Any, failures: Any, mean: Any, percentile: Any, waited: Any
+    ) -> Iterator[Column[FunctionRow]]:
+        """Yield the columns of a length of time, with their headings."""
+        for what, heading in (("runs", runs), ("failures", failures)):
+            count = functools.partial(self._count, time=time, what=what)
+            yield Column(f"{time}_{what}", heading, count, ValueKind(is_number=True))
+        for what, heading in (("mean", mean), ("percentile", percentile), ("waited", waited)):
+            is_minor = time == "day" or what == "mean"
+            value = attrgetter(f"{time}.{what}")
+            yield Column(f"{time}_{what}", heading, value, _TOOK, is_minor=is_minor)
+
+    def _function(self, row: FunctionRow) -> Any:
+        """Return the name of a function as a link: to its tasks, if these are in one queue."""
+        if not row.path:
+            return _("Unknown to its worker")
+        address = self._form.address(function=row.path[:_MAX_PATH])
+        if len(row.queues) == 1:
+            address = self._address(row, row.queues[0])
+        return format_html('<a href="{}">{}</a>', address, _path_of(row.path))
+
+    def _count(self, row: FunctionRow, time: str, what: str) -> SafeString | str:
+        """Return a count, as a link if the function ran from one queue.
+
+        Of more queues no list has all that a number counts: the names of these lead there. Failures
+        lead to the tasks that are tried again, or were, if none has failed for good.
+        """
+        number = attrgetter(f"{time}.{what}")(row)
+        text = grouped(number)
+        if not number or len(row.queues) != 1 or not 0 < len(row.path) <= _MAX_PATH:
+            return text
+        address = self._address(row, row.queues[0], is_failure=what == "failures")
+        return format_html('<a href="{}">{}</a>', address, text)
+
+    def _queues(self, row: FunctionRow) -> SafeString:
+        """Return links to the tasks of a function that ended in its queues."""
+        shown = '<a href="{0}" title="{1}">{1}</a>'
+        names = row.queues[:MOST_NAMED]
+        links = [format_html(shown, self._address(row, name), name) for name in names]
+        return some_of(links, len(row.queues))
+
+    def _address(self, row: FunctionRow, name: str, *, is_failure: bool = False) -> str:
+        """Return the address of a function's tasks in a queue: those that failed, or most of them.
+
+        Those of limited tasks that have failed are in the queues of their keys.
+        """
+        state = self._state(row, name, is_failure=is_failure)
+        limited = self._limited(name, row.path) if state == "dead" else None
+        if limited is not None:
+            family, start = limited
+            return self._addresses.family(family, start=start)
+        path = row.path if len(row.path) <= _MAX_PATH else ""
+        return self._addresses.queue(name, state=state, function=path)
+
+    def _state(self, row: FunctionRow, name: str, *, is_failure: bool) -> str:
+        has_only_failed = row.day.runs == row.day.failures
+        if not is_failure and not has_only_failed:
+            return DONE
+        failed = self._failed_in(name)
+        if failed is None or row.path in failed:
+            return "dead"
+        return "delayed" if has_only_failed else DONE
+
+    def _look_for_limited(self, name: str, path: str) -> tuple[str, str] | None:
         """Return the family of a function's limited tasks, and how their queues' names begin.
 
         None if there are none.
         """
-        if (name, path) not in self._limited:
-            self._limited[name, path] = self._look_for_limited(name, path)
-        return self._limited[name, path]
-
-    def _look_for_limited(self, name: str, path: str) -> tuple[str, str] | None:
         start = names_begin(name, path)
         try:
             family = self._catalog.family(self._catalog.spec(start).name)
@@ -279,145 +301,22 @@ class Failed:
         is_there = not deadlines.is_half_over() and any(True for _ in family.names(start))
         return (family.name, start) if is_there else None
 
-    def _read(self, tr: Any, name: str) -> set[str] | None:
+    def _read_failed(self, name: str) -> set[str] | None:
         """Return the functions of all failed tasks of a queue, None if these are too many.
 
         A task that died with its worker is not in the index: the queue counts it.
         """
-        counts = self._catalog.queue(name).overview.begin_counts(tr)
-        status = TaskResultStatus.FAILED.value
-        found = list(self._records.ended(tr.snapshot, name, status, limit=MOST_FAILED + 1))
-        if not counts().dead <= len(found) <= MOST_FAILED:
+        if deadlines.is_half_over():
             return None
-        return {entry.task for entry in found}
 
+        def read(tr: Any) -> set[str] | None:
+            counts = self._catalog.queue(name).overview.begin_counts(tr)
+            status = TaskResultStatus.FAILED.value
+            found = list(self._records.ended(tr.snapshot, name, status, limit=MOST_FAILED + 1))
+            is_all = counts().dead <= len(found) <= MOST_FAILED
+            return {entry.task for entry in found} if is_all else None
 
-def functions(
-    form: FunctionsForm,
-    found: FunctionRows,
-    names: Sequence[str],
-    following: str | None,
-    addresses: Addresses,
-    failed: Failed,
-) -> dict[str, Any]:
-    """Return what the page of functions shows."""
-    wanted = form.cleaned_data["function"].casefold()
-    rows = form.in_order(row for row in found.rows if wanted in row.path.casefold())
-    queues = Column[FunctionRow](
-        name="queues",
-        heading=_("Ended in"),
-        value=lambda row: _queues(row, addresses, failed),
-        kind=WORD,
-    )
-    links = {**_counts(addresses, failed), **_function_links(form, addresses, failed)}
-    runs = sum(row.hour.runs for row in rows)
-    failures = sum(row.hour.failures for row in rows)
-    return {
-        **paged(form, (*with_links(FUNCTIONS, links), queues), rows),
-        "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
-        "left_out": found.left_out[:MOST_NAMED],
-        "more_left_out": grouped(more) if (more := len(found.left_out) - MOST_NAMED) > 0 else "",
-        **further(form, following),
-        "hour_since": found.hour_since,
-        "day_since": found.day_since,
-        "tiles": [
-            tile("functions", _("Functions"), len(rows), form.address(sort="function")),
-            tile("runs", _("Runs, hour"), runs, form.address(sort="runs")),
-            tile(
-                "failures",
-                _("Failed, hour"),
-                failures,
-                form.address(sort="failures"),
-                _failures_alarm(failures),
-            ),
-        ],
-    }
-
-
-def _tasks(addresses: Addresses, row: FunctionRow, name: str, state: str, failed: Failed) -> str:
-    """Return the address of the tasks of a function that a queue has in a state.
-
-    Those of limited tasks that have failed are in the queues of their keys.
-    """
-    limited = failed.limited(name, row.path) if state == "dead" else None
-    if limited is not None:
-        family, start = limited
-        return f"{addresses.family(family)}?{urlencode({'start': start})}"
-    query = {"state": state}
-    if 0 < len(row.path) <= _MAX_PATH:
-        query["function"] = row.path
-    return f"{addresses.queue(name)}?{urlencode(query)}"
-
-
-def _state(row: FunctionRow, name: str, failed: Failed, *, is_failure: bool = False) -> str:
-    """Return the state of a function's tasks in a queue: of those that failed, or of most."""
-    has_only_failed = row.day.runs == row.day.failures
-    if not is_failure and not has_only_failed:
-        return DONE
-    if failed.may_have(name, row.path):
-        return "dead"
-    return "delayed" if has_only_failed else DONE
-
-
-def _counts(
-    addresses: Addresses, failed: Failed
-) -> dict[str, Callable[[FunctionRow], SafeString | str]]:
-    """Return what makes links of the counts of functions that ran from one queue.
-
-    Of more queues no list has all that a number counts: the names of these lead there. Failures
-    lead to the tasks that are tried again, or were, if none has failed for good.
-    """
-
-    def counted(time: str, what: str) -> Callable[[FunctionRow], SafeString | str]:
-        read = attrgetter(f"{time}.{what}")
-
-        def count(row: FunctionRow) -> SafeString | str:
-            number = read(row)
-            text = grouped(number)
-            if not number or len(row.queues) != 1 or not 0 < len(row.path) <= _MAX_PATH:
-                return text
-            name = row.queues[0]
-            state = _state(row, name, failed, is_failure=what == "failures")
-            address = _tasks(addresses, row, name, state, failed)
-            return format_html('<a href="{}">{}</a>', address, text)
-
-        return count
-
-    return {
-        f"{time}_{what}": counted(time, what)
-        for time in ("hour", "day")
-        for what in ("runs", "failures")
-    }
-
-
-def _function_links(
-    form: FunctionsForm, addresses: Addresses, failed: Failed
-) -> dict[str, Callable[[FunctionRow], Any]]:
-    """Return what makes the name of a function a link: to its tasks, if these are in one queue."""
-
-    def name_of(row: FunctionRow) -> Any:
-        if not row.path:
-            return _("Unknown to its worker")
-        address = form.address(function=row.path[:_MAX_PATH])
-        if len(row.queues) == 1:
-            name = row.queues[0]
-            address = _tasks(addresses, row, name, _state(row, name, failed), failed)
-        return format_html('<a href="{}">{}</a>', address, markup.breakable(shown_path(row.path)))
-
-    return {"function": name_of}
-
-
-def _queues(row: FunctionRow, addresses: Addresses, failed: Failed) -> SafeString:
-    """Return links to the tasks of a function that ended in its queues."""
-    links = [
-        (_tasks(addresses, row, name, _state(row, name, failed), failed), name)
-        for name in row.queues[:MOST_NAMED]
-    ]
-    shown = format_html_join(", ", '<a href="{0}" title="{1}">{1}</a>', links)
-    others = len(row.queues) - len(links)
-    if not others:
-        return shown
-    return format_html("{}, {}", shown, _("and %(number)s more") % {"number": grouped(others)})
+        return run(self._catalog.database, read, read_only=True)
 
 
 # Schedules
@@ -456,20 +355,6 @@ def _times(schedule: Schedule) -> str:
     return times.text
 
 
-SCHEDULES: tuple[Column[ScheduleRow], ...] = (
-    Column(name="schedule", heading=_("Schedule"), value=attrgetter("schedule.name"), kind=TEXT),
-    Column(
-        name="function",
-        heading=_("Function"),
-        value=lambda row: markup.breakable(shown_path(row.schedule.task)),
-        kind=WORD,
-    ),
-    Column(name="times", heading=_("Times"), value=lambda row: _times(row.schedule), kind=TEXT),
-    Column(name="next", heading=_("Next"), value=attrgetter("next"), kind=FUTURE),
-    Column(name="latest", heading=_("Latest"), value=attrgetter("latest"), kind=PAST),
-)
-
-
 class SchedulesView(ListView):
     """What the schedules of all backends enqueue, in queues that the user may view."""
 
@@ -479,7 +364,43 @@ class SchedulesView(ListView):
     def rows(self, form: SchedulesForm, viewer: Viewer) -> dict[str, Any]:
         """Return the schedules, and what is stored of each."""
         found, is_all = read_schedules(viewer)
-        return schedules(form, found, viewer, self.addresses, is_all=is_all)
+        rows = form.chosen(found, lambda row: f"{row.schedule.name}\n{row.schedule.task}")
+        addresses = self.addresses
+
+        def name_of(row: ScheduleRow) -> SafeString:
+            name, path = markup.text(visible(row.schedule.name)), row.schedule.task
+            if row.queue is None or len(path) > _MAX_PATH:
+                return name
+            address = addresses.queue(row.queue, state=DONE, function=path)
+            return format_html('<a href="{}">{}</a>', address, name)
+
+        def task_of(row: ScheduleRow) -> SafeString | None:
+            task = row.task
+            if task is None or not viewer.sees(task.queue):
+                return None
+            address = addresses.task(task.queue, task.id)
+            return format_html('<a href="{}">{}</a>', address, words_of(task))
+
+        def queue_of(row: ScheduleRow) -> SafeString | None:
+            if row.queue is None:
+                return None
+            element_id = f"queue-{row.backend.alias}-{row.queue}"
+            return link(element_id, addresses.queue(row.queue), row.queue)
+
+        columns: tuple[Column[ScheduleRow], ...] = (
+            Column("schedule", _("Schedule"), name_of),
+            Column("function", _("Function"), lambda row: _path_of(row.schedule.task)),
+            Column("times", _("Times"), lambda row: _times(row.schedule), TEXT),
+            Column("next", _("Next"), attrgetter("next"), FUTURE),
+            Column("latest", _("Latest"), attrgetter("latest"), PAST),
+            Column("task", _("Latest task"), task_of),
+            Column("queue", _("Queue"), queue_of),
+        )
+        return {
+            **paged(form, columns, rows),
+            "left": Left(grouped(len(rows)), "", "", is_all),
+            "tiles": [tile("schedules", _("Schedules"), len(rows), form.address(schedule=None))],
+        }
 
 
 def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
@@ -508,8 +429,7 @@ def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
                 rows.append(row)
         return rows, True
 
-    found: tuple[list[ScheduleRow], bool] = run(viewer.begin().database, read, read_only=True)
-    return found
+    return run(viewer.begin().database, read, read_only=True)
 
 
 def _schedule_row(
@@ -530,54 +450,6 @@ def _queue_of(backend: FdbQueueBackend, schedule: Schedule) -> str | None:
         task = imported(schedule.task)
         name = task.queue_name if isinstance(task, Task) else None
     return None if name is None else backend.queue_prefix + name
-
-
-def schedules(
-    form: SchedulesForm,
-    found: Iterable[ScheduleRow],
-    viewer: Viewer,
-    addresses: Addresses,
-    *,
-    is_all: bool,
-) -> dict[str, Any]:
-    """Return what the page of schedules shows."""
-    wanted = form.cleaned_data["schedule"].casefold()
-    rows = form.in_order(
-        row
-        for row in found
-        if wanted in row.schedule.name.casefold() or wanted in row.schedule.task.casefold()
-    )
-
-    def latest_task(row: ScheduleRow) -> SafeString | None:
-        task = row.task
-        if task is None or not viewer.sees(task.queue):
-            return None
-        address = addresses.task(task.queue, task.id)
-        return format_html('<a href="{}">{}</a>', address, words_of(task))
-
-    def queue_of(row: ScheduleRow) -> SafeString | None:
-        if row.queue is None:
-            return None
-        return link(f"queue-{row.backend.alias}-{row.queue}", addresses.queue(row.queue), row.queue)
-
-    def schedule_of(row: ScheduleRow) -> SafeString:
-        name, path = visible(row.schedule.name), row.schedule.task
-        if row.queue is None or len(path) > _MAX_PATH:
-            return markup.text(name)
-        query = urlencode({"state": DONE, "function": path})
-        address = f"{addresses.queue(row.queue)}?{query}"
-        return format_html('<a href="{}">{}</a>', address, markup.text(name))
-
-    columns = (
-        *with_links(SCHEDULES, {"schedule": schedule_of}),
-        Column[ScheduleRow](name="task", heading=_("Latest task"), value=latest_task, kind=WORD),
-        Column[ScheduleRow](name="queue", heading=_("Queue"), value=queue_of, kind=WORD),
-    )
-    return {
-        **paged(form, columns, rows),
-        "left": Left(grouped(len(rows)), "", "", is_all),
-        "tiles": [tile("schedules", _("Schedules"), len(rows), form.address(schedule=None))],
-    }
 
 
 def more_pages() -> list[MorePage]:

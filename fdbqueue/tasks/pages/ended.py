@@ -19,7 +19,6 @@ from fdbqueue.columns.text import grouped
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.readings import OtherTabs
 from fdbqueue.service import Item, Queue, Scan, now_us
-from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.key_limits import function_in, limits_key
 from fdbqueue.tasks.records import FAILED, MAX_ID, SUCCESSFUL, EndedTask, Records
 from fdbqueue.tasks.states import ABORTED, DONE
@@ -36,56 +35,63 @@ _DAY_SECONDS = 86_400
 MAX_FILTER = 300
 
 
-def scan_done(
-    records: Records, queue: Queue, matches: Callable[[Item], bool], *, tr: Any, **bounds: Any
+def scan_ended(
+    records: Records,
+    state: str,
+    queue: Queue,
+    matches: Callable[[Item], bool],
+    *,
+    tr: Any,
+    most_found: int,
+    most_looked_at: int,
+    after: str | None,
+    is_backward: bool,
+    is_late: Callable[[], bool] = lambda: False,
+    **_bounds: Any,
 ) -> Scan:
-    """Look at the index of successful tasks until enough are found, or enough were looked at.
+    """Look at the index of ended tasks until enough are found, or enough were looked at.
+
+    The index of failed tasks, where aborted ones are, also has those that are dead letters. The
+    records tell which these are: one is read for each task that is looked at.
 
     Args:
         records: Where the index is.
+        state: The tab: DONE for successful tasks, or ABORTED.
         queue: The tasks' queue.
         matches: Tells whether what stands for a task is one to show.
         tr: The transaction to read in.
-        bounds: Where the search begins and ends: see :func:`_scan`.
+        most_found: Find at most this many.
+        most_looked_at: Look at at most this many.
+        after: The place of a task: only those that follow it.
+        is_backward: Whether to begin with the earliest.
+        is_late: Asked after each 1,000 entries; True ends the search.
 
     Raises:
         InvalidInput: ``after`` is not a place.
     """
-    entries = _entries(records, queue, TaskResultStatus.SUCCESSFUL, tr=tr, **bounds)
-    return _scan(((entry, True) for entry in entries), DONE, queue, matches, **bounds)
-
-
-def scan_aborted(
-    records: Records, queue: Queue, matches: Callable[[Item], bool], *, tr: Any, **bounds: Any
-) -> Scan:
-    """Look at the index of failed tasks for aborted ones, as :func:`scan_done` does.
-
-    The index also has the tasks that are dead letters. The records tell which those are: one is
-    read for each task that is looked at.
-    """
-    entries = _entries(records, queue, TaskResultStatus.FAILED, tr=tr, **bounds)
-    return _scan(_with_aborted(records, tr, entries), ABORTED, queue, matches, **bounds)
-
-
-def _entries(
-    records: Records,
-    queue: Queue,
-    status: TaskResultStatus,
-    *,
-    tr: Any,
-    most_looked_at: int,
-    after: str | None,
-    is_backward: bool,
-    **_bounds: Any,
-) -> Iterator[EndedTask]:
-    return records.ended(
+    entries = records.ended(
         tr,
         queue.home,
-        status.value,
+        SUCCESSFUL if state == DONE else FAILED,
         after=None if after is None else _parsed(after),
         limit=most_looked_at + 1,
         newest_first=not is_backward,
     )
+    candidates: Iterable[tuple[EndedTask, bool]] = ((entry, True) for entry in entries)
+    if state == ABORTED:
+        candidates = _with_aborted(records, tr, entries)
+    found: list[tuple[int, Item]] = []
+    looked_at, first, last = 0, None, None
+    for entry, is_candidate in candidates:
+        is_pause = looked_at and looked_at % _ASKED_AFTER == 0
+        if len(found) == most_found or looked_at == most_looked_at or (is_pause and is_late()):
+            return Scan(found, looked_at, first, last)
+        item = Item(entry, None, entry.id, state=state, queue=queue.name)
+        if is_candidate and matches(item):
+            found.append((looked_at, item))
+        last = f"{entry.moment}-{entry.id}"
+        looked_at, first = looked_at + 1, first or last
+    return Scan(found, looked_at, first, None)
 
 
 def _with_aborted(
@@ -101,46 +107,8 @@ def _with_aborted(
             yield entry, end == (entry.status, entry.moment)
 
 
-def _scan(
-    entries: Iterable[tuple[EndedTask, bool]],
-    state: str,
-    queue: Queue,
-    matches: Callable[[Item], bool],
-    *,
-    most_found: int,
-    most_looked_at: int,
-    is_late: Callable[[], bool] = lambda: False,
-    **_bounds: Any,
-) -> Scan:
-    """Look at entries until enough are found, or enough were looked at.
-
-    Args:
-        entries: The entries, each with whether it may be shown.
-        state: The state of what stands for a task.
-        queue: The tasks' queue.
-        matches: Tells whether what stands for a task is one to show.
-        most_found: Find at most this many.
-        most_looked_at: Look at at most this many.
-        is_late: Asked after each 1,000 entries; True ends the search.
-        after: The place of a task: only those that follow it.
-        is_backward: Whether to begin with the earliest.
-    """
-    found: list[tuple[int, Item]] = []
-    looked_at, first, last = 0, None, None
-    for entry, is_candidate in entries:
-        is_pause = looked_at and looked_at % _ASKED_AFTER == 0
-        if len(found) == most_found or looked_at == most_looked_at or (is_pause and is_late()):
-            return Scan(found, looked_at, first, last)
-        item = Item(entry, None, entry.id, state=state, queue=queue.name)
-        if is_candidate and matches(item):
-            found.append((looked_at, item))
-        last = _place(entry)
-        looked_at, first = looked_at + 1, first or last
-    return Scan(found, looked_at, first, None)
-
-
 def begin_ended(backend: Any, queue: Queue, tr: Any) -> Callable[[], OtherTabs]:
-    """Begin to count the done and the aborted tasks, and those that ended today, by their index.
+    """Begin to count the done, the aborted and today's ended tasks, by their index.
 
     Of more than 1,000 it says that there are more. Which failed tasks were aborted only their
     records tell: if more than 50 have failed, nothing is said, and the tab looks for them. Today
@@ -199,10 +167,6 @@ def _midnight() -> int:
     zone = timezone.get_default_timezone()
     now = datetime.datetime.fromtimestamp(now_us() / 1_000_000, zone)
     return int(now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()) * 1_000_000
-
-
-def _place(entry: EndedTask) -> str:
-    return f"{entry.moment}-{entry.id}"
 
 
 def _parsed(place: str) -> tuple[int, str]:

@@ -120,8 +120,7 @@ def _calls(function: str) -> Callable[[Item], bool]:
 def _begin_record(backend: Any, result_id: str, tr: Any) -> Callable[[], dict[str, Any] | None]:
     if not RESULT_ID.fullmatch(result_id):
         return lambda: None
-    read: Callable[[], dict[str, Any] | None] = backend.records.begin_read_short(tr, result_id)
-    return read
+    return backend.records.begin_read_short(tr, result_id)
 
 
 def _ended(backend: Any, ended: EndedTask, record: dict[str, Any] | None) -> TaskState:
@@ -232,81 +231,61 @@ def _value_css(_value: Any) -> str:
 _FIGURE = ValueKind(is_number=True)
 
 _COLUMNS = (
-    ItemColumn(name="function", heading=_("Function"), value=_function),
+    ItemColumn("function", _("Function"), _function),
     ItemColumn(
-        name="error",
-        heading=_("Last error"),
-        value=_error,
+        "error",
+        _("Last error"),
+        _error,
         css=lambda _value: "fdbqueue-error",
         is_shown=in_state("dead"),
     ),
+    ItemColumn("arguments", _("Arguments"), _arguments, css=_value_css),
     ItemColumn(
-        name="arguments",
-        heading=_("Arguments"),
-        value=_arguments,
-        css=_value_css,
+        "state",
+        _("State"),
+        lambda row: row.notes and row.notes.words,
+        is_shown=in_state("ready", "leased", "delayed"),
     ),
+    ItemColumn("returned", _("Returned"), _returned, css=_value_css, is_shown=in_state(DONE)),
     ItemColumn(
-        name="state",
-        heading=_("State"),
-        value=lambda row: row.notes and row.notes.words,
-        is_shown=in_state("ready", "leased", "delayed"),  # elsewhere it is what the tab is called
-    ),
-    ItemColumn(
-        name="returned",
-        heading=_("Returned"),
-        value=_returned,
-        css=_value_css,
-        is_shown=in_state(DONE),
-    ),
-    ItemColumn(
-        name="priority",
-        heading=_("Priority"),
-        value=_of_known(attrgetter("task.call.priority")),
-        kind=NUMBER,
+        "priority",
+        _("Priority"),
+        _of_known(attrgetter("task.call.priority")),
+        NUMBER,
         is_minor=True,
         is_shown=in_state("ready", "delayed"),
     ),
+    ItemColumn("attempts", _("Attempts"), _of_known(attrgetter("attempts")), _FIGURE),
     ItemColumn(
-        name="attempts",
-        heading=_("Attempts"),
-        value=_of_known(attrgetter("attempts")),
-        kind=_FIGURE,
-    ),
-    ItemColumn(
-        name="worker",
-        heading=_("Worker"),
-        value=_of_known(lambda row: next(reversed(row.task.attempts.workers), None)),
-        kind=TEXT,
+        "worker",
+        _("Worker"),
+        _of_known(lambda row: next(reversed(row.task.attempts.workers), None)),
+        TEXT,
         is_shown=in_state("leased"),
     ),
     ItemColumn(
-        name="since",
-        heading=_("Running since"),
-        value=_of_known(lambda row: moment(row.task.attempts.latest)),
-        kind=PAST,
+        "since",
+        _("Running since"),
+        _of_known(lambda row: moment(row.task.attempts.latest)),
+        PAST,
         is_shown=in_state("leased"),
     ),
     ItemColumn(
-        name="run_after",
-        heading=_("Runs after"),
-        value=attrgetter("item.until"),
-        kind=FUTURE,
-        is_shown=in_state("delayed"),
+        "run_after", _("Runs after"), attrgetter("item.until"), FUTURE, is_shown=in_state("delayed")
     ),
     replace(DIED, name="failed", heading=_("Failed")),
     ItemColumn(
-        name="duration",
-        heading=_("Duration"),
-        value=_of_known(lambda row: last_duration(row.task)),
-        kind=replace(DURATION, is_number=True),
+        "duration",
+        _("Duration"),
+        _of_known(lambda row: last_duration(row.task)),
+        replace(DURATION, is_number=True),
         is_shown=in_state(DONE),
     ),
     ItemColumn(
-        name="ended",
-        heading=_("Ended"),
-        value=lambda row: moment(row.item.value.moment),
-        kind=PAST,
+        "ended",
+        _("Ended"),
+        lambda row: moment(row.item.value.moment),
+        PAST,
         is_shown=in_state(DONE, ABORTED),
     ),
     replace(
@@ -333,7 +312,7 @@ def _item_function(row: ItemRow) -> SafeString:
 
 #: The facts on the page of a task's item.
 FACTS = (
-    ItemColumn(name="task", heading=_("Task"), value=_item_function),
+    ItemColumn("task", _("Task"), _item_function),
     *(
         replace(one, value=attrgetter("queue.label")) if one.name == "queue" else one
         for one in items.FACTS
@@ -396,13 +375,12 @@ class TaskItemsForm(ItemsForm):
         state = self.fields["state"]
         assert isinstance(state, forms.ChoiceField)
         state.choices = list(TABS)
-        self.shown = _shown_in(self.data.get("state"))
 
     def clean(self) -> dict[str, Any]:
         """Refuse an order or a filter that the tasks of a tab do not have."""
         super().clean()
         state = self.cleaned_data.get("state")
-        for name in set(_FILTERS).difference(_shown_in(state)) if state else ():
+        for name in set(_FILTERS).difference(self.shown_in(state)) if state else ():
             if self.data.get(name, "") != self.defaults.get(name, ""):
                 self.add_error(None, _FILTERS[name])
         return self.cleaned_data
@@ -411,11 +389,15 @@ class TaskItemsForm(ItemsForm):
         """Tell whether the page searches; aborted tasks are always looked for."""
         return parameters.get("state") == ABORTED or super().is_search(parameters)
 
-    def tab_address(self, state: str) -> str:
-        """Return the address of another tab, without the filters that it does not have."""
-        dropped = dict.fromkeys(set(self.shown).difference(_shown_in(state)))
-        dropped |= self.dropped_order()
-        return self.items_address(**dropped, state=state)
+    def filters_of(self, state: Any) -> tuple[str, ...]:
+        """Return the fields that only the tasks of a tab are chosen by."""
+        return {"dead": ("exception",), "leased": ("worker",)}.get(state, ())
+
+    def shown_in(self, state: Any) -> tuple[str, ...]:
+        """Return the fields that a reader fills in to choose among the tasks of a tab."""
+        if state in {DONE, ABORTED}:
+            return ("function", "limit")
+        return ("end", "function", *self.filters_of(state), "q", "limit")
 
 
 def opened(form: ItemsForm, tabs: Collection[str]) -> ItemsForm:
@@ -428,11 +410,3 @@ def opened(form: ItemsForm, tabs: Collection[str]) -> ItemsForm:
     found = TaskItemsForm(form.given, first)
     found.is_valid()
     return found
-
-
-def _shown_in(state: Any) -> tuple[str, ...]:
-    """Return the fields that a reader fills in."""
-    if state in {DONE, ABORTED}:
-        return ("function", "limit")
-    more = {"dead": ("exception",), "leased": ("worker",)}.get(state, ())
-    return ("end", "function", *more, "q", "limit")

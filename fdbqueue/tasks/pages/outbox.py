@@ -37,7 +37,6 @@ from fdbqueue.tasks.outbox.outbox_columns import (
     count,
     enqueued,
     first,
-    first_rows,
     sums,
 )
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
@@ -107,14 +106,12 @@ def _context(form: OutboxForm, viewer: Viewer, addresses: Addresses) -> dict[str
     for outbox in _outboxes():
         try:
             found.append(sums(outbox, viewer))
-            rows += first_rows(outbox, _MOST_SHOWN, viewer)
+            for some in (outbox.set_aside, outbox.waiting):
+                rows += first(some, _MOST_SHOWN, viewer)
         except DatabaseError:
             unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)
-    wanted = form.cleaned_data["function"].casefold()
-    shown = form.in_order(
-        one for one in rows if wanted in f"{one.function}\n{one.problem}".casefold()
-    )
+    shown = form.chosen(rows, lambda row: f"{row.function}\n{row.problem}")
 
     def queue_of(row: OutboxTask) -> SafeString:
         name = row.queue

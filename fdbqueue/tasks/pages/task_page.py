@@ -1,21 +1,29 @@
-"""The page of one task: first why it is as it is, then everything else that its result says."""
+"""The page of one task: first why it is as it is, then everything else that its result says.
+
+Who may manage its queue may abort it there, or the group or chain that it is in.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from fdbqueue.columns import WORD, facts, link
-from fdbqueue.columns.text import Moment
+from fdbqueue import conf, deadlines
+from fdbqueue.columns import facts, link
+from fdbqueue.columns.text import Moment, command
+from fdbqueue.exceptions import ItemNotFound
+from fdbqueue.pages.action_page import PageAction
+from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
 from fdbqueue.service import Queue, run
+from fdbqueue.tasks.aborts import abort_by
 from fdbqueue.tasks.columns import (
     FACTS,
     RESULT_ID,
@@ -29,8 +37,13 @@ from fdbqueue.tasks.columns import (
     shown_facts,
     shown_path,
 )
-from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS
-from fdbqueue.tasks.outlines import outline_of
+from fdbqueue.tasks.compat import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    TaskResultDoesNotExist,
+    backends,
+)
+from fdbqueue.tasks.groups import abort_some
+from fdbqueue.tasks.outlines import outline_of, queues_in
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.viewer import Viewer
@@ -159,8 +172,8 @@ def _outline(
     if not lines or not lines[0].to_abort:
         return found, []
     text = gettext_lazy("Abort the whole group or chain; no task of it begins any more:")
-    command = _abort(row, place.tree)
-    return found, [Advice(text, command, "abort-group", row.task.id, lines[0].to_abort)]
+    abort = _abort(row, place.tree)
+    return found, [Advice(text, abort, "abort-group", row.task.id, lines[0].to_abort)]
 
 
 def _shown(value: Any, queue: Queue) -> TreeAndText:
@@ -175,12 +188,12 @@ def _shown(value: Any, queue: Queue) -> TreeAndText:
 
 
 def _commands(row: TaskRow) -> list[Advice]:
-    item, name = row.task.item, shlex.quote(row.queue.name)
+    item = row.task.item
     if item is None:
         return []
     if item.state == "dead":
-        again = f"python manage.py queue_redrive {name} --id={shlex.quote(item.id)}"
         text = gettext_lazy("Run it again, as if it had never been tried:")
+        again = command("queue_redrive", row.queue.name, id=item.id)
         return [Advice(text, again, "redrive", item.id)]
     text = gettext_lazy("Abort it; it does not run any more:")
     if item.state == "leased":
@@ -200,9 +213,8 @@ def _abort(row: TaskRow, task_id: str) -> str:
 
 def _same_function(row: TaskRow) -> Any:
     path = row.task.call.task
-    query = urlencode({"state": row.task.tab, "function": path})
-    address = f"{row.addresses.queue(row.queue.name)}?{query}#fdbqueue-live"
-    return link("same-function", address, shown_path(path))
+    address = row.addresses.queue(row.queue.name, state=row.task.tab, function=path)
+    return link("same-function", f"{address}#fdbqueue-live", shown_path(path))
 
 
 def _item(row: TaskRow) -> Any:
@@ -212,7 +224,83 @@ def _item(row: TaskRow) -> Any:
 
 
 _LINKS = {"function": _same_function, "item": _item}
-_FACTS = tuple(
-    replace(fact, value=_LINKS[fact.name], kind=WORD) if fact.name in _LINKS else fact
-    for fact in FACTS
-)
+_FACTS = with_links(FACTS, _LINKS)
+
+
+# What may be done to a task
+
+
+def _abort_task(asked: Mapping[str, Any], _at: int) -> int:
+    """Abort a task of whichever backend has it."""
+    task_id = asked["id"]
+    catalog = deadlines.begin(conf.api().timeout_seconds)
+    for backend in backends():
+        with contextlib.suppress(TaskResultDoesNotExist):
+            abort_by(backend.over(catalog), task_id, by_force=asked["by_force"])
+            return 0
+    raise ItemNotFound(id=task_id)
+
+
+def _abort_group(asked: Mapping[str, Any], at: int) -> int:
+    """Abort the group or the chain that a task is in, until half of the time is over."""
+    (backend, tree), by_force = _group_of(asked["id"]), asked["by_force"]
+    with contextlib.suppress(TaskResultDoesNotExist):
+        return abort_some(backend, tree, at, deadlines.is_half_over, by_force=by_force)[1]
+    raise ItemNotFound(id=asked["id"])
+
+
+def _queues_of_group(task_id: str) -> list[str]:
+    """Return the queues that all tasks of a group or a chain are of, or may be of."""
+    backend, tree = _group_of(task_id)
+    database = backend.catalog.database
+    return run(database, lambda tr: queues_in(tr, backend, tree), read_only=True)
+
+
+def _group_of(task_id: str) -> tuple[Any, str]:
+    """Return the backend of a task, and the id of the group or the chain that it is in.
+
+    Raises:
+        ItemNotFound: There is no such task, or it is in none.
+    """
+    catalog = deadlines.begin(conf.api().timeout_seconds)
+    for one in backends():
+        backend = one.over(catalog)
+        task = backend.found(task_id)
+        if task is not None and task.call.place is not None:
+            return backend, task.call.place.tree
+    raise ItemNotFound(id=task_id)
+
+
+#: For the pages: see :func:`fdbqueue.pages.action_page.action_named`.
+ACTIONS = {
+    "abort": PageAction(
+        "abort",
+        gettext_lazy("Abort"),
+        gettext_lazy("Abort a task of %(queue)s"),
+        gettext_lazy(
+            "It does not run any more. If it runs now, it is asked to end, and is not run again. "
+            "If you choose so, its worker ends it within ten seconds, as one over its time limit."
+        ),
+        gettext_lazy("The task was aborted, or asked to end if it runs."),
+        takes=("id", "by_force"),
+        chosen=gettext_lazy("Task:"),
+        of_task=True,
+        work=_abort_task,
+    ),
+    "abort-group": PageAction(
+        "abort-group",
+        gettext_lazy("Abort the whole group"),
+        gettext_lazy("Abort a group of tasks of %(queue)s"),
+        gettext_lazy(
+            "No task of the group or the chain begins any more, and nothing follows it. Those that "
+            "run now are asked to end, or ended if you choose so, and are not run again. It has "
+            "this task in it."
+        ),
+        gettext_lazy("The group was aborted: tasks that wait will not run."),
+        takes=("id", "at", "by_force"),
+        chosen=gettext_lazy("Task:"),
+        of_task=True,
+        work=_abort_group,
+        queues=_queues_of_group,
+    ),
+}

@@ -457,37 +457,8 @@ def test_a_cancelled_read_has_changed_nothing(database, subspace, in_loop, opera
     in_loop(work())
 
 
-def test_a_block_gives_up_even_where_that_has_to_wait(database, subspace, in_loop):
-    """Cancelled again before a thread is free for it."""
-    queue = FifoQueue(database, subspace)
-
-    async def hold(held, leave):
-        with contextlib.suppress(ZeroDivisionError):
-            async with queue.aleased():
-                held.set()
-                await leave.wait()
-                raise ZeroDivisionError
-
-    async def work():
-        await queue.apush("x")
-        held, leave = asyncio.Event(), asyncio.Event()
-        task = asyncio.ensure_future(hold(held, leave))
-        await held.wait()
-        async with no_thread_free(database):
-            leave.set()
-            await some_turns()
-            task.cancel()
-            await some_turns()
-        await asyncio.wait([task])
-
-    in_loop(work())
-    assert values(assert_counted(queue)["ready"]) == ["x"]
-
-
-@pytest.mark.parametrize("ends", ["acked", "lost"])
-def test_finished_work_is_acknowledged_even_where_that_has_to_wait(
-    database, subspace, in_loop, ends
-):
+@pytest.mark.parametrize("ends", ["acked", "lost", "given up"])
+def test_a_block_ends_its_lease_even_where_that_has_to_wait(database, subspace, in_loop, ends):
     """Cancelled before a thread is free for it, the task is cancelled when that is done."""
     queue = FifoQueue(database, subspace)
     caught = []
@@ -499,6 +470,8 @@ def test_finished_work_is_acknowledged_even_where_that_has_to_wait(
                     queue.ack(item)
                 held.set()
                 await leave.wait()
+                if ends == "given up":
+                    raise ZeroDivisionError
         except asyncio.CancelledError as error:
             caught.append(error)
             raise
@@ -521,7 +494,7 @@ def test_finished_work_is_acknowledged_even_where_that_has_to_wait(
     (error,) = caught
     assert not error.outcome_known
     assert isinstance(error.__cause__, LeaseLost) == (ends == "lost")
-    assert not any(assert_counted(queue).values())
+    assert values(assert_counted(queue)["ready"]) == ["x"] * (ends == "given up")
 
 
 def test_a_long_push_stops_between_two_transactions(gated, subspace, in_loop):

@@ -64,7 +64,7 @@ TakeRound = Callable[..., "RoundResult | None"]
 
 
 def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
-    """Return the first request, and those that can share a help request with it."""
+    """Return the first request, and others that can share a help request with it."""
     lease_us = batch[0].shared_lease_us if batch else 0
     alike = [one for one in batch if one.shared_lease_us == lease_us]
     alike = [one for one in alike if not lease_us or one.worker == batch[0].worker]

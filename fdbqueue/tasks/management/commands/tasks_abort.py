@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.columns.text import clipped
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import JSON, flag
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.tasks.aborts import abort_by
@@ -36,16 +34,12 @@ examples:
   manage.py tasks_abort 9f0a6c2b1d7e4c6f8a5b3d2e1f0c9b8a --force
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        given.add_id(parser)
-        given.add_backend(parser, "Abort a task of")
-        parser.add_argument(
-            "--force",
-            action="store_true",
-            dest="by_force",
-            help="Also end it while it runs, as if over its time limit",
-        )
-        arguments.add_json(parser)
+    takes = (
+        given.ID,
+        given.backend("Abort a task of"),
+        flag("--force", "Also end it while it runs, as if over its time limit", dest="by_force"),
+        JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         backend = given.backend_of(options["backend"]).over(self.catalog)
@@ -53,21 +47,15 @@ examples:
         try:
             outcome = abort_by(backend, result_id, by_force=by_force)
         except TaskResultDoesNotExist as error:
-            if not self._aborts_group(
-                backend, result_id, by_force=by_force, as_json=options["as_json"]
-            ):
+            if not self._aborts_group(backend, result_id, by_force=by_force):
                 raise failure(given.not_found(backend, result_id)) from error
             return
         text = _TEXTS["forced" if by_force and outcome == "asked" else outcome]
         self.console.report(
-            {"id": result_id, "outcome": outcome},
-            text.format(id=clipped(result_id)),
-            as_json=options["as_json"],
+            {"id": result_id, "outcome": outcome}, text.format(id=clipped(result_id))
         )
 
-    def _aborts_group(
-        self, backend: FdbQueueBackend, result_id: str, *, by_force: bool, as_json: bool
-    ) -> bool:
+    def _aborts_group(self, backend: FdbQueueBackend, result_id: str, *, by_force: bool) -> bool:
         """Abort a group or a chain; tell whether there is one."""
         try:
             found = abort_group_by(backend, result_id, by_force=by_force)
@@ -81,5 +69,5 @@ examples:
         )
         counts = found._asdict()
         shown = text.format(id=clipped(result_id), **counts)
-        self.console.report({"id": result_id, **counts}, shown, as_json=as_json)
+        self.console.report({"id": result_id, **counts}, shown)
         return True

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
@@ -19,6 +17,33 @@ from fdbqueue.tasks.options import MAX_KEPT_SECONDS, Retention
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
+
+
+def _age(text: str) -> float:
+    """Return an age in seconds: ``"90"``, ``"30m"``, ``"12h"``, ``"7d"``, ``"2w"``.
+
+    Raises:
+        ArgumentTypeError: It is not one, or over ten years.
+    """
+    found = _AGE.fullmatch(text)
+    if found is None:
+        message = f"{text!r} is not an age such as 90 (seconds), 30m, 12h, 7d or 2w"
+        raise argparse.ArgumentTypeError(message)
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > MAX_KEPT_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is over ten years")
+    return seconds
+
+
+def _aged(name: str, what: str) -> arguments.Argument:
+    """Return an option that says which tasks to remove."""
+    return arguments.Argument(
+        name,
+        type=_age,
+        metavar="AGE",
+        help=f"Remove {what} that ended at least AGE ago: seconds, or as 30m, 12h, 7d "
+        "(default: as 'retention' says)",
+    )
 
 
 class Command(QueueCommand):
@@ -35,31 +60,19 @@ examples:
   manage.py tasks_prune --lost
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        given.add_backend(parser, "Remove tasks of")
-        for name, what in (
-            ("older-than", "all ended tasks"),
-            ("successful", "successful tasks"),
-            ("failed", "failed tasks"),
-        ):
-            parser.add_argument(
-                f"--{name}",
-                type=_age,
-                metavar="AGE",
-                help=f"Remove {what} that ended at least AGE ago: seconds, or as 30m, 12h, 7d "
-                "(default: as 'retention' says)",
-            )
-        parser.add_argument(
+    takes = (
+        given.backend("Remove tasks of"),
+        _aged("--older-than", "all ended tasks"),
+        _aged("--successful", "successful tasks"),
+        _aged("--failed", "failed tasks"),
+        arguments.flag(
             "--lost",
-            action="store_true",
-            help="Also remove the records of tasks whose item was removed by hand, as by "
-            "queue_purge, and have their groups and chains go on as after a failure; this reads "
-            "all records",
-        )
-        parser.add_argument(
-            "--dry-run", action="store_true", help="Remove nothing, and print what would be removed"
-        )
-        arguments.add_json(parser)
+            "Also remove the records of tasks whose item was removed by hand, as by queue_purge, "
+            "and have their groups and chains go on as after a failure; this reads all records",
+        ),
+        arguments.flag("--dry-run", "Remove nothing, and print what would be removed"),
+        arguments.JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         backend = given.backend_of(options["backend"])
@@ -81,7 +94,6 @@ examples:
         self.console.report(
             {"backend": backend.alias, "dry_run": options["dry_run"], **numbers},
             _text(pruned, dry_run=options["dry_run"]),
-            as_json=options["as_json"],
         )
         if pruned.gave_way:
             raise failure("Other transactions were in the way; run it again for what is left.")
@@ -124,19 +136,3 @@ def _text(pruned: Pruned, *, dry_run: bool) -> str:
         lost, outcome = counted(pruned.parts, "part"), "would fail" if dry_run else "failed"
         text += f" {lost} of groups and chains {outcome}: no item was left of the task."
     return text
-
-
-def _age(text: str) -> float:
-    """Return an age in seconds: ``"90"``, ``"30m"``, ``"12h"``, ``"7d"``, ``"2w"``.
-
-    Raises:
-        ArgumentTypeError: It is not one, or over ten years.
-    """
-    found = _AGE.fullmatch(text)
-    if found is None:
-        message = f"{text!r} is not an age such as 90 (seconds), 30m, 12h, 7d or 2w"
-        raise argparse.ArgumentTypeError(message)
-    seconds = float(found[1]) * _UNITS[found[2]]
-    if seconds > MAX_KEPT_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text} is over ten years")
-    return seconds

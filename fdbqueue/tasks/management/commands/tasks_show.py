@@ -6,11 +6,9 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.core.management.base import CommandParser
-
 from fdbqueue import columns
 from fdbqueue.columns.text import in_english, printable, timestamp
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import JSON
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import facts, value_text
@@ -43,10 +41,11 @@ examples:
 """
     allows_closed_output = True
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        given.add_id(parser)
-        given.add_backend(parser, "Show a task of")
-        arguments.add_json(parser)
+    takes = (
+        given.ID,
+        given.backend("Show a task of"),
+        JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         backend = given.backend_of(options["backend"]).over(self.catalog)
@@ -54,15 +53,15 @@ examples:
         if task is None and backend.settings.outbox is not None:
             task = backend.found_in_outbox(options["id"])
         if task is None:
-            self._show_group(backend, options["id"], as_json=options["as_json"])
+            self._show_group(backend, options["id"])
             return
         row = TaskRow.of(backend, backend.catalog.queue(task.queue), task)
         place = task.call.place
         outline = [] if place is None else outline_of(self.catalog.database, backend, place)
         lines = [*_lines(row), *_outline_lines(outline)]
-        self.console.report(_record(row), "\n".join(lines), as_json=options["as_json"])
+        self.console.report(_record(row), "\n".join(lines))
 
-    def _show_group(self, backend: FdbQueueBackend, result_id: str, *, as_json: bool) -> None:
+    def _show_group(self, backend: FdbQueueBackend, result_id: str) -> None:
         """Print how far a group or a chain is."""
         try:
             found = group_result_by(backend, result_id)
@@ -73,7 +72,7 @@ examples:
             self.catalog.database, backend, TreePlace(tree, int(branch or 0), -1, 0)
         )
         _blank, *lines = _outline_lines(outline)
-        self.console.report(_group_record(found), "\n".join(lines), as_json=as_json)
+        self.console.report(_group_record(found), "\n".join(lines))
 
 
 def _group_record(found: GroupResult) -> dict[str, Any]:

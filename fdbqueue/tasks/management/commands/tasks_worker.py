@@ -10,7 +10,6 @@ import signal
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandParser
 from django.utils import autoreload
 
 from fdbqueue.columns.text import clipped, counted
@@ -59,66 +58,63 @@ examples:
   manage.py tasks_worker --batch
 """
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
+    takes = (
+        arguments.Argument(
             "--queue",
             default="*",
             metavar="NAME[,NAME]",
             help="Run the tasks of these queues, the first first; * stands for any characters "
             "(default: *, all queues)",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--exclude-queues", default="", metavar="NAME[,NAME]", help="But not of these queues"
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--threads",
             type=arguments.whole_number(most=_MAX_THREADS),
             default=1,
             metavar="N",
             help="Run N tasks at a time in each process (default: 1)",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--prefetch",
             type=arguments.whole_number(most=_MAX_PREFETCH),
             metavar="N",
             help="Lease N tasks for each thread; those that wait for a thread are RUNNING "
             "(default: as many as take 0.1 seconds, 16 at most)",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--processes",
             type=arguments.whole_number(most=_MAX_PROCESSES),
             metavar="N",
             help="Run N processes, and replace those that end, or that do not end a task at its "
             "time limit (default: this process alone)",
-        )
-        parser.add_argument(
+        ),
+        arguments.Argument(
             "--max-tasks",
             type=arguments.whole_number(),
             metavar="N",
             help="End after N attempts at tasks; with --processes, replace each process after N",
-        )
-        parser.add_argument(
-            "--batch", action="store_true", help="End when there are no more tasks to run"
-        )
-        given.add_backend(parser, "Run the tasks of")
-        parser.add_argument(
+        ),
+        arguments.flag("--batch", "End when there are no more tasks to run"),
+        given.backend("Run the tasks of"),
+        arguments.Argument(
             "--worker-id",
             type=arguments.worker_name,
             metavar="TEXT",
             help="Name of this worker, in the results of its tasks; with --processes followed by "
             "-1, -2, ... (default: HOST:PID)",
-        )
-        parser.add_argument(
-            "--reload",
-            action="store_true",
-            help="Start again when the code has changed; running tasks end first",
-        )
-        parser.add_argument(
+        ),
+        arguments.flag(
+            "--reload", "Start again when the code has changed; running tasks end first"
+        ),
+        arguments.Argument(
             "--heartbeat-file",
             metavar="PATH",
             help="Touch PATH about once a second while the worker is alive, and remove it at the "
             "end; with --processes PATH.1, PATH.2, ...",
-        )
+        ),
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen = argparse.Namespace(**options)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
 from django.db import DatabaseError
 
 from fdbqueue import columns
 from fdbqueue.columns.text import clipped, counted, lasting, seconds_since
 from fdbqueue.exceptions import text_of_error
-from fdbqueue.management import arguments
+from fdbqueue.management.arguments import JSON, Argument, OneOf, flag
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import table_of
@@ -38,27 +37,27 @@ examples:
 """
     allows_closed_output = True
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        given.add_backend(parser, "Show the outbox of")
-        actions = parser.add_mutually_exclusive_group()
-        actions.add_argument(
-            "--move", action="store_true", help="Move all rows that wait, until none is left"
-        )
-        actions.add_argument(
-            "--retry",
-            nargs="*",
-            type=given.task_id,
-            metavar="ID",
-            help="Let rows that were set aside wait again: those with these ids, or all",
-        )
-        actions.add_argument(
-            "--remove",
-            nargs="+",
-            type=given.task_id,
-            metavar="ID",
-            help="Remove rows that were set aside: their tasks will never run",
-        )
-        arguments.add_json(parser)
+    takes = (
+        given.backend("Show the outbox of"),
+        OneOf(
+            flag("--move", "Move all rows that wait, until none is left"),
+            Argument(
+                "--retry",
+                nargs="*",
+                type=given.task_id,
+                metavar="ID",
+                help="Let rows that were set aside wait again: those with these ids, or all",
+            ),
+            Argument(
+                "--remove",
+                nargs="+",
+                type=given.task_id,
+                metavar="ID",
+                help="Remove rows that were set aside: their tasks will never run",
+            ),
+        ),
+        JSON,
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         backend = given.backend_of(options["backend"])
@@ -67,19 +66,19 @@ examples:
         outbox = backend.outbox()
         try:
             if options["move"]:
-                self._move(outbox, options)
+                self._move(outbox)
             elif options["retry"] is not None:
                 count = outbox.retry(options["retry"] or None)
-                self._say("retried", count, "wait again", options)
+                self._say("retried", count, "wait again")
             elif options["remove"] is not None:
-                self._say("removed", outbox.remove(options["remove"]), "were removed", options)
+                self._say("removed", outbox.remove(options["remove"]), "were removed")
             else:
-                self._show(outbox, options)
+                self._show(outbox)
         except DatabaseError as error:
             text = f"The outbox in the database {outbox.alias!r} cannot be used: "
             raise failure(clipped(text + text_of_error(error))) from error
 
-    def _move(self, outbox: Outbox, options: dict[str, Any]) -> None:
+    def _move(self, outbox: Outbox) -> None:
         with self.console.steps(outbox.backend.alias, None, "moved") as finish_step:
             before = Moved()
 
@@ -91,16 +90,16 @@ examples:
 
             done = move_now(outbox, self.catalog, goes_on=note)
         text = f"Moved {counted(done.moved, 'task')} from the outbox."
-        self.console.report(done._asdict(), text, as_json=options["as_json"])
+        self.console.report(done._asdict(), text)
         if done.set_aside:
             rows = counted(done.set_aside, "row")
             raise failure(f"{rows} cannot be moved: see tasks_outbox without arguments.")
 
-    def _say(self, name: str, count: int, what: str, options: dict[str, Any]) -> None:
+    def _say(self, name: str, count: int, what: str) -> None:
         text = f"Of the rows that were set aside, {count:,} {what}."
-        self.console.report({name: count}, text, as_json=options["as_json"])
+        self.console.report({name: count}, text)
 
-    def _show(self, outbox: Outbox, options: dict[str, Any]) -> None:
+    def _show(self, outbox: Outbox) -> None:
         found = sums(outbox)
         aside = first(outbox.set_aside, _SHOWN_ROWS)
         age = None if found.oldest is None else seconds_since(found.oldest)
@@ -113,7 +112,7 @@ examples:
             "set_aside": [columns.record(COLUMNS, row) for row in aside],
         }
         lines = [_said(found, age), *table_of(COLUMNS, self.console.look)(aside)]
-        self.console.report(record, "\n".join(lines), as_json=options["as_json"])
+        self.console.report(record, "\n".join(lines))
 
 
 def _said(found: OutboxSums, age: float | None) -> str:
