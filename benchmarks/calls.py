@@ -100,7 +100,7 @@ CASES = (
     Case("pop_from", "family", "calls", 230, 268),
     Case("pop_from", "family", "frames", 16, 19),
     Case("pop_from", "family", "files", 21, 23),
-    Case("enqueue", "task", "calls", 280, 297),
+    Case("enqueue", "task", "calls", 215, 297),
     Case("run", "task", "calls", 450, 708),
     Case("enqueue", "task", "frames", 12, 12),
     Case("enqueue", "task", "files", 20, 19),

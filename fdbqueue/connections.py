@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 from django.db import connections
@@ -17,24 +16,24 @@ from django.db import connections
 logger = logging.getLogger(__name__)
 
 
-@contextlib.contextmanager
-def left_in_order() -> Iterator[None]:
+class left_in_order(contextlib.AbstractContextManager[None]):  # noqa: N801  # it reads as a verb
     """Let a project's function run, and close the connections of this thread that it leaves unfit.
 
     Stale connections are closed before and after it, as Django does for each request, and those
     whose transaction it leaves open after it. One that was open before is the caller's own, as that
     of a test case is, and stays.
     """
-    before = set()
-    for connection in connections.all(initialized_only=True):
-        connection.close_if_unusable_or_obsolete()
-        if connection.in_atomic_block:
-            before.add(connection.alias)
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
+        self._before = set()
         for connection in connections.all(initialized_only=True):
-            if connection.in_atomic_block and connection.alias not in before:
+            connection.close_if_unusable_or_obsolete()
+            if connection.in_atomic_block:
+                self._before.add(connection.alias)
+
+    def __exit__(self, *_: object) -> None:
+        for connection in connections.all(initialized_only=True):
+            if connection.in_atomic_block and connection.alias not in self._before:
                 facts = {"database": connection.alias}
                 logger.warning("a transaction was left open, and is rolled back", extra=facts)
                 _drop(connection)

@@ -63,7 +63,7 @@ from fdbqueue.service.consume.queue_state import Pause
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
-from fdbqueue.service.idempotency import MAX_KEPT_SECONDS, IdempotencyKey, make_call
+from fdbqueue.service.idempotency import IdempotencyKey, make_call
 from fdbqueue.service.instrumentation import Observer, Operation
 from fdbqueue.service.items import (
     NOT_GIVEN,
@@ -79,7 +79,14 @@ from fdbqueue.service.items import (
     microseconds,
     moment,
 )
-from fdbqueue.service.limits import MAX_ITEMS, MAX_SECONDS, MAX_VALUE_BYTES, MAX_WORKER_CHARACTERS
+from fdbqueue.service.limits import (
+    MAX_ITEMS,
+    MAX_KEPT_SECONDS,
+    MAX_SECONDS,
+    MAX_UNIQUE_BYTES,
+    MAX_VALUE_BYTES,
+    MAX_WORKER_CHARACTERS,
+)
 from fdbqueue.service.moments import ORDERS, Order
 from fdbqueue.service.names import NAME, PATTERN, covers, share_a_name
 from fdbqueue.service.options import QueueOptions
@@ -90,7 +97,7 @@ from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.hidden import group_named
 from fdbqueue.service.storage.rows import ENDS, End
-from fdbqueue.service.tools.beside import Beside
+from fdbqueue.service.tools.beside import Beside, ack_in_several
 from fdbqueue.service.tools.load import Load
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
@@ -98,7 +105,7 @@ from fdbqueue.service.tools.scan import Scan, scan, scan_by_moment
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import error_code, run, transactional
-from fdbqueue.service.uniques import MAX_UNIQUE_BYTES, UNIQUE_WHILE
+from fdbqueue.service.uniques import UNIQUE_WHILE
 
 __all__ = [
     "BATCH_ITEMS",
@@ -169,6 +176,7 @@ __all__ = [
     "WorkerCounts",
     "WorkerRow",
     "Workers",
+    "ack_in_several",
     "arun",
     "counts_of",
     "covers",

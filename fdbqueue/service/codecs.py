@@ -24,6 +24,7 @@ import base64
 import contextlib
 import contextvars
 import functools
+import itertools
 import json
 import math
 import struct
@@ -376,21 +377,21 @@ def _metadata(elements: list[Any]) -> tuple[int | None, int]:
     )
 
 
-def _check(value: Any, levels: int = MAX_LEVELS) -> None:
+def _check(value: Any) -> None:
     """Refuse keys that ``json`` would silently turn into strings, and too deep a nesting."""
-    if not isinstance(value, dict | list | tuple):
-        return
-    if not levels:
-        raise _too_deep()
-    if isinstance(value, dict):
-        if not _STRING.issuperset(map(type, value)):
-            _check_keys(value)
-        value = value.values()
-    if _SCALARS.issuperset(map(type, value)):
-        return
-    for member in value:
-        if isinstance(member, dict | list | tuple):
-            _check(member, levels - 1)
+    left = [(value, MAX_LEVELS)]
+    while left:  # not by calls, because most values of tasks are nested
+        value, levels = left.pop()
+        if not isinstance(value, dict | list | tuple):
+            continue
+        if not levels:
+            raise _too_deep()
+        if isinstance(value, dict):
+            if not _STRING.issuperset(map(type, value)):
+                _check_keys(value)
+            value = value.values()
+        if not _SCALARS.issuperset(map(type, value)):
+            left += zip(value, itertools.repeat(levels - 1))
 
 
 def _check_levels(value: Any, levels: int = MAX_LEVELS) -> None:

@@ -26,6 +26,8 @@ from fdbqueue.service.codecs import LATEST_PUSH
 from fdbqueue.service.items import NOT_GIVEN, Duration, Item, Priority, Push, microseconds
 from fdbqueue.service.limits import (
     BATCH_BYTES,
+    MAX_BATCH_ITEMS,
+    MAX_BATCH_SECONDS,
     MAX_RETURNED_BYTES,
     MAX_SECONDS,
     MAX_SENT_BYTES,
@@ -36,10 +38,6 @@ from fdbqueue.service.storage.store import ItemStore
 
 MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
-
-MAX_BATCH_ITEMS = 5_000
-#: A slow source's items are pushed once the first of them has waited this long.
-MAX_BATCH_SECONDS = 1.0
 
 #: An item has up to four keys.
 _KEYS_SENT = 4 * SENT_BY_SET
@@ -96,7 +94,10 @@ class PriorityType:
         Raises:
             InvalidPriority: It does not fit the type, as for :meth:`coerce`.
         """
-        return self.coerce(0 if given is NOT_GIVEN else given)
+        priority = 0 if given is NOT_GIVEN else given
+        if type(priority) is int and self.name == "int" and MIN_INTEGER <= priority <= MAX_INTEGER:
+            return priority
+        return self.coerce(priority)
 
     def bound(self, given: Any) -> Priority | None:
         """Return a bound of a range of priorities in the queue's type, None for no bound.

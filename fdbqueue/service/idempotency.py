@@ -28,15 +28,16 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput, message_of
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import Item, microseconds, moment
-from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ
+from fdbqueue.service.limits import (
+    MAX_IDEMPOTENCY_CHARACTERS,
+    MAX_KEPT_SECONDS,
+    SENT_BY_CLEAR,
+    SENT_BY_READ,
+)
 from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.rows import Loaded
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import RESPONSE_NAME_BYTES, TableKeys
-
-MAX_KEY_CHARACTERS = 1_000
-#: Responses are kept for at most a year.
-MAX_KEPT_SECONDS = 31_536_000
 
 _PIECE_BYTES = 90_000
 _STAMP_BYTES = 10
@@ -324,8 +325,8 @@ def make_call(queue: str, once: IdempotencyKey | str, *arguments: Any) -> KeyedC
         once = IdempotencyKey(once)
     if not isinstance(once, IdempotencyKey) or not isinstance(once.key, str):
         raise InvalidInput(queue=queue, once=once, allowed="a text")
-    if not 1 <= len(once.key) <= MAX_KEY_CHARACTERS:
-        allowed = f"1 to {MAX_KEY_CHARACTERS} characters"
+    if not 1 <= len(once.key) <= MAX_IDEMPOTENCY_CHARACTERS:
+        allowed = f"1 to {MAX_IDEMPOTENCY_CHARACTERS} characters"
         raise InvalidInput(queue=queue, once=once.key[:100], allowed=allowed)
     seconds = once.kept_seconds
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)

@@ -33,3 +33,13 @@ MAX_REASON_CHARACTERS = 1_000
 ITERATED_ITEMS = 500
 #: The most shards that a queue may have.
 MAX_SHARDS = 100
+#: The most items of a batch of pushes.
+MAX_BATCH_ITEMS = 5_000
+#: A slow source's items are pushed once the first of them has waited this long.
+MAX_BATCH_SECONDS = 1.0
+#: The longest unique key, in UTF-8.
+MAX_UNIQUE_BYTES = 1_000
+#: The longest idempotency key.
+MAX_IDEMPOTENCY_CHARACTERS = 1_000
+#: Responses of idempotency keys are kept for at most a year.
+MAX_KEPT_SECONDS = 31_536_000

@@ -64,7 +64,9 @@ _packed_number = functools.lru_cache(maxsize=1_000, typed=True)(packed)
 
 def packed_number(number: float) -> bytes:
     """Return what :func:`packed` does; in a third of the time, because few priorities recur."""
-    return _packed_number(number) if number else packed(number)  # 0.0 and -0.0 are two, and equal
+    if number or type(number) is int:
+        return _packed_number(number)
+    return packed(number)  # 0.0 and -0.0 are two, and equal
 
 
 def number_at(data: bytes, at: int) -> tuple[int | float | None, int]:

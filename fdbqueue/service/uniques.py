@@ -47,7 +47,7 @@ from fdbqueue.exceptions import BatchTooLarge, InvalidInput, message_of
 from fdbqueue.service.entries import Entry
 from fdbqueue.service.idempotency import Existing, Placed
 from fdbqueue.service.items import Item, Undecodable, moment
-from fdbqueue.service.limits import MAX_RETURNED_BYTES
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_UNIQUE_BYTES
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.hidden import Hidden, described
 from fdbqueue.service.storage.item_keys import (
@@ -62,9 +62,6 @@ from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import error_code
 from fdbqueue.service.writes import ACCESSED_UNREADABLE, SharedTransaction
-
-#: The longest unique key, in UTF-8.
-MAX_UNIQUE_BYTES = 1_000
 
 _TAGS = {"ready": UNTIL_TAKEN, "pending": UNTIL_DONE}
 #: How long an item may have its unique key.

@@ -12,7 +12,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.apps import apps
 from django.core import checks
@@ -34,22 +34,20 @@ from fdbqueue.tasks.compat import (
     backends,
     task_enqueued,
 )
+from fdbqueue.tasks.encoders import encode
 from fdbqueue.tasks.many import ManyCalls
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, parse, timeouts
 from fdbqueue.tasks.records import (
     Records,
     aware,
     call_of,
-    encoded,
     is_id,
     is_pending,
     packed,
-    pending,
     rank_of,
     unpacked,
 )
 from fdbqueue.tasks.results import (
-    change,
     is_task_at,
     local,
     new_result,
@@ -66,6 +64,30 @@ if TYPE_CHECKING:
 _MAX_SOUND = 1_000
 #: The longest call: the arguments of a task, as JSON, and what names it.
 MAX_CALL_BYTES = 1_000_000
+
+
+class TaskWay(NamedTuple):
+    """Where the calls of a task go, and what is stored of each: worked out once for all of them.
+
+    Attributes:
+        task: The task.
+        fields: All that is in it.
+        catalog: The queues of the project.
+        records: The records of tasks.
+        queue: Its queue.
+        rank: The priority of its items.
+        path: Its dotted path.
+        more: What the values of its items have besides the path, the call and its backend.
+    """
+
+    task: Any
+    fields: tuple[Any, ...]
+    catalog: Catalog
+    records: Records
+    queue: Queue
+    rank: int
+    path: str
+    more: dict[str, Any]
 
 
 class FdbQueueBackend(BaseTaskBackend):
@@ -90,6 +112,7 @@ class FdbQueueBackend(BaseTaskBackend):
         self.timeouts = timeouts(self.settings.grace_seconds)
         #: Tasks in which nothing was wrong, with all that is in them: to look again costs much.
         self._sound: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+        self._ways: dict[int, TaskWay] = {}
         #: Whether a task with a time limit of its own was made for this backend.
         self._has_timed_task = False
         prefix = self.settings.queue_prefix
@@ -296,13 +319,9 @@ class FdbQueueBackend(BaseTaskBackend):
         Raises:
             InvalidInput: The queue refuses the task.
         """
-        queue, push, limited = self.push_of(result)
-        result_id, records = result.id, self.records
-
-        def record(tr: Transaction, item_id: str) -> None:
-            data = encoded(pending(queue.name, item_id))
-            records.write_encoded(tr, result_id, data, is_new=True)
-
+        way = self._way_of(result)
+        queue, push, limited = self._push_in(way, result)
+        record = functools.partial(way.records.write_new, result_id=result.id, queue=queue.name)
         try:
             prepared = queue.prepare(push, beside=record)
         except InvalidValue as error:
@@ -317,16 +336,51 @@ class FdbQueueBackend(BaseTaskBackend):
         Raises:
             InvalidTask: No worker would find it, or it would be in another backend's queue.
         """
-        call = call_of(result)
-        if self.settings.rich_types:
-            call = call.rich()
-        task, queue = result.task, self.queue(result.task.queue_name)
+        return self._push_in(self._way_of(result), result)
+
+    def _way_of(self, result: TaskResult[..., Any]) -> TaskWay:
+        """Return where the calls of a task go.
+
+        Raises:
+            InvalidTask: No worker would find it, or it would be in another backend's queue.
+        """
+        task: Any = result.task
+        catalog, fields = self.catalog, _fields_of(task.__class__)(task)
+        known = self._ways.get(id(task))
+        if known is not None and known[:3] == (task, fields, catalog):
+            return known
+        queue = self.queue(task.queue_name)
         if not self.queues and not self.owns(queue.name):
             text = f"The queue {task.queue_name!r} of the task backend {self.alias!r} would be"
             raise InvalidTask(f"{text} {queue.name!r}, which is another backend's.")
+        call = call_of(result)
         if not is_task_at(call.task, task):
             text = f"No task has the path {call.task!r}, so no worker would find it: give the task"
             raise InvalidTask(f"{text} the name of its function, in its module.")
+        more = packed(call)
+        path = more["task"]
+        for name in ("id", "task", "args", "kwargs", "backend"):
+            del more[name]
+        way = TaskWay(task, fields, catalog, self.records, queue, rank_of(call), path, more)
+        if len(self._ways) >= _MAX_SOUND:
+            self._ways.clear()
+        self._ways[id(task)] = way
+        return way
+
+    def _push_in(
+        self, way: TaskWay, result: TaskResult[..., Any]
+    ) -> tuple[Queue, Push, key_limits.Limited | None]:
+        task, queue, is_rich = way.task, way.queue, self.settings.rich_types
+        value: dict[str, Any] = {
+            "id": result.id,
+            "task": way.path,
+            "args": encode(result.args) if is_rich else result.args,
+            "kwargs": encode(result.kwargs) if is_rich else result.kwargs,
+            "backend": result.backend,
+            **way.more,
+        }
+        if is_rich:
+            value["rich"] = True
         keyed: dict[str, Any] = {}
         limited = None
         if isinstance(task, FdbQueueTask):
@@ -335,9 +389,9 @@ class FdbQueueBackend(BaseTaskBackend):
                 keyed = {"unique": key, "unique_while": task.unique_while}
             if task.max_running is not None or task.rate is not None:
                 limited = key_limits.where(task, queue.name, result.args, result.kwargs)
-                queue = queue if limited is None else self.catalog.queue(limited.queue)
-        not_before = aware(call.run_after)
-        return queue, Push(packed(call), rank_of(call), not_before=not_before, **keyed), limited
+                queue = queue if limited is None else way.catalog.queue(limited.queue)
+        not_before = None if task.run_after is None else aware(task.run_after)
+        return queue, Push(value, way.rank, not_before=not_before, **keyed), limited
 
     def prepare_batch(
         self, queue: Queue, pushes: Sequence[Push]
@@ -353,8 +407,7 @@ class FdbQueueBackend(BaseTaskBackend):
             items = push(tr)
             for one, item in zip(pushes, items, strict=True):
                 if not item.existing:
-                    data = encoded(pending(queue.name, item.id))
-                    self.records.write_encoded(tr, one.value["id"], data, is_new=True)
+                    self.records.write_new(tr, item.id, result_id=one.value["id"], queue=queue.name)
             return items
 
         return push_all
@@ -376,7 +429,7 @@ class FdbQueueBackend(BaseTaskBackend):
         (item,) = push(None)
         if item.existing:
             return self.existing(item, result)
-        change(result, enqueued_at=local(item.pushed_at))
+        object.__setattr__(result, "enqueued_at", local(item.pushed_at))
         task_enqueued.send(type(self), task_result=result)
         return result
 

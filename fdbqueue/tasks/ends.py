@@ -27,7 +27,7 @@ from fdbqueue.exceptions import (
     path_of,
     traceback_of,
 )
-from fdbqueue.service import MAX_SECONDS, Item, Queue, error_code, now_us, run
+from fdbqueue.service import MAX_SECONDS, Item, Queue, ack_in_several, error_code, now_us, run
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, readable
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
@@ -305,9 +305,7 @@ class AttemptEnds:
         of_trees = [end for end in ending if end.call.place is not None]
 
         def end_all(tr: Transaction) -> None:
-            for queue, items in of_queues.items():
-                if lost := queue.ack_many(items, tr=tr).lost:
-                    raise LeaseLost(queue=queue.name, lease=lost[0])
+            ack_in_several(tr, of_queues)
             write(tr)
             note_ends(tr, self._backend, map(_part_end, of_trees))
 

@@ -30,6 +30,7 @@ record is *final* once the item is gone: it says all there is to say of the task
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -69,7 +70,8 @@ _LATEST = 2**47
 _MAX_PATH = 1_000
 #: What a value must have.
 _KINDS = (("id", str), ("task", str), ("args", list), ("kwargs", dict), ("backend", str))
-#: How a pending record begins.
+#: How a pending record begins, and how a new one ends.
+_PENDING_END = b'"}'
 _PENDING = re.compile(rb'\{"queue":"(?:[^"\\]|\\.)*","item":')
 
 
@@ -234,10 +236,9 @@ def unpacked(value: Any) -> TaskCall | None:
         return None
     if type(priority) is not int or not is_id(value["id"]) or len(value["task"]) > _MAX_PATH:
         return None
-    most = value.get("max_attempts")
+    most, place = value.get("max_attempts"), value.get("tree")
     if most is not None and type(most) is not int:
         return None
-    place = value.get("tree")
     return TaskCall(
         value["id"],
         value["task"],
@@ -349,6 +350,12 @@ def pending(
 ) -> dict[str, Any]:
     """Return a pending record."""
     return {"queue": queue, "item": item_id, **stored(attempts), **more}
+
+
+@functools.lru_cache(maxsize=1_000)
+def _pending_begin(queue: str) -> bytes:
+    """Return how a new pending record begins, up to its item's id, which needs no escapes."""
+    return encoded(pending(queue, "")).removesuffix(_PENDING_END)
 
 
 #: Behind the name of the worker in a lease that it got together with others, ahead.
@@ -476,13 +483,15 @@ class Records:
         """Write a record in place of another, which may be longer; reads nothing."""
         self.write_encoded(tr, result_id, encoded(record))
 
-    def write_encoded(
-        self, tr: Transaction, result_id: str, data: bytes, *, is_new: bool = False
-    ) -> None:
-        """Write an encoded record; in place of another, if it is not new."""
+    def write_new(self, tr: Transaction, item_id: str, *, result_id: str, queue: str) -> None:
+        """Write the pending record of a task that is pushed, whose item is in a queue."""
+        data = _pending_begin(queue) + item_id.encode() + _PENDING_END
+        tr[self._results_key + packed_element(result_id) + _FIRST] = data
+
+    def write_encoded(self, tr: Transaction, result_id: str, data: bytes) -> None:
+        """Write an encoded record in place of another, which may be longer."""
         key = self._results_key + packed_element(result_id)
-        if not is_new:
-            tr.clear_range(key + _SECOND, key + _BEHIND)
+        tr.clear_range(key + _SECOND, key + _BEHIND)
         tr[key + _FIRST] = data[:_PART_BYTES]
         for part, start in enumerate(range(_PART_BYTES, len(data), _PART_BYTES), 1):
             tr[key + packed_element(part)] = data[start : start + _PART_BYTES]
@@ -542,18 +551,10 @@ class Records:
     def begin_moments(
         self, tr: Transaction, queue: str, status: str, *, since: int = 0, limit: int
     ) -> Callable[[], list[int]]:
-        """Begin to read when tasks of one queue and status ended, the latest first.
-
-        Args:
-            tr: The transaction; the entries are read as it reads.
-            queue: The name of the queue.
-            status: ``"SUCCESSFUL"`` or ``"FAILED"``.
-            since: Only tasks that ended at this moment or later.
-            limit: The most entries.
-        """
+        """Begin to read when tasks have ended since a moment: the latest first."""
         within = self._ended[queue][status]
-        stop = within.range().stop
-        rows = tr.get_range(within.pack((since,)), stop, limit=limit, reverse=True)
+        begin, end = within.pack((since,)), within.range().stop
+        rows = tr.get_range(begin, end, limit=limit, reverse=True)
         return lambda: [within.unpack(row.key)[0] for row in rows]
 
     def ended(
@@ -575,7 +576,7 @@ class Records:
             status: ``"SUCCESSFUL"`` or ``"FAILED"``.
             before: Only tasks that ended before this moment.
             after: The moment and the id of an entry: only those that follow it.
-            limit: The most entries.
+            limit: The most.
             newest_first: Whether to begin with the latest.
         """
         within = self._ended[queue][status]

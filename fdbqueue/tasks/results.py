@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import json
 import math
-import secrets
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,6 +55,9 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
 
     metadata: dict[str, Any] = dataclasses.field(init=False, default_factory=dict)
     progress: Progress | None = dataclasses.field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Leave the arguments as they are given: who makes a result has normalised them."""
 
     def refresh(self) -> None:
         """Read the task again, as Django's results do, and what it has noted."""
@@ -130,7 +134,7 @@ def _deadline(timeout: float | None) -> float:
 
 def new_id() -> str:
     """Return the id of a new result: 32 hexadecimal digits."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def new_result(
@@ -153,7 +157,16 @@ def new_result(
         TypeError: The arguments are no JSON, or
         ValueError: are bytes that are no UTF-8. Both say which argument.
     """
-    result: TaskResult[..., Any] = FdbQueueTaskResult(
+    given = [*args], kwargs
+    try:
+        if is_rich:
+            taken = decode(encode(given[0])), decode(encode(kwargs))
+        else:
+            taken = normalised(given[0]), normalised(kwargs)
+    except (TypeError, ValueError) as error:
+        find = encode if is_rich else normalised
+        raise named(error, {"args": given[0], "kwargs": kwargs}, find) from error
+    return FdbQueueTaskResult(
         task=task,
         id=new_id(),
         status=TaskResultStatus.READY,
@@ -161,22 +174,12 @@ def new_result(
         started_at=None,
         finished_at=None,
         last_attempted_at=None,
-        args=[],
-        kwargs={},
+        args=taken[0],
+        kwargs=taken[1],
         backend=alias,
         errors=[],
         worker_ids=[],
     )
-    given = [*args], kwargs
-    try:
-        if is_rich:
-            change(result, args=decode(encode(given[0])), kwargs=decode(encode(kwargs)))
-        else:
-            change(result, args=normalised(given[0]), kwargs=normalised(kwargs))
-    except (TypeError, ValueError) as error:
-        find = encode if is_rich else normalised
-        raise named(error, {"args": given[0], "kwargs": kwargs}, find) from error
-    return result
 
 
 def named(
@@ -276,7 +279,7 @@ def normalised(value: Any, other: Callable[[Any], Any] = normalize_json) -> Any:
     if kind is list or kind is tuple:
         if _SCALARS.issuperset(map(type, value)):
             return [*value]
-        return [normalised(one, other) for one in value]
+        return [*map(normalised, value, itertools.repeat(other))]  # no call of its own
     return other(value)
 
 
@@ -448,6 +451,7 @@ def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
 
 def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> TaskResult[..., Any]:
     call = state.call
+    copy = readable if call.is_rich else normalised  # a task may change its own
     result: TaskResult[..., Any] = FdbQueueTaskResult(
         task=restored_task(call, queue_name, task),
         id=state.id,
@@ -456,16 +460,12 @@ def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> T
         started_at=None,
         finished_at=result_time(state.finished),
         last_attempted_at=None,
-        args=[],
-        kwargs={},
+        args=copy(call.args),
+        kwargs=copy(call.kwargs),
         backend=call.backend,
         errors=[],
         worker_ids=[],
     )
-    if call.is_rich:
-        change(result, args=readable(call.args), kwargs=readable(call.kwargs))
-    else:  # a task may change its own
-        change(result, args=normalised(call.args), kwargs=normalised(call.kwargs))
     value = readable(state.value) if "rich_value" in state.record else state.value
     change(result, _return_value=value)
     if state.metadata or state.progress:

@@ -7,8 +7,11 @@ import threading
 import fdb.tuple
 import pytest
 
-from fdbqueue.service import Catalog, QueueSpec, run
+from fdbqueue.exceptions import LeaseLost
+from fdbqueue.service import Catalog, QueueSpec, ack_in_several, run
+from fdbqueue.service.consume.acks import Acks
 from fdbqueue.service.storage.handoffs import answer
+from fdbqueue.service.tools.beside import Beside
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.worker import Worker
 from tests.concurrency.clients import another
@@ -135,6 +138,71 @@ def test_a_clock_far_ahead_hides_no_handoff(open_catalog, database, clock):
     assert users.pop() is None
     clock.advance(31)
     assert users.pop().value == "b"
+
+
+@pytest.mark.parametrize("count", [3, 5], ids=["all there is", "not all"])
+@pytest.mark.parametrize("limits", [{"max_leased": 3}, {"rate": "3/d", "burst": 3}], ids=str)
+def test_a_take_that_brings_a_member_to_its_limit_says_so(open_catalog, database, limits, count):
+    """No other take looks at it for nothing; one with a higher limit finds what is left."""
+    catalog = open_catalog(database, **limits)
+    users = catalog.several(["user-*"])
+    catalog.queue("user-1").push_many(range(count))
+    (first,) = users.lease_many(1, seconds=LONG_SECONDS)
+    assert 0 in rows_of(catalog, "user-*")["user-1"]
+    assert len(users.lease_many(2, seconds=LONG_SECONDS)) == 2
+    assert 0 not in rows_of(catalog, "user-*")["user-1"]
+    assert_indexed(catalog)
+    unlimited = open_catalog(another(database)).several(["user-*"])
+    found = unlimited.lease_many(9, seconds=LONG_SECONDS)
+    assert [item.value for item in found] == [*range(3, count)]
+    users.ack(first)
+    assert_indexed(catalog)
+
+
+def test_leases_of_several_members_end_together(open_catalog, database, monkeypatch):
+    """The reads of all are under way before the first is awaited; a lost one ends none."""
+    catalog = open_catalog(database)
+    items = {}
+    for name in ("user-1", "user-2"):
+        queue = catalog.queue(name)
+        queue.push_many("ab")
+        items[queue] = [queue.lease(seconds=LONG_SECONDS)]
+    done, begin = [], Acks.begin_ack
+
+    def noting(acks, tr, leases):
+        done.append("begun")
+        end = begin(acks, tr, leases)
+        return lambda: (done.append("ended"), end())[1]
+
+    monkeypatch.setattr(Acks, "begin_ack", noting)
+    run(database, lambda tr: ack_in_several(tr, items))
+    assert done == ["begun", "begun", "ended", "ended"]
+    assert [(queue.size(), queue.counts().leased) for queue in items] == [(1, 0), (1, 0)]
+    one, other = items
+    items[one] = [one.lease(seconds=LONG_SECONDS)]
+    with pytest.raises(LeaseLost):
+        run(database, lambda tr: ack_in_several(tr, items))
+    assert (one.counts().leased, other.size()) == (1, 1)
+
+
+def test_who_leases_beside_passes_over_what_others_brought_to_a_limit(
+    open_catalog, observed, database
+):
+    """It reads the index again: what is left of its last look would cost a look each."""
+    catalog = open_catalog(observed, max_leased=1)
+    for number in range(20):
+        catalog.queue(f"user-{number}").push_many("ab")
+    beside = Beside(catalog.queue("mail"), catalog, catalog.families(), lambda _: True)
+    try:
+        assert len(beside.lease(1, seconds=LONG_SECONDS, worker="anna")) == 1
+        others = open_catalog(another(database), max_leased=1).several(["user-*"])
+        for _ in range(19):
+            assert others.lease(seconds=LONG_SECONDS) is not None
+        before = len(observed.reads)
+        assert beside.lease(1, seconds=LONG_SECONDS, worker="anna") == []
+        assert len(observed.reads) - before < 20
+    finally:
+        beside.close()
 
 
 @pytest.mark.parametrize("limits", [{"max_leased": 1}, {"rate": "1/d", "burst": 1}], ids=str)

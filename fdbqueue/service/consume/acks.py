@@ -121,6 +121,21 @@ class Acks:
         tokens = _tokens_of(leases)
         return self._end_many("ack", tokens, once, (), self._ack_all, tr, limit=MAX_ITEMS)
 
+    def begin_ack(self, tr: Transaction, leases: Iterable[Item | str]) -> Callable[[], list[str]]:
+        """Begin to remove leased items for good, in a transaction.
+
+        So the reads of several queues are under way before the first is awaited.
+
+        Returns:
+            What removes those that are held, and returns the tokens of the others.
+
+        Raises:
+            BatchTooLarge: The transaction can take no more; what is returned raises it, too.
+        """
+        tokens = [self._leases.parse(token) for token in _tokens_of(leases)]
+        end = self._begin_ack(tr, distinct(tokens))
+        return lambda: [token.text for token in end()]
+
     def nack(
         self,
         lease: Item | str,
@@ -278,7 +293,11 @@ class Acks:
         return Held(len(tokens) - len(lost), lost)
 
     def _ack_all(self, tr: Transaction, tokens: list[Token]) -> list[Token]:
-        """End the leases that are held, and return the tokens of the others.
+        """End the leases that are held, and return the tokens of the others."""
+        return self._begin_ack(tr, tokens)()
+
+    def _begin_ack(self, tr: Transaction, tokens: list[Token]) -> Callable[[], list[Token]]:
+        """Begin to end leases; what is returned ends those held, and returns the others' tokens.
 
         Raises:
             BatchTooLarge: The transaction can take no more.
@@ -286,12 +305,16 @@ class Acks:
         shared, ack = SharedTransaction(tr, self._store), Ack(self._leases, tokens)
         ack.check_size(MAX_SENT_BYTES)
         ack.begin_reads(shared)
-        shared.check_format()
-        lost = ack.lost()
-        ack.check_size(MAX_SENT_BYTES)
-        ack.end(shared.count_change)
-        shared.count_change.write()
-        return lost
+
+        def end() -> list[Token]:
+            shared.check_format()
+            lost = ack.lost()
+            ack.check_size(MAX_SENT_BYTES)
+            ack.end(shared.count_change)
+            shared.count_change.write()
+            return lost
+
+        return end
 
     def _change_all(
         self, tr: Transaction, tokens: list[Token], change: Change, *, ends: bool = True

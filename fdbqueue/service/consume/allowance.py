@@ -218,6 +218,10 @@ class Allowance:
             self._room -= count
             self._leases = self._leases or count > 0
 
+    def is_spent(self, *, leases: bool) -> bool:
+        """Tell whether nothing more may be taken, or leased."""
+        return self._left < 1 or (leases and self._room < 1)
+
     def write(self, took: int) -> bool:
         """Spend the tokens of the items that were taken, and depend on what decided it.
 

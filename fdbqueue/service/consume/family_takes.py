@@ -12,10 +12,10 @@ Each has one turn in each *circle*, the way over all that have a row. A take goe
    one after another gives, as it has items, to the first eight requests in line; those that nobody
    needs any more come first in the next transaction. A round depends on the items that it takes and
    those before them; one that finds nothing, on the row that 4 removes.
-4. **Correct.** The rows of a member that gave nothing are removed in the same transaction, or its
-   row says when it has something next (:mod:`prospect`), or for which consumers. The transaction
-   depends on the rows that it removes, and whatever gives the member something new writes one of
-   them: so no row is ever missing.
+4. **Correct.** The rows of a member that gave nothing, or all that its limits allow, are removed in
+   the same transaction, or its row says when it has something next (:mod:`prospect`), or for which
+   consumers. The transaction depends on the rows that it removes, and whatever gives the member
+   something new writes one of them: so no row is ever missing.
 5. **Commit**, all or nothing. After a conflict its members come again after the others of the page,
    and nothing is corrected, so only takes of the same items conflict twice. After two, without
    reservations, each thread takes by its member's own poppers, and for a while a transaction that

@@ -158,7 +158,8 @@ class Head:
             self._next_rows = keys.begin_ready(tr.snapshot, *self._rest, limit, end)
         self._window: deque[Row] = deque()
         self._returned: deque[Row] = deque()
-        self._exhausted = False
+        #: Whether there are no rows that were not read.
+        self.is_exhausted = False
         self._taken: list[bytes] = []
         self._ran_dry = False
 
@@ -174,12 +175,12 @@ class Head:
     def close(self, key: bytes) -> None:
         """Have no rows to take, and depend on nothing but the key that says so."""
         self._window.clear()
-        self._exhausted = True
+        self.is_exhausted = True
         self._bounds = key, key + b"\x00"
 
     def preload(self) -> int:
         """Wait for the read that is under way; return how many rows it has."""
-        while not self._window and not self._exhausted:
+        while not self._window and not self.is_exhausted:
             self._read()
         return len(self._window)
 
@@ -274,7 +275,7 @@ class Head:
         if is_choice:
             return
         if count < self._limit and size < MAX_RETURNED_BYTES:
-            self._exhausted = True
+            self.is_exhausted = True
             return
         begin, stop = self._rest
         self._rest = (place + b"\x00", stop) if self._end == "min" else (begin, place)

@@ -20,7 +20,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import RLock
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.contention import CONFLICTS, Contention
+from fdbqueue.service.consume.contention import AS_SEEN_AFTER, Contention
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.help.asking import Asking
 from fdbqueue.service.consume.prospect import begin_prospect
@@ -128,7 +128,7 @@ class EndPoppers:
         def serve(tr: Transaction) -> RoundResult:
             if time.monotonic() < contention.reserved_until:
                 contention.reserve(tr)
-            is_strict = own is None and conflicts < CONFLICTS and not self._taker.choices
+            is_strict = own is None and conflicts < AS_SEEN_AFTER and not self._taker.choices
             order = Order.STRICT if is_strict else Order.AS_SEEN
             one = Round(self._taker, tr, self._end, early, order, self._extra, contention.slot)
             result = one.serve(batch, own=own)

@@ -58,14 +58,27 @@ class Ring:
     Args:
         plain: Names of queues that are looked at in each circle.
         sources: The families.
+        page_rows: How many rows a page has.
+        keeps_hints: Whether what is left of a page is for the next transaction; else that reads the
+            rows again, because members that others have brought to a limit have none by then.
 
     Attributes:
         plain: As given.
         sources: As given, but for the members that are set aside.
+        page_rows, keeps_hints: As given.
     """
 
-    def __init__(self, plain: Sequence[str], sources: Sequence[Source]) -> None:
+    def __init__(
+        self,
+        plain: Sequence[str],
+        sources: Sequence[Source],
+        *,
+        page_rows: int = PAGE_ROWS,
+        keeps_hints: bool = True,
+    ) -> None:
         self.plain = plain
+        self.page_rows = page_rows
+        self.keeps_hints = keeps_hints
         #: Until when members are set aside, by the monotonic clock.
         self._aside: dict[str, float] = {}
         self.sources = tuple(
@@ -163,7 +176,9 @@ class Walk:
                 self._pauses[source.keys.paused] = self._tr[source.keys.paused]
         self._passed: list[Source] | None = None
         self._met: dict[str, Hint] = {}
+        #: What is left of the page, and the stretch that it is of.
         self._page: deque[Hint] = deque()
+        self._page_of = 0
         self._start = self._at = ring.at
         #: Whether the stretch where it started comes a second time, up to there.
         self._is_back = False
@@ -221,10 +236,21 @@ class Walk:
 
         Without the commit the queues that this one has met come again, behind the rest of the page.
         """
+        if not self._ring.keeps_hints:
+            self._ring.at = self._first_left()
+            return
         self._ring.at = self._at
         self._ring.hints.extend(self._page)
         if not is_committed:
             self._ring.hints.extend(itertools.islice(self._met.values(), _MAX_HINTS))
+
+    def _first_left(self) -> tuple[int, bytes]:
+        """Return where the first member of the page is that was not met, or the next page."""
+        source = self._ring.stretches[self._page_of]
+        for hint in self._page:
+            if source is not None and not hint.passing:
+                return self._page_of, source.keys.member(hint.name).ready
+        return self._at
 
     def _hint(self) -> Hint | None:
         try:
@@ -235,6 +261,7 @@ class Walk:
     def _read_page(self) -> None:
         """Read the next page; all of its reads are under way before the first is awaited."""
         place, begin = self._at
+        self._page_of, most = place, self._ring.page_rows
         source = self._ring.stretches[place]
         if source is None:
             self._page.extend(Hint(name, ()) for name in self._ring.plain)
@@ -243,15 +270,15 @@ class Walk:
         keys, since = source.keys, self._later.get(place, b"")
         later: Any = ()
         if since is not None:
-            later = self._tr.get_range(*keys.later(since or None, self._now), limit=PAGE_ROWS)
+            later = self._tr.get_range(*keys.later(since or None, self._now), limit=most)
         reads = [] if self._is_read else self._begin_rows(keys, begin)
         if source in self._paused():
             self._go_on()
             return
-        ready = itertools.islice(itertools.chain.from_iterable(reads), PAGE_ROWS)
+        ready = itertools.islice(itertools.chain.from_iterable(reads), most)
         due, found = [*keys.rows(later)], [*keys.rows(ready)]
-        self._later[place] = due[-1].key if len(due) == PAGE_ROWS else None
-        self._is_read = len(found) < PAGE_ROWS
+        self._later[place] = due[-1].key if len(due) == most else None
+        self._is_read = len(found) < most
         if found:
             self._at = place, found[-1].key + b"\x00"
         self._page.extend(_hints_of(source, [*due, *found]))
@@ -265,7 +292,8 @@ class Walk:
             end = self._start[1]
         ranges = keys.open_ranges(self._now, to_lease=self._to_lease)
         cut = [(max(begin, first), min(end or stop, stop)) for first, stop in ranges]
-        return [self._tr.get_range(*one, limit=PAGE_ROWS) for one in cut if one[0] < one[1]]
+        most = self._ring.page_rows
+        return [self._tr.get_range(*one, limit=most) for one in cut if one[0] < one[1]]
 
     def _go_on(self) -> None:
         """Go on to the next stretch, or close the circle."""

@@ -491,8 +491,8 @@ class Round:
 
     @property
     def leaves_items(self) -> bool:
-        """Whether there are ready items that it has seen and not taken."""
-        return self._head.has_rows
+        """Whether there may be ready items that it has not taken."""
+        return self._head.has_rows or not self._head.is_exhausted
 
     def first_items(self) -> int:
         """Wait for the first rows, and return how many there are."""

@@ -102,6 +102,16 @@ class _Look:
     asked: dict[TakeRequest, SeveralRequest]
     is_unfinished: bool = False
 
+    @property
+    def leases(self) -> bool:
+        """Whether items are to be leased."""
+        return any(one.leases for one in self.asked.values())
+
+    def is_at_limit(self) -> bool:
+        """Tell whether its limits let it give nothing more."""
+        allowance = self.round.allowance
+        return allowance is not None and allowance.is_spent(leases=self.leases)
+
 
 class Pace:
     """What the transactions of a process have met, by which the next one begins its reads.
@@ -142,7 +152,7 @@ class Visit:
         walk: Its walk.
         end: Which end to take from.
         owns: Whether it is nobody else's: then it is bounded, and helps other processes.
-        corrects: Whether it corrects the rows of those that gave nothing.
+        corrects: Whether it corrects the rows of those that have nothing to give any more.
         pace: What transactions before it have met; None for one that is by itself.
     """
 
@@ -175,7 +185,8 @@ class Visit:
         self._taken_bytes = self._sent_bytes = 0
         #: Those that gave all that they were asked for.
         self._generous: list[Hint] = []
-        self._empty: list[tuple[_Look, RoundResult]] = []
+        #: Those that gave nothing, or all that their limits allow.
+        self._spent: list[tuple[_Look, RoundResult]] = []
         #: Whether the transaction ends although there may be more.
         self.is_cut = False
         self.served = Served()
@@ -224,7 +235,7 @@ class Visit:
         if waiting and not self.is_cut:
             early = frozenset(requests)
             self.served.results += [(one, []) for one in waiting if one in early]
-        if self._corrects and self._empty:
+        if self._corrects and self._spent:
             self._correct()
         return self.served
 
@@ -366,16 +377,20 @@ class Visit:
         if len(found) < len(look.asked):  # there is more, for which it had no room
             self.is_cut = self._owns
             look.is_unfinished = True
-        elif not (done or result.is_with_family):  # to resume a family writes no rows: they stay
-            self._empty.append((look, result))
-        self._note(look, gave=gave, is_short=len(done) < len(look.asked))
+        self._note(look, result, gave=gave, served=len(done))
         self._check_bounds(has_expired=result.expired is not None)
         return done
 
-    def _note(self, look: _Look, *, gave: bool, is_short: bool) -> None:
+    def _note(self, look: _Look, result: RoundResult, *, gave: bool, served: int) -> None:
         """Note what becomes of the queue's rows, and whether it may have more."""
+        is_spent = gave and look.is_at_limit()
+        # to resume a family writes no rows: they stay
+        if (is_spent or not served) and not (look.is_unfinished or result.is_with_family):
+            self._spent.append((look, result))
+            if is_spent and self._corrects:
+                return
         hint, member = look.hint, look.consumer.taker.store.tables.member
-        if not is_short:
+        if served == len(look.asked) and not is_spent:
             self._generous.append(Hint(hint.name, ()) if hint.passing else hint)
         if gave and hint.passing and member is not None:
             member.promote(self._tr, hint.passing)
@@ -388,9 +403,9 @@ class Visit:
             self.is_cut = self._sent_bytes > BATCH_BYTES or (is_long and not self._walk.is_strict)
 
     def _correct(self) -> None:
-        """Correct the rows of the members that gave nothing."""
+        """Correct the rows of the members that gave nothing, or are at their limits now."""
         reads = []
-        for look, result in self._empty:
+        for look, result in self._spent:
             taker = look.consumer.taker
             if taker.store.tables.member is not None:
                 reads.append((look, result, begin_dues(self._tr, taker)))
@@ -403,7 +418,7 @@ class Visit:
 
 
 def _prospect(look: _Look, result: RoundResult, dues: Sequence[Due]) -> Prospect:
-    """Return when a member that gave nothing has something."""
+    """Return when a member that has nothing to give has something."""
     if result.is_paused:
         return NEVER
     return prospect_of(
@@ -411,5 +426,5 @@ def _prospect(look: _Look, result: RoundResult, dues: Sequence[Due]) -> Prospect
         dues,
         now_us(),
         is_ready=look.round.leaves_items,
-        to_lease=any(one.leases for one in look.asked.values()),
+        to_lease=look.leases,
     )

@@ -8,8 +8,10 @@ to write, such as the ends of other items, may be in the transaction that leases
 Whether the families may have something is noted (:class:`Notice`) by the watch that waiters have:
 once a look has found nothing, there is no other until a row of the index is written, the moment of
 the first row LATER comes, or five seconds are over. Members whose limits keep their items back have
-such a row. So items that wait for a limit cost nothing until it gives again. That a single other
-queue is empty is noted likewise.
+such a row. So items that wait for a limit cost nothing until it gives again. For the same reason
+each lease reads the index again, a short page of it: what is left of the last one's page names
+members that others have brought to their limits since. That a single other queue is empty is noted
+likewise.
 
 Who waits does so at the watches of both; the notice passes on what wakes it. Nothing is stored; a
 fork or a crash leaves nothing.
@@ -22,10 +24,10 @@ import functools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import CorruptItem
+from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
@@ -44,6 +46,8 @@ from fdbqueue.service.transactions import run
 #: How many items of a member a lease of many takes, so that it takes some of others, too; one of
 #: fewer than eight takes each of another.
 _FROM_EACH, _MEMBERS = 4, 8
+#: How many members it reads of at a time that may have something.
+_PAGE_ROWS = 32
 
 
 class Beside:
@@ -72,7 +76,12 @@ class Beside:
         self._families = SeveralGroup(
             directory.database,
             lambda name: directory.queue(name).parts.consumer,
-            Ring((), [source(family) for family in families]),
+            Ring(
+                (),
+                [source(family) for family in families],
+                page_rows=_PAGE_ROWS,
+                keeps_hints=False,
+            ),
         )
         self._notice = Notice(self._families.watches(to_lease=True))
         watches = (
@@ -216,3 +225,18 @@ class Beside:
             self._notice.expect()
         both = [self._main.held_until(to_lease=True), None if found is None else moment(found)]
         return min([until for until in both if until is not None], default=None)
+
+
+def ack_in_several(tr: Transaction, of_queues: Mapping[Queue, Sequence[Item]]) -> None:
+    """Remove leased items of several queues for good, in a transaction: all of them.
+
+    The reads of all queues are under way before the first is awaited.
+
+    Raises:
+        LeaseLost: One is not held any more; the transaction is not to be committed.
+        BatchTooLarge: The transaction can take no more.
+    """
+    begun = [(queue, queue.parts.acks.begin_ack(tr, items)) for queue, items in of_queues.items()]
+    for queue, end in begun:
+        for lease in end():
+            raise LeaseLost(queue=queue.name, lease=lease)

@@ -27,7 +27,7 @@ from fdbqueue.tasks.key_limits import Limited, declare
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.outbox_rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
 from fdbqueue.tasks.outbox.wake import wake_key
-from fdbqueue.tasks.records import encoded, pending
+from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.schedules import is_engines
 
 logger = logging.getLogger(__name__)
@@ -357,8 +357,9 @@ class RowMover:
     def _push(self, tr: Transaction, new: Sequence[_ReadyRow], push: Prepared) -> None:
         for one, item in zip(new, push(tr), strict=True):
             if not item.existing:
-                data = encoded(pending(one.queue.name, item.id))
-                self._backend.records.write_encoded(tr, one.row.result_id, data, is_new=True)
+                self._backend.records.write_new(
+                    tr, item.id, result_id=one.row.result_id, queue=one.queue.name
+                )
 
     def _set_aside(self, row: OutboxTask, error: BaseException) -> None:
         problem = text_of_error(error)
