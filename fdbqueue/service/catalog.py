@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import difflib
-import fnmatch
 import functools
 import heapq
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -23,7 +21,7 @@ from fdbqueue.service.consume.family_takes import SeveralGroup
 from fdbqueue.service.consume.queue_state import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.idempotency import Responses
-from fdbqueue.service.names import NAME, KeptNames, check_pattern, covers, fits_of, share_a_name
+from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, matcher, share_a_name
 from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
@@ -97,8 +95,7 @@ class QueueSpec:
         self.has_parts = home_of is not None
         self.limits_at = limits_at
         self.options = options
-        #: Matches the names that fit, without a call of Python code.
-        self.matches = re.compile(fnmatch.translate(name)).match
+        self.matches = matcher(name)
         own = Levels.of(options.get("max_leased"), parse_rate(options.get("rate")))
         self.levels = own if limits_at is None else STORED
 
@@ -328,7 +325,7 @@ class Catalog:
             spec.kind,
             keys,
             lambda start, after: self._names(start=start, after=after, with_responses=False),
-            functools.partial(self._is_member, spec, None),
+            functools.partial(self._is_member, spec, bool),
             # Every take from a member depends on keys below its name.
             Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
             spec.owner,
@@ -371,32 +368,21 @@ class Catalog:
         def is_meant(spec: QueueSpec) -> bool:
             return with_owned or spec.owner is None
 
-        def asked(spec: QueueSpec) -> Callable[[str], list[str]] | None:
-            return None if any(covers(one, spec.name) for one in patterns) else fits
-
         plain = [name for name in names if "*" not in name]
         plain += [
             name for name, spec in sorted(self._named.items()) if is_meant(spec) and fits(name)
         ]
         sources = [
-            Source(
-                self._family_keys[spec.name],
-                functools.partial(self._is_member, spec, asked(spec)),
-            )
+            Source(self._family_keys[spec.name], functools.partial(self._is_member, spec, fits))
             for spec in self._patterns
             if is_meant(spec) and any(share_a_name(name, spec.name) for name in patterns)
         ]
         return list(dict.fromkeys(plain)), sources
 
-    def _is_member(
-        self, spec: QueueSpec, fits: Callable[[str], list[str]] | None, name: str
-    ) -> bool:
-        """Tell whether a queue of a pattern's index is one of its members, and fits others.
-
-        ``fits`` None: all members fit them.
-        """
+    def _is_member(self, spec: QueueSpec, fits: Callable[[str], Any], name: str) -> bool:
+        """Tell whether a queue of a pattern's index is one of its members, and fits others."""
         try:
-            return (fits is None or bool(fits(name))) and self.spec(name) is spec
+            return bool(fits(name)) and self.spec(name) is spec
         except QueueNotFound:
             return False
 

@@ -395,7 +395,6 @@ class Round:
             family_pause = tr.snapshot[member.paused]
         self._family_pause = family_pause
         prompt = fitting(early) if early else []
-        #: The reads that requests need.
         self._reads = taker.begin_reads(self._shared, prompt) if early else {}
         wanted = sum(map(_COUNT, prompt))
         limit = limit or max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
@@ -428,8 +427,7 @@ class Round:
                 more, nothing is taken.
             sent_bytes: How much the transaction sends already, for other queues.
         """
-        if early is not None:
-            self._early = early
+        self._early = self._early if early is None else early
         if sent_bytes:
             self._budget.reserve_ends(sent_bytes)
         head, result, taker = self._head, self._result, self._taker
