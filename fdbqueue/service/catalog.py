@@ -113,15 +113,12 @@ class QueueSpec:
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
     ) -> Queue:
         """Return the queue of that name in a subspace, with its rows in its family's index."""
+        limits_at = None if self.limits_at is None else self.limits_at(name)
         queue = KINDS[self.kind](
-            database,
-            subspace,
-            name=name,
-            member=member,
-            limits_at=None if self.limits_at is None else self.limits_at(name),
-            **self.options,
+            database, subspace, name=name, member=member, limits_at=limits_at, **self.options
         )
         queue.home, queue.label_of = self.home(name), self.label
+        queue.parts.store.home = queue.home
         return queue
 
 

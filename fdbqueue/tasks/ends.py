@@ -27,7 +27,16 @@ from fdbqueue.exceptions import (
     path_of,
     traceback_of,
 )
-from fdbqueue.service import MAX_SECONDS, Item, Queue, ack_in_several, error_code, now_us, run
+from fdbqueue.service import (
+    MAX_SECONDS,
+    Beside,
+    Item,
+    Queue,
+    ack_in_several,
+    error_code,
+    now_us,
+    run,
+)
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, readable
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
@@ -494,6 +503,8 @@ class AttemptEnds:
             entry = EndedTask(queue.home, FAILED, end.moment, call.id, call.task, _tree_of(call))
             tr.set(*self._records.ended_row(entry))
             self._note_end(tr, end)
+            if end.is_limited and end.failure is not None and end.failure.exception == EXPIRED:
+                Beside.give_back_token(tr, queue)
 
 
 def _tree_of(call: TaskCall) -> str:

@@ -258,7 +258,8 @@ class TaskRunner:
         )
         if item.attempts and call is not None and not has_expired:
             state = self._source.begin_again(item, call.id)
-            before, is_aborted = state.over, state.is_to_end
+            most = max_attempts(self._options, None, call)
+            before, is_aborted = state.over_of(most), state.is_to_end
             if state.metadata:
                 attempt.notes = Notes(state.metadata)
         is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))

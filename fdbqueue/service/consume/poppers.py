@@ -97,7 +97,7 @@ class EndPoppers:
         Not under an idempotency key: there the same call returns them.
         """
         if operation.call is None:
-            requeue_or_log(self._taker.store.queue, operation.requeue, operation.result)
+            requeue_or_log(self._taker.store.home, operation.requeue, operation.result)
 
     # Rounds
 
@@ -151,7 +151,7 @@ class EndPoppers:
         if result.wrote:
             self._asking.served = None
         if result.expired is not None:
-            expiry.log(self._taker.store.queue, result.expired)
+            expiry.log(self._taker.store.home, result.expired)
         if contention.slot or contention.racing_since:
             contention.note_commit()
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)

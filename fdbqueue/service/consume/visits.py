@@ -77,7 +77,7 @@ class Served:
         results: The requests that it served.
         gave: From which queue those have their items that got any.
         wrote: Whether anything was written.
-        expired: What had expired and was requeued, with the name of its queue.
+        expired: What had expired and was requeued, with what the log calls its queue.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -238,7 +238,7 @@ class Visit:
             return [*look.asked.values()]
         served.wrote = served.wrote or result.wrote
         if result.expired is not None:
-            served.expired.append((consumer.name, result.expired))
+            served.expired.append((consumer.taker.store.home, result.expired))
         found = dict(result.results)
         done: list[SeveralRequest] = []
         gave = False
