@@ -125,7 +125,7 @@ def test_bad_input_fails_the_attempt(backend, work, given, error):
 
 @pytest.mark.parametrize("which", range(5))
 def test_one_that_asks_for_nothing_is_a_failure_like_any_other(backend, work, which):
-    """A subclass has left its pause out, or spoiled it: ``backoff`` is asked; the worker goes on."""
+    """A subclass has left out its pause, or spoiled it. The worker goes on."""
     result, after = retry_jobs.ask_wrongly.enqueue(which), jobs.note.enqueue("after")
     worker = work()
     assert (worker.failed, worker.succeeded, worker.retried) == (2, 1, 1)
