@@ -214,7 +214,7 @@ class Attempt:
             failure=failure,
             reason=f"{failure.exception}\n{message_of(error)}",
             retry_seconds=retry_seconds,
-            asked=error if isinstance(error, Retry) and retry_seconds is not None else None,
+            asked=None if retry_seconds is None else _asked_by(error),
             is_aborted=isinstance(error, TaskAborted),
         )
 
@@ -250,8 +250,8 @@ def retry_seconds(
 ) -> float | None:
     """Return how many seconds after a failure a task runs again, None for never."""
     is_last = len(attempt.attempts.workers) >= max_attempts(options, task, attempt.call)
-    if isinstance(error, Retry):
-        return None if is_last and error.spend else error.seconds
+    if (asked := _asked_by(error)) is not None:
+        return None if is_last and asked.spend else asked.seconds
     backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
     backoff = options.backoff if backoff is BACKENDS else backoff
     if backoff is None or is_last or isinstance(error, TaskAborted | TaskExpired | WorkerDied):
@@ -263,6 +263,17 @@ def retry_seconds(
         with contextlib.suppress(BaseException):  # one that cannot be shown
             logger.exception("a backoff has failed", extra={"task": attempt.call.task})
         return None
+
+
+def _asked_by(error: BaseException) -> Retry | None:
+    """Return what a task asks for that raised this; None for an exception like any other.
+
+    So is a ``Retry`` of which a subclass has left no pause, or a wrong one.
+    """
+    if isinstance(error, Retry):
+        with contextlib.suppress(Exception):
+            return Retry(error.seconds, spend=error.spend)
+    return None
 
 
 class AtEndFailed(Exception):

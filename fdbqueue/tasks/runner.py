@@ -251,7 +251,10 @@ class TaskRunner:
         call, before = unpacked(item.value), NO_ATTEMPTS
         is_aborted = overdue is not None and not overdue.seconds
         has_expired = (
-            call is not None and call.expires is not None and self._source.has_expired(item, call)
+            overdue is None  # else it has begun
+            and call is not None
+            and call.expires is not None
+            and self._source.has_expired(item, call)
         )
         if item.attempts and call is not None and not has_expired:
             state = self._source.begin_again(item, call.id)

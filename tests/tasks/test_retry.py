@@ -123,6 +123,16 @@ def test_bad_input_fails_the_attempt(backend, work, given, error):
     assert [one.exception_class for one in stored(result).errors] == [error] * 2
 
 
+@pytest.mark.parametrize("which", range(5))
+def test_one_that_asks_for_nothing_is_a_failure_like_any_other(backend, work, which):
+    """A subclass has left out its pause, or spoiled it. The worker goes on."""
+    result, after = retry_jobs.ask_wrongly.enqueue(which), jobs.note.enqueue("after")
+    worker = work()
+    assert (worker.failed, worker.succeeded, worker.retried) == (2, 1, 1)
+    assert [stored(one).status for one in (result, after)] == [FAILED, SUCCESSFUL]
+    assert stored(result).attempts == 2
+
+
 def test_elsewhere_it_is_an_exception_like_any_other():
     """It says what it asks for, and pickles."""
     with pytest.raises(Retry, match="after 90 seconds") as caught:
