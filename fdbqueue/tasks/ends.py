@@ -2,7 +2,7 @@
 
 There is one :class:`Attempt` from the lease to the end. :func:`retry_seconds` decides whether there
 is another one after a failure. What was decided is noted as an :class:`AttemptEnd`, which another
-thread may commit (:class:`AttemptEnds`): it does not change, only what became of it.
+thread may commit (:class:`AttemptEnds`): it does not change, but for what became of it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class AttemptEnd:
         value: The return value, normalised, or as it is stored.
         failure: How it failed, None if it did not.
         reason: Why, for the dead letter: the class of the exception, and its message on a new line.
-        retry_seconds: When the task runs again after a failure, None for never.
+        retry_seconds: When the task runs again after a failure, None for never; so it is, too, once
+            it is known that its end was asked for.
         noted: What the attempt has noted, as a record has it.
         at_end: What else is to be done in the transaction of a success.
         asked: What the task has raised to run again, if it does.
@@ -125,6 +126,12 @@ class AttemptEnd:
     def is_success(self) -> bool:
         """Whether the task has ended as it should."""
         return self.failure is None
+
+    def let_be_last(self) -> None:
+        """Note that the task does not run again: its end was asked for while it ran."""
+        self.retry_seconds = None
+        finished = result_time(self.moment)
+        change(self.result, status=TaskResultStatus.FAILED, finished_at=finished)
 
     @property
     def kept_attempts(self) -> Attempts:
@@ -485,6 +492,7 @@ class AttemptEnds:
         queue = end.queue
         record = self._records.read(tr, end.call.id) or {}
         if end.is_aborted or record.get("abort"):
+            end.let_be_last()
             self._finish(tr, end)
             return
         seconds = end.retry_seconds
