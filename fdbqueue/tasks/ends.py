@@ -42,7 +42,7 @@ from fdbqueue.tasks.encoders import Rich, readable
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
 from fdbqueue.tasks.functions import first_wait
 from fdbqueue.tasks.notes import NOTED, Notes
-from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
+from fdbqueue.tasks.options import BACKENDS, BackendOptions, FdbQueueTask, function_of
 from fdbqueue.tasks.records import (
     FAILED,
     NO_ATTEMPTS,
@@ -165,7 +165,7 @@ class Attempt:
         has_left: Whether its function has ended.
         limit: What ends its function, as in ``time_limits.py``; None if nothing does.
         looked: When it was looked up last whether it was aborted, by the monotonic clock.
-        is_to_end: Whether it was, while it waited for a thread.
+        is_abort_asked: Whether it was, while it waited for a thread.
     """
 
     queue: Queue
@@ -184,7 +184,7 @@ class Attempt:
     has_left: bool = False
     limit: Any = None
     looked: float = 0.0
-    is_to_end: bool = False
+    is_abort_asked: bool = False
 
     @property
     def is_called(self) -> bool:
@@ -244,7 +244,7 @@ class Attempt:
         self.is_unnoted, self.end = False, end
 
 
-def max_attempts(options: TaskOptions, task: Task[..., Any] | None, call: TaskCall) -> int:
+def max_attempts(options: BackendOptions, task: Task[..., Any] | None, call: TaskCall) -> int:
     """Return how many times a task runs at most; what its call says, if its code is gone."""
     own = call.max_attempts
     if task is not None:
@@ -253,7 +253,7 @@ def max_attempts(options: TaskOptions, task: Task[..., Any] | None, call: TaskCa
 
 
 def retry_seconds(
-    options: TaskOptions, task: Task[..., Any] | None, error: BaseException, attempt: Attempt
+    options: BackendOptions, task: Task[..., Any] | None, error: BaseException, attempt: Attempt
 ) -> float | None:
     """Return how many seconds after a failure a task runs again, None for never."""
     is_last = len(attempt.attempts.workers) >= max_attempts(options, task, attempt.call)

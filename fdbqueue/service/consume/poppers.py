@@ -28,7 +28,7 @@ from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, T
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
-from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 from fdbqueue.service.writes import SharedWrites
 
@@ -167,6 +167,20 @@ def requeue_or_log(queue: str, requeue: Requeue, items: list[Item]) -> None:
         logger.exception("items of an interrupted thread were not requeued", extra=facts)
 
 
+class _Ends(dict[End, EndPoppers]):
+    """The poppers at each end, made once somebody takes items there.
+
+    A take from a family opens many queues, and seldom needs the poppers of one.
+    """
+
+    def __init__(self, database: Database, taker: Taker) -> None:
+        super().__init__()
+        self._made_of = database, taker
+
+    def __missing__(self, end: End) -> EndPoppers:
+        return self.setdefault(end, EndPoppers(*self._made_of, end))  # one for all threads
+
+
 class ProcessGroup:
     """The poppers at each end of one queue, its writes and its watch, for this process.
 
@@ -182,9 +196,7 @@ class ProcessGroup:
     """
 
     def __init__(self, database: Database, taker: Taker) -> None:
-        self.poppers: dict[End, EndPoppers] = {
-            end: EndPoppers(database, taker, end) for end in ENDS
-        }
+        self.poppers: dict[End, EndPoppers] = _Ends(database, taker)
         self.writes = SharedWrites(database, taker.store)
         look = functools.partial(begin_prospect, taker=taker)
         self.watch = self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=False))
