@@ -90,8 +90,7 @@ class AttemptEnd:
         value: The return value, normalised, or as it is stored.
         failure: How it failed, None if it did not.
         reason: Why, for the dead letter: the class of the exception, and its message on a new line.
-        retry_seconds: When the task runs again after a failure, None for never; so it is, too, once
-            it is known that its end was asked for.
+        retry_seconds: When the task runs again after a failure, None for never.
         noted: What the attempt has noted, as a record has it.
         at_end: What else is to be done in the transaction of a success.
         asked: What the task has raised to run again, if it does.
@@ -130,8 +129,7 @@ class AttemptEnd:
     def let_be_last(self) -> None:
         """Note that the task does not run again: its end was asked for while it ran."""
         self.retry_seconds = None
-        finished = result_time(self.moment)
-        change(self.result, status=TaskResultStatus.FAILED, finished_at=finished)
+        change(self.result, status=TaskResultStatus.FAILED, finished_at=result_time(self.moment))
 
     @property
     def kept_attempts(self) -> Attempts:
@@ -273,12 +271,9 @@ def retry_seconds(
 
 
 def _asked_by(error: BaseException) -> Retry | None:
-    """Return what a task asks for that raised this; None for an exception like any other.
-
-    So is a ``Retry`` of which a subclass has left no pause, or a wrong one.
-    """
+    """Return what a task asks for that raised this; None for an exception like any other."""
     if isinstance(error, Retry):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # a subclass has no pause, or a wrong one
             return Retry(error.seconds, spend=error.spend)
     return None
 
@@ -399,12 +394,8 @@ class AttemptEnds:
             end.queue.ack(end.item, beside=self.writes(end))
         else:
             commit = self._finish if end.is_success else self._fail
-            run(
-                end.queue.database,
-                lambda tr: commit(tr, end),
-                wrote=True,
-                may_be_long=bool(end.at_end),
-            )
+            is_long = bool(end.at_end)
+            run(end.queue.database, lambda tr: commit(tr, end), wrote=True, may_be_long=is_long)
 
     def writes_of(self, ending: Sequence[AttemptEnd]) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of some tasks whose items are removed."""
@@ -418,12 +409,11 @@ class AttemptEnds:
 
     def writes(self, end: AttemptEnd) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of a task whose item is removed."""
-        is_success = end.failure is None
         keep: Callable[[Transaction], None]
         if not self._keeps(end):
             keep = functools.partial(self._records.remove, result_id=end.call.id)
         else:
-            status = SUCCESSFUL if is_success else FAILED
+            status = SUCCESSFUL if end.is_success else FAILED
             keep = final_writes(
                 self._records,
                 end.call,
