@@ -108,16 +108,6 @@ class Work(Protocol):
         """
 
 
-class _Turn:
-    """A turn: the lock that the working thread holds, and which thread that is."""
-
-    __slots__ = ("lock", "worker")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.worker = 0
-
-
 class Combiner:
     """The operations of this process that share transactions.
 
@@ -135,7 +125,11 @@ class Combiner:
         """Start again in a forked process, where no thread waits."""
         #: Reentrant, because a signal handler may run in the thread that holds it.
         self.mutex = RLock()
-        self._turns = [_Turn() for _ in range(self._most)]
+        #: The lock of each turn.
+        self._turns = [threading.Lock() for _ in range(self._most)]
+        #: The threads that have begun a turn by its lock, and not left it. A helper that waits for
+        #: a turn holds its lock for a moment, too, after that thread has left.
+        self._workers: dict[threading.Lock, int] = {}
         #: The operations that no batch has claimed.
         self.line: dict[SharedOperation, None] = {}
         #: The operations that are done, and whose threads have gone.
@@ -160,9 +154,9 @@ class Combiner:
             DeadlineExceeded: Its time was over before it was done; nothing was changed.
             OutcomeUnknown: It is not known whether it was done.
         """
+        turn = threading.Lock()
         try:
             operation.restart(database)
-            turn = threading.Lock()
             with turn:
                 is_done = self._may_work(turn)
                 if is_done:
@@ -176,9 +170,11 @@ class Combiner:
                             operation.state = OperationState.DONE
                         raise
                     operation.state = OperationState.DONE if is_done else OperationState.WAITING
+            self._workers.pop(turn, None)
             if not is_done:
                 self._wait_in_line(operation)
         except BaseException as error:
+            self._workers.pop(turn, None)
             vars(error)["outcome_known"] = self._leave(operation)
             raise
         own, operation.error = operation.error, None
@@ -201,7 +197,8 @@ class Combiner:
             if is_first and self._begin_turn(own):
                 return True
             me = threading.get_ident()
-            if any(turn.worker == me and turn.lock.locked() for turn in self._turns):
+            workers = list(self._workers.items())  # threads leave without the mutex
+            if any(worker == me and turn.locked() for turn, worker in workers):
                 raise EngineUnavailable(reason=IN_A_HANDLER)
             return False
 
@@ -210,9 +207,10 @@ class Combiner:
 
         It lasts as long as the lock ``own`` is held.
         """
-        for turn in self._turns:
-            if not turn.lock.locked():
-                turn.lock, turn.worker = own, threading.get_ident()
+        for number, turn in enumerate(self._turns):
+            if not turn.locked():
+                self._workers[own] = threading.get_ident()
+                self._turns[number] = own
                 return True
         return False
 
@@ -267,7 +265,7 @@ class Combiner:
     @property
     def is_busy(self) -> bool:
         """Whether a thread is at work."""
-        return any(turn.lock.locked() for turn in self._turns)
+        return any(turn.locked() for turn in self._turns)
 
     # The helpers
 
@@ -326,31 +324,36 @@ class Combiner:
 
     def _do_batch(self) -> None:
         own = threading.Lock()
-        with own:
-            self._await_turn(own)
-            self._undo_orphans()
-            batch = CombinedBatch(self)
+        try:
+            with own:
+                self._await_turn(own)
+                self._undo_orphans()
+                self._do_claimed(CombinedBatch(self))
+        finally:
+            self._workers.pop(own, None)
+
+    def _do_claimed(self, batch: CombinedBatch) -> None:
+        with self.mutex:
+            self._batches.append(batch)
+            served = len(batch.waiting())
+        try:
+            if served:
+                self._work.together(batch)
+        except BaseException as error:  # noqa: BLE001  # each waiting thread raises it
+            batch.fail(error)
+        finally:
             with self.mutex:
-                self._batches.append(batch)
-                served = len(batch.waiting())
-            try:
-                if served:
-                    self._work.together(batch)
-            except BaseException as error:  # noqa: BLE001  # each waiting thread raises it
-                batch.fail(error)
-            finally:
-                with self.mutex:
-                    self._batches.remove(batch)
-                    batch.disclaim()
-                    if served > 1:
-                        self._crowded_until = time.monotonic() + _CROWDED_SECONDS
+                self._batches.remove(batch)
+                batch.disclaim()
+                if served > 1:
+                    self._crowded_until = time.monotonic() + _CROWDED_SECONDS
 
     def _await_turn(self, own: threading.Lock) -> None:
         while True:
             with self.mutex:
                 if self._begin_turn(own):
                     return
-                taken = self._turns[0].lock
+                taken = self._turns[0]
             with taken:
                 pass  # it is over
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -92,6 +94,42 @@ def test_what_was_taken_for_who_has_given_up_goes_back(held, subspace, pool, ten
     held_now = assert_counted(ten)
     assert not held_now["leased"]
     assert [item.attempts for item in ten.pop_many(10)] == [0] * 9
+
+
+def test_a_thread_that_comes_again_while_a_helper_begins(held, subspace, pool, ten):
+    """The helper holds the lock that it waited for, which was the thread's: that is no handler."""
+    queue = FifoQueue(held, subspace)
+    combiner = queue.parts.group.poppers["min"].combiner
+    waits, holds, may_go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def at_line(frame, event, _):
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if line.startswith("with taken"):
+            waits.set()
+        if line.startswith("pass"):
+            holds.set()
+            assert may_go_on.wait(SOON_SECONDS)
+        return at_line
+
+    def at_call(frame, event, _):
+        return at_line if frame.f_code.co_name == "_await_turn" else None
+
+    with ThreadPoolExecutor(1) as same:
+        first = same.submit(queue.pop)
+        begun(held)
+        threading.settrace(at_call)
+        try:
+            other = pool.submit(queue.pop)
+            assert waits.wait(SOON_SECONDS)
+            held.open()
+            assert holds.wait(SOON_SECONDS)
+        finally:
+            threading.settrace(None)
+        again = same.submit(queue.pop)
+        wait_until(lambda: combiner.in_line == 2 or again.done())
+        may_go_on.set()
+        taken = [future.result(SOON_SECONDS).value for future in (first, other, again)]
+    assert taken == [0, 1, 2]
 
 
 def test_an_error_of_the_engine_is_given_to_each_who_waited(database, subspace, pool, ten):
