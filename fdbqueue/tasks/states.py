@@ -124,7 +124,7 @@ class TaskState(NamedTuple):
         return self.item is not None and self.item.attempts > 0
 
     @property
-    def is_to_end(self) -> bool:
+    def is_abort_asked(self) -> bool:
         """Whether its abort was asked for while it ran."""
         return bool(self.record.get("abort"))
 

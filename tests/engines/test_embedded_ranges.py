@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import FDBError, KeySelector, StreamingMode
 from tests.cases import cases
 from tests.engines.children import run
@@ -76,15 +75,6 @@ class Model:
         if reverse:
             rows.reverse()
         return rows[:limit] if limit else rows
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A database that every example fills anew."""
-    path = tmp_path_factory.mktemp("ranges") / "queues.sqlite3"
-    database = embedded.open(path, durability="normal")
-    yield database
-    database.close()
 
 
 def _filled(database, rows):

@@ -11,6 +11,7 @@ import pytest
 from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.service import run
 from fdbqueue.tasks import Retry, call, group
+from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.exceptions import WorkerDied
 from fdbqueue.tasks.metrics import outcome_of
 from fdbqueue.tasks.worker import TaskWorker
@@ -144,9 +145,21 @@ def test_elsewhere_it_is_an_exception_like_any_other():
 
 @pytest.mark.parametrize("spend", [True, False])
 def test_one_that_is_aborted_is_not_run_again(backend, work, spend):
-    """The abort counts more; then the attempt is known, too."""
+    """The abort counts more; then the attempt is known, too. Receivers are told of its end."""
+    told = []
+
+    def receive(task_result, **_):
+        told.append((task_result.id, task_result.status, task_result.is_finished))
+
     result = retry_jobs.ask_once_aborted.enqueue(spend)
-    work()
+    task_finished.connect(receive)
+    try:
+        worker = work(on_end=told.append)
+    finally:
+        task_finished.disconnect(receive)
+    end, signal = told
+    assert (worker.failed, worker.retried, outcome_of(end)) == (1, 0, "failed")
+    assert signal == (result.id, FAILED, True)
     found = stored(result)
     assert (found.status, found.attempts, jobs.done) == (FAILED, 1, ["asked"])
     assert [error.exception_class_path for error in found.errors] == [RETRY]

@@ -20,7 +20,7 @@ from django.core.management import call_command
 from fdbqueue.service import Item
 from fdbqueue.tasks import TaskAborted, TaskTimeout, abort, time_limits
 from fdbqueue.tasks.ends import Attempt
-from fdbqueue.tasks.options import TaskOptions
+from fdbqueue.tasks.options import BackendOptions
 from fdbqueue.tasks.runner import TaskRunner, call_here
 from fdbqueue.tasks.strikes import Strike, set_exception
 from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, shared_memory
@@ -278,7 +278,7 @@ def ask(limits, aborted):
 
 def runner_of(threads, watch=None, **options):
     """Return what runs tasks of no source, for functions that a test has it call."""
-    backend = SimpleNamespace(settings=TaskOptions(**options))
+    backend = SimpleNamespace(settings=BackendOptions(**options))
     return TaskRunner(backend, None, "anna", threads, watch)
 
 

@@ -64,7 +64,7 @@ from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.ring import ListWalk, Ring, Walk, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
-from fdbqueue.service.consume.visits import MAX_LOOKS, Pace, Served, SeveralRequest, Visit
+from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, Visit, VisitEstimate
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import LAST_MOMENT
 from fdbqueue.service.storage.rows import ENDS, End
@@ -94,7 +94,7 @@ class SeveralPoppers:
         """Start again in a forked process."""
         self.combiner.forget()
         self._contention.forget()
-        self._pace = Pace()
+        self._estimate = VisitEstimate()
 
     # The combiner's work
 
@@ -186,7 +186,7 @@ class SeveralPoppers:
                 self._end,
                 owns=True,
                 corrects=not conflicts,
-                pace=self._pace,
+                estimate=self._estimate,
             )
             if also is not None:
                 visit.begin_with(also)

@@ -113,7 +113,7 @@ class _Look:
         return allowance is not None and allowance.is_spent(leases=self.leases)
 
 
-class Pace:
+class VisitEstimate:
     """What the transactions of a process have met, by which the next one begins its reads.
 
     A hint: if it is wrong, members are looked at for nothing and come again, or one after another.
@@ -153,7 +153,7 @@ class Visit:
         end: Which end to take from.
         owns: Whether it is nobody else's: then it is bounded, and helps other processes.
         corrects: Whether it corrects the rows of those that have nothing to give any more.
-        pace: What transactions before it have met; None for one that is by itself.
+        estimate: What transactions before it have met; None for one that is by itself.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Visit:
         *,
         owns: bool,
         corrects: bool,
-        pace: Pace | None = None,
+        estimate: VisitEstimate | None = None,
     ) -> None:
         self._open = open_queue
         self._tr = tr
@@ -173,7 +173,7 @@ class Visit:
         self._end: End = end
         self._owns = owns
         self._corrects = corrects and not walk.is_strict
-        self._pace = pace or Pace()
+        self._estimate = estimate or VisitEstimate()
         # At the min end a round as seen depends on what it takes and what is before; who found
         # nothing depends on the row that it corrects.
         as_seen = owns and end == "min" and not walk.is_strict
@@ -210,7 +210,7 @@ class Visit:
                 items, which the commit verifies; they are not told that there are none.
         """
         waiting = deque(requests)
-        wanted = self._pace.members_for(len(waiting))
+        wanted = self._estimate.members_for(len(waiting))
         while waiting and not self.is_cut:
             hints = self._walk.next(self._ahead(wanted, len(waiting)))
             if not hints:
@@ -231,7 +231,7 @@ class Visit:
             else:
                 wanted = max(len(waiting), 2 * len(hints))
         if self._most:
-            self._pace.note(self._turns, self._most, self._late)
+            self._estimate.note(self._turns, self._most, self._late)
         if waiting and not self.is_cut:
             early = frozenset(requests)
             self.served.results += [(one, []) for one in waiting if one in early]
@@ -293,7 +293,9 @@ class Visit:
     def _begin(self, hints: Sequence[Hint], waiting: Iterable[SeveralRequest]) -> list[_Look]:
         """Begin rounds in some members, to read as many items as each gives in its turn."""
         turn = [*itertools.islice(waiting, REQUESTS_A_TURN)]
-        items = sum(map(_COUNT, turn)) + min(round(self._pace.late), REQUESTS_A_TURN - len(turn))
+        items = sum(map(_COUNT, turn)) + min(
+            round(self._estimate.late), REQUESTS_A_TURN - len(turn)
+        )
         looks = []
         for hint in hints:
             consumer = self._open(hint.name)
@@ -413,7 +415,7 @@ class Visit:
             prospect = _prospect(look, result, dues())
             member = look.consumer.taker.store.tables.member
             if member is not None and not prospect.is_now:
-                member.correct(self._tr, prospect, look.hint.passing)
+                member.write_prospect(self._tr, prospect, look.hint.passing)
                 self.served.wrote = True
 
 
