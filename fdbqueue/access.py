@@ -83,10 +83,15 @@ def may(user: Any, permission: str, name: str) -> bool:
     """
     if not _is_active(user) or (permission in _ITEMS and conf.catalog().owner(name)):
         return False
-    if _is_allowed(user, permission, name):
-        return True
-    home = conf.catalog().home(name) if permission == VIEW else name
-    return home != name and _is_allowed(user, permission, home)
+    return _is_allowed(user, permission, name) or (
+        permission == VIEW and _may_view_home(user, name)
+    )
+
+
+def _may_view_home(user: Any, name: str) -> bool:
+    """Tell whether a queue is a part of another one that a user may view."""
+    home = conf.catalog().home(name)
+    return home != name and _is_allowed(user, VIEW, home)
 
 
 def _is_allowed(user: Any, permission: str, name: str) -> bool:

@@ -174,7 +174,7 @@ class Viewer:
             last, looked_at = name, looked_at + 1
         return found, None
 
-    def sees_member(self, catalog: Catalog, family: Family) -> bool:
+    def sees_any_member(self, catalog: Catalog, family: Family) -> bool:
         """Tell whether the user may see a member; one that is empty is looked for by its name."""
         busy = self.busy_members(catalog, [family], limit=1)
         return bool(busy or self.next_members(family, 1)[0])

@@ -66,7 +66,7 @@ _BLOCK_BYTES = 1_000_000
 _DECODER = strict_json()
 
 
-def formatter(
+def printer(
     queue: Queue,
     look: TableLook,
     *,

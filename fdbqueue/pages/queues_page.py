@@ -264,7 +264,7 @@ def _names_and_families(viewer: Viewer) -> tuple[list[str], list[Family]]:
             names.update(members)
             if family.has_parts and members:
                 families.append(family)
-        elif members or viewer.sees_member(catalog, family):
+        elif members or viewer.sees_any_member(catalog, family):
             families.append(family)
     return sorted(names), families
 
@@ -511,7 +511,7 @@ class FamilyView(ListView):
         if not viewer.sees(pattern) and not (
             family is not None
             and self.site.may_view_some(self.request)
-            and viewer.sees_member(catalog, family)
+            and viewer.sees_any_member(catalog, family)
         ):
             raise PermissionDenied
         if family is None:

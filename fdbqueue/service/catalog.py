@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import difflib
-import fnmatch
 import functools
 import heapq
 import itertools
@@ -22,7 +21,7 @@ from fdbqueue.service.consume.family_takes import SeveralGroup
 from fdbqueue.service.consume.queue_state import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.idempotency import Responses
-from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, share_a_name
+from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, matcher, share_a_name
 from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
@@ -96,6 +95,7 @@ class QueueSpec:
         self.has_parts = home_of is not None
         self.limits_at = limits_at
         self.options = options
+        self.matches = matcher(name)
         own = Levels.of(options.get("max_leased"), parse_rate(options.get("rate")))
         self.levels = own if limits_at is None else STORED
 
@@ -113,15 +113,12 @@ class QueueSpec:
         self, database: Database, subspace: Subspace, name: str, member: Member | None = None
     ) -> Queue:
         """Return the queue of that name in a subspace, with its rows in its family's index."""
+        limits_at = None if self.limits_at is None else self.limits_at(name)
         queue = KINDS[self.kind](
-            database,
-            subspace,
-            name=name,
-            member=member,
-            limits_at=None if self.limits_at is None else self.limits_at(name),
-            **self.options,
+            database, subspace, name=name, member=member, limits_at=limits_at, **self.options
         )
         queue.home, queue.label_of = self.home(name), self.label
+        queue.parts.store.home = queue.home
         return queue
 
 
@@ -328,7 +325,7 @@ class Catalog:
             spec.kind,
             keys,
             lambda start, after: self._names(start=start, after=after, with_responses=False),
-            functools.partial(self._is_member, spec, lambda name: [name]),
+            functools.partial(self._is_member, spec, bool),
             # Every take from a member depends on keys below its name.
             Pausing(runner, keys.paused, self._beginning_with(spec.start), family=spec.name),
             spec.owner,
@@ -382,7 +379,7 @@ class Catalog:
         ]
         return list(dict.fromkeys(plain)), sources
 
-    def _is_member(self, spec: QueueSpec, fits: Callable[[str], list[str]], name: str) -> bool:
+    def _is_member(self, spec: QueueSpec, fits: Callable[[str], Any], name: str) -> bool:
         """Tell whether a queue of a pattern's index is one of its members, and fits others."""
         try:
             return bool(fits(name)) and self.spec(name) is spec
@@ -481,7 +478,7 @@ class Catalog:
                 return self._named[name]
             if NAME.fullmatch(name):
                 for spec in self._patterns:
-                    if fnmatch.fnmatchcase(name, spec.name):
+                    if spec.matches(name):
                         return spec
         raise QueueNotFound(name=name)
 
@@ -525,8 +522,7 @@ class Catalog:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if self._patterns or self._owned:
             for name in self._stored(after, start, with_responses, tr):
-                fits = (fnmatch.fnmatchcase(name, spec.name) for spec in self._patterns)
-                if name in self._owned or any(fits):
+                if name in self._owned or any(spec.matches(name) for spec in self._patterns):
                     yield name
 
     def unknown_names(self) -> Iterator[str]:

@@ -23,6 +23,7 @@ import abc
 import base64
 import contextlib
 import contextvars
+import functools
 import itertools
 import json
 import math
@@ -290,6 +291,12 @@ class TupleCodec(Codec):
 CODECS: dict[str, type[Codec]] = {
     codec.name: codec for codec in (JsonCodec, BytesCodec, TupleCodec)
 }
+
+
+@functools.cache
+def codec_named(name: str) -> Codec:
+    """Return the codec with a name: the same object for all queues, because it keeps nothing."""
+    return CODECS[name]()
 
 
 # A tuple of a text and two integers, packed and unpacked by hand: that is most of what a push

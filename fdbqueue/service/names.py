@@ -8,6 +8,7 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.locks import RLock
@@ -99,8 +100,13 @@ def check_pattern(name: str) -> None:
 
 def fits_of(patterns: Sequence[str]) -> Callable[[str], list[str]]:
     """Return a function that returns which of the patterns a name fits."""
-    tests = [(one, re.compile(fnmatch.translate(one)).match) for one in patterns]
+    tests = [(one, matcher(one)) for one in patterns]
     return lambda name: [one for one, matches in tests if matches(name)]
+
+
+def matcher(pattern: str) -> Callable[[str], Any]:
+    """Return what matches the names that fit a pattern, without a call of Python code."""
+    return re.compile(fnmatch.translate(pattern)).match
 
 
 def covers(pattern: str, other: str) -> bool:

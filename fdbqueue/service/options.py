@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypedDict
@@ -255,6 +256,7 @@ def choices_of(name: str) -> tuple[str, ...]:
     return allowed.texts
 
 
+@functools.cache
 def names_for(kind: str) -> frozenset[str]:
     """Return the names of the options that a kind of queue has."""
     return frozenset(name for name in ALLOWED if _OF_ONE_KIND.get(name, kind) == kind)
@@ -269,6 +271,8 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
 
 def _named(value: Any) -> Any:
     """Return the name of an option that is given as an object or a type, else the option."""
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, Codec):
         return getattr(value, "name", type(value).__name__)
     return value.__name__ if isinstance(value, type) else value

@@ -24,7 +24,7 @@ from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
 from fdbqueue.service.bulk.reshape import reshape
-from fdbqueue.service.codecs import CODECS, Codec
+from fdbqueue.service.codecs import Codec, codec_named
 from fdbqueue.service.consume.consumer import first_with_items, held_until
 from fdbqueue.service.consume.queue_state import Pause
 from fdbqueue.service.consume.waiting import deadline_after
@@ -122,7 +122,7 @@ class Queue(AsyncVerbs):
         self.workers: Callable[[Transaction], Any] | None = None
         self.options = checked = QueueOptions.checked(self.name, options)
         codec = checked.codec
-        self.codec: Codec = CODECS[codec]() if isinstance(codec, str) else codec
+        self.codec: Codec = codec_named(codec) if isinstance(codec, str) else codec
         keys = self._keys(subspace, checked.shards or 0)
         self._priorities: Priorities = NoPriorities(self.name)
         if keys.has_priorities:

@@ -220,8 +220,8 @@ class WaitingAborts:
             wishes = run(
                 self._database, functools.partial(self._wishes, looked=looked), read_only=True
             )
-            for one, is_to_end in zip(looked, wishes, strict=True):
-                one.looked, one.is_to_end = now, is_to_end
+            for one, is_abort_asked in zip(looked, wishes, strict=True):
+                one.looked, one.is_abort_asked = now, is_abort_asked
 
     def _wishes(self, tr: Transaction, looked: Sequence[Attempt]) -> list[bool]:
         calls = [unpacked(one.item.value) for one in looked]
@@ -252,7 +252,7 @@ class ForcedAborts:
         looked = run(self._database, look, read_only=True)
         for attempt in looked:
             attempt.looked = time.monotonic()
-        return [attempt for attempt, is_to_end in looked.items() if is_to_end]
+        return [attempt for attempt, is_abort_asked in looked.items() if is_abort_asked]
 
     def _look(self, tr: Transaction, called: Sequence[Attempt]) -> dict[Attempt, bool]:
         row = tr.snapshot[_number_key(self._records)]

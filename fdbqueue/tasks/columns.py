@@ -134,7 +134,7 @@ def words_of(task: TaskState) -> str | Promise:
         return words[item.state]
     if not task.is_running:
         return _("Worker lost")
-    return _("Running, abort requested") if task.is_to_end else _("Running")
+    return _("Running, abort requested") if task.is_abort_asked else _("Running")
 
 
 def shown_path(path: str) -> str:

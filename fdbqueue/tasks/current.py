@@ -186,7 +186,7 @@ class Running:
             return False
         if not self._is_aborted and now - self._looked_at > _LOOK_SECONDS:
             found = self._backend.found(self.result.id)
-            self._is_aborted = found is not None and found.is_to_end
+            self._is_aborted = found is not None and found.is_abort_asked
             self._looked_at = time.monotonic()
         return self._is_aborted
 

@@ -2,7 +2,7 @@
 
 There is one :class:`Attempt` from the lease to the end. :func:`retry_seconds` decides whether there
 is another one after a failure. What was decided is noted as an :class:`AttemptEnd`, which another
-thread may commit (:class:`AttemptEnds`): it does not change, only what became of it.
+thread may commit (:class:`AttemptEnds`): it does not change, but for what became of it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,22 @@ from fdbqueue.exceptions import (
     path_of,
     traceback_of,
 )
-from fdbqueue.service import MAX_SECONDS, Item, Queue, ack_in_several, error_code, now_us, run
+from fdbqueue.service import (
+    MAX_SECONDS,
+    Beside,
+    Item,
+    Queue,
+    ack_in_several,
+    error_code,
+    now_us,
+    run,
+)
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, readable
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
 from fdbqueue.tasks.functions import first_wait
 from fdbqueue.tasks.notes import NOTED, Notes
-from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions, function_of
+from fdbqueue.tasks.options import BACKENDS, BackendOptions, FdbQueueTask, function_of
 from fdbqueue.tasks.records import (
     FAILED,
     NO_ATTEMPTS,
@@ -117,6 +126,11 @@ class AttemptEnd:
         """Whether the task has ended as it should."""
         return self.failure is None
 
+    def let_be_last(self) -> None:
+        """Note that the task does not run again: its end was asked for while it ran."""
+        self.retry_seconds = None
+        change(self.result, status=TaskResultStatus.FAILED, finished_at=result_time(self.moment))
+
     @property
     def kept_attempts(self) -> Attempts:
         """The attempts that count, if the task runs again."""
@@ -149,7 +163,7 @@ class Attempt:
         has_left: Whether its function has ended.
         limit: What ends its function, as in ``time_limits.py``; None if nothing does.
         looked: When it was looked up last whether it was aborted, by the monotonic clock.
-        is_to_end: Whether it was, while it waited for a thread.
+        is_abort_asked: Whether it was, while it waited for a thread.
     """
 
     queue: Queue
@@ -168,7 +182,7 @@ class Attempt:
     has_left: bool = False
     limit: Any = None
     looked: float = 0.0
-    is_to_end: bool = False
+    is_abort_asked: bool = False
 
     @property
     def is_called(self) -> bool:
@@ -205,7 +219,7 @@ class Attempt:
             failure=failure,
             reason=f"{failure.exception}\n{message_of(error)}",
             retry_seconds=retry_seconds,
-            asked=error if isinstance(error, Retry) and retry_seconds is not None else None,
+            asked=None if retry_seconds is None else _asked_by(error),
             is_aborted=isinstance(error, TaskAborted),
         )
 
@@ -228,7 +242,7 @@ class Attempt:
         self.is_unnoted, self.end = False, end
 
 
-def max_attempts(options: TaskOptions, task: Task[..., Any] | None, call: TaskCall) -> int:
+def max_attempts(options: BackendOptions, task: Task[..., Any] | None, call: TaskCall) -> int:
     """Return how many times a task runs at most; what its call says, if its code is gone."""
     own = call.max_attempts
     if task is not None:
@@ -237,12 +251,12 @@ def max_attempts(options: TaskOptions, task: Task[..., Any] | None, call: TaskCa
 
 
 def retry_seconds(
-    options: TaskOptions, task: Task[..., Any] | None, error: BaseException, attempt: Attempt
+    options: BackendOptions, task: Task[..., Any] | None, error: BaseException, attempt: Attempt
 ) -> float | None:
     """Return how many seconds after a failure a task runs again, None for never."""
     is_last = len(attempt.attempts.workers) >= max_attempts(options, task, attempt.call)
-    if isinstance(error, Retry):
-        return None if is_last and error.spend else error.seconds
+    if (asked := _asked_by(error)) is not None:
+        return None if is_last and asked.spend else asked.seconds
     backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
     backoff = options.backoff if backoff is BACKENDS else backoff
     if backoff is None or is_last or isinstance(error, TaskAborted | TaskExpired | WorkerDied):
@@ -254,6 +268,14 @@ def retry_seconds(
         with contextlib.suppress(BaseException):  # one that cannot be shown
             logger.exception("a backoff has failed", extra={"task": attempt.call.task})
         return None
+
+
+def _asked_by(error: BaseException) -> Retry | None:
+    """Return what a task asks for that raised this; None for an exception like any other."""
+    if isinstance(error, Retry):
+        with contextlib.suppress(Exception):  # a subclass has no pause, or a wrong one
+            return Retry(error.seconds, spend=error.spend)
+    return None
 
 
 class AtEndFailed(Exception):
@@ -372,12 +394,8 @@ class AttemptEnds:
             end.queue.ack(end.item, beside=self.writes(end))
         else:
             commit = self._finish if end.is_success else self._fail
-            run(
-                end.queue.database,
-                lambda tr: commit(tr, end),
-                wrote=True,
-                may_be_long=bool(end.at_end),
-            )
+            is_long = bool(end.at_end)
+            run(end.queue.database, lambda tr: commit(tr, end), wrote=True, may_be_long=is_long)
 
     def writes_of(self, ending: Sequence[AttemptEnd]) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of some tasks whose items are removed."""
@@ -391,12 +409,11 @@ class AttemptEnds:
 
     def writes(self, end: AttemptEnd) -> Callable[[Transaction], None]:
         """Return what writes all that is kept of a task whose item is removed."""
-        is_success = end.failure is None
         keep: Callable[[Transaction], None]
         if not self._keeps(end):
             keep = functools.partial(self._records.remove, result_id=end.call.id)
         else:
-            status = SUCCESSFUL if is_success else FAILED
+            status = SUCCESSFUL if end.is_success else FAILED
             keep = final_writes(
                 self._records,
                 end.call,
@@ -465,6 +482,7 @@ class AttemptEnds:
         queue = end.queue
         record = self._records.read(tr, end.call.id) or {}
         if end.is_aborted or record.get("abort"):
+            end.let_be_last()
             self._finish(tr, end)
             return
         seconds = end.retry_seconds
@@ -483,6 +501,8 @@ class AttemptEnds:
             entry = EndedTask(queue.home, FAILED, end.moment, call.id, call.task, _tree_of(call))
             tr.set(*self._records.ended_row(entry))
             self._note_end(tr, end)
+            if end.is_limited and end.failure is not None and end.failure.exception == EXPIRED:
+                Beside.give_back_token(tr, queue)
 
 
 def _tree_of(call: TaskCall) -> str:

@@ -38,7 +38,8 @@ Who takes them
 What counts
     A lease. So a task counts as running while it waits for a thread for a moment (``source.py``),
     and one whose worker was killed until its lease expires. Each attempt takes a token of the rate;
-    one that is given back before it began gives it back. A failed attempt that pauses for its
+    one that is given back before it began gives it back, and so does the end of a task that has
+    expired. A failed attempt that pauses for its
     ``backoff`` does not count, nor what waits for its ``run_after``; dead letters neither.
 
 What is left behind by

@@ -1,7 +1,7 @@
 """The options of a backend and of a task, and what is wrong with a backend's.
 
-:class:`TaskOptions` has the ``OPTIONS`` of a backend. :func:`task` makes a task with options of its
-own, which count before the backend's; :func:`exponential` is when a failed task runs again if
+:class:`BackendOptions` has the ``OPTIONS`` of a backend. :func:`task` makes a task with options of
+its own, which count before the backend's; :func:`exponential` is when a failed task runs again if
 neither says that.
 """
 
@@ -126,7 +126,7 @@ class Retention:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TaskOptions:
+class BackendOptions:
     """The options of a backend.
 
     Attributes:
@@ -161,7 +161,7 @@ class TaskOptions:
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[SettingProblem]]:
+def parse(given: Mapping[str, Any]) -> tuple[BackendOptions, list[SettingProblem]]:
     """Return the options that a setting says, and what is wrong with it.
 
     What is wrong has its default in the options.
@@ -177,7 +177,7 @@ def parse(given: Mapping[str, Any]) -> tuple[TaskOptions, list[SettingProblem]]:
         )
     if isinstance(sound.get("outbox"), bool):
         sound["outbox"] = DEFAULT_DB_ALIAS if sound["outbox"] else None
-    return TaskOptions(**sound), [problem for _, problem in problems]
+    return BackendOptions(**sound), [problem for _, problem in problems]
 
 
 def function_of(given: Any) -> Any:

@@ -39,7 +39,7 @@ from fdbqueue.tasks.exceptions import (
 )
 from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of, without_key
 from fdbqueue.tasks.notes import Notes
-from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, TaskOptions
+from fdbqueue.tasks.options import BACKENDS, BackendOptions, FdbQueueTask
 from fdbqueue.tasks.records import (
     NO_ATTEMPTS,
     Attempts,
@@ -222,7 +222,7 @@ class TaskRunner:
         watch: ParentWatch | None = None,
     ) -> None:
         self._backend = backend
-        self._options: TaskOptions = backend.settings
+        self._options: BackendOptions = backend.settings
         self._source = source
         self._worker = worker
         self._threads = threads
@@ -251,11 +251,15 @@ class TaskRunner:
         call, before = unpacked(item.value), NO_ATTEMPTS
         is_aborted = overdue is not None and not overdue.seconds
         has_expired = (
-            call is not None and call.expires is not None and self._source.has_expired(item, call)
+            overdue is None  # else it has begun
+            and call is not None
+            and call.expires is not None
+            and self._source.has_expired(item, call)
         )
         if item.attempts and call is not None and not has_expired:
             state = self._source.begin_again(item, call.id)
-            before, is_aborted = state.over, state.is_to_end
+            most = max_attempts(self._options, None, call)
+            before, is_aborted = state.over_of(most), state.is_abort_asked
             if state.metadata:
                 attempt.notes = Notes(state.metadata)
         is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))
@@ -355,7 +359,7 @@ class TaskRunner:
                 if self._waiting is None:
                     self._waiting = WaitingAborts(self._backend.records, database)
             self._waiting.look(attempt, self._source.waiting, AHEAD_SECONDS)
-        return attempt.is_to_end
+        return attempt.is_abort_asked
 
     def _declare_limits(self, task: Task[..., Any], item: Item) -> None:
         """Have the limits be as this process's code says, once for each function and queue."""

@@ -37,7 +37,8 @@ at most one ends it, and there is one result. What is left behind by
 - *a crash or a kill before the commit*: a lease that expires; the task runs again. It has one
   attempt more, unless the lease was ahead and nothing notes that it has begun: nobody else pays
   for a task that kills its worker, and it is itself spared once at most, because its next attempt
-  is noted before it begins;
+  is noted before it begins. Three lost leases ahead may hide that an attempt had begun before, as
+  a queue keeps no more failures of an item: a task that may run once only is not run then;
 - *a crash behind it*: a task that has ended;
 - *an unknown outcome*: the commit's receipt tells (``service/transactions.py``). If it cannot,
   the end is tried again; if the lease is gone then, the record tells whether it was this end that

@@ -106,13 +106,25 @@ class TaskState(NamedTuple):
         """Whether an attempt is over, counted or not, or it has ended before it was redriven."""
         return bool(self.over.workers) or not _NOT_BEGUN.isdisjoint(self.record)
 
+    def over_of(self, most: int) -> Attempts:
+        """Return the attempts that are over, of a task that may run so many times.
+
+        One that may run once only has begun if that cannot be told any more: a queue keeps the last
+        failures alone, and leases ahead that were lost since may be all of them.
+        """
+        item, over = self.item, self.over
+        noted = len(self.record.get("workers", ())) + self.record.get("spared", 0)
+        if most > 1 or over.workers or item is None or noted >= item.attempts - len(item.failures):
+            return over
+        return _with_death(over._replace(spared=over.spared - 1), None)
+
     @property
     def was_leased(self) -> bool:
         """Whether its item, which it has still, was leased before: an attempt may not count."""
         return self.item is not None and self.item.attempts > 0
 
     @property
-    def is_to_end(self) -> bool:
+    def is_abort_asked(self) -> bool:
         """Whether its abort was asked for while it ran."""
         return bool(self.record.get("abort"))
 
@@ -211,11 +223,16 @@ def _with_lost(known: Attempts, record: dict[str, Any], item: Item) -> Attempts:
         if _may_have_waited(ended) and record and record.get("running") != attempt - 1:
             known = known._replace(spared=known.spared + 1)
             continue
-        worker = name_of(None if failure is None else failure.worker)
-        reason = "not known any more" if failure is None else failure.reason
-        died = AttemptFailure(path_of(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
-        known = known._replace(workers=(*known.workers, worker)).failed(died)
+        known = _with_death(known, failure)
     return known
+
+
+def _with_death(known: Attempts, failure: Failure | None) -> Attempts:
+    """Return attempts and one more, whose worker died; None for what is not known any more."""
+    worker = name_of(None if failure is None else failure.worker)
+    reason = "not known any more" if failure is None else failure.reason
+    died = AttemptFailure(path_of(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
+    return known._replace(workers=(*known.workers, worker)).failed(died)
 
 
 def _may_have_waited(failure: Failure | None) -> bool:

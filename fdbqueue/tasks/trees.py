@@ -15,7 +15,7 @@ The protocol:
    others, but not with a lease, because they may push: a push and a lease of the same queue do not
    share one. They conflict with ends of the same 16 alone, and if these are complete, with those a
    level above: each of 10,000 ends reads one key, and one in 16 another. Bits are only ever set:
-   an end that is noted again, that of a dead letter that was redriven, changes nothing.
+   if a dead letter that was redriven fails again, its end sets none.
 4. **What is complete goes on**, in the same commit: the next step of a chain is enqueued with the
    value of the last; what follows a group, once all its parts have succeeded, or with ``always``
    have ended, and with ``values`` given what the parts give on; the end of a branch is the end of a
@@ -23,7 +23,9 @@ The protocol:
    others, and theirs have read its own: so exactly one is the last, and knows it.
 5. **A part has failed** at its last attempt, or was aborted: so has its branch, once that cannot go
    on. If the dead letter is redriven, and succeeds, it sets the bit that was missing: then what
-   follows is enqueued. That bit is set once, so nothing follows twice.
+   follows is enqueued. That bit is set once, so nothing follows twice. If it fails again, nothing
+   follows; a chain, or a group by what follows it, has then ended again, and is kept from that
+   moment on, as the dead letter is. A group whose part fails again keeps its end.
 6. **Looked after** by housekeeping (:mod:`fdbqueue.tasks.upkeep`): a part whose item went without
    its end has failed, and when the retention since the end is over, the tree is removed.
 

@@ -280,6 +280,7 @@ class TaskWorker:
             on_end=self._ended,
             on_stop=self._on_stop,
             on_beat=self._on_beat,
+            home_of=self._home,
         )
         if self._is_stopped:
             return True

@@ -11,7 +11,9 @@ from django.contrib.auth.models import Permission, User
 from rest_framework.test import APIClient
 
 from fdbqueue import service
-from tests.concurrency.clock import Clock
+from tests.concurrency.conftest import clock
+
+__all__ = ["clock"]
 
 QUEUES = {
     "quakes": {"kind": "priority", "priority_type": "float"},
@@ -52,14 +54,6 @@ def json_alone(settings: Any) -> None:
     """The browsable API is off, as in projects that name no renderer but that of JSON."""
     json = ["rest_framework.renderers.JSONRenderer"]
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_RENDERER_CLASSES": json}
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Set what the service takes for the time."""
-    clock = Clock()
-    monkeypatch.setattr("fdbqueue.service.clock.time", clock)
-    return clock
 
 
 @pytest.fixture

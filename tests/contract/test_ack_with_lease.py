@@ -18,13 +18,16 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue
+from fdbqueue.service.consume import poppers
+from fdbqueue.service.consume.round import Round
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
 from tests.contract.awaiting.gates import Gated, cancellation_of
 from tests.contract.awaiting.test_cancelling import cancelled_at_the_gate, happens
 from tests.contract.conftest import Observed
-from tests.contract.test_combined_writes import Held
+from tests.contract.test_combined_writes import SOON_SECONDS, Held
+from tests.contract.test_families import in_line
 from tests.engines.children import wait_until
 
 
@@ -46,6 +49,26 @@ def leased_again(queue, **options):
 def states(queue):
     """Return the values of the items in each state, which are counted right."""
     return {state: [item.value for item in items] for state, items in assert_counted(queue).items()}
+
+
+def test_a_late_lease_that_acknowledges_waits_for_the_next_round(queue, pool, monkeypatch):
+    """The round has not read what it needs, though no other needs anything."""
+    combiner = queue.parts.group.poppers["min"].combiner
+    (first,) = queue.lease_many(1)
+    late = []
+
+    class Joined(Round):
+        def serve(self, *arguments, **options):
+            if not late:
+                late.append(pool.submit(queue.lease_many, 1, ack=[first]))
+                wait_until(lambda: combiner.line)
+            return super().serve(*arguments, **options)
+
+    monkeypatch.setattr(poppers, "Round", Joined)
+    early = in_line(combiner, pool, [queue.lease] * 2)
+    assert sorted(one.result(SOON_SECONDS).value for one in early) == [1, 2]
+    assert [item.value for item in late[0].result(SOON_SECONDS)] == [3]
+    assert states(queue) == {"ready": [4], "leased": [1, 2, 3], "delayed": [], "dead": []}
 
 
 @pytest.mark.parametrize("kind", [FifoQueue, PriorityQueue])

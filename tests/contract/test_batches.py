@@ -50,6 +50,14 @@ def test_an_acknowledged_batch_is_gone(kind, queue, everything):
     assert all(key.startswith(b"\xff") for key in everything())
 
 
+def test_a_batch_that_is_given_back(kind, queue):
+    """Its items are at their places as they were: nobody has tried them."""
+    before = queue.page().items
+    queue.return_batch(queue.lease_batch(4))
+    assert queue.page().items == before
+    assert_counted(queue)
+
+
 def test_a_batch_whose_time_is_over(kind, queue, clock):
     """It comes back with whoever consumes next, and its owner learns of it."""
     before = queue.page().items

@@ -8,15 +8,9 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
 from fdbqueue.service import FifoQueue, Undecodable, run
 from fdbqueue.service.storage.tables import State, TableKeys
 from tests.concurrency.census import assert_counted
+from tests.contract.test_batches import queue
 
-
-@pytest.fixture
-def queue(kind, database, subspace, clock):
-    """A queue of a to f, of one priority, for which the time stands still."""
-    queue = kind.open(database, subspace, max_attempts=2)
-    values = [kind.value(text) for text in "abcdef"]
-    queue.push_many(kind.pairs(values, [kind.priorities[0]] * 6))
-    return queue
+__all__ = ["queue"]
 
 
 def bury(kind, queue, chosen):

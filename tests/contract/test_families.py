@@ -7,6 +7,7 @@ import os
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import fdb.tuple
 import pytest
@@ -18,6 +19,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
 from fdbqueue.service.consume import ring, visits
+from fdbqueue.service.consume.round import Round
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.worker import Worker
 from tests.concurrency.census import assert_counted
@@ -519,6 +521,100 @@ def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
         names = {one.result(LONG_SECONDS).queue for one in found}
     assert len(names) == 16
     assert observed.transactions - before <= 2
+
+
+class Meddling(Round):
+    """A round before which something else happens, once."""
+
+    meddle: ClassVar[list[Any]] = []
+
+    def serve(self, *arguments, **options):
+        """Let it happen first."""
+        if self.meddle:
+            self.meddle.pop()()
+        return super().serve(*arguments, **options)
+
+
+@pytest.fixture
+def meddling(monkeypatch):
+    """What happens before the next round."""
+    monkeypatch.setattr(visits, "Round", Meddling)
+    monkeypatch.setattr(Meddling, "meddle", [])
+    return Meddling.meddle
+
+
+def test_a_call_joins_a_transaction_that_reads(open_catalog, observed, pool, meddling):
+    """It gets an item of a member of its own, or of one that has more."""
+    catalog = open_catalog(observed)
+    fill(catalog, 1, MEMBERS[:3])
+    users, found = catalog.several(["user-*"]), []
+    combiner = users._group.poppers["min"].combiner
+
+    def join():
+        found.append(pool.submit(users.pop))
+        wait_until(lambda: combiner.line)
+
+    meddling.append(join)
+    before = observed.transactions
+    found += in_line(combiner, pool, [users.pop] * 2)
+    wait_until(lambda: len(found) == 3)
+    assert sorted(one.result(LONG_SECONDS).queue for one in found) == MEMBERS[:3]
+    assert observed.transactions - before == 1
+
+
+def test_a_call_that_joins_is_not_told_that_there_is_nothing(catalog, users, pool, meddling):
+    """What was pushed before it began may be unknown to that transaction."""
+    fill(catalog, 2, MEMBERS[:1])
+    combiner, found = users._group.poppers["min"].combiner, []
+
+    def push_and_join():
+        catalog.queue(MEMBERS[1]).push("pushed before")
+        found.append(pool.submit(users.pop))
+        wait_until(lambda: combiner.line)
+
+    meddling.append(push_and_join)
+    early = in_line(combiner, pool, [users.pop] * 2)
+    assert sorted(one.result(LONG_SECONDS).value for one in early) == [0, 1]
+    assert found[0].result(LONG_SECONDS).value == "pushed before"
+
+
+def test_a_transaction_begins_in_as_many_members_as_the_last_ones_needed(
+    catalog, users, pool, monkeypatch
+):
+    """So their reads are under way at once."""
+    fill(catalog, 1, [f"user-{n}" for n in range(100)])
+    combiner, met = users._group.poppers["min"].combiner, []
+
+    def following(walk, count, do=ring.Walk.next):
+        met.append(count)
+        return do(walk, count)
+
+    monkeypatch.setattr(ring.Walk, "next", following)
+    for _ in range(10):
+        del met[:]
+        for one in in_line(combiner, pool, [users.pop] * 8):
+            assert one.result(LONG_SECONDS) is not None
+    assert met == [8]
+
+
+def test_a_member_that_has_few_items_passes_the_rest_of_its_turn_on(catalog, users, pool):
+    """And one that has many gives to eight calls in its turn, in its order."""
+    catalog.queue("user-0").push_many(range(30))
+    fill(catalog, 2, MEMBERS[1:3])
+    calls = in_line(users._group.poppers["min"].combiner, pool, [users.pop] * 12)
+    found = [one.result(LONG_SECONDS) for one in calls]
+    numbers = {name: [one.value for one in found if one.queue == name] for name in MEMBERS[:3]}
+    assert sorted(map(len, numbers.values())) == [2, 2, 8]
+    assert sorted(numbers["user-0"]) == [*range(8)]
+
+
+def test_a_take_makes_no_poppers_of_a_member(catalog, users):
+    """Who takes from many members opens as many queues."""
+    fill(catalog, 1)
+    assert len(drained(users)) == len(MEMBERS)
+    assert not any(catalog.queue(name).parts.group.poppers for name in MEMBERS)
+    assert catalog.queue("user-0").pop() is None
+    assert [*catalog.queue("user-0").parts.group.poppers] == ["min"]
 
 
 def test_large_items_of_several_members_fit_into_transactions(catalog, users):

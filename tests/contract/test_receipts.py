@@ -183,6 +183,18 @@ def test_as_many_are_left_as_threads_worked_at_once(queue, left):
     assert len(left()) <= THREADS
 
 
+def test_two_databases_of_a_process_keep_apart(database, subspace):
+    """Each has its receipts where it was told to."""
+    clients = [another(database), another(database)]
+    for number, client in enumerate(clients):
+        transactions.keep_receipts_at(client, subspace[number])
+        FifoQueue(client, subspace["queue"]).push(number)
+    for number, client in enumerate(clients):
+        assert transactions.receipts_of(client).key() == subspace[number].key()
+        found = subspace[number].range()
+        assert len(list(client.create_transaction().get_range(found.start, found.stop))) == 1
+
+
 def test_without_being_told_they_have_a_place(database):
     """Of the package's own, outside of all queues."""
     for client in (another(database), object()):

@@ -124,7 +124,7 @@ def test_the_checks_of_tasks_are_all_there():
 def test_the_options_of_tasks_are_all_there():
     """Those of the backend have rows with their ranges and defaults, those of a task rows."""
     rows = {code(row["key of `OPTIONS`"]): row for row in table(SETTINGS, "key of `OPTIONS`")}
-    defaults = dataclasses.asdict(task_options.TaskOptions())
+    defaults = dataclasses.asdict(task_options.BackendOptions())
     assert rows.keys() == defaults.keys()
     for name, numbers in ranges(task_options.RULES).items():
         assert f"{numbers.least:,} to {numbers.most:,}" in rows[name]["type"]

@@ -26,6 +26,15 @@ def database(path: Path) -> Iterator[embedded.Database]:
     database.close()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Database]:
+    """A database of all tests of a file, which each example empties or fills anew."""
+    path = tmp_path_factory.mktemp("shared") / "queues.sqlite3"
+    database = embedded.open(path, durability="normal")
+    yield database
+    database.close()
+
+
 @pytest.fixture
 def put(database: embedded.Database) -> Callable[..., Any]:
     """Set keys in a transaction of their own: ``put({key: value})``."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from fdbqueue.engines import embedded
 
 _keys = st.sampled_from([b"%c" % letter for letter in b"abcdefgh"])
 _numbers = st.binary(min_size=1, max_size=2)
@@ -22,15 +19,6 @@ _mutations = st.lists(
     ),
     max_size=12,
 )
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A database that every example empties."""
-    path = tmp_path_factory.mktemp("changes") / "queues.sqlite3"
-    database = embedded.open(path, durability="normal")
-    yield database
-    database.close()
 
 
 def _apply(rows, name, key, *arguments):

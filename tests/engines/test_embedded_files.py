@@ -58,6 +58,33 @@ say(len(database[b"after/":b"after0"]))
 say(len(database[b"full/":b"full0"]) + len(database[b"group/":b"group0"]))
 """
 
+_FILL_UP_SLOWLY = """
+import resource
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, most))
+
+def code(work):
+    transaction = database.create_transaction()
+    work(transaction)
+    error = transaction.commit().exception()
+    return None if error is None else error.code
+
+def fill(number):
+    return code(lambda tr: tr.set(b"full/%d" % number, os.urandom(3_000)))
+
+say({fill(number % 50) for number in range(400)})
+say({code(lambda tr: tr.clear(b"full/%d" % number)) for number in range(50)})
+number = 0
+while not (ended := fill(number)):
+    number += 1
+say(ended)
+say({len(database[b"full/%d" % one]) for one in range(number)})
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+say(fill(number))
+"""
+
 _PUSH = """
 for number in range(50):
     database[b"%d" % number] = b"kept"
@@ -234,6 +261,12 @@ def test_a_full_disk(path, start, allowed):
     assert lines == ["{1510}", "b'1'", "0", "{1510}", "40", "0"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="SQLite's reason is not told")
+def test_the_log_of_a_full_disk_is_used_again(start):
+    """What makes the file no larger is committed; what does fails, and goes on with room."""
+    assert start(_FILL_UP_SLOWLY).end() == ["{None}", "{None}", "1510", "{3000}", "None"]
 
 
 def test_a_copy_with_its_log_is_restored_whole(path, start, tmp_path):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 
 import pytest
 
 from tests import forked
+from tests.engines.children import wait_until
 
 _BUSY_PARENT = """
 import traceback
@@ -75,6 +77,8 @@ say(",".join(map(str, codes)))
 """
 
 _OLD_TRANSACTIONS = """
+if sys.argv[2] == "made directly":
+    database = embedded.Database(sys.argv[1], "normal")
 database[b"a"] = b"1"
 reading, writing, committing = [database.create_transaction() for _ in range(3)]
 reading[b"a"].wait()
@@ -84,7 +88,10 @@ future = committing.commit()
 watching = database.create_transaction()
 watch = watching.watch(b"a")
 watching.commit().wait()
+if sys.argv[2] == "let go":
+    del database
 child = os.fork()
+database = embedded.open(sys.argv[1], durability="normal")
 if not child:
     signal.alarm(120)
     say(reading[b"a"].exception().code)
@@ -139,11 +146,50 @@ def test_forks_while_threads_commit_and_read(database, path, start):
     _check(path)
 
 
-def test_transactions_begun_before_a_fork(start):
+@pytest.mark.parametrize("made", ["opened", "made directly", "let go"])
+def test_transactions_begun_before_a_fork(start, made):
     """On both sides they fail with 1007 and may be retried; a commit under way is the parent's."""
-    lines = start(_OLD_TRANSACTIONS).end()
+    lines = start(_OLD_TRANSACTIONS, made).end()
     in_child = ["1007", "1", "2", "1021", "None", "False"]
     assert lines == [*in_child, "1007", "b'1'"]
+
+
+class _AskedLock:
+    """A lock that says when somebody asks for it."""
+
+    def __init__(self, lock):
+        self._lock = lock
+        self.acquire, self.release = lock.acquire, lock.release
+        self.was_asked = False
+
+    def __enter__(self):
+        self.was_asked = True
+        return self._lock.__enter__()
+
+    def __exit__(self, *error):
+        return self._lock.__exit__(*error)
+
+
+def test_who_retries_while_a_process_forks_opens_nothing_before_the_end(database, monkeypatch):
+    """A retry reserves the file before it reads: that opens it, too."""
+    database[b"a"] = b"1"
+    store = database._store
+    opening = store._opening = _AskedLock(store._opening)
+    opened = []
+    open_to_write = store._open_to_write
+    monkeypatch.setattr(
+        store, "_open_to_write", lambda: opened.append(store._paused) or open_to_write()
+    )
+    database.before_fork()
+    try:
+        retry = threading.Thread(target=store.reserve, args=(None,))
+        retry.start()
+        wait_until(lambda: opened or opening.was_asked)
+    finally:
+        database.after_fork_in_parent()
+    retry.join(60)
+    assert opened == [False]
+    assert database[b"a"] == b"1"
 
 
 def test_a_child_that_outlives_its_parent(database, path, start):

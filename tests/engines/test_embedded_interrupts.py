@@ -256,9 +256,25 @@ def test_a_handler_that_commits_below_a_commit(database, other, reads):
     assert _count(database, b"below") == len(handled) + 1
 
 
-def test_a_handler_that_commits_while_an_unused_file_is_closed(database, tmp_path):
-    """Wherever it comes, both go on."""
+@pytest.fixture
+def adding(database):
+    """A commit, the handler of a signal that commits as well, and what it adds to when it has."""
     handled = []
+
+    def commit():
+        run(database, lambda tr: tr.add(b"below", b"\x01\x00"))
+
+    def handler():
+        with contextlib.suppress(EngineUnavailable):
+            run(database, lambda tr: tr.add(b"handler", b"\x01\x00"))
+            handled.append(True)
+
+    return commit, handler, handled
+
+
+def test_a_handler_that_commits_while_an_unused_file_is_closed(database, adding, tmp_path):
+    """Wherever it comes, both go on."""
+    commit, handler, handled = adding
 
     def leave():
         left = embedded.open(tmp_path / "left.sqlite3", durability="normal")
@@ -267,14 +283,6 @@ def test_a_handler_that_commits_while_an_unused_file_is_closed(database, tmp_pat
             transaction[b"a"].wait()
         run(left, lambda tr: tr.set(b"a", b"1"))
 
-    def commit():
-        run(database, lambda tr: tr.add(b"below", b"\x01\x00"))
-
-    def handler():
-        with contextlib.suppress(EngineUnavailable):
-            run(database, lambda tr: tr.add(b"handler", b"\x01\x00"))
-            handled.append(True)
-
     runs = 0
     for _ in handled_at_each_place(commit, handler, leave, stride=3):
         runs += 1
@@ -282,19 +290,10 @@ def test_a_handler_that_commits_while_an_unused_file_is_closed(database, tmp_pat
     assert _count(database, b"below") == runs + 1
 
 
-def test_a_handler_that_commits_below_a_leader(database, other):
+def test_a_handler_that_commits_below_a_leader(database, adding, other):
     """The commit of another thread, for which the interrupted one leads, takes effect once."""
     follower, follow = _following(database)
-    handled = []
-
-    def commit():
-        run(database, lambda tr: tr.add(b"below", b"\x01\x00"))
-
-    def handler():
-        with contextlib.suppress(EngineUnavailable):
-            run(database, lambda tr: tr.add(b"handler", b"\x01\x00"))
-            handled.append(True)
-
+    commit, handler, handled = adding
     runs = 0
     for _ in handled_at_each_place(commit, handler, follow):
         thread, future = follower

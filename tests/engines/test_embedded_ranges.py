@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import FDBError, KeySelector, StreamingMode
 from tests.cases import cases
 from tests.engines.children import run
@@ -76,15 +75,6 @@ class Model:
         if reverse:
             rows.reverse()
         return rows[:limit] if limit else rows
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A database that every example fills anew."""
-    path = tmp_path_factory.mktemp("ranges") / "queues.sqlite3"
-    database = embedded.open(path, durability="normal")
-    yield database
-    database.close()
 
 
 def _filled(database, rows):
@@ -162,9 +152,12 @@ def test_clears_by_selectors(shared, rows, writes, begin, end):
 
 @pytest.fixture
 def long_range(shared):
-    """A transaction with writes of every kind among a thousand stored rows."""
+    """Begin a transaction with writes of every kind among a thousand stored rows.
+
+    Each case has its own: all of them in one may take longer than a transaction may read.
+    """
     rows = {b"%04d" % number: b"v" * (number % 60) for number in range(1000)}
-    transaction, model = _filled(shared, rows), Model(rows)
+    _filled(shared, rows)
     writes = [
         *(("clear", b"%04d" % number) for number in range(0, 1000, 7)),
         *(("add", b"%04d" % number, b"\x01") for number in range(3, 1000, 11)),
@@ -173,8 +166,13 @@ def long_range(shared):
         *(("append_if_fits", b"%04d" % number, b"!") for number in range(240, 640, 9)),
         ("clear_range", b"0990", b"\xff"),
     ]
-    _write(transaction, model, writes)
-    return transaction, model
+
+    def begin():
+        transaction, model = shared.create_transaction(), Model(rows)
+        _write(transaction, model, writes)
+        return transaction, model
+
+    return begin
 
 
 @cases("reverse", [False, True])
@@ -182,7 +180,7 @@ def long_range(shared):
 @cases("mode", [*_MODES, StreamingMode.exact])
 def test_a_long_range_in_parts(long_range, mode, limit, reverse):
     """However a long range is cut into parts, no row is lost, doubled or out of order."""
-    transaction, model = long_range
+    transaction, model = long_range()
     begin, end = KeySelector.first_greater_or_equal(b""), KeySelector.last_less_than(b"0985")
     if mode == StreamingMode.exact and not limit:
         with pytest.raises(FDBError) as caught:

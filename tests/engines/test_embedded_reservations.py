@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import mmap
 import os
 import signal
 import threading
@@ -14,6 +15,7 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import reservations
 from fdbqueue.engines.embedded.reservations import Reservations
+from fdbqueue.engines.embedded.storage import Turn
 from tests.engines.children import Child, run, wait_until
 from tests.engines.interrupts import Preemption
 
@@ -313,9 +315,8 @@ def test_a_deadline_ends_the_wait(patient, database, start):
 
 def test_a_note_of_another_clock_is_void(database):
     """What another machine, or a clock that jumped, has left in the file holds up nobody."""
-    memory = database._store.turn.reservations
     database[b"a"] = b""
-    shared = memory.shared_memory()
+    shared = database._store.turn.reservations.shared_memory()
     for until in (2**64 - 1, time.monotonic_ns() + 3_600 * 10**9, 0):
         reservations._NOTE.pack_into(shared, 0, 1, 1, until, until, 1)
         places = os.urandom(reservations._PLACES_END - reservations._PLACES_AT)
@@ -329,12 +330,47 @@ def test_a_note_of_another_clock_is_void(database):
 
 def test_a_full_disk_leaves_the_retries_as_they_were():
     """Without room for the shared memory nobody reserves, and nobody waits."""
-    without = Reservations()
-    without.open("/dev/full")
+    without = Reservations("/dev/full")
     assert without.shared_memory() is None
     assert without.reserve(None) is None
     without.hold(1)
     without.release(1)
+
+
+def test_lock_files_that_are_deleted_while_their_memory_is_opened(tmp_path, monkeypatch):
+    """A thread that is late has the memory of the old one; all others have the new one's."""
+    turn = Turn(str(tmp_path))
+    turn.open()
+    real = mmap.mmap
+
+    def late(*arguments):
+        monkeypatch.undo()
+        for name in ("turn", "turnstile"):
+            (tmp_path / name).unlink()
+        turn.reopen_deleted()
+        return real(*arguments)
+
+    monkeypatch.setattr(reservations.mmap, "mmap", late)
+    before = turn.reservations
+    before.shared_memory()
+    assert before.memory is None
+    turn.reservations.shared_memory()[reservations.WAITED] = b"a moment"
+    assert (tmp_path / "turn").read_bytes()[reservations.WAITED] == b"a moment"
+    turn.close()
+
+
+def test_a_bell_that_is_bound_while_the_file_is_closed(tmp_path, monkeypatch):
+    """It is closed, too."""
+    (tmp_path / "turn").touch()
+    closed = Reservations(str(tmp_path / "turn"))
+    address = reservations._address
+
+    def late(process):
+        closed.close()
+        return address(process)
+
+    monkeypatch.setattr(reservations, "_address", late)
+    assert closed._own_bell() is None
 
 
 def test_a_fork_has_no_reservation_of_its_parent(database, start):

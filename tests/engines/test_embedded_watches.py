@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -137,36 +137,35 @@ def test_a_change_between_the_read_and_the_commit_fires(database, put):
     assert watch.is_ready()
 
 
-def test_no_watch_is_lost_among_changes(database):
-    """Watches set while the key keeps changing all become ready: none sleeps for ever."""
+@contextmanager
+def _changing(database, key):
+    """Let a thread change a key all the time."""
     stop = threading.Event()
 
     def change():
         while not stop.is_set():
-            run(database, lambda tr: tr.add(b"count", b"\x01\x00"))
+            run(database, lambda tr: tr.add(key, b"\x01\x00"))
 
     changing = threading.Thread(target=change)
     changing.start()
     try:
-        for _ in range(200):
-            assert _fires(_watch(database, b"count")[0])
+        yield
     finally:
         stop.set()
         changing.join()
 
 
+def test_no_watch_is_lost_among_changes(database):
+    """Watches set while the key keeps changing all become ready: none sleeps for ever."""
+    with _changing(database, b"count"):
+        for _ in range(200):
+            assert _fires(_watch(database, b"count")[0])
+
+
 def test_no_watch_fires_without_a_change(database):
     """A watch of what its transaction wrote stays while other keys are written."""
-    stop = threading.Event()
-
-    def change():
-        while not stop.is_set():
-            run(database, lambda tr: tr.add(b"other", b"\x01\x00"))
-
-    changing = threading.Thread(target=change)
-    changing.start()
     spurious = 0
-    try:
+    with _changing(database, b"other"):
         held = _watch(database, b"a")
         for number in range(300):
             transaction = database.create_transaction()
@@ -175,9 +174,6 @@ def test_no_watch_fires_without_a_change(database):
             transaction.commit().wait()
             held[-2].wait()
             spurious += held[-1].is_ready()
-    finally:
-        stop.set()
-        changing.join()
     assert spurious == 0
 
 

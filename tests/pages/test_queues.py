@@ -14,7 +14,8 @@ from fdbqueue.columns.queues import QueueRow, rates
 from fdbqueue.pages import queues_page
 from fdbqueue.service import Counts, Minute
 from tests.cases import cases
-from tests.pages.addresses import LIST, following, of, text
+from tests.pages.addresses import LIST, of, text
+from tests.pages.test_items import walk
 
 DASH = "\N{EN DASH}"
 COLUMNS = ("kind", "ready", "leased", "delayed", "dead", "total", "oldest", "pushes", "pops")
@@ -33,15 +34,6 @@ def cells(response, name):
     cells = re.findall(r"<td.*?</td>", row, re.DOTALL)
     shown = [re.sub(r"<[^>]+>", "", cell).strip() for cell in cells]
     return dict(zip((*COLUMNS, "depth"), shown, strict=True))
-
-
-def walk(viewer, address):
-    """Yield the pages of the list from the first on."""
-    while address is not None:
-        response = viewer.get(LIST + address)
-        assert response.status_code == 200
-        yield response
-        address = following(response)
 
 
 def test_the_list_shows_each_queue_by_name(viewer, queue):
@@ -129,7 +121,7 @@ def test_many_queues_are_listed_on_several_pages(viewer, queue, monkeypatch):
     monkeypatch.setattr(queues_page, "QUEUES_PER_PAGE", 10)
     for number in range(20):
         queue(f"user-{number:02}").push_many(range(number + 1))
-    pages = [names(page) for page in walk(viewer, "?sort=-ready")]
+    pages = [names(page) for page in walk(viewer, LIST, "?sort=-ready")]
     assert [len(page) for page in pages[:2]] == [10, 10]
     found = [name for page in pages for name in page]
     assert found[:20] == [f"user-{number:02}" for number in reversed(range(20))]

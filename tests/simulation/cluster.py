@@ -409,7 +409,7 @@ class Database:
         if not simulated.running.is_quiet:
             self.cluster.transactions += 1
             self.cluster.on_transaction()
-        return _transaction.Transaction(self, self, self, self._defaults)
+        return _transaction.Transaction(self, self, self, self, self._defaults)
 
     def post(self, work: Callable[[], None]) -> None:
         """Let the network thread of the process do something."""
@@ -485,9 +485,9 @@ class Database:
 
     # As a registry of watches
 
-    def create(self, key: bytes, value: bytes | None) -> Watch:
+    def create(self, database: Database, key: bytes, value: bytes | None) -> Watch:
         """Return a watch that is not set yet."""
-        return Watch(self, key, value)
+        return Watch(database, key, value)
 
     def activate(self, watch: Watch, version: int) -> None:
         """Set a watch."""

@@ -61,6 +61,12 @@ def backend(configure: Any) -> Any:
     return configure()
 
 
+@pytest.fixture
+def lasting_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the claim of an outbox hold for an hour: a test that says whose it is may be slow."""
+    monkeypatch.setattr("fdbqueue.tasks.outbox.mover.CLAIM_SECONDS", 3_600.0)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_done() -> Iterator[None]:
     jobs.done.clear()

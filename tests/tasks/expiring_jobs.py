@@ -29,6 +29,12 @@ def ask_within_a_minute(context: Any) -> None:
         raise Retry(3_600, spend=False)
 
 
+@task(expires=60, rate="1/h", burst=1)
+def one_an_hour(value: Any = None) -> Any:
+    done.append(value)
+    return value
+
+
 @task(expires=60, max_running=1)
 def one_within_a_minute(value: Any = None) -> Any:
     done.append(value)

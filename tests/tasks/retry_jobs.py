@@ -54,6 +54,27 @@ def ask_for() -> None:
     raise Retry(*given)
 
 
+class Wordless(Retry):
+    """One that does not say what it asks for."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
+
+
+class Changed(Retry):
+    """One whose pause is none."""
+
+    def __init__(self, seconds: Any) -> None:
+        super().__init__(0)
+        self.seconds = seconds
+
+
+@task(max_attempts=2, backoff=at_once)
+def ask_wrongly(which: int) -> None:
+    done.append(which)
+    raise Wordless if not which else Changed([None, "60", float("nan"), -1][which - 1])
+
+
 @task(max_attempts=2, backoff=at_once)
 def ask_and_fail() -> None:
     """Ask once, which counts as nothing, and fail then."""

@@ -122,14 +122,15 @@ def test_a_task_that_handles_its_end(configure):
 
 
 def test_a_task_that_fails_otherwise_as_it_is_ended(configure):
-    """That is its error, and it is not run again."""
-    configure()
-    with working(jobs.gate):
+    """That is its error, and it is not run again, nor said to be."""
+    configure(max_attempts=3, backoff=jobs.at_once)
+    with working(jobs.gate) as worker:
         result = timed_jobs.fail_when_ended.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         abort(result.id, by_force=True)
         wait_until(lambda: stored(result).is_finished)
     assert errors(result) == ["builtins.LookupError"]
+    assert (worker.failed, worker.retried) == (1, 0)
 
 
 @pytest.mark.parametrize("job", [timed_jobs.swallow, timed_jobs.swallow_cancellation])

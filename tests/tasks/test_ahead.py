@@ -14,6 +14,7 @@ from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import run
 from fdbqueue.tasks import TaskAborted, abort
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.exceptions import WorkerDied
 from fdbqueue.tasks.records import ahead
 from fdbqueue.tasks.worker import TaskWorker
 from tests import forked
@@ -105,6 +106,21 @@ def test_a_task_of_one_attempt_is_noted_before_it_begins(configure, clock):
     TaskWorker(backend, ["default"], follow=False, worker="berta").run()
     assert [stored(result).status for result in results] == [FAILED, SUCCESSFUL]
     assert stored(results[0]).worker_ids == ["anna"]
+
+
+def test_a_task_of_one_attempt_of_which_too_little_is_known(configure, clock):
+    """Who had it first may have begun; the queue knows only of three leases ahead since."""
+    backend = configure(max_attempts=1)
+    result = jobs.note.enqueue(1)
+    queue = backend.queue("default")
+    for worker in ("anna", *[ahead("berta")] * 3):
+        assert queue.lease(seconds=60, worker=worker) is not None
+        clock.advance(3_600)
+    TaskWorker(backend, ["default"], follow=False, worker="carl").run()
+    assert jobs.done == []
+    found = stored(result)
+    assert found.status is FAILED
+    assert found.errors[-1].exception_class is WorkerDied
 
 
 def test_a_lease_that_was_lost_begins_no_second_attempt(backend, clock):

@@ -117,6 +117,20 @@ def test_a_limited_task(backend, work, clock):
     assert stored(soon).status is SUCCESSFUL
 
 
+def test_one_that_has_expired_takes_no_token_of_a_rate(backend, work, clock):
+    """The next task of the key may begin at once, and takes the only one."""
+    late = expiring_jobs.one_an_hour.enqueue("late")
+    clock.advance(61)
+    work(limit=1)
+    assert has_expired(late)
+    for value in ("soon", "later"):
+        expiring_jobs.one_an_hour.enqueue(value)
+    source = TaskWorker(backend, ["default"])._source
+    (item,) = source.lease_many(1, seconds=60, worker="me")
+    assert item.value["args"] == ["soon"]
+    assert source.lease_many(1, seconds=60, worker="me") == []
+
+
 def test_one_that_has_begun_does_not_expire(backend, work, clock):
     """Its further attempts come when they come, also behind one that counts as none."""
     failing = expiring_jobs.fail_within_a_minute.enqueue("x")

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from fdbqueue.exceptions import OutcomeUnknown
+from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.service import run
 from fdbqueue.tasks.compat import TaskResultStatus, task_finished, task_started
 from fdbqueue.tasks.worker import TaskWorker
@@ -127,6 +127,24 @@ def test_an_end_that_did_not_take_effect_is_not_told_of(configure, engine, clock
         disconnect()
     assert ids == [result.id]
     assert [one.worker_ids for one in results_of(backend, [result])] == [["slow", name]]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_ends_with_a_lost_lease_is_not_ended(backend, clock, apart):
+    """Of ends that share a transaction, none is written if one lease is held by another worker."""
+    results = [jobs.note.enqueue(number) for number in range(2)]
+    slow = TaskWorker(backend, ["default"], worker="slow")
+    items = slow._source.lease_many(2, seconds=60, worker="slow")
+    for item in items:
+        slow._runner(item)
+    clock.advance(3_600)
+    TaskWorker(backend, ["default"], worker="quick", limit=1, follow=False).run()
+    slow._source._apart_until = math.inf if apart else 0
+    with pytest.raises(LeaseLost):
+        slow._source.lease_many(1, seconds=60, worker="slow", ack=items)
+    found = [backend.get_result(result.id) for result in results]
+    assert [one.is_finished for one in found] == [True, False]
+    assert found[0].worker_ids[-1] == "quick"
 
 
 def test_an_engine_that_is_away_loses_nothing(backend, engine):

@@ -279,6 +279,26 @@ def test_what_follows_may_fail(backend, work):
     assert result.status is SUCCESSFUL
 
 
+def test_a_redriven_dead_letter_that_fails_again(backend, work):
+    """Nothing follows. A chain has ended again, as its dead letter has; a group keeps its end."""
+    step = chain(group_jobs.fail_while_closed, group_jobs.add).enqueue()
+    follower = group([call(group_jobs.add, 1)]).then(group_jobs.fail_while_closed).enqueue()
+    part = group([group_jobs.fail_while_closed, call(group_jobs.add, 1)]).enqueue()
+    work()
+    for result in (step, follower, part):
+        result.refresh()
+    first = [result.finished_at for result in (step, follower, part)]
+    assert backend.queue("default").redrive() == 3
+    work()
+    for result in (step, follower, part):
+        result.refresh()
+        assert (result.status, result.failed) == (FAILED, int(result is not follower))
+    assert step.finished_at > first[0]
+    assert follower.finished_at > first[1]
+    assert part.finished_at == first[2]
+    assert not step.parts()[1].is_enqueued
+
+
 def test_a_part_whose_code_is_gone_has_failed(configure, work, monkeypatch):
     """As any such task does, after its attempts."""
     backend = configure(backoff=None)

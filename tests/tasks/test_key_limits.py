@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import functools
 import json
+import logging
 import re
 import time
 
@@ -27,12 +28,15 @@ from fdbqueue.tasks.compat import (
 from fdbqueue.tasks.key_limits import LIMITED, limits_key, member_name, parsed
 from fdbqueue.tasks.worker import TaskWorker
 from tests.cases import cases
+from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
 from tests.pages.addresses import LIST, of, text
 from tests.tasks import jobs, limited_jobs
 from tests.tasks.killing import Workers
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL, stored
 from tests.tasks.working import working
+
+__all__ = ["clock"]
 
 DEADLINE_SECONDS = 60
 
@@ -394,6 +398,18 @@ def test_the_list_says_what_keys_need_attention(backend, work, admin_client):
 
 
 # Groups, schedules
+
+
+def test_the_log_calls_a_key_by_its_queue(backend, work, clock, caplog):
+    """What its attempts come to, and that leases have expired."""
+    limited_jobs.fail.enqueue("a")
+    assert TaskWorker(backend, ["default"])._source.lease_many(1, seconds=60, worker="gone")
+    clock.advance(3_600)
+    with caplog.at_level(logging.INFO, "fdbqueue.service"):
+        work()
+    found = {(one.msg, one.queue) for one in caplog.records if hasattr(one, "queue")}
+    assert found >= {(text, "tasks-default") for text in ("leases expired", "an item was given up")}
+    assert {queue for _, queue in found} == {"tasks-default"}
 
 
 def test_limited_tasks_in_a_group(backend, work):

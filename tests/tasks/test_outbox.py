@@ -37,6 +37,8 @@ from tests.engines.children import wait_until
 from tests.tasks import jobs, limited_jobs, outbox_jobs
 from tests.tasks.outboxes import claims, database_at, enqueue_all, queued
 
+pytestmark = pytest.mark.usefixtures("lasting_claims")
+
 
 @pytest.fixture(autouse=True)
 def _database(tmp_path, django_db_blocker):

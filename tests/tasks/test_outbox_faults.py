@@ -191,6 +191,7 @@ def test_movers_at_the_same_time_move_each_row_once(backend):
         assert mine == [(turn, one) for turn in range(20) for one in range(5)]
 
 
+@pytest.mark.usefixtures("lasting_claims")
 def test_a_mover_that_is_stopped_leaves_the_claim_to_others_at_once(backend):
     """And one that was not leaves it when it has not renewed it for long."""
     outbox, catalog = backend.outbox(), backend.catalog
@@ -203,6 +204,7 @@ def test_a_mover_that_is_stopped_leaves_the_claim_to_others_at_once(backend):
     second.release()
 
 
+@pytest.mark.usefixtures("lasting_claims")
 def test_movers_that_wait_read_no_table(backend, django_assert_num_queries):
     """But one of all does."""
     first, second = (RowMover(backend.outbox(), backend.catalog) for _ in range(2))
@@ -212,6 +214,7 @@ def test_movers_that_wait_read_no_table(backend, django_assert_num_queries):
         assert not second.claim()
 
 
+@pytest.mark.usefixtures("lasting_claims")
 def test_a_table_that_was_emptied_has_another_claim(backend):
     """Its name is gone with it."""
     mover = RowMover(backend.outbox(), backend.catalog)

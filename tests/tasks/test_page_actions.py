@@ -12,7 +12,7 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
-from tests.pages.test_actions import at, buttons, do, without_token
+from tests.pages.test_actions import at, buttons, do, fields, without_token
 from tests.tasks import letters, limited_jobs
 from tests.tasks.conftest import backend_of
 
@@ -92,6 +92,18 @@ def test_there_is_no_such_task(manager, chosen):
     """The page says so."""
     letters.send.enqueue("ada")
     assert manager.get(at(LIST, QUEUE, "abort"), chosen).status_code == 404
+
+
+@pytest.mark.parametrize("action", ["abort", "abort-group"])
+def test_what_has_ended_meanwhile_is_not_said_to_be_aborted(manager, backend, action):
+    """Between the page and the form the task has succeeded, and so has the group that it is."""
+    (task,) = (whole := group([call(letters.send, "ada")]).enqueue()).parts()
+    address = at(LIST, QUEUE, action)
+    form = fields(manager.get(address, {"id": task.id}))
+    TaskWorker(backend, follow=False).run()
+    page = manager.post(address, form, follow=True)
+    assert (page.status_code, "aborted" in text(page)) == (404, False)
+    assert group_result(whole.id).status is TaskResultStatus.SUCCESSFUL
 
 
 def test_who_may_only_view(viewer):

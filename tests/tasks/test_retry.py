@@ -11,6 +11,7 @@ import pytest
 from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.service import run
 from fdbqueue.tasks import Retry, call, group
+from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.exceptions import WorkerDied
 from fdbqueue.tasks.metrics import outcome_of
 from fdbqueue.tasks.worker import TaskWorker
@@ -123,6 +124,16 @@ def test_bad_input_fails_the_attempt(backend, work, given, error):
     assert [one.exception_class for one in stored(result).errors] == [error] * 2
 
 
+@pytest.mark.parametrize("which", range(5))
+def test_one_that_asks_for_nothing_is_a_failure_like_any_other(backend, work, which):
+    """A subclass has left out its pause, or spoiled it. The worker goes on."""
+    result, after = retry_jobs.ask_wrongly.enqueue(which), jobs.note.enqueue("after")
+    worker = work()
+    assert (worker.failed, worker.succeeded, worker.retried) == (2, 1, 1)
+    assert [stored(one).status for one in (result, after)] == [FAILED, SUCCESSFUL]
+    assert stored(result).attempts == 2
+
+
 def test_elsewhere_it_is_an_exception_like_any_other():
     """It says what it asks for, and pickles."""
     with pytest.raises(Retry, match="after 90 seconds") as caught:
@@ -134,9 +145,21 @@ def test_elsewhere_it_is_an_exception_like_any_other():
 
 @pytest.mark.parametrize("spend", [True, False])
 def test_one_that_is_aborted_is_not_run_again(backend, work, spend):
-    """The abort counts more; then the attempt is known, too."""
+    """The abort counts more; then the attempt is known, too. Receivers are told of its end."""
+    told = []
+
+    def receive(task_result, **_):
+        told.append((task_result.id, task_result.status, task_result.is_finished))
+
     result = retry_jobs.ask_once_aborted.enqueue(spend)
-    work()
+    task_finished.connect(receive)
+    try:
+        worker = work(on_end=told.append)
+    finally:
+        task_finished.disconnect(receive)
+    end, signal = told
+    assert (worker.failed, worker.retried, outcome_of(end)) == (1, 0, "failed")
+    assert signal == (result.id, FAILED, True)
     found = stored(result)
     assert (found.status, found.attempts, jobs.done) == (FAILED, 1, ["asked"])
     assert [error.exception_class_path for error in found.errors] == [RETRY]

@@ -20,7 +20,7 @@ from django.core.management import call_command
 from fdbqueue.service import Item
 from fdbqueue.tasks import TaskAborted, TaskTimeout, abort, time_limits
 from fdbqueue.tasks.ends import Attempt
-from fdbqueue.tasks.options import TaskOptions
+from fdbqueue.tasks.options import BackendOptions
 from fdbqueue.tasks.runner import TaskRunner, call_here
 from fdbqueue.tasks.strikes import Strike, set_exception
 from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, shared_memory
@@ -28,7 +28,7 @@ from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
-from tests.tasks import jobs, timed_jobs
+from tests.tasks import expiring_jobs, jobs, timed_jobs
 from tests.tasks.stored import FAILED, RUNNING, SUCCESSFUL, stored
 from tests.tasks.stored import work_in_thread as work
 
@@ -278,7 +278,7 @@ def ask(limits, aborted):
 
 def runner_of(threads, watch=None, **options):
     """Return what runs tasks of no source, for functions that a test has it call."""
-    backend = SimpleNamespace(settings=TaskOptions(**options))
+    backend = SimpleNamespace(settings=BackendOptions(**options))
     return TaskRunner(backend, None, "anna", threads, watch)
 
 
@@ -344,11 +344,11 @@ def test_a_name_that_is_too_long_for_a_row(watches):
     limits.close()
 
 
-def over(backend, watches):
+def over(backend, watches, lease_seconds=60):
     """Return what is over of a task that a process was ended with."""
     ours, parents = watches
     process = TaskWorker(backend, ["default"], worker="anna", watch=ours)
-    (item,) = process._source.lease_many(1, seconds=60, worker="anna")
+    (item,) = process._source.lease_many(1, seconds=lease_seconds, worker="anna")
     at_work = process._source.begin(item)
     at_work.attempts = at_work.attempts.begun("anna", 1_000_000)
     process._runner.limits().begin(Limit(at_work, 60))
@@ -397,6 +397,18 @@ def test_an_attempt_that_was_to_be_aborted(configure, watches):
     assert abort(result.id) == "asked"
     TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
     assert (stored(result).status, stored(result).worker_ids) == (FAILED, ["anna"])
+
+
+def test_an_attempt_whose_task_expires_meanwhile(configure, watches, clock):
+    """It has begun, so it has failed as any other, and its task runs again."""
+    backend = configure(timeout=60, backoff=jobs.at_once, lease_seconds=600)
+    result = expiring_jobs.within_a_minute.enqueue()
+    overdue = over(backend, watches, lease_seconds=600)
+    clock.advance(61)
+    TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
+    found = stored(result)
+    assert (found.status, found.worker_ids) == (SUCCESSFUL, ["anna", "berta"])
+    assert [error.exception_class for error in found.errors] == [TaskTimeout]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -135,8 +135,8 @@ class CommitGroup:
 
     def failure_code(self) -> int:
         """Return 1510 if it certainly had no effect, 1021 otherwise."""
-        is_unwritten = self.failure is not None and _is_unwritten(self.failure)
-        return 1021 if self.has_ended and not is_unwritten else 1510
+        has_room = self.failure is None or not is_unwritten(self.failure)
+        return 1021 if self.has_ended and has_room else 1510
 
     def apply(self, history: History, version: int) -> None:
         """Write what the requests do, except those that conflict, inside SQLite's transaction.
@@ -241,8 +241,8 @@ class CommitGroup:
         self._values.clear()
 
 
-def _is_unwritten(error: sqlite3.Error) -> bool:
-    """Tell whether a failed COMMIT certainly had no effect: its last frame is not there."""
+def is_unwritten(error: sqlite3.Error) -> bool:
+    """Tell whether there was no room for a commit, so that it certainly had no effect."""
     name = getattr(error, "sqlite_errorname", "")  # Python 3.11
     return name in {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}
 

@@ -24,7 +24,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from fdbqueue.engines.embedded.commit_groups import CommitGroup, CommitRequest, History
+from fdbqueue.engines.embedded.commit_groups import (
+    CommitGroup,
+    CommitRequest,
+    History,
+    is_unwritten,
+)
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
@@ -252,14 +257,18 @@ class Committer:
         version: int,
         leader: CommitRequest,
         connection: sqlite3.Connection,
+        is_again: bool = False,
     ) -> None:
         """Commit a group, and tell each of its requests how it ended.
+
+        If it finds no room on the disk, it runs again once the log is used from its beginning.
 
         Args:
             snapshot: If ``connection`` is its connection, a transaction that may write has begun.
             version: The snapshot's, before that.
             leader: The request whose thread leads.
             connection: The one to write by.
+            is_again: Whether it has found no room.
         """
         history = self._history
         requests = [leader] if len(self._requests) == 1 else self._next_in_line()
@@ -283,6 +292,9 @@ class Committer:
                 history.remember()
         except sqlite3.Error as error:
             group.failure = error
+            if not is_again and is_unwritten(error) and self._store.reuse_log(connection):
+                self._run(None, version, leader, connection, is_again=True)
+                return
             logger.exception("a commit failed", extra={"path": self._store.path})
         self._tell_group()
         if self._groups_until_log_check <= 0:

@@ -43,7 +43,8 @@ def _alone(
 class Database:
     """A FoundationDB database in one SQLite file, shared by threads and processes.
 
-    Made by :func:`open`. Its file is opened on first use.
+    Made by :func:`open`. Its file is opened on first use. Its transactions and watches keep it
+    alive: what a fork does to them, it does by the database.
     """
 
     #: A file has one writer: who has several commits to make gains nothing by making them at once.
@@ -65,6 +66,8 @@ class Database:
         self.committer = Committer(self._store, self._notifier.notify)
         # only noted: a finalizer may run in any thread, in the middle of anything
         weakref.finalize(self, _unused.append, (self._store, self._notifier)).atexit = False
+        with _databases_lock:
+            _all_databases.add(self)
 
     def __repr__(self) -> str:
         return f"<embedded Database {self.path!r}>"
@@ -78,7 +81,7 @@ class Database:
         """Return a new transaction; it gets its read version when it first reads."""
         if _unused:
             _close_unused()
-        return Transaction(self._store, self.committer, self.watches, self.defaults)
+        return Transaction(self, self._store, self.committer, self.watches, self.defaults)
 
     def get_client_status(self) -> Value:
         """Return, as JSON, whether the file can be read: ``{"Healthy": true}``."""
@@ -252,7 +255,9 @@ def _close_unused() -> None:
                 _unused.popleft()
 
 
+#: Those that :func:`open` has made, and all, which a fork closes.
 _databases: weakref.WeakValueDictionary[tuple[str, str], Database] = weakref.WeakValueDictionary()
+_all_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _databases_lock = RLock()
 _forking: list[Database] = []
 
@@ -295,7 +300,7 @@ def _before_fork() -> None:
 def _close_all() -> None:
     _close_unused()
     _databases_lock.acquire()
-    _forking[:] = list(_databases.values())
+    _forking[:] = list(_all_databases)
     for database in _forking:
         database.before_fork()
 

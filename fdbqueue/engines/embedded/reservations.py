@@ -68,6 +68,8 @@ _PATIENCE = 1_000 * _MS
 _HAS_BELLS = sys.platform.startswith("linux")
 #: How long the first in line sleeps when the slice before is about to be over.
 _SOON = 6 * _MS // 100
+#: The attempts of this process, of all files: one that has opened its file again knows its own.
+_numbers = itertools.count(1)
 
 
 class Reservation:
@@ -90,17 +92,21 @@ class Reservation:
 
 
 class Reservations:
-    """The reservations of one file, as one process takes part in them."""
+    """The reservations of one file, as one process takes part in them until it closes the file.
 
-    def __init__(self) -> None:
-        self._path: str | None = None
+    Who opens the file again, or finds its lock files deleted, makes another of these. A thread that
+    is about to open the memory may then be late: it has that of the old lock file alone.
+
+    Args:
+        path: The lock file whose memory the processes share, opened when it is needed; None if
+            there is none.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = path
         #: What the processes share, once it was needed.
         self.memory: mmap.mmap | None = None
         self._bell: socket.socket | None = None
-        self._numbers = itertools.count(1)
-        self._start_empty()
-
-    def _start_empty(self) -> None:
         #: Whether this process has ever waited for a reservation.
         self.is_used = False
         #: Which process this is; 0 is none.
@@ -118,14 +124,8 @@ class Reservations:
         #: Whether the last two attempts followed each other closely.
         self._goes_on = False
 
-    def open(self, path: str) -> None:
-        """Share the memory of a lock file from now on; it is opened when it is needed."""
-        self.close()
-        self._start_empty()
-        self._path = path
-
     def close(self) -> None:
-        """Forget everything; attempts that wait go on without a reservation."""
+        """Share nothing any more; attempts that wait go on without a reservation."""
         self._path = None
         memory, self.memory = self.memory, None
         bell, self._bell = self._bell, None
@@ -146,6 +146,8 @@ class Reservations:
                     self.memory = mmap.mmap(file, _SIZE)
                 finally:
                     os.close(file)
+            if self._path is None:  # closed meanwhile
+                self.close()
         return self.memory
 
     def note_pipe(self) -> bool:
@@ -168,7 +170,7 @@ class Reservations:
         memory = self.shared_memory()
         if memory is None:
             return None
-        own = Reservation(next(self._numbers))
+        own = Reservation(next(_numbers))
         since = time.monotonic_ns()
         self._goes_on = since - self._used_at < _GRACE
         if self._goes_on and not self._line and self._stays(memory, own, since):
@@ -304,6 +306,8 @@ class Reservations:
             try:
                 bell.bind(_address(self._process))
                 self._bell = bell
+                if self._path is None:  # closed meanwhile
+                    self.close()
             except OSError:  # another thread has bound it just now
                 bell.close()
         return self._bell

@@ -342,9 +342,14 @@ class Transaction(SnapshotTransaction):
     _is_snapshot = False
 
     def __init__(
-        self, store: Store, committer: Committer, watches: WatchRegistry, defaults: OptionValues
+        self,
+        database: object,
+        store: Store,
+        committer: Committer,
+        watches: WatchRegistry,
+        defaults: OptionValues,
     ) -> None:
-        self._state = TransactionState(store, committer, watches, defaults)
+        self._state = TransactionState(database, store, committer, watches, defaults)
         self.snapshot = SnapshotTransaction(self._state)
 
     @property
@@ -558,7 +563,7 @@ class Transaction(SnapshotTransaction):
                     raise FDBError(2102)
                 read = self.get(key)
                 read.asked_at = None  # its answer is not used: on a cluster it is under way
-                watch = state.watch_registry.create(key, read.value)
+                watch = state.watch_registry.create(state.database, key, read.value)
             except (FDBError, EngineUnavailable) as error:
                 return Future(error=error)
             state.watches.append(watch)

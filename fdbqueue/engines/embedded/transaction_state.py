@@ -80,6 +80,7 @@ class TransactionState:
     is kept here.
 
     Args:
+        database: Stays alive as long as the transaction.
         store: Where to read.
         committer: Commits the transaction.
         watches: Keeps the watches of committed transactions.
@@ -94,11 +95,15 @@ class TransactionState:
     _reservation: Reservation | None = None
 
     def __init__(
-        self, store: Store, committer: Committer, watches: WatchRegistry, defaults: OptionValues
+        self,
+        database: object,
+        store: Store,
+        committer: Committer,
+        watches: WatchRegistry,
+        defaults: OptionValues,
     ) -> None:
         self.lock = RLock()
-        self.watch_registry = watches
-        self.store = store
+        self.database, self.store, self.watch_registry = database, store, watches
         self._committer = committer
         self._defaults = defaults
         self._created_at = time.monotonic()

@@ -130,13 +130,17 @@ class Watch(SignalledFuture):
     As with the binding, a watch that no object refers to any more is cancelled.
 
     Args:
+        database: Stays alive as long as the watch.
         registry: Where it is kept once its transaction has committed.
         key: The key watched.
         value: What the transaction saw there, None if it saw nothing.
     """
 
-    def __init__(self, registry: WatchRegistry, key: bytes, value: bytes | None) -> None:
+    def __init__(
+        self, database: object, registry: WatchRegistry, key: bytes, value: bytes | None
+    ) -> None:
         super().__init__()
+        self._database = database
         self.key = key
         self.value = value
         self.version = 0
@@ -171,7 +175,7 @@ class WatchRegistry:
         self._pipe: _Pipe | None = None
         self._thread: threading.Thread | None = None
 
-    def create(self, key: bytes, value: bytes | None) -> Watch:
+    def create(self, database: object, key: bytes, value: bytes | None) -> Watch:
         """Return a watch that is not set yet.
 
         Raises:
@@ -180,7 +184,7 @@ class WatchRegistry:
         with self._lock:
             if len(self._all) >= MAX_WATCHES:
                 raise FDBError(1032)
-            watch = Watch(self, key, value)
+            watch = Watch(database, self, key, value)
             self._all.add(watch)
             return watch
 

@@ -34,7 +34,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        lines = item_lines.formatter(
+        lines = item_lines.printer(
             queue, self.console.look, as_json=self.console.as_json, whole_values=True
         )
         self._popped = 0

@@ -242,6 +242,9 @@ class Allowance:
     def give_back(self, count: int) -> None:
         """Give back the tokens of items that were leased, and are requeued before anything began.
 
+        So does a worker with those of tasks that had expired: what is in a value is the tasks' own,
+        so it is not known here before they are leased.
+
         The transaction depends on the row as one that takes does.
         """
         if self._limits.rate is not None:

@@ -50,7 +50,7 @@ class DeadLetters:
             self.bury(error.context["id"], f"undecodable: {error.context['reason']}", None)
         except ItemNotFound:
             return False
-        facts = {"queue": self._store.queue, "item": error.context["id"]}
+        facts = {"queue": self._store.home, "item": error.context["id"]}
         logger.warning("an item that cannot be decoded was buried", extra=facts)
         return True
 

@@ -4,24 +4,26 @@ A take looks at the members that the index names (:mod:`fdbqueue.service.storage
 Each has one turn in each *circle*, the way over all that have a row. A take goes as
 :mod:`any_queue` says, with these rules:
 
-1. **Combine** (:class:`SeveralPoppers`).
+1. **Combine** (:class:`SeveralPoppers`). A call that joins the line while the transaction reads is
+   *late*: it gets items, which the commit verifies, or waits for the next transaction.
 2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped, over
    pages of rows, with the rows LATER whose moments are over. All of this is a hint.
-3. **Visit** (:mod:`visits`). In its turn a member gives to several requests in line; a request
-   whose member had nothing goes on to others. A round depends on the items that it takes and those
-   before them; one that finds nothing, on the row that 4 removes.
+3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed. Then
+   one after another gives, as it has items, to the first eight requests in line; those that nobody
+   needs any more come first in the next transaction. A round depends on the items that it takes and
+   those before them; one that finds nothing, on the row that 4 removes.
 4. **Correct.** The rows of a member that gave nothing, or all that its limits allow, are removed in
    the same transaction, or its row says when it has something next (:mod:`prospect`), or for which
-   consumers. The transaction
-   depends on the rows that it removes, and whatever gives the member something new writes one of
-   them: so no row is ever missing.
+   consumers. The transaction depends on the rows that it removes, and whatever gives the member
+   something new writes one of them: so no row is ever missing.
 5. **Commit**, all or nothing. After a conflict its members come again after the others of the page,
    and nothing is corrected, so only takes of the same items conflict twice. After two, without
    reservations, each thread takes by its member's own poppers, and for a while a transaction that
    only reads chooses the members.
 6. **None** is returned after a whole circle in one transaction, at whose read version no member had
-   anything. A transaction that has looked at too much is committed with its corrections, and 1
-   begins again; then each member had nothing when it was looked at.
+   anything, to those in line at its beginning. A transaction that has looked at too much is
+   committed with its corrections, and 1 begins again; then each member had nothing when it was
+   looked at.
 7. **Wait** at one watch for pops, one for leases: the keys WAKE of each family, of which every
    writer of a row changes one, and the moment of the first row LATER.
 
@@ -62,7 +64,7 @@ from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.ring import ListWalk, Ring, Walk, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
-from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, Visit
+from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, Visit, VisitEstimate
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import LAST_MOMENT
 from fdbqueue.service.storage.rows import ENDS, End
@@ -92,6 +94,7 @@ class SeveralPoppers:
         """Start again in a forked process."""
         self.combiner.forget()
         self._contention.forget()
+        self._estimate = VisitEstimate()
 
     # The combiner's work
 
@@ -125,7 +128,8 @@ class SeveralPoppers:
             found = self._group.find(database, requests)
             if found.results:
                 return found
-        conflicts, seen = 0, [Served()]
+        conflicts = 0
+        seen: list[Served] = []
         while True:
             try:
                 return self._attempt(database, requests, batch, None, seen, conflicts)
@@ -133,8 +137,9 @@ class SeveralPoppers:
                 conflicts += 1
                 if batch is not None:
                     batch.let_go()
-                if self._contention.after_conflict(conflicts, others=bool(seen[-1].gave)) is None:
-                    return Served([*seen[-1].gave.items()])
+                gave = seen[-1].gave
+                if self._contention.after_conflict(conflicts, others=bool(gave)) is None:
+                    return Served([*gave.items()])
 
     def take_each(
         self,
@@ -181,11 +186,22 @@ class SeveralPoppers:
                 self._end,
                 owns=True,
                 corrects=not conflicts,
+                estimate=self._estimate,
             )
             if also is not None:
                 visit.begin_with(also)
             seen.append(visit.served)
-            return visit.serve(requests if batch is None else batch.take_up(requests))
+            if batch is None:
+                return visit.serve(requests)
+            known = {*requests}
+
+            def joined() -> list[SeveralRequest]:
+                late = [one for one in batch.waiting() if one not in known]
+                late = batch.take_up(_fitting([first, *late])[1:])
+                known.update(late)
+                return late
+
+            return visit.serve(batch.take_up(requests), None if first.names else joined)
 
         first = requests[0]
         with self._group.walking(first.names, to_lease=first.leases) as walking:

@@ -178,10 +178,11 @@ class Head:
         self.is_exhausted = True
         self._bounds = key, key + b"\x00"
 
-    def preload(self) -> None:
-        """Wait for the read that is under way."""
+    def preload(self) -> int:
+        """Wait for the read that is under way; return how many rows it has."""
         while not self._window and not self.is_exhausted:
             self._read()
+        return len(self._window)
 
     def take(
         self, count: int, *, leased: bool = False, kept: bool = False, facts_bytes: int = 0

@@ -28,7 +28,7 @@ from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, T
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.handoffs import HelpRequest
-from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.storage.rows import End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 from fdbqueue.service.writes import SharedWrites
 
@@ -97,7 +97,7 @@ class EndPoppers:
         Not under an idempotency key: there the same call returns them.
         """
         if operation.call is None:
-            requeue_or_log(self._taker.store.queue, operation.requeue, operation.result)
+            requeue_or_log(self._taker.store.home, operation.requeue, operation.result)
 
     # Rounds
 
@@ -151,7 +151,7 @@ class EndPoppers:
         if result.wrote:
             self._asking.served = None
         if result.expired is not None:
-            expiry.log(self._taker.store.queue, result.expired)
+            expiry.log(self._taker.store.home, result.expired)
         if contention.slot or contention.racing_since:
             contention.note_commit()
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
@@ -165,6 +165,20 @@ def requeue_or_log(queue: str, requeue: Requeue, items: list[Item]) -> None:
     except Exception:
         facts = {"queue": queue, "items": [item.id for item in items]}
         logger.exception("items of an interrupted thread were not requeued", extra=facts)
+
+
+class _Ends(dict[End, EndPoppers]):
+    """The poppers at each end, made once somebody takes items there.
+
+    A take from a family opens many queues, and seldom needs the poppers of one.
+    """
+
+    def __init__(self, database: Database, taker: Taker) -> None:
+        super().__init__()
+        self._made_of = database, taker
+
+    def __missing__(self, end: End) -> EndPoppers:
+        return self.setdefault(end, EndPoppers(*self._made_of, end))  # one for all threads
 
 
 class ProcessGroup:
@@ -182,9 +196,7 @@ class ProcessGroup:
     """
 
     def __init__(self, database: Database, taker: Taker) -> None:
-        self.poppers: dict[End, EndPoppers] = {
-            end: EndPoppers(database, taker, end) for end in ENDS
-        }
+        self.poppers: dict[End, EndPoppers] = _Ends(database, taker)
         self.writes = SharedWrites(database, taker.store)
         look = functools.partial(begin_prospect, taker=taker)
         self.watch = self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=False))

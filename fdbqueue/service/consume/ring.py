@@ -170,11 +170,10 @@ class Walk:
         self._to_lease = to_lease
         self._now = now_us()
         #: The reads of whether families are paused, by their keys.
-        self._pauses: dict[bytes, Any] = {
-            source.keys.paused: self._tr[source.keys.paused]
-            for source in ring.stretches
-            if source is not None
-        }
+        self._pauses: dict[bytes, Any] = {}
+        for source in ring.stretches:  # a comprehension would be one more call of each take
+            if source is not None:
+                self._pauses[source.keys.paused] = self._tr[source.keys.paused]
         self._passed: list[Source] | None = None
         self._met: dict[str, Hint] = {}
         #: What is left of the page, and the stretch that it is of.

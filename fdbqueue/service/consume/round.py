@@ -353,6 +353,7 @@ class Round:
         order: What the transaction is to depend on.
         extra: How many more items to read at once.
         slot: In a queue with shards, how many runs of items of each to leave to others.
+        limit: How many items to read at once in place of as many as the early requests want.
         family_pause: The read of whether its family is paused, if that has begun.
 
     Attributes:
@@ -368,6 +369,7 @@ class Round:
         order: Order = Order.STRICT,
         extra: int = 0,
         slot: int = 0,
+        limit: int = 0,
         family_pause: Any = None,
     ) -> None:
         self._taker = taker
@@ -392,11 +394,10 @@ class Round:
         if member is not None and family_pause is None:
             family_pause = tr.snapshot[member.paused]
         self._family_pause = family_pause
-        prompt = fitting(early)
-        #: The reads that requests need.
-        self._reads = taker.begin_reads(self._shared, prompt)
+        prompt = fitting(early) if early else []
+        self._reads = taker.begin_reads(self._shared, prompt) if early else {}
         wanted = sum(map(_COUNT, prompt))
-        limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
+        limit = limit or max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         self.allowance = None
         if taker.limits is not None:
             self.allowance = taker.limits.begin(tr, store.tables, self._now)
@@ -407,6 +408,7 @@ class Round:
         self,
         combined: CombinedBatch | None = None,
         *,
+        early: Sequence[TakeRequest] | None = None,
         helps: bool = True,
         own: HelpRequest | None = None,
         sent_bytes: int = 0,
@@ -414,6 +416,7 @@ class Round:
         """Take items for the requests in line.
 
         Args:
+            early: What is in line if that was not known when it began, and needs no reads.
             combined: The batch of the early requests: those that joined the line after the reads
                 are served, too, unless there is a help request. A late request gets items, because
                 the commit checks the reads. It is told that the queue is empty only if this
@@ -424,6 +427,7 @@ class Round:
                 more, nothing is taken.
             sent_bytes: How much the transaction sends already, for other queues.
         """
+        self._early = self._early if early is None else early
         if sent_bytes:
             self._budget.reserve_ends(sent_bytes)
         head, result, taker = self._head, self._result, self._taker
@@ -488,6 +492,10 @@ class Round:
         """Whether there may be ready items that it has not taken."""
         return self._head.has_rows or not self._head.is_exhausted
 
+    def first_items(self) -> int:
+        """Wait for the first rows, and return how many there are."""
+        return self._head.preload()
+
     def _ending(self) -> list[Ack]:
         """Return the leases that the early requests end."""
         return [one.acknowledges for one in self._reads if one.acknowledges is not None]
@@ -535,7 +543,9 @@ class Round:
         concluded = self._taker.concluded(self._reads) if self._reads else {}
         if concluded:
             self._result.results += [(one, concluded[one]) for one in early if one in concluded]
-        batch = fitting(self._taker.remaining(line, self._reads, concluded))
+        if combined is not None or self._reads:  # a late one may need reads, too
+            line = self._taker.remaining(line, self._reads, concluded)
+        batch = fitting(line)
         if combined is None:
             return batch, len(batch)
         batch = combined.take_up(batch)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import math
+import operator
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fdbqueue.engines.protocols import Transaction
@@ -24,6 +27,7 @@ from fdbqueue.service.storage.family_index import NEVER, Prospect
 from fdbqueue.service.storage.rows import End
 from fdbqueue.service.storage.tables import Due
 
+_COUNT = operator.attrgetter("count")
 #: How many requests of a process that are in line together a queue serves in its turn, so that its
 #: reads are shared.
 REQUESTS_A_TURN = 8
@@ -33,6 +37,8 @@ MAX_LOOKS, _MAX_SECONDS = 1_000, 1.0
 _MEASURED_BYTES = 100_000
 #: About what an item sends besides its value.
 _ITEM_BYTES = 500
+#: How much of what a transaction has met is remembered for the next one.
+_REMEMBERED = 0.5
 
 
 class SeveralRequest(SharedOperation):
@@ -77,7 +83,7 @@ class Served:
         results: The requests that it served.
         gave: From which queue those have their items that got any.
         wrote: Whether anything was written.
-        expired: What had expired and was requeued, with the name of its queue.
+        expired: What had expired and was requeued, with what the log calls its queue.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -88,12 +94,12 @@ class Served:
 
 @dataclass
 class _Look:
-    """A look at one queue: who asks, by which request, in which round; whether there is more."""
+    """A look at one queue: in which round, who asks by which request; whether there is more."""
 
     hint: Hint
     consumer: Consumer
-    asked: dict[TakeRequest, SeveralRequest]
     round: Round
+    asked: dict[TakeRequest, SeveralRequest]
     is_unfinished: bool = False
 
     @property
@@ -107,6 +113,36 @@ class _Look:
         return allowance is not None and allowance.is_spent(leases=self.leases)
 
 
+class VisitEstimate:
+    """What the transactions of a process have met, by which the next one begins its reads.
+
+    A hint: if it is wrong, members are looked at for nothing and come again, or one after another.
+
+    Attributes:
+        late: How many requests join a transaction.
+    """
+
+    def __init__(self) -> None:
+        self._turn = float(REQUESTS_A_TURN)  # how many requests a member can serve in its turn
+        self.late = 0.0
+
+    def members_for(self, requests: int) -> int:
+        """Return in how many members a transaction begins rounds for so many requests in line."""
+        return math.ceil((requests + round(self.late)) / self._turn)
+
+    def note(self, turns: Sequence[int], most: int, late: int) -> None:
+        """Note what a transaction has met.
+
+        Args:
+            turns: How many requests each member served that left others to the next.
+            most: The most that one served.
+            late: How many requests joined.
+        """
+        met = max(1.0, sum(turns) / len(turns)) if turns else max(self._turn, most)
+        self._turn = self._turn * _REMEMBERED + met * (1 - _REMEMBERED)
+        self.late = self.late * _REMEMBERED + late * (1 - _REMEMBERED)
+
+
 class Visit:
     """One transaction that takes from the queues on its walk.
 
@@ -117,6 +153,7 @@ class Visit:
         end: Which end to take from.
         owns: Whether it is nobody else's: then it is bounded, and helps other processes.
         corrects: Whether it corrects the rows of those that have nothing to give any more.
+        estimate: What transactions before it have met; None for one that is by itself.
     """
 
     def __init__(
@@ -128,6 +165,7 @@ class Visit:
         *,
         owns: bool,
         corrects: bool,
+        estimate: VisitEstimate | None = None,
     ) -> None:
         self._open = open_queue
         self._tr = tr
@@ -135,12 +173,15 @@ class Visit:
         self._end: End = end
         self._owns = owns
         self._corrects = corrects and not walk.is_strict
+        self._estimate = estimate or VisitEstimate()
         # At the min end a round as seen depends on what it takes and what is before; who found
         # nothing depends on the row that it corrects.
         as_seen = owns and end == "min" and not walk.is_strict
         self._order = Order.AS_SEEN if as_seen else Order.STRICT
         self._until = time.monotonic() + _MAX_SECONDS
-        self._looks = 0
+        self._looks = self._late = self._most = 0
+        #: How many requests each member has served that left others to the next.
+        self._turns: list[int] = []
         self._taken_bytes = self._sent_bytes = 0
         #: Those that gave all that they were asked for.
         self._generous: list[Hint] = []
@@ -156,10 +197,20 @@ class Visit:
         self.served.wrote = True
         self._sent_bytes = self._tr.get_approximate_size().wait()
 
-    def serve(self, requests: Sequence[SeveralRequest]) -> Served:
-        """Take items for the requests, as far as there are any; correct what gave nothing."""
+    def serve(
+        self,
+        requests: Sequence[SeveralRequest],
+        joined: Callable[[], Sequence[SeveralRequest]] | None = None,
+    ) -> Served:
+        """Take items for the requests, as far as there are any; correct what gave nothing.
+
+        Args:
+            requests: Those in line when it begins.
+            joined: Takes up those that joined the line since; None if there is no line. They get
+                items, which the commit verifies; they are not told that there are none.
+        """
         waiting = deque(requests)
-        wanted = -(-len(waiting) // REQUESTS_A_TURN)
+        wanted = self._estimate.members_for(len(waiting))
         while waiting and not self.is_cut:
             hints = self._walk.next(self._ahead(wanted, len(waiting)))
             if not hints:
@@ -167,18 +218,36 @@ class Visit:
                 del self._generous[:READ_AT_ONCE]
             if not hints:
                 break
-            count = len(waiting)
-            self._look_at(hints, waiting)
-            served = count - len(waiting)
+            count = len(self.served.results)
+            if self._walk.is_strict:
+                self._look_at(hints, waiting)
+            else:
+                self._visit(hints, waiting, joined)
+            served = len(self.served.results) - count
+            if not waiting and joined is not None:
+                self._admit(waiting, joined)
             if served:  # those that go on are as many at a queue as these have served
                 wanted = min(len(waiting), -(-len(waiting) * len(hints) // served))
             else:
                 wanted = max(len(waiting), 2 * len(hints))
+        if self._most:
+            self._estimate.note(self._turns, self._most, self._late)
         if waiting and not self.is_cut:
-            self.served.results += [(one, []) for one in waiting]
-        if self._corrects:
+            early = frozenset(requests)
+            self.served.results += [(one, []) for one in waiting if one in early]
+        if self._corrects and self._spent:
             self._correct()
         return self.served
+
+    def _admit(
+        self,
+        waiting: deque[SeveralRequest],
+        joined: Callable[[], Sequence[SeveralRequest]],
+    ) -> None:
+        """Let late requests wait, too."""
+        late = joined()
+        self._late += len(late)
+        waiting += late
 
     def _ahead(self, wanted: int, waiting: int) -> int:
         """Return in how many queues to begin rounds, of which some may be for nothing."""
@@ -186,34 +255,83 @@ class Visit:
             return min(wanted, READ_AT_ONCE)
         return READ_AT_ONCE if self._walk.in_turn else max(1, READ_AT_ONCE // waiting)
 
+    def _visit(
+        self,
+        hints: Sequence[Hint],
+        waiting: deque[SeveralRequest],
+        joined: Callable[[], Sequence[SeveralRequest]] | None,
+    ) -> None:
+        """Serve rounds in some members: in its turn each gives to eight requests, as it has items.
+
+        Those that nobody needs any more come again.
+        """
+        looks = self._begin(hints, waiting)
+        again: list[Hint] = []
+        for look in looks:
+            if not waiting and joined is not None:
+                self._admit(waiting, joined)
+            if self.is_cut or not waiting:
+                again.append(look.hint)
+                continue
+            items = look.round.first_items() if len(waiting) > 1 else 1
+            for one in itertools.islice(waiting, REQUESTS_A_TURN):  # at least one
+                look.asked[one.make(look.consumer)] = one
+                items -= one.count
+                if items <= 0:
+                    break
+            done = self._serve(look)
+            for one in done:
+                waiting.remove(one)
+            self._most = max(self._most, len(done))
+            if waiting:
+                self._turns.append(len(done))
+            if look.is_unfinished:
+                again.append(look.hint)
+        for hint in reversed(again):
+            self._walk.again(hint)
+
+    def _begin(self, hints: Sequence[Hint], waiting: Iterable[SeveralRequest]) -> list[_Look]:
+        """Begin rounds in some members, to read as many items as each gives in its turn."""
+        turn = [*itertools.islice(waiting, REQUESTS_A_TURN)]
+        items = sum(map(_COUNT, turn)) + min(
+            round(self._estimate.late), REQUESTS_A_TURN - len(turn)
+        )
+        looks = []
+        for hint in hints:
+            consumer = self._open(hint.name)
+            member = consumer.taker.store.tables.member
+            pause = None if member is None else self._walk.begin_pause(member)
+            begun = Round(
+                consumer.taker,
+                self._tr,
+                self._end,
+                (),
+                self._order,
+                limit=items,
+                family_pause=pause,
+            )
+            looks.append(_Look(hint, consumer, begun, {}))
+        return looks
+
     def _look_at(self, hints: Sequence[Hint], waiting: deque[SeveralRequest]) -> None:
-        """Serve rounds in some queues, and deal the requests to them; in order all to each.
+        """Serve rounds in some queues of a list: in turn each gives to one request, else to all.
 
         If there are more queues than requests, the rest are asked only if the others had nothing.
-        A strict walk begins again at the first queue that is not asked as it was meant.
+        It begins again at the first queue that is not asked as it was meant.
         """
         dealt = [*waiting]
         waiting.clear()
-        looks, is_strict = [], self._walk.is_strict
-        step = len(dealt if is_strict else hints)  # else a queue gives to several in its turn
+        looks = []
         for place, hint in enumerate(hints):
             consumer = self._open(hint.name)
-            own = dealt
-            if self._walk.in_turn:
-                own = dealt[place::step] or [dealt[place % len(dealt)]]
-            taker, asked = consumer.taker, {}
-            for one in own:
-                asked[one.make(consumer)] = one
-            member = taker.store.tables.member
-            pause = None if member is None else self._walk.begin_pause(member)
-            begun = Round(taker, self._tr, self._end, [*asked], self._order, family_pause=pause)
-            looks.append(_Look(hint, consumer, asked, begun))
+            own = [dealt[place % len(dealt)]] if self._walk.in_turn else dealt
+            asked = {one.make(consumer): one for one in own}
+            begun = Round(consumer.taker, self._tr, self._end, [*asked], self._order)
+            looks.append(_Look(hint, consumer, begun, asked))
         left: dict[SeveralRequest, None] = dict.fromkeys(dealt)
         again: list[Hint] = []
-        is_meant = all if is_strict else any
         for look in looks:
-            is_over = self.is_cut or (is_strict and again)
-            if is_over or not is_meant(map(left.__contains__, look.asked.values())):
+            if self.is_cut or again or not all(map(left.__contains__, look.asked.values())):
                 again.append(look.hint)
                 continue
             for one in self._serve(look):
@@ -229,7 +347,9 @@ class Visit:
         self._looks += 1
         served, consumer = self.served, look.consumer
         try:
-            result = look.round.serve(helps=self._owns, sent_bytes=self._sent_bytes)
+            result = look.round.serve(
+                early=[*look.asked], helps=self._owns, sent_bytes=self._sent_bytes
+            )
         except FormatMismatch as error:
             if self._walk.passes_over(consumer.taker.store.tables.member, consumer.name, error):
                 self._check_bounds(has_expired=False)
@@ -238,7 +358,7 @@ class Visit:
             return [*look.asked.values()]
         served.wrote = served.wrote or result.wrote
         if result.expired is not None:
-            served.expired.append((consumer.name, result.expired))
+            served.expired.append((consumer.taker.store.home, result.expired))
         found = dict(result.results)
         done: list[SeveralRequest] = []
         gave = False
@@ -271,11 +391,11 @@ class Visit:
             self._spent.append((look, result))
             if is_spent and self._corrects:
                 return
+        hint, member = look.hint, look.consumer.taker.store.tables.member
         if served == len(look.asked) and not is_spent:
-            self._generous.append(look.hint._replace(passing=()))
-        member = look.consumer.taker.store.tables.member
-        if gave and look.hint.passing and member is not None:
-            member.promote(self._tr, look.hint.passing)
+            self._generous.append(Hint(hint.name, ()) if hint.passing else hint)
+        if gave and hint.passing and member is not None:
+            member.promote(self._tr, hint.passing)
 
     def _check_bounds(self, *, has_expired: bool) -> None:
         if has_expired or self._taken_bytes > _MEASURED_BYTES:
@@ -295,7 +415,7 @@ class Visit:
             prospect = _prospect(look, result, dues())
             member = look.consumer.taker.store.tables.member
             if member is not None and not prospect.is_now:
-                member.correct(self._tr, prospect, look.hint.passing)
+                member.write_prospect(self._tr, prospect, look.hint.passing)
                 self.served.wrote = True
 
 

@@ -176,7 +176,7 @@ class CountChange:
         """Begin to read whether the ends of leases are news: the index of the family says why."""
         member = self._tables.member
         if member is not None and self._limited is None:
-            self._limited = member.begin_limited(self.tr)
+            self._limited = member.begin_end_is_news(self.tr)
 
     def come_at(self, moment: int) -> None:
         """Note that there may be something new to take from a moment on; 0 for now."""

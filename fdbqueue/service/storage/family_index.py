@@ -24,7 +24,7 @@ writes HELD depends on READY, and clears it; so HELD needs no conflict.
 
 *HELD*: a consumer whose own limit is as low passes over it, for others it is as READY. A row LATER
 says when the first lease expires, or the next token comes. The end of a lease depends on LIMITED
-(:meth:`Member.begin_limited`).
+(:meth:`Member.begin_end_is_news`).
 
 *PAUSED* is read by each transaction that takes from a member. Meanwhile no row is removed, and
 writers write theirs: once it is cleared, every member is found.
@@ -275,7 +275,7 @@ class Member:
         _add_row(tr, self.ready if moment == 0 else self._at(moment - moment % _NEWS_ROUNDED_US))
         tr.add(self._wake, _ONE)
 
-    def begin_limited(self, tr: Transaction) -> Any:
+    def begin_end_is_news(self, tr: Transaction) -> Any:
         """Begin to read whether the end of a lease is news, and depend on it; None if it is.
 
         A row HELD is true until a lease ends, which a process without a limit does not know to be
@@ -284,7 +284,7 @@ class Member:
         """
         return None if self.gives_at_end else tr[self._keys.limited]
 
-    def correct(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
+    def write_prospect(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
         """Write when there is something to take next; the caller saw that there is nothing now.
 
         The transaction depends on the rows that it removes: if someone writes one of them, it

@@ -65,8 +65,7 @@ class Format:
         self._tables = tables
         self._queue = queue
         self._facts = dict(sorted({**facts, "layout": LAYOUT}.items()))
-        text = json.dumps(self._facts, separators=(",", ":"))
-        self.key = tables.format + text.encode()
+        self.key = tables.format + _packed(tuple(self._facts.items()))
         self._writers: weakref.WeakSet[Any] = weakref.WeakSet()
         try:
             self._seen = _seen.setdefault(database, set())
@@ -213,6 +212,12 @@ class Format:
         except ValueError:
             found = None
         return found if isinstance(found, dict) else {"layout": "unreadable"}
+
+
+@functools.lru_cache(maxsize=1_000)
+def _packed(facts: tuple[tuple[str, Any], ...]) -> bytes:
+    """Return the facts as the row has them: those of all members of a family are the same."""
+    return json.dumps(dict(facts), separators=(",", ":")).encode()
 
 
 def _in_words(facts: Mapping[str, Any]) -> str:

@@ -63,6 +63,9 @@ class ItemStore:
         format: What decides how its bytes are read.
         queue: The queue's name, for errors.
         options: The queue's options, for all of its parts.
+
+    Attributes:
+        home: What the log calls the queue: that which it is a part of, if a catalog says so.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class ItemStore:
         self.tables = tables
         self.codec = codec
         self.format = format
-        self.queue = queue
+        self.queue = self.home = queue
         self.options = options
         self.failures = Failures(tables)
         #: Returns an empty change of the queue's counts, for a transaction.

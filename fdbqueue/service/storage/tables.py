@@ -73,6 +73,10 @@ class State(enum.Enum):
     __hash__ = object.__hash__  # Enum's own hash is a Python function, and slow
 
 
+#: Read once, because an enumeration's values are slow to read.
+_STATES = [(state, state.value) for state in State]
+
+
 class Kind(enum.IntEnum):
     """What expires at a moment."""
 
@@ -125,7 +129,7 @@ class TableKeys:
         self._reasons = tables + b"\x15"
         self._deaths = tables + b"\x16"
         #: The prefixes of the keys of hidden items, by their states.
-        self.states = {state: tables + state.value for state in State}
+        self.states = {state: tables + byte for state, byte in _STATES}
         self._batches = tables + b"\x20"
         self._progress = tables + b"\x21"
         # The ranges of whole tables.

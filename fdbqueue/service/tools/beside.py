@@ -172,6 +172,11 @@ class Beside:
         """
         queue = self.queue_of(item)
         queue.requeue(item, tr=tr)
+        self.give_back_token(tr, queue)
+
+    @staticmethod
+    def give_back_token(tr: Transaction, queue: Queue) -> None:
+        """Give back the token of a rate that an item took which nobody has begun with."""
         taker = queue.parts.taker
         if taker.limits is not None:
             taker.limits.begin(tr, taker.store.tables, now_us()).settle().give_back(1)

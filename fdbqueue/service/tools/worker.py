@@ -101,6 +101,7 @@ class Worker:
         on_stop: Called with the number of running items if something ends the work early.
         on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
+        home_of: Returns, by a queue's name, what the log calls it.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class Worker:
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
         presences: Presences | None = None,
+        home_of: Callable[[str], str] = str,
     ) -> None:
         self._queue = queue
         self._handler = handler
@@ -136,11 +138,9 @@ class Worker:
         self._retry_delay_seconds = retry_delay_seconds
         self._worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
         self._remaining = limit
-        self._follow = follow
-        self._let_in = let_in
-        self._on_end = on_end
-        self._on_stop = on_stop
-        self._on_beat = on_beat
+        self._follow, self._let_in = follow, let_in
+        self._on_end, self._on_stop, self._on_beat = on_end, on_stop, on_beat
+        self._home_of = home_of
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if presences is not None:
             names = str(getattr(queue, "name", ""))  # what stands before queues may have none
@@ -565,7 +565,7 @@ class Worker:
 
     def _facts(self, item: Item) -> dict[str, Any]:
         """Return an item's facts for the log: neither its value nor its lease."""
-        return {"queue": item.queue, "item": item.id, "attempts": item.attempts}
+        return {"queue": self._home_of(item.queue), "item": item.id, "attempts": item.attempts}
 
     def _extend_all(self) -> None:
         """Extend the leases of running items until the work ends."""

@@ -231,13 +231,13 @@ _FACTS = with_links(FACTS, _LINKS)
 
 
 def _abort_task(asked: Mapping[str, Any], _at: int) -> int:
-    """Abort a task of whichever backend has it."""
+    """Abort a task of whichever backend has it; one that has ended meanwhile is not there."""
     task_id = asked["id"]
     catalog = deadlines.begin(conf.api().timeout_seconds)
     for backend in backends():
         with contextlib.suppress(TaskResultDoesNotExist):
-            abort_by(backend.over(catalog), task_id, by_force=asked["by_force"])
-            return 0
+            if abort_by(backend.over(catalog), task_id, by_force=asked["by_force"]) != "ended":
+                return 0
     raise ItemNotFound(id=task_id)
 
 
@@ -245,7 +245,9 @@ def _abort_group(asked: Mapping[str, Any], at: int) -> int:
     """Abort the group or the chain that a task is in, until half of the time is over."""
     (backend, tree), by_force = _group_of(asked["id"]), asked["by_force"]
     with contextlib.suppress(TaskResultDoesNotExist):
-        return abort_some(backend, tree, at, deadlines.is_half_over, by_force=by_force)[1]
+        found, passed = abort_some(backend, tree, at, deadlines.is_half_over, by_force=by_force)
+        if any(found) or passed or at:  # else all of it has succeeded
+            return passed
     raise ItemNotFound(id=asked["id"])
 
 
