@@ -216,7 +216,7 @@ def _machines(_: list[str], stored: Stored) -> str:
         f"Measured from {dates[0]} to {dates[-1]} in {len(runs)} runs: {latest['system']},"
         f" {latest['cores']} cores; Python {latest['python']}, SQLite {latest['sqlite']},"
         f" FoundationDB {', '.join(sorted(versions))}, {packages}. Of these runs {quick} are"
-        f" **quick**, which says less, and during {busy} others were at work on the machine:"
+        f" **quick**, which says less, and {busy} ran beside other work:"
         " those figures are **not final**."
     )
 

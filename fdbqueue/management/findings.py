@@ -254,7 +254,7 @@ def _version(database: Any) -> str:
         from sqlite3 import sqlite_version  # not every Python has it
 
         return f"SQLite {sqlite_version}"
-    return f"FoundationDB {', '.join(versions)} of {len(processes)} processes"
+    return f"FoundationDB {', '.join(versions)}, server processes: {len(processes)}"
 
 
 def _ms(seconds: float) -> str:

@@ -24,6 +24,8 @@ from fdbqueue.tasks.results import change, local, of_argument
 
 #: The most calls that one transaction enqueues, and the most bytes of these.
 TOGETHER, MAX_BYTES = 1_000, 1_000_000
+#: The most queues that it pushes to, those of keys: it reads each, and has five seconds.
+MOST_QUEUES = 100
 
 
 class _Call(NamedTuple):
@@ -53,16 +55,18 @@ class ManyCalls:
         self._portions: list[list[_Call]] = []
         #: What was pushed, or found under its unique key, by the number of the call.
         self._items: dict[int, Item] = {}
-        size = 0
+        size, queues = 0, set[str]()
         for number, result in enumerate(results):
             queue_of_call, push, limited = backend.push_of(result)
             if limited is not None:
                 self._limits.setdefault(without_key(limited.queue), limited)
             length = len(encoded(push.value))
             size += length
-            if not self._portions or len(self._portions[-1]) >= TOGETHER or size > MAX_BYTES:
+            queues.add(queue_of_call.name)
+            is_full = size > MAX_BYTES or len(queues) > MOST_QUEUES
+            if not self._portions or is_full or len(self._portions[-1]) >= TOGETHER:
                 self._portions.append([])
-                size = length
+                size, queues = length, {queue_of_call.name}
             self._portions[-1].append(_Call(number, queue_of_call, push))
         self._prepared = iter([self._prepare(portion) for portion in self._portions])
 

@@ -166,6 +166,15 @@ def test_limits_by_key(backend, work):
     assert max(limited_jobs.most.values()) <= 2
 
 
+def test_each_commit_reads_few_queues(backend):
+    """It has five seconds, and each key has a queue; calls of one key share a commit."""
+    calls = [([f"c{number}", number], {}) for number in range(250)]
+    limited_jobs.two_a_customer.enqueue("c0", 0)
+    assert commits_of(backend, limited_jobs.two_a_customer, calls) == 3
+    of_one = [(["c0", number], {}) for number in range(250)]
+    assert commits_of(backend, limited_jobs.two_a_customer, of_one) == 1
+
+
 def test_with_a_time(backend):
     """``using()`` is as for ``enqueue``."""
     at = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)

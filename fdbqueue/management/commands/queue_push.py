@@ -80,7 +80,7 @@ examples:
                 action="store_const",
                 const="values",
                 dest="form",
-                help="The lines are values, even if they look like items, which would be refused",
+                help="Push lines that look like items as values; otherwise they are refused",
             ),
         ),
         arguments.flag(
