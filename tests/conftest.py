@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -137,3 +137,17 @@ def subspace(database: Any) -> Iterator[Subspace]:
 def prefix(subspace: Subspace) -> bytes:
     """The bytes all keys of a test start with."""
     return subspace.key()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Let a report of a failure have any text: a lone surrogate in it ends a run of several."""
+    return _encodable((yield))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(one) for key, one in value.items()}
+    return type(value)(map(_encodable, value)) if isinstance(value, (list, tuple)) else value
