@@ -110,7 +110,8 @@ def readable(stored: Any) -> Any:
 
 
 def _is_special(found: dict[Any, Any]) -> bool:
-    return len(found) == 1 and str(next(iter(found))).startswith(_SIGN)
+    (name,) = found if len(found) == 1 else [None]
+    return isinstance(name, str) and str.startswith(name, _SIGN)  # whatever a subclass shows
 
 
 # What a chain or a group gives on

@@ -94,6 +94,7 @@ class AttemptEnd:
         noted: What the attempt has noted, as a record has it.
         at_end: What else is to be done in the transaction of a success.
         asked: What the task has raised to run again, if it does.
+        kept_attempts: The attempts that count, if it does.
         is_aborted: Whether it ends because it was aborted.
         is_done: Whether it has been committed.
         is_unsure: Whether it may have been: the outcome of a commit is not known.
@@ -112,6 +113,7 @@ class AttemptEnd:
     noted: dict[str, Any] | None = None
     at_end: Sequence[Callable[[Transaction], Any]] = ()
     asked: Retry | None = None
+    kept_attempts: Attempts = NO_ATTEMPTS
     is_aborted: bool = False
     is_done: bool = False
     is_unsure: bool = False
@@ -130,11 +132,6 @@ class AttemptEnd:
         """Note that the task does not run again: its end was asked for while it ran."""
         self.retry_seconds = None
         change(self.result, status=TaskResultStatus.FAILED, finished_at=result_time(self.moment))
-
-    @property
-    def kept_attempts(self) -> Attempts:
-        """The attempts that count, if the task runs again."""
-        return self.attempts.unspent() if self.asked and not self.asked.spend else self.attempts
 
     @property
     def message(self) -> str:
@@ -213,13 +210,16 @@ class Attempt:
     def fails(self, error: BaseException, retry_seconds: float | None) -> None:
         """Note that it has failed, and after how many seconds there is another attempt."""
         failure = AttemptFailure(path_of(type(error)), traceback_of(error))
+        asked = None if retry_seconds is None else _asked_by(error)
+        kept = self.attempts.unspent() if asked is not None and not asked.spend else None
         if not isinstance(error, WorkerDied):  # whose deaths are among the errors
             self.attempts = self.attempts.failed(failure)
         self.ends(
             failure=failure,
             reason=f"{failure.exception}\n{message_of(error)}",
             retry_seconds=retry_seconds,
-            asked=None if retry_seconds is None else _asked_by(error),
+            asked=asked,
+            kept_attempts=kept or self.attempts,
             is_aborted=isinstance(error, TaskAborted),
         )
 
@@ -228,6 +228,7 @@ class Attempt:
         if self.notes is not None:
             facts["noted"], _ = self.notes.stored()
             change(self.result, metadata=dict(self.notes), progress=self.notes.progress)
+        facts.setdefault("kept_attempts", self.attempts)
         end = AttemptEnd(
             self.call, self.queue, self.item, self.attempts, now_us(), self.result, **facts
         )

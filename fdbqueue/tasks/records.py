@@ -305,11 +305,10 @@ class Attempts(NamedTuple):
         return self._replace(errors=(*self.errors, clipped)[-MAX_ERRORS:])
 
     def unspent(self) -> Attempts:
-        """Return these attempts, the last of which has failed and does not count."""
+        """Return these attempts, the last of which does not count."""
         workers = self.workers[:-1]
         return self._replace(
             workers=workers,
-            errors=self.errors[:-1],
             started=self.started if workers else None,
             spared=self.spared + 1,
         )

@@ -54,6 +54,16 @@ def ask_for() -> None:
     raise Retry(*given)
 
 
+@task(max_attempts=20, backoff=at_once)
+def fail_and_ask(failures: int) -> None:
+    """Fail at first, and ask three times then, which counts as nothing."""
+    done.append("ran")
+    if len(done) <= failures:
+        raise LookupError(len(done))
+    if len(done) <= failures + 3:
+        raise Retry(0, spend=False)
+
+
 class Wordless(Retry):
     """One that does not say what it asks for."""
 

@@ -70,6 +70,17 @@ def test_failures_count_as_ever_beside_what_is_not_spent(backend, work):
     assert len(jobs.done) == 3
 
 
+@pytest.mark.parametrize("failures", [1, 10, 12])
+def test_what_is_not_spent_leaves_the_errors_before(backend, work, failures):
+    """All of the ten that are kept."""
+    result = retry_jobs.fail_and_ask.enqueue(failures)
+    work()
+    found = stored(result)
+    assert (found.status, found.attempts) == (SUCCESSFUL, failures + 1)
+    assert [one.exception_class for one in found.errors] == [LookupError] * min(failures, 10)
+    assert found.errors[-1].traceback.endswith(f"LookupError: {failures}\n")
+
+
 def test_a_function_at_the_end_asks(backend, work):
     """What it raises is what the task has raised."""
     result = retry_jobs.ask_at_the_end.enqueue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
 import json
 import uuid
 import zoneinfo
@@ -64,6 +65,21 @@ def test_each_value_comes_back_as_it_was(value):
         found = decode(json.loads(json.dumps(encode(given))))
         assert (found, repr(type(found))) == (given, repr(type(given)))
     assert type(decode(encode(value))) is type(value)
+
+
+class Sort(str, enum.Enum):
+    """Texts that are shown otherwise."""
+
+    UUID = "$uuid"
+
+
+def test_a_name_that_is_shown_as_another_text(backend, work):
+    """What it is as JSON counts: the dictionary is a project's own."""
+    given = {Sort.UUID: str(uuid.UUID(int=7))}
+    assert decode(json.loads(json.dumps(encode(given)))) == given
+    rich_jobs.take.enqueue(given)
+    work()
+    assert jobs.done == [(given,)]
 
 
 def test_plain_values_are_stored_as_they_are():
