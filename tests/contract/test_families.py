@@ -73,7 +73,7 @@ def in_line(combiner, pool, calls):
     """Let the calls that are not refused be in line together; return the future of each."""
     gate = threading.Lock()
     with gate:
-        combiner._turns[0].lock, combiner._turns[0].worker = gate, 0
+        combiner._turns[0] = gate
         found = [pool.submit(call) for call in calls]
         wait_until(lambda: len(combiner.line) + sum(one.done() for one in found) == len(calls))
     return found
