@@ -55,7 +55,7 @@ _SHOWN_NAMES, _SHOWN_IDS = 10, 5
 _LONGER_SECONDS = 300
 #: If so much of the embedded engine's file is free, and so many bytes, it may be made smaller.
 _MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
-#: The load of at most so many queues is read.
+#: The doctor reads the load of at most so many queues.
 MAX_LOADS = 500
 #: How many transactions a second one queue carries on a cluster, with one head and with shards, as
 #: docs/scaling.md counts; a queue that does three quarters of that is near it.
