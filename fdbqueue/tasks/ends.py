@@ -30,7 +30,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import (
     MAX_SECONDS,
-    Beside,
+    AlternatingLeases,
     Item,
     Queue,
     ack_in_several,
@@ -160,7 +160,7 @@ class Attempt:
         coroutine: What runs its function in the loop; None if it is not async, or was left.
         has_left: Whether its function has ended.
         limit: What ends its function, as in ``time_limits.py``; None if nothing does.
-        looked: When it was looked up last whether it was aborted, likewise; never is minus infinity.
+        looked: When it was looked up last whether it was aborted, likewise; -inf is never.
         is_abort_asked: Whether it was, while it waited for a thread.
     """
 
@@ -504,7 +504,7 @@ class AttemptEnds:
             tr.set(*self._records.ended_row(entry))
             self._note_end(tr, end)
             if end.is_limited and end.failure is not None and end.failure.exception == EXPIRED:
-                Beside.give_back_token(tr, queue)
+                AlternatingLeases.give_back_token(tr, queue)
 
 
 def _tree_of(call: TaskCall) -> str:
