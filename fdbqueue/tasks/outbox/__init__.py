@@ -29,7 +29,8 @@ A mover does this, again and again; each step begins when the one before is know
    and 3: they see what is committed, and are committed.
 4. *Move*, one transaction of FoundationDB: it checks that the claim is still its own, pushes the
    tasks with their records, and writes their ids into ``moved``, in place of those of 2, and the
-   queues it has passed over into ``unknown``.
+   queues it has passed over into ``unknown``. What is too much for one transaction, by ``many.py``,
+   is moved in several, each with 2 after it.
 5. It goes on with 2, until there is nothing to read; it writes ``unknown`` if that has changed, and
    waits until it is woken, or for two seconds.
 
