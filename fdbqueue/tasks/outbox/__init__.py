@@ -14,8 +14,9 @@ are some. Who may do what:
 
       {"mover": ..., "version": ..., "moved": [...], "unknown": [...]}
 
-  ``mover`` is a name that no other has, ``version`` the database's version when the claim was last
-  renewed, ``moved`` the ids of the rows that were moved last, and ``unknown`` names queues whose
+  ``mover`` is a name that no other has, ``version`` says when the claim was last renewed: by the
+  database's versions, or by the machine's clock for a file, whose version is that of its last
+  commit. ``moved`` are the ids of the rows that were moved last, and ``unknown`` names queues whose
   rows were left, because the mover does not know them. Any mover may take the claim; one that was
   renewed in the last ten seconds is left to its mover, unless a command asks, or the mover that
   looks at it knows a queue in ``unknown``.

@@ -20,7 +20,7 @@ from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound, text_of_error
 from fdbqueue.locks import start_thread
-from fdbqueue.service import Catalog, Prepared, Push, Queue, run
+from fdbqueue.service import Catalog, Prepared, Push, Queue, run, shared_us
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
 from fdbqueue.tasks.ends import is_refusal
 from fdbqueue.tasks.key_limits import Limited, declare
@@ -146,7 +146,7 @@ class RowMover:
         return _claim_at(self._backend, found.name)
 
     def _claim_in(self, tr: Transaction, by_force: bool) -> _Claim | None:
-        claim, version = _stored_claim(tr, self._key), tr.get_read_version().wait()
+        claim, version = _stored_claim(tr, self._key), self._version(tr)
         age = (version - claim.version) / VERSIONS_PER_SECOND
         if claim.mover == self._name:
             if not 0 <= age < CLAIM_SECONDS / 2:
@@ -158,6 +158,10 @@ class RowMover:
             self._write(tr, taken)
             return taken
         return None
+
+    def _version(self, tr: Transaction) -> int:
+        """Return when a claim is renewed; a file's version would be that of its last commit."""
+        return shared_us(tr, self._catalog.database)
 
     def release(self) -> None:
         """Give up the claim, if this mover has it, so that another can take it at once."""
@@ -330,7 +334,7 @@ class RowMover:
         left = self._left()
 
         def move(tr: Transaction) -> int:
-            claim, version = _stored_claim(tr, self._key), tr.get_read_version().wait()
+            claim, version = _stored_claim(tr, self._key), self._version(tr)
             if claim.mover != self._name:
                 raise ClaimLost
             known = self._known(tr, ids)
