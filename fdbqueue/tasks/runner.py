@@ -256,12 +256,13 @@ class TaskRunner:
             and call.expires is not None
             and self._source.has_expired(item, call)
         )
-        if item.attempts and call is not None and not has_expired:
-            state = self._source.begin_again(item, call.id)
+        if (item.attempts or overdue) and call is not None and not has_expired:
+            read = self._source.read_state if overdue else self._source.begin_again
+            state = read(item, call.id)
             most = max_attempts(self._options, None, call)
-            before, is_aborted = state.over_of(most), state.is_abort_asked
-            if state.metadata:
-                attempt.notes = Notes(state.metadata)
+            before, is_aborted = state.over_of(most), is_aborted or state.is_abort_asked
+            if state.metadata or state.progress:  # this only of an attempt that has begun
+                attempt.notes = Notes(state.metadata, state.progress)
         is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
@@ -342,7 +343,9 @@ class TaskRunner:
             return False
         try:
             most = max_attempts(self._options, task_at(call.task), call)
-            return item.attempts >= most and self._source.count_attempts(item, call.id) >= most
+            if item.attempts < most:
+                return False
+            return len(self._source.read_state(item, call.id).over.workers) >= most
         except Exception:  # noqa: BLE001  # it is unknown or gone, or the engine has failed
             return False
 

@@ -233,8 +233,12 @@ class TaskSource:
         at = deadline(call, item.pushed_at)
         if at is None or moment(now_us()) <= at:
             return False
-        read = functools.partial(self._state, item=item, result_id=call.id)
-        return not run(self._queue.database, read, read_only=True).was_begun
+        return not self.read_state(item, call.id).was_begun
+
+    def read_state(self, item: Item, result_id: str) -> TaskState:
+        """Return the state of a task, as :meth:`_state` does, in a transaction of its own."""
+        read = functools.partial(self._state, item=item, result_id=result_id)
+        return run(self._queue.database, read, read_only=True)
 
     def _state(self, tr: Transaction, item: Item, result_id: str) -> TaskState:
         """Read the state of a task; of one without a pending record only what its item says.
@@ -260,15 +264,6 @@ class TaskSource:
         with self._mutex:
             self._held[item.lease] = Attempt(queue, item, until)
         return item
-
-    def count_attempts(self, item: Item, result_id: str) -> int:
-        """Return how many attempts at a task have begun, as far as that is known.
-
-        Raises:
-            ItemNotFound: It has ended meanwhile.
-        """
-        read = functools.partial(self._state, item=item, result_id=result_id)
-        return len(run(self._queue.database, read, read_only=True).over.workers)
 
     # The verbs of a queue
 
