@@ -37,7 +37,18 @@ from fdbqueue.columns.text import (
     short_time,
     timestamp,
 )
-from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, run
+from fdbqueue.service import (
+    Counts,
+    End,
+    Ends,
+    Item,
+    Minute,
+    Pause,
+    Queue,
+    WorkerRow,
+    Workers,
+    run,
+)
 
 #: This many queues are read in one transaction.
 QUEUES_AT_ONCE = 200
@@ -232,8 +243,7 @@ def begin_workers(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
             return
         unseen = []
         for row in waiting:
-            home = row.queue.home
-            lost = [one.is_lost for one in found.rows if one.kind == _TASKS and one.may_serve(home)]
+            lost = [one.is_lost for one in workers_of(row.queue, found)]
             row.is_workerless = bool(lost) and all(lost)
             if not lost and row.counts.leased <= 0:
                 unseen.append(row)
@@ -242,6 +252,19 @@ def begin_workers(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
             row.is_workerless = not any(minute.pops for minute in row.minutes[-RATE_MINUTES:])
 
     return wait
+
+
+def workers_of(queue: Queue, found: Workers) -> list[WorkerRow]:
+    """Return which of some workers may take from a queue, the lost ones, too.
+
+    One that does not say from which queues it takes may take from all. Tasks are run by workers of
+    tasks alone.
+    """
+    return [
+        one
+        for one in found.rows
+        if one.may_serve(queue.home) and (queue.workers is None or one.kind == _TASKS)
+    ]
 
 
 def _waits(row: QueueRow) -> bool:

@@ -17,9 +17,9 @@ from django.utils.decorators import method_decorator
 from django.views import View
 
 from fdbqueue import access, deadlines
-from fdbqueue.columns.queues import begin_ends, read_rows
-from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service import error_code
+from fdbqueue.columns.queues import begin_ends, read_rows, workers_of
+from fdbqueue.exceptions import FdbQueueError, QueueNotFound
+from fdbqueue.service import Catalog, Workers, error_code
 
 logger = logging.getLogger(__name__)
 
@@ -112,11 +112,16 @@ class QueuesView(HealthView):
         report = {"status": "ok", "blocked": blocked, "complete": is_complete}
         if self.with_workers:
             workers = catalog.presences.read()
-            alive = [one for one in workers.rows if not one.is_lost]
-            without = [
-                name
-                for name in self.with_workers
-                if workers.is_complete and not any(one.may_serve(name) for one in alive)
-            ]
+            named = self.with_workers if workers.is_complete else ()
+            without = [name for name in named if not _is_served(catalog, name, workers)]
             report |= {"status": "no worker" if without else "ok", "no_worker": without}
         return report | ({"status": "blocked"} if blocked else {})
+
+
+def _is_served(catalog: Catalog, name: str, workers: Workers) -> bool:
+    """Tell whether a worker that is alive may take from a queue."""
+    try:
+        queue = catalog.queue(name)
+    except QueueNotFound:
+        return False
+    return not all(one.is_lost for one in workers_of(queue, workers))
