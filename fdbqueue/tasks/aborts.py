@@ -57,7 +57,16 @@ from fdbqueue.tasks.current import running
 from fdbqueue.tasks.ends import Attempt, final_writes
 from fdbqueue.tasks.exceptions import TaskAborted
 from fdbqueue.tasks.notes import as_stored
-from fdbqueue.tasks.records import FAILED, AttemptFailure, Records, TreePlace, is_id, unpacked
+from fdbqueue.tasks.records import (
+    FAILED,
+    AttemptFailure,
+    Records,
+    TreePlace,
+    is_abort_asked,
+    is_force_asked,
+    is_id,
+    unpacked,
+)
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 
@@ -226,7 +235,7 @@ class WaitingAborts:
     def _wishes(self, tr: Transaction, looked: Sequence[Attempt]) -> list[bool]:
         calls = [unpacked(one.item.value) for one in looked]
         reads = [None if call is None else self._records.begin_read(tr, call.id) for call in calls]
-        return [read is not None and "abort" in (read() or {}) for read in reads]
+        return [read is not None and is_abort_asked(read()) for read in reads]
 
 
 class ForcedAborts:
@@ -264,7 +273,7 @@ class ForcedAborts:
             for attempt in called
             if max(attempt.leased, attempt.looked) < self._changed_at
         }
-        return {attempt: "by_force" in (read() or {}) for attempt, read in reads.items()}
+        return {attempt: is_force_asked(read()) for attempt, read in reads.items()}
 
 
 def _number_key(records: Records) -> bytes:

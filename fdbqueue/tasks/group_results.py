@@ -24,7 +24,7 @@ from fdbqueue.tasks.compat import (
     ours,
     task_backends,
 )
-from fdbqueue.tasks.encoders import Rich, readable, stored_of
+from fdbqueue.tasks.encoders import returned, stored_of
 from fdbqueue.tasks.records import encoded, is_id
 from fdbqueue.tasks.results import result_time
 from fdbqueue.tasks.tree_keys import TreeKeys, group_id
@@ -166,7 +166,7 @@ class GroupResult:
             read = functools.partial(_values, owner=owner, tree=tree, some=some)
             more: list[Any] = run(owner.catalog.database, read, read_only=True)
             left -= sum(len(encoded(stored_of(value))) for value in more)
-            found += [readable(one.stored) if isinstance(one, Rich) else one for one in more]
+            found += map(returned, more)
         return found
 
 

@@ -49,7 +49,7 @@ from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.tasks.options import Retention
-from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
+from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_end, is_pending, item_place
 from fdbqueue.tasks.results import microseconds
 from fdbqueue.tasks.schedules import Periodic, is_engines
 from fdbqueue.tasks.trees import Tree
@@ -297,9 +297,10 @@ class _Pruner:
     ) -> Pruned:
         is_the_entrys = False
         if record is not None and is_pending(record):
+            name, item_id = item_place(record)
             try:
-                queue = self._catalog.queue(record["queue"])
-                died = microseconds(queue.get(record["item"], tr=tr).died_at)
+                queue = self._catalog.queue(name)
+                died = microseconds(queue.get(item_id, tr=tr).died_at)
             except QueueNotFound:  # the setting lacks it for now, and what is in it is kept
                 return Pruned()
             except ItemNotFound:
@@ -307,10 +308,9 @@ class _Pruner:
                 return Pruned(entries=1)
             is_the_entrys = died is not None and died < self._limit
             if is_the_entrys and not self._dry_run:
-                queue.remove(record["item"], tr=tr)
+                queue.remove(item_id, tr=tr)
         elif record is not None:
-            ended = record["status"], record["ended"]
-            is_the_entrys = ended == (entry.status, entry.moment)
+            is_the_entrys = is_end(record, entry)
         if is_the_entrys:
             self._remove(tr, entry)
             return Pruned(failed=1)

@@ -42,7 +42,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
 from fdbqueue.service.tuples import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
-from fdbqueue.tasks.encoders import encode
+from fdbqueue.tasks.encoders import Rich, encode
 from fdbqueue.tasks.functions import FunctionCounters
 
 #: How a task has ended, as records and the index have it.
@@ -398,6 +398,36 @@ def attempts_in(record: dict[str, Any]) -> Attempts:
 def wishes_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a record says of an abort: that the task is to end, and whether by force."""
     return {name: record[name] for name in ("abort", "by_force") if name in record}
+
+
+def is_abort_asked(record: dict[str, Any] | None) -> bool:
+    """Tell whether a record says that its task is to end; None stands for no record."""
+    return record is not None and "abort" in record
+
+
+def is_force_asked(record: dict[str, Any] | None) -> bool:
+    """Tell whether a record says that its task is to be ended by force."""
+    return record is not None and "by_force" in record
+
+
+def item_place(record: dict[str, Any]) -> tuple[str, str]:
+    """Return the name of the queue that the item of a pending record is in, and the item's id."""
+    return record["queue"], record["item"]
+
+
+def count_leases(record: dict[str, Any]) -> int:
+    """Return how many leases a record knows of, with and without an attempt that counts."""
+    return len(record.get("workers", ())) + record.get("spared", 0)
+
+
+def is_end(record: dict[str, Any], entry: EndedTask) -> bool:
+    """Tell whether a final record and an entry of the index are of one end of a task."""
+    return (record.get("status"), record.get("ended")) == (entry.status, entry.moment)
+
+
+def value_in(record: dict[str, Any]) -> Any:
+    """Return what a record says that its task returned; None if it has not ended."""
+    return Rich(record["value"]) if "rich_value" in record else record.get("value")
 
 
 def error_in(record: dict[str, Any], attempt: int) -> AttemptFailure | None:

@@ -30,10 +30,10 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     normalize_json,
 )
-from fdbqueue.tasks.encoders import KNOWN, decode, encode, readable
+from fdbqueue.tasks.encoders import KNOWN, decode, encode, readable, returned
 from fdbqueue.tasks.exceptions import TaskUnknown, WaitTimedOut, pass_interrupt
 from fdbqueue.tasks.notes import Progress
-from fdbqueue.tasks.records import Attempts, TaskCall
+from fdbqueue.tasks.records import Attempts, TaskCall, value_in
 from fdbqueue.tasks.states import TaskState
 
 _ENDED = {TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL}
@@ -466,8 +466,7 @@ def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> T
         errors=[],
         worker_ids=[],
     )
-    value = readable(state.value) if "rich_value" in state.record else state.value
-    change(result, _return_value=value)
+    change(result, _return_value=returned(value_in(state.record)))
     if state.metadata or state.progress:
         change(result, metadata=state.metadata or {}, progress=state.progress)
     set_attempts(result, state.attempts)

@@ -81,7 +81,9 @@ from fdbqueue.tasks.records import (
     Records,
     TaskCall,
     ahead,
+    is_abort_asked,
     is_pending,
+    item_place,
     pending,
     unpacked,
     wishes_in,
@@ -213,10 +215,9 @@ class TaskSource:
             if found is None or found.state != "leased" or found.attempts != item.attempts:
                 raise LeaseLost(queue=item.queue, item=item.id)
             if record:
-                now, more = now_us(), wishes_in(record)
-                more |= as_stored(state.metadata, None)
-                times = {"started": over.started or now, "latest": now, "running": item.attempts}
-                again = pending(record["queue"], record["item"], over) | more | times
+                now, more = now_us(), wishes_in(record) | as_stored(state.metadata, None)
+                begun = over._replace(started=over.started or now, latest=now)
+                again = pending(*item_place(record), begun, running=item.attempts, **more)
                 self._records.write(tr, result_id, again)
             return state
 
@@ -549,7 +550,7 @@ class TaskSource:
             item, record = attempt.item, None if read is None else read()
             queue = attempt.queue
             with contextlib.suppress(LeaseLost):
-                if attempt.has_begun or (record is not None and record.get("abort")):
+                if attempt.has_begun or is_abort_asked(record):
                     queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
                 elif self._beside is not None and attempt.is_limited:
                     self._beside.give_back(tr, item)

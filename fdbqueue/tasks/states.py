@@ -14,6 +14,7 @@ from fdbqueue import service
 from fdbqueue.exceptions import path_of
 from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.encoders import stored_of
 from fdbqueue.tasks.exceptions import TaskBuried, WorkerDied
 from fdbqueue.tasks.notes import Progress, progress_in
 from fdbqueue.tasks.records import (
@@ -23,11 +24,14 @@ from fdbqueue.tasks.records import (
     TaskCall,
     attempts_in,
     aware,
+    count_leases,
+    is_abort_asked,
     is_ahead,
     name_of,
     place_in,
     unknown_call,
     unpacked,
+    value_in,
 )
 
 #: Where the tasks are listed that have no item any more: those that succeeded, and the others.
@@ -113,8 +117,9 @@ class TaskState(NamedTuple):
         failures alone, and leases ahead that were lost since may be all of them.
         """
         item, over = self.item, self.over
-        noted = len(self.record.get("workers", ())) + self.record.get("spared", 0)
-        if most > 1 or over.workers or item is None or noted >= item.attempts - len(item.failures):
+        if most > 1 or over.workers or item is None:
+            return over
+        if count_leases(self.record) >= item.attempts - len(item.failures):
             return over
         return _with_death(over._replace(spared=over.spared - 1), None)
 
@@ -126,12 +131,17 @@ class TaskState(NamedTuple):
     @property
     def is_abort_asked(self) -> bool:
         """Whether its abort was asked for while it ran."""
-        return bool(self.record.get("abort"))
+        return is_abort_asked(self.record)
 
     @property
     def is_in_outbox(self) -> bool:
         """Whether it waits for being moved to its queue."""
         return "outbox" in self.record
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be moved from the outbox; empty for nothing."""
+        return str(self.record.get("problem") or "")
 
 
 def state_of(
@@ -207,8 +217,7 @@ def deadline(call: TaskCall, pushed: datetime.datetime | None) -> datetime.datet
 
 def was_redriven(record: dict[str, Any], item: Item) -> bool:
     """Tell whether a task was redriven since its record was written, so that it counts no more."""
-    begun = len(record.get("workers", ())) + record.get("spared", 0)
-    return bool(begun > item.attempts)
+    return count_leases(record) > item.attempts
 
 
 def _with_lost(known: Attempts, record: dict[str, Any], item: Item) -> Attempts:
@@ -262,7 +271,7 @@ def _ended(result_id: str, record: dict[str, Any]) -> TaskState:
         attempts,
         record["enqueued"],
         record["ended"],
-        record["value"],
+        stored_of(value_in(record)),
         record.get("metadata"),
         progress_in(record),
         record,

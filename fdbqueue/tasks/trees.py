@@ -85,6 +85,7 @@ from fdbqueue.tasks.records import (
     encoded,
     rank_of,
     unpacked,
+    value_in,
 )
 from fdbqueue.tasks.results import new_id
 from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, group_id, range_of
@@ -307,7 +308,7 @@ class Tree:
             record = read()
             if record is None or record.get("status") != SUCCESSFUL:
                 raise TaskResultDoesNotExist(part["id"])
-            return Rich(record["value"]) if "rich_value" in record else record["value"]
+            return value_in(record)
 
         return value
 
