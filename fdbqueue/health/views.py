@@ -74,7 +74,7 @@ class ReadyView(HealthView):
 
     def report(self) -> dict[str, Any]:
         """Read from the engine."""
-        deadlines.begin(self.timeout_seconds, reads_only=True).reach()
+        deadlines.limited_catalog(self.timeout_seconds, reads_only=True).reach()
         return {"status": "ok"}
 
 
@@ -105,7 +105,7 @@ class QueuesView(HealthView):
         A worker that does not say which queues it takes from counts for all. If there are more
         workers than are read, no queue is without.
         """
-        catalog = deadlines.begin(self.timeout_seconds, reads_only=True)
+        catalog = deadlines.limited_catalog(self.timeout_seconds, reads_only=True)
         names, is_complete = access.monitored_names(catalog)
         rows = read_rows(catalog.database, map(catalog.queue, names), [begin_ends])
         blocked = {row.queue.name: row.ends.undecodable for row in rows if row.ends.undecodable}

@@ -137,7 +137,7 @@ def abort_in(tr: Transaction, backend: Any, result_id: str, *, by_force: bool = 
             tr.add(_number_key(backend.records), _ONE)
         return "asked"
     backend.catalog.queue(task.queue).remove(task.item.id, tr=tr)
-    write_aborted(tr, backend, task)
+    write_aborted_unbegun(tr, backend, task)
     return "aborted"
 
 
@@ -146,7 +146,7 @@ def is_whole_aborted(tr: Transaction, backend: Any, place: TreePlace) -> bool:
     return Tree(tr, backend, place.tree).is_aborted()
 
 
-def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
+def write_aborted_unbegun(tr: Transaction, backend: Any, task: TaskState) -> None:
     """Write what is kept of a task that was aborted before it began, in a transaction."""
     item, error = task.item, TaskAborted(id=task.id)
     assert item is not None
@@ -181,7 +181,7 @@ def abort_row(outbox: Any, catalog: Catalog, result_id: str, *, by_force: bool =
             return abort_in(tr, backend, result_id, by_force=by_force)
         if has_moved(tr, outbox, result_id):
             return "ended"  # nothing is kept of it
-        write_aborted(tr, backend, task)
+        write_aborted_unbegun(tr, backend, task)
         return "aborted"
 
     outcome = run(catalog.database, abort)

@@ -419,7 +419,7 @@ class FdbQueueBackend(BaseTaskBackend):
         def push_limited(tr: Transaction | None) -> Any:
             given = self.catalog, self.records.prefix, limited
             if tr is None:
-                key_limits.keep(*given)
+                key_limits.store_limits(*given)
             else:
                 key_limits.declare(tr, *given)
             return push(tr)

@@ -40,7 +40,7 @@ from fdbqueue.service import (
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, returned
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
-from fdbqueue.tasks.functions import first_wait
+from fdbqueue.tasks.function_counters import first_wait
 from fdbqueue.tasks.notes import NOTED, Notes
 from fdbqueue.tasks.options import BACKENDS, BackendOptions, FdbQueueTask, function_of
 from fdbqueue.tasks.records import (

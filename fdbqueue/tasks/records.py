@@ -17,7 +17,7 @@ Everything else is under ``(*PREFIX, "tasks")``:
     ("ended", queue, status, moment, id)     the dotted path of an ended task; if it is in a group
                                              or a chain, also a zero byte and the id of the tree
     ("state", what, ...)                     what workers know together: housekeeping, schedules
-    ("runs", ...)                            counters, see :mod:`fdbqueue.tasks.functions`
+    ("runs", ...)                            counters, see :mod:`fdbqueue.tasks.function_counters`
     ("tree", ...), ("trees", ...)            groups and chains, see :mod:`fdbqueue.tasks.trees`
 
 A record is *pending* as long as the task's item is in its queue, ready, delayed, leased or dead. It
@@ -43,7 +43,7 @@ from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
 from fdbqueue.service.tuples import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, encode
-from fdbqueue.tasks.functions import FunctionCounters
+from fdbqueue.tasks.function_counters import FunctionCounters
 
 #: How a task has ended, as records and the index have it.
 SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value

@@ -165,7 +165,7 @@ def new_result(
             taken = normalised(given[0]), normalised(kwargs)
     except (TypeError, ValueError) as error:
         find = encode if is_rich else normalised
-        raise named(error, {"args": given[0], "kwargs": kwargs}, find) from error
+        raise error_with_place(error, {"args": given[0], "kwargs": kwargs}, find) from error
     return FdbQueueTaskResult(
         task=task,
         id=new_id(),
@@ -182,7 +182,7 @@ def new_result(
     )
 
 
-def named(
+def error_with_place(
     error: TypeError | ValueError, values: Mapping[str, Any], check: Callable[[Any], Any]
 ) -> TypeError | ValueError:
     """Return an error that says in which part of some values one has come.

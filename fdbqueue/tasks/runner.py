@@ -37,7 +37,7 @@ from fdbqueue.tasks.exceptions import (
     TaskUnknown,
     WorkerDied,
 )
-from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of, without_key
+from fdbqueue.tasks.key_limits import Limited, is_limited, row_of, store_limits, without_key
 from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, BackendOptions, FdbQueueTask
 from fdbqueue.tasks.records import (
@@ -50,9 +50,9 @@ from fdbqueue.tasks.records import (
     unpacked,
 )
 from fdbqueue.tasks.results import (
+    error_with_place,
     found_task,
     is_imported,
-    named,
     normalised,
     running_result,
     task_at,
@@ -257,7 +257,7 @@ class TaskRunner:
             and self._source.has_expired(item, call)
         )
         if (item.attempts or overdue) and call is not None and not has_expired:
-            read = self._source.read_state if overdue else self._source.begin_again
+            read = self._source.read_state if overdue else self._source.begin_later_attempt
             state = read(item, call.id)
             most = max_attempts(self._options, None, call)
             before, is_aborted = state.over_of(most), is_aborted or state.is_abort_asked
@@ -373,7 +373,7 @@ class TaskRunner:
         if not is_limited(task):
             return  # its limits are gone from the code
         limited = Limited(item.queue, row_of(task))
-        keep(self._backend.catalog, self._backend.records.prefix, limited)
+        store_limits(self._backend.catalog, self._backend.records.prefix, limited)
 
     def _has_killed(self, call: TaskCall, before: Attempts) -> bool:
         """Tell whether importing the code of a task seems to kill workers each time."""
@@ -447,7 +447,7 @@ class TaskRunner:
                 value = normalised(value, _normalised_part)
         except (TypeError, ValueError) as error:
             check = encode if is_rich else normalised
-            raise named(error, {"return value": value}, check) from error
+            raise error_with_place(error, {"return value": value}, check) from error
         size = len(encoded(value, allow_nan=False))
         if size > self._options.max_result_bytes:
             limit = self._options.max_result_bytes

@@ -11,7 +11,7 @@ end what it is for a task. The protocol, for one task:
    What waits for a thread is requeued as it was when all threads are at work for longer, and when
    the worker is to end.
    Limited tasks (``key_limits.py``) are leased by turns with others. Only if a lease has ended
-   before, :meth:`TaskSource.begin_again` reads what is known of it,
+   before, :meth:`TaskSource.begin_later_attempt` reads what is known of it,
    notes the workers that died, and that this attempt begins.
 2. **Run.** Unless it or its group was aborted while it waited, or it has expired
    (:meth:`TaskSource.has_expired`): its time is over before any attempt has begun. Whether what
@@ -103,6 +103,9 @@ _GIVEN_BACK_TOGETHER = 100
 _CLOSING_SECONDS = 5.0
 #: For how many seconds of work a worker leases tasks, and after how long it notes what has begun.
 AHEAD_SECONDS = 0.1
+#: The most tasks that a worker leases for each thread, the one that runs included, if that is not
+#: said.
+MAX_LEASED_PER_THREAD = 16
 
 
 class GivenBack(NamedTuple):
@@ -198,7 +201,7 @@ class TaskSource:
         if time.monotonic() >= attempt.until:
             raise LeaseLost(queue=attempt.item.queue, item=attempt.item.id)
 
-    def begin_again(self, item: Item, result_id: str) -> TaskState:
+    def begin_later_attempt(self, item: Item, result_id: str) -> TaskState:
         """Return the state of a task that was leased before, and note that this attempt begins.
 
         Notes the attempts whose workers died in its record, too. So each attempt after the first is

@@ -26,8 +26,8 @@ The protocol:
    follows is enqueued. That bit is set once, so nothing follows twice. If it fails again, nothing
    follows; a chain, or a group by what follows it, has then ended again, and is kept from that
    moment on, as the dead letter is. A group whose part fails again keeps its end.
-6. **Looked after** by housekeeping (:mod:`fdbqueue.tasks.upkeep`): a part whose item went without
-   its end has failed, and when the retention since the end is over, the tree is removed.
+6. **Looked after** by housekeeping (:mod:`fdbqueue.tasks.group_upkeep`): a part whose item went
+   without its end has failed, and when the retention since the end is over, the tree is removed.
 
 What is left behind by
 
