@@ -37,18 +37,8 @@ from fdbqueue.columns.text import (
     short_time,
     timestamp,
 )
-from fdbqueue.service import (
-    Counts,
-    End,
-    Ends,
-    Item,
-    Minute,
-    Pause,
-    Queue,
-    WorkerRow,
-    Workers,
-    run,
-)
+from fdbqueue.columns.workers_and_failures import workers_of
+from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, run
 
 #: This many queues are read in one transaction.
 QUEUES_AT_ONCE = 200
@@ -58,8 +48,6 @@ RATE_MINUTES = 5
 OLDEST_SECONDS = 3_600
 #: A task that is ready for longer would have been taken by a worker that has nothing to do.
 WORKERLESS_SECONDS = 10
-#: What workers of tasks say that they work on.
-_TASKS = "tasks"
 _HOUR_MINUTES = 60
 REASON_CHARACTERS = 40
 _NO_COUNTS = Counts(0, 0, 0, 0)
@@ -252,19 +240,6 @@ def begin_workers(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
             row.is_workerless = not any(minute.pops for minute in row.minutes[-RATE_MINUTES:])
 
     return wait
-
-
-def workers_of(queue: Queue, found: Workers) -> list[WorkerRow]:
-    """Return which of some workers may take from a queue, the lost ones, too.
-
-    One that does not say from which queues it takes may take from all. Tasks are run by workers of
-    tasks alone.
-    """
-    return [
-        one
-        for one in found.rows
-        if one.may_serve(queue.home) and (queue.workers is None or one.kind == _TASKS)
-    ]
 
 
 def _waits(row: QueueRow) -> bool:

@@ -53,7 +53,6 @@ from fdbqueue.tasks.records import (
     Records,
     TaskCall,
     encoded,
-    error_in,
     is_abort_asked,
     is_ahead,
     item_place,
@@ -63,7 +62,7 @@ from fdbqueue.tasks.records import (
     wishes_in,
 )
 from fdbqueue.tasks.results import change, microseconds, result_time, set_attempts
-from fdbqueue.tasks.states import was_redriven
+from fdbqueue.tasks.states import error_in, was_redriven
 from fdbqueue.tasks.trees import PartEnd, note_ends
 
 T = TypeVar("T")

@@ -42,7 +42,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
 from fdbqueue.service.tuples import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
-from fdbqueue.tasks.encoders import Rich, encode
+from fdbqueue.tasks.encoders import encode
 from fdbqueue.tasks.function_counters import FunctionCounters
 
 #: How a task has ended, as records and the index have it.
@@ -384,17 +384,6 @@ def stored(attempts: Attempts) -> dict[str, Any]:
     return {name: value for name, value in pairs if value}
 
 
-def attempts_in(record: dict[str, Any]) -> Attempts:
-    """Return the attempts that a record knows of."""
-    return Attempts(
-        tuple(record.get("workers", ())),
-        tuple(AttemptFailure(*error) for error in record.get("errors", ())),
-        record.get("started"),
-        record.get("latest"),
-        record.get("spared", 0),
-    )
-
-
 def wishes_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a record says of an abort: that the task is to end, and whether by force."""
     return {name: record[name] for name in ("abort", "by_force") if name in record}
@@ -415,27 +404,9 @@ def item_place(record: dict[str, Any]) -> tuple[str, str]:
     return record["queue"], record["item"]
 
 
-def count_leases(record: dict[str, Any]) -> int:
-    """Return how many leases a record knows of, with and without an attempt that counts."""
-    return len(record.get("workers", ())) + record.get("spared", 0)
-
-
 def is_end(record: dict[str, Any], entry: EndedTask) -> bool:
     """Tell whether a final record and an entry of the index are of one end of a task."""
     return (record.get("status"), record.get("ended")) == (entry.status, entry.moment)
-
-
-def value_in(record: dict[str, Any]) -> Any:
-    """Return what a record says that its task returned; None if it has not ended."""
-    return Rich(record["value"]) if "rich_value" in record else record.get("value")
-
-
-def error_in(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
-    """Return how an attempt failed, counted from 1; None if a record does not have that."""
-    errors = record.get("errors", ())
-    failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
-    index = attempt - 1 - (failed - len(errors))
-    return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
 
 
 def is_pending(record: dict[str, Any]) -> bool:

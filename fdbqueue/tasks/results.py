@@ -33,8 +33,8 @@ from fdbqueue.tasks.compat import (
 from fdbqueue.tasks.encoders import KNOWN, decode, encode, readable, returned
 from fdbqueue.tasks.exceptions import TaskUnknown, WaitTimedOut, pass_interrupt
 from fdbqueue.tasks.notes import Progress
-from fdbqueue.tasks.records import Attempts, TaskCall, value_in
-from fdbqueue.tasks.states import TaskState
+from fdbqueue.tasks.records import Attempts, TaskCall
+from fdbqueue.tasks.states import TaskState, value_in
 
 _ENDED = {TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL}
 #: The longest path to a part of a value that an error names.

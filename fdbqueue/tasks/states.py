@@ -14,24 +14,22 @@ from fdbqueue import service
 from fdbqueue.exceptions import path_of
 from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.encoders import stored_of
+from fdbqueue.tasks.encoders import Rich, stored_of
 from fdbqueue.tasks.exceptions import TaskBuried, WorkerDied
 from fdbqueue.tasks.notes import Progress, progress_in
 from fdbqueue.tasks.records import (
     NO_ATTEMPTS,
+    SUCCESSFUL,
     AttemptFailure,
     Attempts,
     TaskCall,
-    attempts_in,
     aware,
-    count_leases,
     is_abort_asked,
     is_ahead,
     name_of,
     place_in,
     unknown_call,
     unpacked,
-    value_in,
 )
 
 #: Where the tasks are listed that have no item any more: those that succeeded, and the others.
@@ -277,3 +275,35 @@ def _ended(result_id: str, record: dict[str, Any]) -> TaskState:
         record,
         over=attempts,
     )
+
+
+# What a record says
+
+
+def attempts_in(record: dict[str, Any]) -> Attempts:
+    """Return the attempts that a record knows of."""
+    return Attempts(
+        tuple(record.get("workers", ())),
+        tuple(AttemptFailure(*error) for error in record.get("errors", ())),
+        record.get("started"),
+        record.get("latest"),
+        record.get("spared", 0),
+    )
+
+
+def count_leases(record: dict[str, Any]) -> int:
+    """Return how many leases a record knows of, with and without an attempt that counts."""
+    return len(record.get("workers", ())) + record.get("spared", 0)
+
+
+def error_in(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
+    """Return how an attempt failed, counted from 1; None if a record does not have that."""
+    errors = record.get("errors", ())
+    failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
+    index = attempt - 1 - (failed - len(errors))
+    return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
+
+
+def value_in(record: dict[str, Any]) -> Any:
+    """Return what a record says that its task returned; None if it has not ended."""
+    return Rich(record["value"]) if "rich_value" in record else record.get("value")

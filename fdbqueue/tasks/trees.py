@@ -85,9 +85,9 @@ from fdbqueue.tasks.records import (
     encoded,
     rank_of,
     unpacked,
-    value_in,
 )
 from fdbqueue.tasks.results import new_id
+from fdbqueue.tasks.states import value_in
 from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, group_id, range_of
 
 logger = logging.getLogger(__name__)
