@@ -152,11 +152,7 @@ def test_a_value_may_be_100000_bytes_and_no_more(database, subspace, rows):
     assert len(queue.pop().value) == 100_000
     with pytest.raises(ValueTooLarge) as caught:
         queue.push(bytes(100_001))
-    assert caught.value.context == {
-        "queue": "big",
-        "size_bytes": 100_001,
-        "limit_bytes": 100_000,
-    }
+    assert caught.value.context == {"queue": "big", "size_bytes": 100_001, "limit_bytes": 100_000}
     assert rows() == []
 
 

@@ -6,11 +6,7 @@ import datetime
 
 import pytest
 
-from fdbqueue.exceptions import (
-    CorruptItem,
-    InvalidInput,
-    LeaseLost,
-)
+from fdbqueue.exceptions import CorruptItem, InvalidInput, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, browse, run
 from fdbqueue.service.consume.expiry import MAX_EXPIRED
 from fdbqueue.service.items import moment

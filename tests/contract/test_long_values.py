@@ -61,11 +61,7 @@ def test_without_being_asked_for_no_value_is_long(database, subspace, everything
     queue = FifoQueue(database, subspace, codec="bytes", name="plain")
     with pytest.raises(ValueTooLarge) as caught:
         queue.push(bytes(100_001))
-    assert caught.value.context == {
-        "queue": "plain",
-        "size_bytes": 100_001,
-        "limit_bytes": 100_000,
-    }
+    assert caught.value.context == {"queue": "plain", "size_bytes": 100_001, "limit_bytes": 100_000}
     assert "plain" in str(caught.value)
     assert everything() == set()
 
