@@ -107,7 +107,7 @@ class TaskWorker:
         worker: str | None = None,
         catalog: Catalog | None = None,
         let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        on_end: Callable[[AttemptEnd | None], None] = lambda _: None,
+        on_end: Callable[[AttemptEnd | None], None] | None = None,
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
         watch: ParentWatch | None = None,
@@ -256,10 +256,7 @@ class TaskWorker:
         return self._house.moved > moved
 
     def _goes_on(self) -> bool:
-        return not self._is_stopped and self._left() > 0
-
-    def _left(self) -> float:
-        return self._limit - self.succeeded - self.failed - self.lost
+        return not self._is_stopped and self.succeeded + self.failed + self.lost < self._limit
 
     def _work(self) -> bool:
         """Work until the work ends; return False if the engine has failed, and may return."""
@@ -272,7 +269,7 @@ class TaskWorker:
             settle=self._source.settle,
             seconds=self.backend.settings.lease_seconds,
             worker=self.worker,
-            limit=self._left(),
+            limit=self._limit - self.succeeded - self.failed - self.lost,
             follow=self._follow,
             let_in=self._let_in,
             on_end=self._ended,
@@ -369,14 +366,15 @@ class TaskWorker:
                 self.retried += end.retry_seconds is not None
             if end.retry_seconds is None:
                 self._signals.add(end, error)
-        self._log(item, end)
-        _observe(end, item)
-        self._on_end(end)
+        if logger.isEnabledFor(logging.INFO):
+            self._log(item, end)
+        if observers:
+            _observe(end, item)
+        if self._on_end is not None:
+            self._on_end(end)
 
     def _log(self, item: Item, end: AttemptEnd | None) -> None:
         """Log the end of an attempt, without arguments."""
-        if not logger.isEnabledFor(logging.INFO):
-            return
         facts: dict[str, Any] = {"queue": self._home(item.queue), "worker": self.worker}
         if end is None:
             facts |= {"item": item.id, "attempts": item.attempts + 1}
