@@ -120,11 +120,6 @@ class AttemptEnd:
     is_unsure: bool = False
 
     @property
-    def is_limited(self) -> bool:
-        """Whether the task has limits, so that it is in a part of its queue."""
-        return self.queue.home != self.queue.name
-
-    @property
     def is_success(self) -> bool:
         """Whether the task has ended as it should."""
         return self.failure is None
@@ -186,11 +181,6 @@ class Attempt:
     def is_called(self) -> bool:
         """Whether its function runs."""
         return (self.thread > 0 or self.coroutine is not None) and not self.has_left
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether the task has limits, so that it is in a part of its queue."""
-        return self.queue.home != self.queue.name
 
     @property
     def is_ahead(self) -> bool:
@@ -496,7 +486,7 @@ class AttemptEnds:
             entry = EndedTask(queue.home, FAILED, end.moment, call.id, call.task, _tree_of(call))
             tr.set(*self._records.ended_row(entry))
             self._note_end(tr, end)
-            if end.is_limited and end.failure is not None and end.failure.exception == EXPIRED:
+            if end.queue.is_part and end.failure is not None and end.failure.exception == EXPIRED:
                 AlternatingLeases.give_back_token(tr, queue)
 
 

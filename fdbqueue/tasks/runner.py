@@ -397,7 +397,7 @@ class TaskRunner:
         )
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
-        if attempt.is_limited:
+        if attempt.queue.is_part:
             self._declare_limits(task, attempt.item)
         running = Running(
             self._backend,
