@@ -121,6 +121,11 @@ def item_line(queue: Queue, item: Item, *, detailed: bool = False) -> str:
     return formats.json_line(found)
 
 
+def text_of(queue: Queue, batch: Iterable[Item]) -> str:
+    """Return the items of a batch as a drain writes them, a line each, without the last end."""
+    return "\n".join(item_line(queue, item) for item in batch)
+
+
 def parse(text: str | bytes) -> Any:
     """Return the JSON value in a text; integers are exact.
 
