@@ -31,7 +31,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fdbqueue.columns import ValueKind, record

@@ -210,7 +210,7 @@ def timeouts(grace_seconds: float) -> Range:
 def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, SettingProblem]]:
     """Yield what is wrong with a sound time limit that is shorter than the grace."""
     timeout = given.get("timeout")
-    grace = given.get("grace_seconds", BackendOptions.grace_seconds)
+    grace = given.get("grace_seconds", BackendOptions().grace_seconds)
     if timeout not in RULES["timeout"].allowed or grace not in RULES["grace_seconds"].allowed:
         return
     if timeout not in timeouts(grace):
