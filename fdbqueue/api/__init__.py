@@ -4,9 +4,9 @@ How a request goes
     ``urls.py`` maps ``queues/NAME/VERB/`` to an action of ``viewsets.QueueViewSet``, and
     ``pop-from/`` and ``lease-from/``, whose bodies name several queues; its root lists these
     addresses, and ``unknown.py`` answers all others. ``base_view.py`` has the base of these
-    views: it says in which order a request is served, and gives each response its headers, with those of
-    ``request_ids.py`` and ``throttling.py``, and its form: JSON, a page (``browsable.py``) or
-    problem details (``errors.py``), as ``media.py`` chooses.
+    views: it says in which order a request is served, and gives each response its headers, with
+    those of ``request_ids.py`` and ``throttling.py``, and its form: JSON, a page (``browsable.py``)
+    or problem details (``errors.py``), as ``media.py`` chooses.
 
     Before the action, ``requests.py`` checks the address, the length of the body and its media
     type, ``actions.py`` asks :mod:`fdbqueue.access` for the permission that the action declares,
