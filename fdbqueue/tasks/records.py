@@ -544,8 +544,7 @@ class Records:
 
     def ended_row(self, ended: EndedTask) -> tuple[bytes, bytes]:
         """Return the key and the value of an entry."""
-        begin = self._ended_begin(ended.queue, ended.status)
-        key = begin + packed_element(ended.moment) + packed_element(ended.id)
+        key = self._ended_begin(*ended[:2]) + b"".join(map(packed_element, ended[2:4]))
         text = f"{ended.task}{_TREE}{ended.tree}" if ended.tree else ended.task
         return key, text.encode(errors="replace")
 
