@@ -17,14 +17,14 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import transactions, tuples
 from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.family_takes import SeveralGroup
-from fdbqueue.service.consume.queue_state import Pausing
+from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
+from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, matcher, share_a_name
 from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
-from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
+from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
@@ -386,7 +386,7 @@ class Catalog:
         except QueueNotFound:
             return False
 
-    def fitting(self, patterns: Sequence[str]) -> Fitting:
+    def matching(self, patterns: Sequence[str]) -> Matching:
         """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits.
 
         Every name is gone through once, whatever the number of patterns.

@@ -119,9 +119,9 @@ class Combiner:
     def __init__(self, work: Work, turns: int = 1) -> None:
         self._work = work
         self._most = turns
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process, where no thread waits."""
         #: Reentrant, because a signal handler may run in the thread that holds it.
         self.mutex = RLock()

@@ -79,13 +79,13 @@ def _is_fresh(listed: tuple[float, float, list[str]], seconds: float) -> bool:
 _all: weakref.WeakSet[KeptNames] = weakref.WeakSet()
 
 
-def _forget() -> None:
+def _restart_after_fork() -> None:
     """Let no thread list names, as in a forked process, which has one thread."""
     for kept in list(_all):
         kept.lock = RLock()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_restart_after_fork)
 
 
 def check_pattern(name: str) -> None:

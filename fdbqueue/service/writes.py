@@ -39,9 +39,9 @@ from fdbqueue.exceptions import EngineError, FdbQueueError
 from fdbqueue.service import instrumentation
 from fdbqueue.service.combiner import CombinedBatch, Combiner, SharedOperation
 from fdbqueue.service.items import Priority
-from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.rows import Row
+from fdbqueue.service.storage.item_keys import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import error_code, run, run_stamped
 
@@ -285,14 +285,14 @@ def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
 def _fitting(writes: Sequence[Write]) -> list[Write]:
     """Return the first write, and the ones after it that fit into one transaction.
 
-    At most 1,000 writes and ``BATCH_BYTES``, and one write to each item.
+    At most 1,000 writes and ``STEP_BYTES``, and one write to each item.
     """
     found: list[Write] = []
     places: set[bytes] = set()
     size = 0
     for write in writes[:_MAX_WRITES]:
         size += write.size_bytes
-        if found and size > BATCH_BYTES:
+        if found and size > STEP_BYTES:
             break
         if not places.isdisjoint(write.places):
             continue

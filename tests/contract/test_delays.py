@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import MAX_SECONDS, FifoQueue, PriorityQueue
-from fdbqueue.service.items import moment
+from fdbqueue.service.clock import moment
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
 

@@ -14,8 +14,8 @@ from fdbqueue.exceptions import (
     LeaseLost,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, browse, run
+from fdbqueue.service.clock import moment
 from fdbqueue.service.consume.expiry import MAX_EXPIRED
-from fdbqueue.service.items import moment
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.contract.conftest import Observed

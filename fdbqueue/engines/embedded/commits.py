@@ -157,7 +157,7 @@ class Committer:
             self._leader = None
         self._wake_all()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked child, and report 1021 for the commits still to run.
 
         The parent runs them. Takes no lock: a thread that did not come along may hold it.

@@ -232,8 +232,8 @@ class Database:
     def after_fork_in_child(self) -> None:
         """Start with nothing of the parent's threads, watches and commits."""
         self._store.resume()
-        self.watches.forget()
-        self.committer.forget()
+        self.watches.restart_after_fork()
+        self.committer.restart_after_fork()
 
 
 #: The files of databases that no object refers to any more, until they are closed.

@@ -32,7 +32,9 @@ logger = logging.getLogger(__name__)
 
 #: What a commit of some megabytes changes fits in: with SQLite's 2 MB it writes pages twice.
 _WRITER_CACHE = "PRAGMA cache_size = -16000"
-_BUSY_TIMEOUT_SECONDS = 30.0
+#: How long SQLite waits for its own lock: programs that know no turn may write the file. How long a
+#: commit waits for other processes is its transaction's ``deadline``.
+_SQLITE_LOCK_SECONDS = 30.0
 _IDLE_CONNECTIONS = 64
 _CHECKPOINT_PAGES = 4000
 #: How long the log may be before SQLite starts it again, each page with its header, and by how
@@ -44,7 +46,7 @@ _LOG_STEP_BYTES = 1_000_000
 _LARGE_LOG_BYTES = 64_000_000
 #: For how long a commit that makes the log small waits for snapshots, and others for it.
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 100"
-_WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
+_WAIT_LONG = f"PRAGMA busy_timeout = {int(_SQLITE_LOCK_SECONDS * 1000)}"
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
 _TURN_POLL_SECONDS = 0.002
@@ -88,7 +90,7 @@ class Store:
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
-        self.turn = Turn(self.sync_directory)
+        self.turn = WriterTurn(self.sync_directory)
         self._mark: int | None = None
 
     # Snapshots
@@ -252,7 +254,7 @@ class Store:
         if turn is None or connection is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
         try:
-            if not self.turn.take(deadline, release):
+            if not self.turn.acquire(deadline, release):
                 snapshot = None
             if version_clock.seconds() >= self.files.check_at:
                 self.files.check()
@@ -327,7 +329,7 @@ class Store:
         try:
             connection = sqlite3.connect(
                 self.path,
-                timeout=_BUSY_TIMEOUT_SECONDS,
+                timeout=_SQLITE_LOCK_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -453,7 +455,7 @@ def _empty_log(connection: sqlite3.Connection, mode: str) -> tuple[int, int, int
         connection.execute(_WAIT_LONG)
 
 
-class Turn:
+class WriterTurn:
     """The turn of the processes that write: two lock files, made again if they were deleted.
 
     A process that waits for the turn holds the turnstile until it has it, and notes in the memory
@@ -506,7 +508,7 @@ class Turn:
             if descriptor is not None:
                 os.close(descriptor)
 
-    def take(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
+    def acquire(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
         """Take the turn, and tell whether it was free.
 
         Args:
@@ -532,8 +534,8 @@ class Turn:
             about_to_wait()
             if memory is not None:
                 memory[WAITED] = time.monotonic_ns().to_bytes(8, "little")
-            _take(turnstile, deadline)
-            _take(turn, deadline)
+            _acquire_lock(turnstile, deadline)
+            _acquire_lock(turn, deadline)
             return False
         finally:
             if not is_quiet:  # unlocking what is not locked does nothing
@@ -558,7 +560,7 @@ class Turn:
             os.rmdir(self.directory)
 
 
-def _take(lock: int, deadline: float | None) -> None:
+def _acquire_lock(lock: int, deadline: float | None) -> None:
     """Take a lock; without a deadline by waiting in the kernel's queue.
 
     Raises:
@@ -567,13 +569,13 @@ def _take(lock: int, deadline: float | None) -> None:
     if deadline is None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return
-    while not _take_now(lock):
+    while not _acquire_now(lock):
         if time.monotonic() >= deadline:
             raise FDBError(1031)
         time.sleep(_TURN_POLL_SECONDS)
 
 
-def _take_now(lock: int) -> bool:
+def _acquire_now(lock: int) -> bool:
     """Take a lock if it is free, or this process has it; tell whether it has it now."""
     try:
         fcntl.flock(lock, _NOW)

@@ -25,16 +25,17 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds, now_us
-from fdbqueue.service.consume.leases import Ack, BesideEnds, distinct, token_of, worker_of
+from fdbqueue.service.consume.acks import Ack, BesideEnds, distinct, parsed, token_of
+from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.round import Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
-from fdbqueue.service.limits import BATCH_BYTES, MAX_ENDS_BYTES
+from fdbqueue.service.limits import MAX_ENDS_BYTES, STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.rows import End, Loaded
+from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import error_code, run, unlimited
 from fdbqueue.service.writes import Runner
 
@@ -120,7 +121,7 @@ class Consumer:
             reason = "beside goes with ack: there is nothing to acknowledge"
             raise InvalidInput(queue=self._store.queue, reason=reason)
         if tokens:
-            ends = Ack(self._leases, distinct(map(self._leases.parse, tokens)), beside)
+            ends = Ack(self._store, distinct(parsed(self._store, one) for one in tokens), beside)
             ends.check_size(MAX_ENDS_BYTES)
         call = None
         if once is not None:
@@ -278,8 +279,8 @@ class Consumer:
         """Requeue leased items in the same way; those whose lease was lost are skipped."""
         while items:
             count = _fitting_count(items)
-            tokens = [token_of(item) for item in items[:count]]
-            self._requeue(functools.partial(self._leases.requeue, tokens=tokens))
+            keys = [parsed(self._store, token_of(item))[:2] for item in items[:count]]
+            self._requeue(functools.partial(self._leases.requeue_keys, keys=keys))
             del items[:count]
 
     def _requeue_rows(
@@ -306,6 +307,11 @@ class Consumer:
             run, unlimited(self._runner.database), function, wrote=lambda _: True
         )
         instrumentation.observed("return", self._store.queue, requeue)
+
+
+def first(items: list[Item]) -> Item | None:
+    """Return the first item, None if there is none."""
+    return items[0] if items else None
 
 
 def looks_at(tr: Transaction, consumers: Sequence[Consumer]) -> Iterator[tuple[Consumer, Look]]:
@@ -337,7 +343,7 @@ def _fitting_count(items: Sequence[Item]) -> int:
     size = 0
     for count, item in enumerate(items[:_MAX_REQUEUED]):
         size += item.size_bytes
-        if count and size > BATCH_BYTES:
+        if count and size > STEP_BYTES:
             return count
     return min(len(items), _MAX_REQUEUED)
 

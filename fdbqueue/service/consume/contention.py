@@ -69,9 +69,9 @@ class Contention:
     def __init__(self, database: Database, choices: int = 0) -> None:
         self.has_reservations = getattr(database, "has_reservations", False)
         self._choices = choices
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
         self.helped_until = self.reserved_until = 0.0
         self.slot = 0

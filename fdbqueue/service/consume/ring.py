@@ -86,9 +86,9 @@ class Ring:
         )
         #: The stretches of a circle: None for the plain names.
         self.stretches: tuple[Source | None, ...] = (*([None] if plain else []), *self.sources)
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Begin anywhere, in a forked process or a new one."""
         #: What was read of a page and not visited yet.
         self.hints: deque[Hint] = deque(maxlen=_MAX_HINTS)

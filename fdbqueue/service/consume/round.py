@@ -17,12 +17,20 @@ from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch, SharedOperation
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.allowance import Limits
+from fdbqueue.service.consume.acks import Ack
+from fdbqueue.service.consume.allowance import TakeLimits
 from fdbqueue.service.consume.expiry import ExpiredCounts
-from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
+from fdbqueue.service.consume.head import (
+    ROUND_ITEMS,
+    Head,
+    Order,
+    QueueState,
+    TransactionBudget,
+    begin_state,
+    parse_state,
+)
 from fdbqueue.service.consume.help.giving import Giving
-from fdbqueue.service.consume.leases import Ack, Leases
-from fdbqueue.service.consume.queue_state import QueueState, begin_state, parse_state
+from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.idempotency import KeyedCall, SavedResponses
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
@@ -33,13 +41,12 @@ from fdbqueue.service.storage.handoffs import (
     packed_lease_keys,
     remove_request,
 )
-from fdbqueue.service.storage.rows import End, Loaded, Row
+from fdbqueue.service.storage.item_keys import End, Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.writes import SharedTransaction
 
 #: The most leases that a help request asks for, and the most bytes of the names of those that it
 #: ends: the names must fit into its row.
-MAX_LEASES, MAX_NAMES_BYTES = 500, 30_000
+MAX_ASKED_LEASES, MAX_ASKED_KEYS_BYTES = 500, 30_000
 _COUNT = operator.attrgetter("count")
 #: Pops or leases items that were taken, and returns them. Called with the transaction's
 #: ``CountChange``, and the items, none of them corrupt.
@@ -118,7 +125,10 @@ class TakeRequest(SharedOperation):
     @property
     def shared_lease_us(self) -> int:
         """For how long another process may lease items for it; 0 if it must not."""
-        fits = self.count <= MAX_LEASES and len(packed_lease_keys(self.ends)) <= MAX_NAMES_BYTES
+        fits = (
+            self.count <= MAX_ASKED_LEASES
+            and len(packed_lease_keys(self.ends)) <= MAX_ASKED_KEYS_BYTES
+        )
         return self.lease_us if fits and self.call is None else 0
 
     def note_acknowledged(self) -> None:
@@ -190,7 +200,7 @@ class Taker:
         choices: Of how many shards a take chooses the best; 0 in a queue without shards.
     """
 
-    def __init__(self, store: ItemStore, limits: Limits | None) -> None:
+    def __init__(self, store: ItemStore, limits: TakeLimits | None) -> None:
         self.store = store
         self.limits = limits
         self.responses = SavedResponses(store)
@@ -221,7 +231,7 @@ class Taker:
     # Before anything is taken: saved responses, and leases that end in the same transaction
 
     def begin_reads(
-        self, shared: SharedTransaction, batch: Iterable[TakeRequest]
+        self, count_change: CountChange, batch: Iterable[TakeRequest]
     ) -> dict[TakeRequest, Any]:
         """Begin to read the saved responses of requests, and the leases that they end.
 
@@ -243,9 +253,9 @@ class Taker:
             names |= own
             reads[one] = None
             if one.call is not None:
-                reads[one] = self.responses.begin_recall(shared.tr, one.call)
+                reads[one] = self.responses.begin_recall(count_change.tr, one.call)
             if one.acknowledges is not None:
-                one.acknowledges.begin_reads(shared)
+                one.acknowledges.begin(count_change)
         return reads
 
     def concluded(self, reads: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
@@ -378,8 +388,7 @@ class Round:
         self._end: End = end
         self._early = early
         self._order = order
-        self._shared = SharedTransaction(tr, store)
-        self._count_change = self._shared.count_change
+        self._count_change = store.count_change(tr)
         self._budget = TransactionBudget(store.keys.size_bytes)
         self._returned: list[Row] = []
         self._retried = False
@@ -395,7 +404,7 @@ class Round:
             family_pause = tr.snapshot[member.paused]
         self._family_pause = family_pause
         prompt = fitting(early) if early else []
-        self._reads = taker.begin_reads(self._shared, prompt) if early else {}
+        self._reads = taker.begin_reads(self._count_change, prompt) if early else {}
         wanted = sum(map(_COUNT, prompt))
         limit = limit or max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         self.allowance = None
@@ -502,7 +511,7 @@ class Round:
 
     def _begin_help(self, requests: Sequence[HelpRequest], own: HelpRequest | None) -> Giving:
         """Begin to read what the help requests of other processes need."""
-        given = Giving(self._taker.leases, self._shared)
+        given = Giving(self._taker.leases, self._count_change)
         ending = [place for one in self._ending() for place in one.places]
         others = [one for one in requests if own is None or one.name != own.name]
         given.begin([one for one in others if one.end == self._end], ending)
@@ -517,7 +526,7 @@ class Round:
         store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
         store.format.depend(tr)
         found = expiry.examine(store, tr, state.dues, state.expired)
-        self._returned = expiry.end_expired(store, self._count_change, found, max_attempts)
+        self._returned = expiry.requeue_expired(store, self._count_change, found, max_attempts)
         self._result.expired = expiry.counted(found, max_attempts)
         self._retried = self._result.wrote = True
         self._more_due = state.more_due or found.is_cut

@@ -22,9 +22,9 @@ from fdbqueue.service.consume.prospect import READ_AT_ONCE, begin_dues, prospect
 from fdbqueue.service.consume.ring import Hint, ListWalk, Walk
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
-from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.family_index import NEVER, Prospect
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.storage.tables import Due
 
 _COUNT = operator.attrgetter("count")
@@ -402,7 +402,7 @@ class Visit:
             self._sent_bytes = self._tr.get_approximate_size().wait()
         if self._owns and not self.is_cut:
             is_long = self._looks >= MAX_LOOKS or time.monotonic() > self._until
-            self.is_cut = self._sent_bytes > BATCH_BYTES or (is_long and not self._walk.is_strict)
+            self.is_cut = self._sent_bytes > STEP_BYTES or (is_long and not self._walk.is_strict)
 
     def _correct(self) -> None:
         """Correct the rows of the members that gave nothing, or are at their limits now."""
@@ -415,7 +415,7 @@ class Visit:
             prospect = _prospect(look, result, dues())
             member = look.consumer.taker.store.tables.member
             if member is not None and not prospect.is_now:
-                member.write_prospect(self._tr, prospect, look.hint.passing)
+                member.correct_rows(self._tr, prospect, look.hint.passing)
                 self.served.wrote = True
 
 

@@ -84,9 +84,9 @@ class ItemWatch:
     def __init__(self, database: Database, begin_look: BeginLook) -> None:
         self.database = database
         self.begin_look = begin_look
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Forget all waiters and the watch, in a forked process."""
         #: Reentrant, because a signal handler may run in the thread that holds it.
         self._mutex = RLock()

@@ -38,7 +38,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
-from fdbqueue.service.clock import TRUSTED_US, now_us
+from fdbqueue.service.clock import MAX_AHEAD_US, now_us
 from fdbqueue.service.options import Rate
 from fdbqueue.service.storage.ranges import KeyRange
 
@@ -179,7 +179,7 @@ class FamilyKeys:
             to_lease: Whether it is to be leased: then ``max_leased`` counts, too.
         """
         leased, rate = self.levels
-        first = self._clock + _MOMENT.pack(now + TRUSTED_US + 1)
+        first = self._clock + _MOMENT.pack(now + MAX_AHEAD_US + 1)
         stop = self._later if rate is None else self._held + BY_RATE + _LEVEL.pack(rate)
         if not to_lease or leased is None:
             return [(first, stop)]
@@ -284,7 +284,7 @@ class Member:
         """
         return None if self.gives_at_end else tr[self._keys.limited]
 
-    def write_prospect(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
+    def correct_rows(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
         """Write when there is something to take next; the caller saw that there is nothing now.
 
         The transaction depends on the rows that it removes: if someone writes one of them, it

@@ -28,7 +28,7 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
-from fdbqueue.service.storage.rows import Position
+from fdbqueue.service.storage.item_keys import Position
 from fdbqueue.service.storage.tables import TableKeys
 
 #: Begins what stands in place of a number of shards while items move.

@@ -18,7 +18,7 @@ import fdb.tuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import tuples
-from fdbqueue.service.storage.rows import ENDS, End, Row
+from fdbqueue.service.storage.item_keys import ENDS, End, Row
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Due, Kind, TableKeys
 
 #: The length of a piece; FoundationDB allows values of 100,000 bytes.
@@ -38,7 +38,7 @@ _NAME_LENGTH = struct.Struct(">H")
 #: The lengths of a place and of a secret.
 _KEY_LENGTHS = struct.Struct(">HB")
 #: The most bytes of the lease keys in one row; FoundationDB allows values of 100,000 bytes.
-MAX_MARKS_BYTES = 90_000
+MAX_LEASE_KEYS_BYTES = 90_000
 
 #: What a lease is known by: its place and its secret.
 LeaseKey = tuple[bytes, bytes]

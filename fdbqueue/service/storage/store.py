@@ -7,35 +7,42 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
+from fdbqueue.service.clock import moment
 from fdbqueue.service.codecs import Codec
-from fdbqueue.service.items import Item, Page, Undecodable, moment
+from fdbqueue.service.items import Failure, Item, Page, Undecodable
 from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
+from fdbqueue.service.storage.failures import FAILURES_BYTES, Failures, group_of
 from fdbqueue.service.storage.format import Format
-from fdbqueue.service.storage.hidden import (
-    FAILURES_BYTES,
-    STATE_NAMES,
-    Failures,
-    Hidden,
-    described,
-    group_of,
-    packed_facts,
-    unpacked_facts,
+from fdbqueue.service.storage.item_keys import (
+    ENDS,
+    UNTIL_TAKEN,
+    WANT_ALL,
+    End,
+    ItemKeys,
+    Loaded,
+    Place,
+    Position,
+    Row,
+    begin_rows,
 )
-from fdbqueue.service.storage.item_keys import UNTIL_TAKEN, WANT_ALL, ItemKeys, Place, begin_rows
-from fdbqueue.service.storage.rows import ENDS, End, Loaded, Position, Row
 from fdbqueue.service.storage.tables import (
     META_TAIL,
+    STATE_NAMES,
     VALUE_TAIL,
+    Hidden,
     Kind,
     State,
     TableKeys,
     chunk_tail,
+    packed_facts,
+    unpacked_facts,
 )
 
 STATES = {name: state for state, name in STATE_NAMES.items()}
@@ -561,6 +568,22 @@ class ItemStore:
             size_bytes=len(loaded.row.value),
             queue=self.queue,
         )
+
+
+def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
+    """Return the item of a hidden row, with what is stored besides its value."""
+    dead = hidden.state is State.DEAD
+    return replace(
+        item,
+        state=STATE_NAMES[hidden.state],
+        attempts=hidden.attempts,
+        until=None if dead else moment(hidden.until),
+        reason=hidden.reason.decode(errors="replace") if dead else None,
+        died_at=moment(hidden.until) if dead else None,
+        worker=hidden.worker.decode(errors="replace") or None,
+        failures=failures,
+        leased_at=None if hidden.began is None else moment(hidden.began),
+    )
 
 
 def _ends_key(state: State, tag: bytes) -> bool:

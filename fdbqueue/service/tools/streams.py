@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.bulk.batches import Batch, check_move, move
 from fdbqueue.service.items import Duration
-from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.queues import Queue
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.transactions import error_code
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Pace:
     def took(self, count: int, size_bytes: int) -> None:
         """Note the number of items in a batch, and the length of their stored values."""
         average = max(1, size_bytes // max(1, count))
-        self.count = max(1, min(self._most, BATCH_BYTES // average, 10 * self.count))
+        self.count = max(1, min(self._most, STEP_BYTES // average, 10 * self.count))
 
     def slow_down(self, error: Exception) -> bool:
         """Halve the number after an error that fewer items may avoid; tell whether it is one."""

@@ -9,7 +9,7 @@ How a take goes, without a transaction of the caller's:
 
    *In order*, all requests go to the first queue, and those that it does not serve to the next. *In
    turn*, the walk begins after the queue that gave last. Both are strict: at the commit, the queues
-   before the one that gave had nothing, or were paused. Of families see :mod:`family_takes`.
+   before the one that gave had nothing, or were paused. Of families see :mod:`several_poppers`.
 3. **Commit**, all or nothing; after a conflict again. After two, each thread takes from the queue
    that the last attempt took from for it, by that queue's own poppers, where processes help each
    other; the queues before it were empty when 2 read them. If nothing is left there, 1 begins
@@ -46,15 +46,15 @@ from fdbqueue.service import instrumentation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
 from fdbqueue.service.consume.contention import sleep_before_retry
-from fdbqueue.service.consume.family_takes import SeveralGroup
 from fdbqueue.service.consume.ring import Walking
 from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.consume.visits import Served, SeveralRequest, Visit
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.rows import End, Loaded
+from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 A take looks at the members that the index names (:mod:`fdbqueue.service.storage.family_index`).
 Each has one turn in each *circle*, the way over all that have a row. A take goes as
-:mod:`any_queue` says, with these rules:
+:mod:`several_take` says, with these rules:
 
 1. **Combine** (:class:`SeveralPoppers`). A call that joins the line while the transaction reads is
    *late*: it gets items, which the commit verifies, or waits for the next transaction.
@@ -30,7 +30,7 @@ Each has one turn in each *circle*, the way over all that have a row. A take goe
 In a caller's transaction there is 2, 3 and 6, without a bound; that there was nothing makes it
 depend on the whole index. Under an idempotency key a thread does 2 to 6 by itself.
 
-What is left behind, besides what :mod:`any_queue` says, by
+What is left behind, besides what :mod:`several_take` says, by
 
 - *an error of one member*: the others are not concerned. One of another format is set aside for a
   minute, and its rows stay;
@@ -55,19 +55,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import FormatMismatch
+from fdbqueue.service.clock import LAST_MOMENT
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, looks_at
 from fdbqueue.service.consume.contention import Contention
 from fdbqueue.service.consume.head import ROUND_ITEMS
-from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
+from fdbqueue.service.consume.poppers import requeue_or_log, restarts_after_fork
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.ring import ListWalk, Ring, Walk, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, Visit, VisitEstimate
 from fdbqueue.service.consume.waiting import ItemWatch
-from fdbqueue.service.items import LAST_MOMENT
-from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 
 logger = logging.getLogger(__name__)
@@ -88,12 +88,12 @@ class SeveralPoppers:
         self._end: End = end
         self.combiner = Combiner(self)
         self._contention = Contention(group.database)
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
-        self.combiner.forget()
-        self._contention.forget()
+        self.combiner.restart_after_fork()
+        self._contention.restart_after_fork()
         self._estimate = VisitEstimate()
 
     # The combiner's work
@@ -250,16 +250,16 @@ class SeveralGroup:
         look = functools.partial(begin_index_look, sources=self._sources)
         self._watch = ItemWatch(self.database, functools.partial(look, to_lease=False))
         self._lease_watch = ItemWatch(self.database, functools.partial(look, to_lease=True))
-        forget_at_fork(self)
+        restarts_after_fork(self)
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
         for poppers in self.poppers.values():
-            poppers.forget()
+            poppers.restart_after_fork()
         if self.ring is not None:
-            self.ring.forget()
-        self._watch.forget()
-        self._lease_watch.forget()
+            self.ring.restart_after_fork()
+        self._watch.restart_after_fork()
+        self._lease_watch.restart_after_fork()
 
     def watches(self, names: Iterable[str] = (), *, to_lease: bool) -> tuple[ItemWatch, ...]:
         """Return where to wait for items to pop, or to lease.
