@@ -22,7 +22,6 @@ from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds, moment
 from fdbqueue.service.consume.consumer import Consumer, first, held_until
 from fdbqueue.service.consume.leases import worker_of
-from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.consume.several_take import (
     Listed,
@@ -208,7 +207,7 @@ class SeveralQueues:
         Returns:
             The items, all of one queue; empty if all queues are.
         """
-        return self._pop(count, end, once).take(wait, tr, waits_while)
+        return self._take("pop", count, end, once).take(wait, tr, waits_while)
 
     async def apop(self, **options: Unpack[PopKeywords]) -> Item | None:
         """Take an item, as :meth:`pop` does."""
@@ -223,7 +222,7 @@ class SeveralQueues:
         once: IdempotencyKey | str | None = None,
     ) -> list[Item]:
         """Take items, as :meth:`pop_many` does; cancelled, as :meth:`Queue.apop_many`."""
-        return await self._await(self._pop(count, end, once), wait, once)
+        return await self._await(self._take("pop", count, end, once), wait, once)
 
     # Lease
 
@@ -392,10 +391,6 @@ class SeveralQueues:
 
     # What the takes share
 
-    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> SeveralTake:
-        make = operator.methodcaller("pop_request", end, count, None)
-        return self._take("pop", make, end, count, once)
-
     def _lease(
         self,
         count: int,
@@ -408,17 +403,17 @@ class SeveralQueues:
         if worker is not None:
             worker_of(self.name, worker)
         who = () if worker is None else (worker,)
-        make = operator.methodcaller("lease_request", end, count, seconds, None, worker=worker)
-        return self._take("lease", make, end, count, once, in_seconds(seconds), *who)
+        facts = in_seconds(seconds), *who
+        return self._take("lease", count, end, once, *facts, seconds=seconds, worker=worker)
 
     def _take(
         self,
         verb: str,
-        make: Callable[[Consumer], TakeRequest],
-        end: End,
         count: int,
+        end: End,
         once: IdempotencyKey | str | None,
         *facts: Any,
+        **how: Any,
     ) -> SeveralTake:
         """Return a take; under a key it is the call that has these facts, too."""
         if type(count) is not int or not 1 <= count <= MAX_ITEMS_A_CALL:
@@ -438,7 +433,7 @@ class SeveralQueues:
             self.database,
             end,
             count,
-            make,
+            operator.methodcaller(f"{verb}_request", end, count, once=None, **how),
             self._responses,
             call,
         )

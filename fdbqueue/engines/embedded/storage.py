@@ -19,7 +19,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 from fdbqueue.engines.embedded import files, version_clock
 from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, FDBError
@@ -518,7 +518,8 @@ class WriterTurn:
         Raises:
             FDBError: 1031 when the deadline passed first.
         """
-        turnstile, turn = cast("int", self.turnstile), cast("int", self.turn)
+        turnstile: Any = self.turnstile  # neither is None: the caller has looked
+        turn: Any = self.turn
         memory = self.reservations.shared_memory()
         is_quiet = False
         if memory is not None:

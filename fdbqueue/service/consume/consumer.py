@@ -51,12 +51,8 @@ TakeOnce = Callable[[Callable[[], tuple[list[Item], ...]]], Awaitable[tuple[list
 class Popped(list[Item]):
     """Popped items, with the stored rows that requeue them, and the rows of their failures."""
 
-    def __init__(
-        self, items: Iterable[Item], loaded: Sequence[Loaded], failures: Mapping[bytes, list[Any]]
-    ) -> None:
-        super().__init__(items)
-        self.loaded = loaded
-        self.failures = failures
+    loaded: Sequence[Loaded]
+    failures: Mapping[bytes, list[Any]]
 
 
 class Consumer:
@@ -246,23 +242,20 @@ class Consumer:
         Whoever pops may be interrupted or cancelled before it has them, and then they are requeued.
         So later pushes go behind them, also if the queue is empty meanwhile.
         """
-        items, failures = [], self._failures_of(count_change.tr, loaded)
+        items, tr = Popped(), count_change.tr
+        reads: dict[bytes, Any] = {}  # of the failures of items that have attempts, by their places
+        for one in loaded:
+            if isinstance(one.item, Item) and one.item.attempts:
+                reads[one.row.place] = self._store.failures.begin_read(tr, one.row.place)
         for one in loaded:
             if isinstance(one.position.sequence, int):  # in commit order they are first anyway
-                self._store.note_hidden(count_change, one.position)
+                count_change.high = max(count_change.high, one.position.sequence)
             self._store.remove_taken(count_change, one)
             assert isinstance(one.item, Item)
             items.append(one.item)
-        return Popped(items, loaded, failures)
-
-    def _failures_of(self, tr: Transaction, loaded: Sequence[Loaded]) -> dict[bytes, list[Any]]:
-        """Return the rows of the failures of items that have attempts, by their places."""
-        reads = []
-        for one in loaded:  # a comprehension would be one more call of each pop
-            if isinstance(one.item, Item) and one.item.attempts:
-                place = one.row.place
-                reads.append((place, self._store.failures.begin_read(tr, place)))
-        return {place: [*rows] for place, rows in reads} if reads else {}
+        items.loaded = loaded
+        items.failures = {place: [*rows] for place, rows in reads.items()} if reads else {}
+        return items
 
     def requeue_popped(self, items: Popped) -> None:
         """Requeue popped items, and remove them from the list: after an error it holds the rest."""

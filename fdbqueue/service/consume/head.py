@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
+from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
 from fdbqueue.service.storage.counts import ready_and_taken
 from fdbqueue.service.storage.handoffs import HelpRequest, read_request
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, LONGEST_RANDOM, End, Row
@@ -207,11 +207,18 @@ class Head:
         """
         rows: list[Row] = []
         while len(rows) < count and not self._budget.is_full:
-            row = self._next()
-            if row is None:
+            if not self._window:
+                self.preload()
+            source = self._nearest() if self._returned else self._window
+            if not source:
                 self._ran_dry = True
                 break
-            size = self._store.size_of(row)
+            row = source.popleft()
+            if row.place in self._budget.places:
+                continue
+            size = len(row.value)
+            if size >= CHUNK_BYTES:
+                size = self._store.size_of(row)
             if not self._budget.add(row, size, leased=leased, kept=kept, facts_bytes=facts_bytes):
                 break
             self._taken.append(row.place)
@@ -234,8 +241,8 @@ class Head:
     def finish(self) -> None:
         """Clear the rows taken since the last call, after :meth:`depend`.
 
-        It clears them as one range only when the transaction depends on that whole range,
-        because another transaction may have pushed an item there.
+        It clears them as one range only if the transaction depends on that whole range, because
+        another transaction may have pushed an item there.
         """
         self.depend()
         if not self._in_order or self._keys.shards:
@@ -247,17 +254,6 @@ class Head:
             first, last = sorted(self._keys.key(self._taken[at]) for at in (0, -1))
             self._tr.clear_range(first, last + b"\x00")
         self._taken = []
-
-    def _next(self) -> Row | None:
-        while True:
-            if not self._window:
-                self.preload()
-            source = self._nearest() if self._returned else self._window
-            if not source:
-                return None
-            row = source.popleft()
-            if row.place not in self._budget.places:
-                return row
 
     def _nearest(self) -> deque[Row]:
         """Return the source of the next row: the rows in the database, or the requeued ones."""
@@ -277,9 +273,11 @@ class Head:
         size = 0
         for row in rows:
             place = self._keys.place_of(row.key)
-            self._window.append(Row(place, row.value))
+            found = Row(place, row.value)
+            self._window.append(found)
             count += 1
-            size += self._store.size_of(self._window[-1])
+            length = len(found.value)
+            size += length if length < CHUNK_BYTES else self._store.size_of(found)
             if size >= MAX_RETURNED_BYTES:
                 break
         if is_choice:

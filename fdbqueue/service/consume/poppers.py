@@ -27,6 +27,7 @@ from fdbqueue.service.consume.prospect import begin_prospect
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import Item
+from fdbqueue.service.storage.counts import taken_at
 from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.transactions import Conflict, run, unlimited
@@ -143,7 +144,7 @@ class EndPoppers:
                 break
             except Conflict:
                 wanted = sum(map(_COUNT, early)) + self._extra
-                others = len(set(seen[-2:])) > 1
+                others = len({taken_at(self._end, taken) for taken in seen[-2:]}) > 1
                 count = contention.after_conflict(conflicts + 1, others=others, wanted=wanted)
                 if count is None or own is not None:
                     return None

@@ -34,7 +34,7 @@ from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.idempotency import KeyedCall, SavedResponses
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
-from fdbqueue.service.storage.counts import CountChange, taken_at
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
     LeaseKey,
@@ -174,8 +174,6 @@ def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
 
     And at most as many as one transaction can end the leases of.
     """
-    if len(batch) == 1:
-        return [*batch]
     room, sent = ROUND_ITEMS, 0
     for index, one in enumerate(batch):
         sent += one.ends_bytes
@@ -395,7 +393,7 @@ class Round:
         self._more_due = False  # then no popper is told yet that the queue is empty
         self._result = RoundResult()
         self._took = 0
-        #: How many items had ever been taken at this end when it began.
+        #: How many items had ever been taken when it began, for ``counts.taken_at``.
         self.taken = 0
         self._now = now_us()
         self._state_rows = begin_state(store, tr, self._now)
@@ -403,7 +401,7 @@ class Round:
         if member is not None and family_pause is None:
             family_pause = tr.snapshot[member.paused]
         self._family_pause = family_pause
-        prompt = fitting(early) if early else []
+        prompt = fitting(early) if len(early) > 1 else early
         self._reads = taker.begin_reads(self._count_change, prompt) if early else {}
         wanted = sum(map(_COUNT, prompt))
         limit = limit or max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
@@ -444,57 +442,41 @@ class Round:
         state = parse_state(
             self._store, self._tr, self._now, self._state_rows, at_random=taker.choices > 0
         )
-        self.taken = taken_at(self._end, state.taken)
+        self.taken = state.taken
         if own is not None and not _is_open(own, state):
             result.is_helped = True
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
-        says_so = self._paused_by(state)
-        if says_so is not None:
-            head.close(says_so)
-        else:
-            self._retried = state.retried
-            if state.dues or state.expired:
-                self._expire(state, head, [] if given is None else given.ends())
+        self._retried, result.is_paused = state.retried, state.is_paused
+        if self._family_pause is not None:
+            result.is_with_family = self._family_pause.present()
+        if result.is_paused or result.is_with_family:
+            self._close(head)
+        elif state.dues or state.expired:
+            self._expire(state, head, [] if given is None else given.ends())
         if own is not None:
             remove_request(self._tr, self._store.tables, own.name)
             result.wrote = True
         batch, early_count = self._admitted(combined, own)
         is_sound = self._serve_batch(head, batch, early_count)
         if given is not None:
-            if is_sound:
-                given.serve(
-                    head,
-                    self._budget,
-                    self.allowance,
-                    more_due=self._more_due,
-                    retried=self._retried,
-                )
-            result.asked = given.asked
-            result.wrote = result.wrote or given.wrote
-            self._took += given.took
-        self._finish()
-        return result
-
-    def _finish(self) -> None:
-        """Requeue what has expired and was not taken, and write the counts."""
-        if self._returned:
+            self._help(given, head, is_sound=is_sound)
+        if self._returned:  # what has expired and was not taken
             rest = [row for row in self._returned if row.place not in self._budget.places]
             self._store.requeue_rows(self._count_change, rest)
         self._count_change.take(self._end, self._took)
         self._count_change.write()
         if self.allowance is not None and self.allowance.write(self._took):
-            self._result.wrote = True
+            result.wrote = True
+        return result
 
-    def _paused_by(self, state: QueueState) -> bytes | None:
-        """Return the key that says that nothing is to be taken, None if none does; and note it."""
-        result, member = self._result, self._store.tables.member
-        result.is_paused = state.is_paused
-        if member is not None:
-            result.is_with_family = self._family_pause.present()
-            if result.is_with_family and not state.is_paused:
-                return member.paused
-        return self._store.tables.paused if state.is_paused else None
+    def _close(self, head: Head) -> None:
+        """Take nothing, and depend on the key that says so."""
+        tables, member = self._store.tables, self._store.tables.member
+        if member is None or self._result.is_paused:
+            head.close(tables.paused)
+        else:
+            head.close(member.paused)
 
     @property
     def leaves_items(self) -> bool:
@@ -516,6 +498,15 @@ class Round:
         others = [one for one in requests if own is None or one.name != own.name]
         given.begin([one for one in others if one.end == self._end], ending)
         return given
+
+    def _help(self, given: Giving, head: Head, *, is_sound: bool) -> None:
+        """Take items for other processes, unless one that was met is corrupt."""
+        if is_sound:
+            is_cut, retried = self._more_due, self._retried
+            given.serve(head, self._budget, self.allowance, more_due=is_cut, retried=retried)
+        self._result.asked = given.asked
+        self._result.wrote = self._result.wrote or given.wrote
+        self._took += given.took
 
     def _expire(self, state: QueueState, head: Head, helped: Sequence[Ack]) -> None:
         """Requeue what has expired; it can be taken at once."""
@@ -554,7 +545,7 @@ class Round:
             self._result.results += [(one, concluded[one]) for one in early if one in concluded]
         if combined is not None or self._reads:  # a late one may need reads, too
             line = self._taker.remaining(line, self._reads, concluded)
-        batch = fitting(line)
+        batch = fitting(line) if len(line) > 1 else [*line]
         if combined is None:
             return batch, len(batch)
         batch = combined.take_up(batch)

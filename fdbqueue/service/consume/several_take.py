@@ -194,7 +194,6 @@ class SeveralTake:
         waits_while: Callable[[], bool] | None = None,
     ) -> list[Item]:
         """Take items for a thread, as :meth:`Consumer.take` does from one queue."""
-        found: tuple[list[Item], ...] | None
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self._name, reason="a transaction cannot wait")
@@ -202,10 +201,9 @@ class SeveralTake:
                 return []
             return [*self._take_in(tr)]
         if wait is None and waits_while is None:
-            found = self._look()
-        else:
-            deadline = deadline_after(self._name, wait)
-            found = self._wait().until(self._look, deadline, waits_while, self._database)
+            return [*self._take_now(saves=True)]
+        deadline = deadline_after(self._name, wait)
+        found = self._wait().until(self._look, deadline, waits_while, self._database)
         if found is None:
             return []
         return [*found[0]] if found else self._take_nothing()
@@ -264,7 +262,7 @@ class SeveralTake:
             for turn in itertools.count():
                 if turn >= _TURNS:
                     sleep_before_retry(turn - _TURNS)
-                names = self._look_up()
+                names = () if self._group.ring is not None else self._look_up()
                 request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
                 found = self._try(request, saves=saves)
                 if isinstance(found, str):

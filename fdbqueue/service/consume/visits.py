@@ -119,16 +119,13 @@ class VisitEstimate:
     A hint: if it is wrong, members are looked at for nothing and come again, or one after another.
 
     Attributes:
+        turn: How many requests a member can serve in its turn.
         late: How many requests join a transaction.
     """
 
     def __init__(self) -> None:
-        self._turn = float(REQUESTS_A_TURN)  # how many requests a member can serve in its turn
+        self.turn = float(REQUESTS_A_TURN)
         self.late = 0.0
-
-    def members_for(self, requests: int) -> int:
-        """Return in how many members a transaction begins rounds for so many requests in line."""
-        return math.ceil((requests + round(self.late)) / self._turn)
 
     def note(self, turns: Sequence[int], most: int, late: int) -> None:
         """Note what a transaction has met.
@@ -138,8 +135,8 @@ class VisitEstimate:
             most: The most that one served.
             late: How many requests joined.
         """
-        met = max(1.0, sum(turns) / len(turns)) if turns else max(self._turn, most)
-        self._turn = self._turn * _REMEMBERED + met * (1 - _REMEMBERED)
+        met = max(1.0, sum(turns) / len(turns)) if turns else max(self.turn, most)
+        self.turn = self.turn * _REMEMBERED + met * (1 - _REMEMBERED)
         self.late = self.late * _REMEMBERED + late * (1 - _REMEMBERED)
 
 
@@ -210,16 +207,19 @@ class Visit:
                 items, which the commit verifies; they are not told that there are none.
         """
         waiting = deque(requests)
-        wanted = self._estimate.members_for(len(waiting))
+        estimate = self._estimate
+        wanted = math.ceil((len(waiting) + round(estimate.late)) / estimate.turn)
         while waiting and not self.is_cut:
-            hints = self._walk.next(self._ahead(wanted, len(waiting)))
+            is_strict = self._walk.is_strict
+            ahead = self._ahead(len(waiting)) if is_strict else min(wanted, READ_AT_ONCE)
+            hints = self._walk.next(ahead)
             if not hints:
                 hints = self._generous[:READ_AT_ONCE]
                 del self._generous[:READ_AT_ONCE]
             if not hints:
                 break
             count = len(self.served.results)
-            if self._walk.is_strict:
+            if is_strict:
                 self._look_at(hints, waiting)
             else:
                 self._visit(hints, waiting, joined)
@@ -249,10 +249,8 @@ class Visit:
         self._late += len(late)
         waiting += late
 
-    def _ahead(self, wanted: int, waiting: int) -> int:
-        """Return in how many queues to begin rounds, of which some may be for nothing."""
-        if not self._walk.is_strict:
-            return min(wanted, READ_AT_ONCE)
+    def _ahead(self, waiting: int) -> int:
+        """Return in how many queues of a list to begin rounds, of which some may be for nothing."""
         return READ_AT_ONCE if self._walk.in_turn else max(1, READ_AT_ONCE // waiting)
 
     def _visit(
@@ -300,7 +298,7 @@ class Visit:
         for hint in hints:
             consumer = self._open(hint.name)
             member = consumer.taker.store.tables.member
-            pause = None if member is None else self._walk.begin_pause(member)
+            pause = None if member is None else self._walk.pauses.get(member.paused)
             begun = Round(
                 consumer.taker,
                 self._tr,
@@ -385,7 +383,7 @@ class Visit:
 
     def _note(self, look: _Look, result: RoundResult, *, gave: bool, served: int) -> None:
         """Note what becomes of the queue's rows, and whether it may have more."""
-        is_spent = gave and look.is_at_limit()
+        is_spent = gave and look.round.allowance is not None and look.is_at_limit()
         # to resume a family writes no rows: they stay
         if (is_spent or not served) and not (look.is_unfinished or result.is_with_family):
             self._spent.append((look, result))

@@ -338,10 +338,16 @@ class ItemKeys:
             ValueError: It is not the place of an item.
             TypeError: It is not the place of an item.
         """
-        if found := self._usual_position(place):
-            return found
+        skipped = self.has_priorities
+        # The usual format by hand, in a third of the time: a pop and a drain parse every item's.
+        level, at = number_at(place, 0) if skipped else (None, 0)
+        number, at = number_at(place, at)
+        if type(number) is int and ends_with_bytes(place, at) and (level is None) != skipped:
+            tagged = b""
+            if len(place) - at > LONGEST_RANDOM:
+                tagged = place[at + 1 : -1].replace(b"\x00\xff", b"\x00")[RANDOM_BYTES:]
+            return Position(level, number, 1, _checked(tagged) if tagged else b"")
         elements: Sequence[Any] = tuples.unpack(place)
-        skipped = int(self.has_priorities)
         tag = b""
         if len(elements) == skipped + 4 and isinstance(elements[skipped], fdb.tuple.Versionstamp):
             tag = _checked(elements[-1])
@@ -372,22 +378,6 @@ class ItemKeys:
             at += len(packed_number(priority))
         sequence, at = number_at(key, at)
         return sequence if type(sequence) is int and ends_with_bytes(key, at) else None
-
-    def _usual_position(self, place: bytes) -> Position | None:
-        """Return the parts of a place in the usual format, None for any other.
-
-        Takes a third of the time, which counts because a pop and a drain parse every item's.
-        """
-        priority, at = number_at(place, 0) if self.has_priorities else (None, 0)
-        sequence, at = number_at(place, at)
-        if type(sequence) is not int or not ends_with_bytes(place, at):
-            return None
-        if self.has_priorities and priority is None:
-            return None
-        if len(place) - at > LONGEST_RANDOM:
-            random = place[at + 1 : -1].replace(b"\x00\xff", b"\x00")
-            return Position(priority, sequence, 1, _checked(random[RANDOM_BYTES:]))
-        return Position(priority, sequence, 1)
 
     def _packed_level(self, priority: Priority | None) -> bytes:
         """Return what comes before an item's order among its equals."""

@@ -52,6 +52,7 @@ from fdbqueue.service.storage.item_keys import Bounds, Row, packed_number
 _META = b"\xff"
 _PART_META, _PART_VALUE = b"\x00", b"\x01"
 _LATEST = 2**63
+_MOMENT = struct.Struct(">Q")
 
 #: How many failures of an item are kept.
 FAILURES_KEPT = 3
@@ -163,7 +164,7 @@ class TableKeys:
 
     def present(self, moment: int) -> Bounds:
         """Return the range from the count of ready items to what expires by a moment."""
-        return self.ready, self._due + _moment(moment + 1)
+        return self.ready, self._due + _MOMENT.pack(moment + 1)
 
     def request(self, name: bytes) -> bytes:
         """Return the key of a help request."""
@@ -350,7 +351,7 @@ def _numbered(prefix: bytes) -> Bounds:
 
 
 def _moment(microseconds: int) -> bytes:
-    return struct.pack(">Q", min(max(microseconds, 0), _LATEST))
+    return _MOMENT.pack(min(max(microseconds, 0), _LATEST))
 
 
 class Hidden(NamedTuple):
