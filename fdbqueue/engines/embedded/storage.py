@@ -4,9 +4,9 @@ The lock files in the directory ``-sync`` order the writers of all processes; sn
 meanwhile.
 
 A signal handler's exception may come after a call, at the start of a function, and at the end of a
-turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call of a
-function in C, the first of its ``finally``; and what changes hands does so by assignments, and the
-one call after them.
+turn of a loop (CPython, since 3.10). So what lets go of something is one call of a function in C,
+the first of its ``finally``; and what changes hands does so by assignments, and the one call after
+them.
 """
 
 from __future__ import annotations

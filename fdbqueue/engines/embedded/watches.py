@@ -3,8 +3,7 @@
 A process with watches owns a pipe in ``-sync``, and says so in the shared memory. Each commit
 writes a byte into every pipe; it looks for new ones if one was said to be there, and every 10 ms.
 The byte wakes the owner's thread, which reads in the history which keys changed, and compares
-values. A commit removes a dead owner's pipe; an owner makes one that was deleted again within a
-second.
+values. A commit removes a dead owner's pipe; an owner makes a deleted one again within a second.
 """
 
 from __future__ import annotations

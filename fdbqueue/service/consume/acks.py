@@ -1,8 +1,8 @@
 """Acknowledge, give up and extend leases: one or many, under an idempotency key or without.
 
-One lease is changed by a write that may share its transaction with others
-(:mod:`fdbqueue.service.writes`); many, or under a key, by the same writes in a transaction of their
-own. The steps within are in :mod:`leases`, because a take may ack, too.
+A lease's token names the item's place and the lease's secret. One lease is changed by a write that
+may share its transaction (:mod:`fdbqueue.service.writes`); many, or under a key, in a transaction
+of their own. A take may ack, too.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Limits of a queue: how many of its items are leased at a time, how many are taken in a time.
 
-What decides is stored in the queue, read by the transaction that takes, for whomever, and verified
-by its commit. A queue without limits has no read and no call of this.
+What decides is stored in the queue, read by the transaction that takes, and verified by its commit.
 
 ``max_leased`` is compared with the count of leased items (``HIDDEN``).
 
 - *A transaction that leases* reads the count by a snapshot read, leases at most what is missing,
   and adds a read and a write conflict on one key, ``LEASING``: of two, one sees what the other has
-  leased, or runs again. So does one that collects leases from a handoff, and requeues the rest.
+  leased, or runs again. So does one that collects leases from a handoff.
 - *The end of a lease* never conflicts: at worst the count that was read is too high. Leases that
   end in the same transaction count as ended.
 
@@ -18,13 +17,11 @@ they were counted. No row is a full bucket, of ``burst`` tokens.
   writes the row; without a whole token it leaves it.
 - *Clocks* are the clients'. A wrong one gains a burst at most, and keeps others back for a minute
   at most (:func:`_counted`).
-- *Tokens are spent* by the commit (but for :meth:`Allowance.give_back`).
 
-*Stored limits*, a row that the pusher writes, stand in place of the setting. Every take depends on
-it. Without it, or if it cannot be read, one item is leased at a time.
+*Stored limits*, a row that the pusher writes, stand in place of the setting, and every take depends
+on it. Without it, or if it cannot be read, one item is leased at a time.
 
 At a limit a caller that came after the round read waits for the next one (:meth:`Allowance.grant`).
-Helpers give what the limits allow, and say that there is no more.
 
 Nothing is kept in memory, so crashes, interrupts and forks leave what the commit leaves. A dead
 process's leases count until they expire. Processes with different limits go as far as the highest.

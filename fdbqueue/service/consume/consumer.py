@@ -1,12 +1,8 @@
 """Pop and lease items: at once, or wait until there are some.
 
-A lease that acknowledges others does so in the first transaction that looks for items, whether it
-finds any or not; from then on the call is not without effect, and its errors say so. Under an
-idempotency key that transaction also saves that the leases have ended: the same call ends none
-again, and goes on to lease.
-
-Items that were taken for a thread or a task that no longer waits are requeued here; no attempt is
-counted.
+A lease that acknowledges others does so in the first transaction that looks for items; from then on
+errors of the call say so. Under an idempotency key that transaction saves that the leases have
+ended: the same call ends none again, and goes on to lease.
 """
 
 from __future__ import annotations

@@ -7,12 +7,11 @@ A take that conflicts tries again. What else it does depends on what it has met:
 - *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
 - *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is
   measured to be faster than to race on; for a while its process's others do so at once.
-- *A queue with shards*: nobody asks; it takes from another slot, among twice as many as before, so
-  that processes take different rows, and one is nearest to the end.
+- *A queue with shards*: it takes from another slot, among twice as many as before, so that
+  processes take different rows, and one is nearest to the end.
 - *From the third conflict in a row on* it sleeps first, for longer each time.
 
-All this only decides what is tried: whatever ends a thread leaves nothing behind, and a forked
-process starts again.
+Whatever ends a thread leaves nothing behind, and a forked process starts again.
 """
 
 from __future__ import annotations

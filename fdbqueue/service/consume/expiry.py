@@ -1,9 +1,8 @@
 """Requeue what has expired: leases, delays, batches and handoffs.
 
 All expire by the clock of the popper that looks, by a row in the table DUE; a help request by its
-own row. The next popper requeues them, each item to its own place, in the transaction in which it
-takes, before it takes any: a bounded number of items and bytes, the first to expire. This take may
-pass over the others, whose places it does not know.
+own row. The next popper requeues them, each item at its own place, before it takes any: a bounded
+number, the first to expire. This take may pass over the rest.
 """
 
 from __future__ import annotations

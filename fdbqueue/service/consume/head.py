@@ -9,8 +9,7 @@ that decide which rows are the first, so pushes after them never conflict.
 A queue with shards has as many heads. A transaction draws ``choices`` of these, takes the best rows
 of them, in their order, and depends on those rows alone: two conflict only if they take the same.
 If these heads have too few rows, it reads all shards before it says that the queue is empty. An
-item is taken out of turn, but not far (decision 0025): the shard that is most behind wins each draw
-that it is in.
+item is taken out of turn, but not far (decision 0025).
 
 Processes that conflict nevertheless take rows of different *slots* (:mod:`contention`): how many
 runs of rows of each shard they leave to others.

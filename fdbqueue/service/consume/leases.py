@@ -1,8 +1,7 @@
-"""Lease items: hide them while a worker processes them, until it acknowledges them (:mod:`acks`).
+"""Lease items: hide them while a worker processes them.
 
 A lease is known by the item's place and a random secret. It is held until the worker acknowledges
-it or gives it up, or a popper requeues the item after the lease has expired, by the clients'
-clocks.
+it or gives it up (:mod:`acks`), or a popper requeues the item after it has expired.
 """
 
 from __future__ import annotations

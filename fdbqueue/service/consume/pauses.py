@@ -1,11 +1,9 @@
 """Pause and resume a queue or a family, and read whether it is paused.
 
-A pause is one key within what each take reads of the queue's state (:mod:`head`). Writing it
-conflicts with every take that has not committed: once ``pause`` has returned, nothing is taken. A
-take that finds the key only ends the leases that it was asked to end, and returns saved responses.
-Waiters watch the key, so resuming wakes them, and pushes do not.
-
-A family is paused by one key of its own, which a take from a member reads at the same time.
+A pause is one key within what each take reads (:mod:`head`). Writing it conflicts with every take
+that has not committed: once ``pause`` has returned, nothing is taken. A take that finds the key
+only ends the leases that it was asked to end, and returns saved responses. Waiters watch the key,
+so resuming wakes them. A family has a key of its own, which a take from a member reads as well.
 """
 
 from __future__ import annotations

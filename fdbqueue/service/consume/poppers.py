@@ -1,8 +1,7 @@
 """Take items for the threads of this process, alone or together.
 
-All queue objects of one queue on one database have the same :class:`ProcessGroup`. It has a
-combiner for each end, because what conflicts at one end need not at the other; and the queue's
-:class:`~fdbqueue.service.writes.SharedWrites`.
+All queue objects of one queue on one database have the same :class:`ProcessGroup`, with a combiner
+for each end, because what conflicts at one end need not at the other; and one for writes.
 """
 
 from __future__ import annotations

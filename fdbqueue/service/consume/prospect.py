@@ -1,7 +1,7 @@
 """When a queue has something to take: now, from a moment on, or never; and what says so sooner.
 
 There is one look (:class:`Look`), for waiters, ``recount`` and ``queue_doctor``. A take that found
-nothing in a member has read most of it, and asks :func:`prospect_of` itself.
+nothing in a member asks :func:`prospect_of` itself.
 """
 
 from __future__ import annotations

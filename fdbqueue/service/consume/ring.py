@@ -1,7 +1,4 @@
-"""Which queues a transaction meets, one after the other: of a list, or members of families.
-
-Where a process is on its way round the members, and the look at the indexes by which it waits.
-"""
+"""Which queues a transaction meets, one after the other: of a list, or members of families."""
 
 from __future__ import annotations
 

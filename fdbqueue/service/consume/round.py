@@ -1,6 +1,6 @@
 """Take requests, and rounds: transactions that take items from one end for one request or many.
 
-A round reads the head of the queue and its state at once, and serves the requests of this process's
+A round reads the queue's state and its head at once, and serves the requests of this process's
 threads, then the help requests of others.
 """
 

@@ -1,25 +1,22 @@
 """Take from families: from each member that has something, in turn. And what all takes share.
 
-A take looks at the members that the index names (:mod:`fdbqueue.service.storage.family_index`).
-Each has one turn in each *circle*, the way over all that have a row. A take goes as
-:mod:`several_take` says, with these rules:
+Each member that the index names (:mod:`fdbqueue.service.storage.family_index`) has one turn in each
+*circle*, the way over all that have a row. A take goes as :mod:`several_take` says, but:
 
-1. **Combine** (:class:`SeveralPoppers`). A call that joins the line while the transaction reads is
-   *late*: it gets items, which the commit verifies, or waits for the next transaction.
-2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped, over
-   pages of rows, with the rows LATER whose moments are over. All of this is a hint.
-3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed. Then
-   one after another gives, as it has items, to the first eight requests in line; those that nobody
-   needs any more come first in the next transaction. A round depends on the items that it takes and
-   those before them; one that finds nothing, on the row that 4 removes.
+1. **Combine** (:class:`SeveralPoppers`). A call that joins the line while the transaction reads
+   gets items, which the commit verifies, or waits for the next transaction.
+2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped.
+3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed. One
+   after another gives to the first eight requests in line; those that nobody needs come first in
+   the next transaction. A round depends on the items that it takes and those before them; one that
+   finds nothing, on the row that 4 removes.
 4. **Correct.** The rows of a member that gave nothing, or all that its limits allow, are removed in
-   the same transaction, or its row says when it has something next (:mod:`prospect`), or for which
-   consumers. The transaction depends on the rows that it removes, and whatever gives the member
-   something new writes one of them: so no row is ever missing.
-5. **Commit**, all or nothing. After a conflict its members come again after the others of the page,
-   and nothing is corrected, so only takes of the same items conflict twice. After two, without
-   reservations, each thread takes by its member's own poppers, and for a while a transaction that
-   only reads chooses the members.
+   the same transaction, or say when it has something next (:mod:`prospect`), or for whom. The
+   transaction depends on the rows that it removes, and whatever gives the member something new
+   writes one of them: so no row is ever missing.
+5. **Commit**, all or nothing. After a conflict its members come after the others of the page, and
+   nothing is corrected, so only takes of the same items conflict twice. After two, without
+   reservations, each thread takes by its member's own poppers.
 6. **None** is returned after a whole circle in one transaction, at whose read version no member had
    anything, to those in line at its beginning. A transaction that has looked at too much is
    committed with its corrections, and 1 begins again; then each member had nothing when it was
@@ -32,16 +29,14 @@ depend on the whole index. Under an idempotency key a thread does 2 to 6 by itse
 
 What is left behind, besides what :mod:`several_take` says, by
 
-- *an error of one member*: the others are not concerned. One of another format is set aside for a
-  minute, and its rows stay;
+- *an error of one member*: nothing of the others. One of another format is set aside for a minute;
 - *any other error, a deadline, a refused commit, a crash*: nothing; or the transaction with its
   rows. After an interrupt the circle may miss some names once;
 - *a thread that leaves*: a helper requeues what was taken for it, and writes the member's row;
 - *a fork*: the child begins a walk of its own;
-- *a pause of a member*: it has no row once it is looked at; resuming writes it;
+- *a pause of a member*: no row once it was looked at; resuming writes it;
 - *a clock far ahead*: rows of moments that are too late, at which others look at once;
-- *a writer that does not know the catalog* (a recipe, a queue over its subspace): no row, until
-  ``recount``.
+- *a writer that does not know the catalog*: no row, until ``recount``.
 """
 
 from __future__ import annotations

@@ -10,17 +10,15 @@ How a take goes, without a transaction of the caller's:
    *In order*, all requests go to the first queue, and those that it does not serve to the next. *In
    turn*, the walk begins after the queue that gave last. Both are strict: at the commit, the queues
    before the one that gave had nothing, or were paused. Of families see :mod:`several_poppers`.
-3. **Commit**, all or nothing; after a conflict again. After two, each thread takes from the queue
-   that the last attempt took from for it, by that queue's own poppers, where processes help each
-   other; the queues before it were empty when 2 read them. If nothing is left there, 1 begins
-   again. For a while a transaction that only reads finds the queue.
+3. **Commit**, all or nothing; after a conflict again. After two, each thread takes by the poppers
+   of the queue that the last attempt took from for it; the queues before it were empty when 2 read
+   them. If nothing is left there, 1 begins again.
 4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
-   too much on its way is committed, and 1 begins again.
-5. **Wait** at the watches of all queues, and of families (:mod:`waiting`).
+   too much is committed, and 1 begins again.
+5. **Wait** at the watches of all queues (:mod:`waiting`).
 
 In a transaction of the caller's there is 2 alone. Under an idempotency key a thread does 2 and 3 by
-itself, and depends on the one place of such responses (:class:`SeveralResponses`): of two calls
-under one key only one takes items.
+itself, and depends on the place of the key's response: of two calls only one takes items.
 
 What is left behind by
 

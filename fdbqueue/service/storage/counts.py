@@ -1,8 +1,7 @@
 """Keep the counts and the history of a queue, by atomic operations.
 
 They change in the transaction that changes the items, so they are exact and never conflict. What
-was handed over counts as ready until it is collected. The recipes keep no counts: ``recount``
-corrects them.
+was handed over counts as ready until it is collected.
 """
 
 from __future__ import annotations

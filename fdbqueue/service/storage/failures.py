@@ -1,8 +1,7 @@
 """The failures of items, and the reasons of dead letters.
 
-The last three failures of an item are kept. A lease that is given up or expires writes one without
-a read, over the one of three attempts before. All go when the item leaves the queue for good or is
-redriven.
+A failure is written without a read, over the one of three attempts before. All go when the item
+leaves the queue for good or is redriven.
 
 Dead letters of one reason are a group, named by the first line of the reason. Their counts are
 stored, so another rule of naming needs a recount of every queue.

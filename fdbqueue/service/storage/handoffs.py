@@ -1,10 +1,10 @@
 """The rows of help between processes (:mod:`fdbqueue.service.consume.help`), and of batches.
 
-- *A request* is one row: at which version it was asked (the oldest is served first), whether it is
-  served, when it expires. For leases it names those that are to end, and then the new.
-- *A handoff* is a batch for a request: the items, with their places and values, in pieces under its
-  name; and, if it holds any, a row DUE at the moment at which the request expires.
-- *A batch*, leased under one token, is the same pieces and the same row.
+- *A request* is one row: when it was asked, whether it is served, when it expires; for leases those
+  that are to end, and then the new.
+- *A handoff* is a batch for a request: the items, in pieces under its name; and, if it holds any, a
+  row DUE at the moment at which the request expires.
+- *A batch*, leased under one token, is the same.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ The layouts are those of FoundationDB's recipes, byte for byte, directly under t
 
 - *In commit order* the count or index is the commit's versionstamp, which sorts after all numbers,
   and ``random`` a number that grows with each push of a process.
-- *A unique key's* tag stands after the random bytes within their element; in commit order in an
-  element of its own, after the number of chunks.
+- *A unique key's* tag stands after the random bytes; in commit order in an element of its own,
+  after the number of chunks.
 - *A long value's* key ends with the number of its chunks, and holds the first.
 - *With shards* a byte stands in front, a hash of the end of the place; the index or count is the
   read version of the push.

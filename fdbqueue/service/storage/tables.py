@@ -1,39 +1,7 @@
-r"""The keys of everything that a queue stores besides its ready items.
-
-All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read reaches.
-Then follows a byte for each table:
-
-    01  READY                                   items ready; ever taken; ever extended or delayed
-    02  RETRIED                                 set while table 09 may have rows
-    02 01  PAUSED                               since when nothing is to be taken, and why
-    02 02  FORMAT       JSON                    kind, codec, priority type, order, layout
-    03  REQUEST   name                          a help request, open or handed over
-    04  DUE       moment, kind, place or name   what expires at that moment
-    05  HIDDEN                                  how many are leased, delayed, dead; leases shortened
-    05 01  TOKENS                               tokens of the rate, in millionths, and when counted
-    05 02  LEASING                              nothing: leases under a limit conflict here
-    06  LEVEL     tuple(priority)               items ready of that priority
-    07  MINUTE    minute                        pushes and pops of that minute
-    08  AGE       moment, place                 ready items by when they were pushed
-    09  ATTEMPTS  place                         attempts that the stored value cannot hold
-    0a  LEASED    place, part                   0: the lease's facts; 1: the item's value
-    0b  DELAYED                                 as LEASED
-    0c  DEAD                                    as LEASED
-    0d  CHUNK     place, number                 the second and later chunks of a long value
-    0e  RECOUNTED                               written by each recount that corrects counts
-    0f  HIGH                                    the highest count or index ever hidden
-    10  HANDOFF   name, number                  the items of a handoff or a batch
-    11  RESPONSE  name, number                  the saved response of an idempotency key
-    12  EXPIRY    moment, name                  when a response expires
-    13  UNIQUE    digest                        the place of the item that has a unique key
-    14  FAILURE   place, attempt modulo 3       one of the last three failures of an item
-    15  REASON    first line of the reason      dead letters of that reason
-    16  DEATH     moment, place                 dead letters by when they died
-    20  BATCH     owner                         which batch a drain holds, and until when
-    21  PROGRESS  name                          how far a push has come
+r"""The keys of everything that a queue stores besides its ready items (:class:`TableKeys`).
 
 One range read from READY to the present moment in DUE returns all that a popper must know besides
-the items. Moments are microseconds since the Unix epoch, in eight big-endian bytes.
+the items. Moments are microseconds since the epoch, in eight big-endian bytes.
 """
 
 from __future__ import annotations
@@ -105,7 +73,39 @@ class Due(NamedTuple):
 
 
 class TableKeys:
-    """The keys of one queue's tables.
+    r"""The keys of one queue's tables.
+
+    All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
+    reaches. Then follows a byte for each table:
+
+        01  READY                           items ready; ever taken; ever extended or delayed
+        02  RETRIED                         set while table 09 may have rows
+        02 01  PAUSED                       since when nothing is to be taken, and why
+        02 02  FORMAT       JSON            kind, codec, priority type, order, layout
+        03  REQUEST   name                  a help request
+        04  DUE       moment, kind, rest    what expires then: a place or a name
+        05  HIDDEN                          how many are leased, delayed, dead; leases shortened
+        05 01  TOKENS                       tokens of the rate, in millionths, and when counted
+        05 02  LEASING                      nothing: leases under a limit conflict here
+        06  LEVEL     tuple(priority)       items ready of that priority
+        07  MINUTE    minute                pushes and pops of that minute
+        08  AGE       moment, place         ready items by when they were pushed
+        09  ATTEMPTS  place                 attempts that the stored value cannot hold
+        0a  LEASED    place, part           0: the lease's facts; 1: the item's value
+        0b  DELAYED                         as LEASED
+        0c  DEAD                            as LEASED
+        0d  CHUNK     place, number         the later chunks of a long value
+        0e  RECOUNTED                       written by each recount that corrects counts
+        0f  HIGH                            the highest count or index ever hidden
+        10  HANDOFF   name, number          the items of a handoff or a batch
+        11  RESPONSE  name, number          the saved response of an idempotency key
+        12  EXPIRY    moment, name          when a response expires
+        13  UNIQUE    digest                the place of the item that has a unique key
+        14  FAILURE   place, attempt % 3    one of the last three failures of an item
+        15  REASON    first line of it      dead letters of that reason
+        16  DEATH     moment, place         dead letters by when they died
+        20  BATCH     owner                 which batch a drain holds, and until when
+        21  PROGRESS  name                  how far a push has come
 
     Args:
         prefix: The bytes of the queue's subspace.
