@@ -98,8 +98,7 @@ from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
 from fdbqueue.service.tools.resumable_push import ResumablePush
-from fdbqueue.service.tools.scan import Scan, scan, scan_by_moment
-from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
+from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover, Scan, scan, scan_by_moment
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import error_code, run, transactional
 from fdbqueue.service.uniques import UNIQUE_WHILE

@@ -21,12 +21,20 @@ from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.idempotency import Responses
-from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, matcher, share_a_name
+from fdbqueue.service.names import (
+    NAME,
+    KeptNames,
+    KeyRange,
+    RangeSearch,
+    check_pattern,
+    fits_of,
+    matcher,
+    share_a_name,
+)
 from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
-from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import Presences

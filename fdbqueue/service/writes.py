@@ -93,9 +93,11 @@ class SharedTransaction:
         "version",
     )
 
-    def __init__(self, tr: Transaction, store: ItemStore) -> None:
+    def __init__(
+        self, tr: Transaction, store: ItemStore, count_change: CountChange | None = None
+    ) -> None:
         self.tr = tr
-        self.count_change: CountChange = store.count_change(tr)
+        self.count_change: CountChange = count_change or store.count_change(tr)
         self.tails: dict[Priority | None, Any] = {}
         self.high: Any = None
         self.following: dict[Priority | None, int] = {}

@@ -121,16 +121,12 @@ class Ack(Write):
         self._reads: list[Any] = []
         self._held: list[Hidden] = []
 
-    def begin(self, count_change: CountChange) -> None:
-        """Begin to read the leases, in a transaction that checks the format by itself."""
-        self._reads = []
-        for token in self._tokens:  # a comprehension would be one more call of each ack
-            self._reads.append(self.store.begin_facts(count_change.tr, State.LEASED, token.place))
-        count_change.expect_ends()
-
     def begin_reads(self, shared: SharedTransaction) -> None:
         """Begin to read the leases, and the format if this process has not seen it."""
-        self.begin(shared.count_change)
+        self._reads = []
+        for token in self._tokens:  # a comprehension would be one more call of each ack
+            self._reads.append(self.store.begin_facts(shared.tr, State.LEASED, token.place))
+        shared.count_change.expect_ends()
         if not self.store.format.known_key:
             shared.begin_format()
 

@@ -43,6 +43,7 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.item_keys import End, Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.writes import SharedTransaction
 
 #: The most leases that a help request asks for, and the most bytes of the names of those that it
 #: ends: the names must fit into its row.
@@ -253,7 +254,8 @@ class Taker:
             if one.call is not None:
                 reads[one] = self.responses.begin_recall(count_change.tr, one.call)
             if one.acknowledges is not None:
-                one.acknowledges.begin(count_change)
+                shared = SharedTransaction(count_change.tr, self.store, count_change)
+                one.acknowledges.begin_reads(shared)
         return reads
 
     def concluded(self, reads: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
@@ -472,11 +474,8 @@ class Round:
 
     def _close(self, head: Head) -> None:
         """Take nothing, and depend on the key that says so."""
-        tables, member = self._store.tables, self._store.tables.member
-        if member is None or self._result.is_paused:
-            head.close(tables.paused)
-        else:
-            head.close(member.paused)
+        member = None if self._result.is_paused else self._store.tables.member
+        head.close(self._store.tables.paused if member is None else member.paused)
 
     @property
     def leaves_items(self) -> bool:

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.service.clock import MAX_AHEAD_US, now_us
 from fdbqueue.service.options import Rate
-from fdbqueue.service.storage.ranges import KeyRange
+from fdbqueue.service.storage.item_keys import Bounds
 
 _CLOCK, _READY, _LATER, _WAKE = b"\x00", b"\x01", b"\x02", b"\x03"
 _PAUSED, _LIMITED = b"\x04", b"\x05"
@@ -168,7 +168,7 @@ class FamilyKeys:
         """Return the key of READY at which the members with a hash begin."""
         return self._ready + hashed
 
-    def open_ranges(self, now: int, *, to_lease: bool) -> list[KeyRange]:
+    def open_ranges(self, now: int, *, to_lease: bool) -> list[Bounds]:
         """Return the ranges, in order, of the members that may have something to take now.
 
         But for those that have it because a moment of LATER is over. A member may be in them twice.
@@ -185,7 +185,7 @@ class FamilyKeys:
         below = self._held + BY_LEASES + _LEVEL.pack(leased)
         return [(first, below), (self._held + BY_RATE, stop)]
 
-    def later(self, since: bytes | None, until: int) -> KeyRange:
+    def later(self, since: bytes | None, until: int) -> Bounds:
         """Return the range of the rows LATER after a key, up to a moment."""
         begin = self._later if since is None else since + b"\x00"
         return begin, self._later + _MOMENT.pack(until + 1)
@@ -199,7 +199,7 @@ class FamilyKeys:
         return self._clock + since + name
 
     @property
-    def all_held(self) -> KeyRange:
+    def all_held(self) -> Bounds:
         """The range of the rows HELD."""
         return self._held, self._later
 
@@ -357,7 +357,7 @@ class Member:
             return is_later
         return is_later and self._is_in(tr, self._keys.all_held, self._held(prospect.hold))
 
-    def _is_in(self, tr: SnapshotTransaction, bounds: KeyRange, *likely: bytes) -> bool:
+    def _is_in(self, tr: SnapshotTransaction, bounds: Bounds, *likely: bytes) -> bool:
         """Tell whether a row of this member is in a range; some keys are looked at first."""
         if any(tr[key].present() for key in likely):
             return True

@@ -24,6 +24,7 @@ from fdbqueue.service.storage.handoffs import (
     unpacked_lease_keys,
 )
 from fdbqueue.service.storage.item_keys import Loaded, Row
+from fdbqueue.service.writes import SharedTransaction
 
 
 class _Helped(NamedTuple):
@@ -80,7 +81,8 @@ class Giving:
                 if ends.places & taken:
                     continue
                 taken |= ends.places
-                ends.begin(self._count_change)
+                shared = SharedTransaction(self._tr, self._store, self._count_change)
+                ends.begin_reads(shared)
             self._helped.append(_Helped(request, ends))
 
     def ends(self) -> list[Ack]:
