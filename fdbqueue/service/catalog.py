@@ -24,7 +24,6 @@ from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import (
     NAME,
     KeptNames,
-    KeyRange,
     RangeSearch,
     check_pattern,
     fits_of,
@@ -341,7 +340,7 @@ class Catalog:
             label=spec.label(spec.name),
         )
 
-    def _beginning_with(self, start: str) -> KeyRange:
+    def _beginning_with(self, start: str) -> tuple[bytes, bytes]:
         """Return the range of the queues whose names, which are ASCII, begin with a text."""
         begin = self._subspace.key() + _TEXT + start.encode()
         return begin, begin + b"\xff"
@@ -548,32 +547,29 @@ class Catalog:
         self, after: str, start: str, with_responses: bool, tr: Transaction | None
     ) -> Iterator[str]:
         """Yield the names that begin with a text and under which something is stored, in order."""
-        begin, end = self._subspace.range().start, self._subspace.range().stop
-        if start:
-            begin, end = self._beginning_with(start)
+        whole = self._subspace.range()
+        begin, end = self._beginning_with(start) if start else (whole.start, whole.stop)
         if NAME.fullmatch(after):
             begin = max(begin, self._range_of(self._subspace[after].key())[1])
         search = RangeSearch(begin, end, self._range_of)
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while True:
 
-            def read(tr: Transaction, count: int = count) -> list[KeyRange]:
+            def read(tr: Transaction, count: int = count) -> list[tuple[bytes, bytes]]:
                 return search.following(tr.snapshot, count)
 
             found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
-                    if not isinstance(name, str) or not NAME.fullmatch(name):
-                        continue
-                    is_queue = with_responses or key == self._subspace[name].key()
-                    if is_queue and name > after:
+                    is_next = isinstance(name, str) and NAME.fullmatch(name) and name > after
+                    if is_next and (with_responses or key == self._subspace[name].key()):
                         yield name
             if len(found) < count:
                 return
             count = min(2 * count, _NAMES_AT_ONCE)
 
-    def _range_of(self, key: bytes) -> KeyRange:
+    def _range_of(self, key: bytes) -> tuple[bytes, bytes]:
         """Return the range of the keys with the same name, or of one that has none.
 
         The responses of calls with an idempotency key are a range of their own, because a pop

@@ -58,8 +58,8 @@ from fdbqueue.service.storage.item_keys import (
     Place,
     Row,
 )
-from fdbqueue.service.storage.store import ItemStore, described
-from fdbqueue.service.storage.tables import Hidden, State
+from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.tables import Hidden, State, described
 from fdbqueue.service.transactions import error_code
 from fdbqueue.service.writes import ACCESSED_UNREADABLE, SharedTransaction
 

@@ -10,7 +10,7 @@ from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.codecs import JsonCodec
-from fdbqueue.service.consume.acks import parsed
+from fdbqueue.service.consume.acks import parsed_token
 from fdbqueue.service.consume.round import MAX_ASKED_KEYS_BYTES
 from fdbqueue.service.storage.handoffs import packed_lease_keys
 from tests.concurrency.census import assert_counted, values
@@ -155,7 +155,7 @@ def test_of_a_round_and_a_request_that_end_one_lease_the_round_does(rival):
 
 
 def _lease_key(queue, item):
-    token = parsed(queue.parts.store, item.lease)
+    token = parsed_token(queue.parts.store, item.lease)
     return token.place, token.secret
 
 

@@ -66,7 +66,7 @@ class Token(NamedTuple):
     text: str
 
 
-def parsed(store: ItemStore, token: str) -> Token:
+def parsed_token(store: ItemStore, token: str) -> Token:
     """Return what a token says.
 
     Raises:
@@ -274,7 +274,7 @@ class Acks:
         """Remove a leased item for good; ``beside`` writes something more as it ends."""
         text = token_of(lease)
         call = None if once is None else self._call(once, "ack", [text])
-        write = Ack(self._store, [parsed(self._store, text)], beside)
+        write = Ack(self._store, [parsed_token(self._store, text)], beside)
         if call is None:
             self._runner.share("ack", write, tr)
         else:
@@ -301,7 +301,7 @@ class Acks:
         Raises:
             BatchTooLarge: The transaction can take no more; what is returned raises it, too.
         """
-        tokens = [parsed(self._store, token) for token in _tokens_of(leases)]
+        tokens = [parsed_token(self._store, token) for token in _tokens_of(leases)]
         end = self._begin_ack(tr, distinct(tokens))
         return lambda: [token.text for token in end()]
 
@@ -325,7 +325,7 @@ class Acks:
         change = functools.partial(
             self._give_up, delay_us=delay_us or 0, reason=reason, retry=retry
         )
-        write = _ChangeWrite(self._store, parsed(self._store, text), change)
+        write = _ChangeWrite(self._store, parsed_token(self._store, text), change)
         if call is None:
             self._runner.share("nack", write, tr)
         else:
@@ -349,7 +349,7 @@ class Acks:
 
     def requeue(self, lease: Item | str, tr: Transaction | None) -> None:
         """Requeue a leased item as it was: no attempt is counted."""
-        token = parsed(self._store, token_of(lease))
+        token = parsed_token(self._store, token_of(lease))
         write = _ChangeWrite(self._store, token, self._leases.put_back)
         self._runner.share("return", write, tr)
 
@@ -366,7 +366,7 @@ class Acks:
         text = token_of(lease)
         lasting = duration(self._queue, "seconds", seconds)
         change = functools.partial(self._extend, lasting_us=lasting)
-        token = parsed(self._store, text)
+        token = parsed_token(self._store, text)
         write = _ChangeWrite(self._store, token, change, ends=False)
         if once is None:
             extended: Item = self._runner.share("extend", write, tr)
@@ -494,7 +494,7 @@ class Acks:
         if not tokens and call is None:
             return Held(0)
 
-        parsed = [parsed(self._store, token) for token in tokens]
+        parsed = [parsed_token(self._store, token) for token in tokens]
 
         def end_all(transaction: Transaction) -> bytes:
             lost = {token[:2] for token in end(transaction, distinct(parsed))}

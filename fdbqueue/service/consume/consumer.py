@@ -21,7 +21,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds, now_us
-from fdbqueue.service.consume.acks import Ack, BesideEnds, distinct, parsed, token_of
+from fdbqueue.service.consume.acks import Ack, BesideEnds, distinct, parsed_token, token_of
 from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
@@ -113,7 +113,8 @@ class Consumer:
             reason = "beside goes with ack: there is nothing to acknowledge"
             raise InvalidInput(queue=self._store.queue, reason=reason)
         if tokens:
-            ends = Ack(self._store, distinct(parsed(self._store, one) for one in tokens), beside)
+            own = distinct(parsed_token(self._store, token) for token in tokens)
+            ends = Ack(self._store, own, beside)
             ends.check_size(MAX_ENDS_BYTES)
         call = None
         if once is not None:
@@ -268,7 +269,7 @@ class Consumer:
         """Requeue leased items in the same way; those whose lease was lost are skipped."""
         while items:
             count = _fitting_count(items)
-            keys = [parsed(self._store, token_of(item))[:2] for item in items[:count]]
+            keys = [parsed_token(self._store, token_of(item))[:2] for item in items[:count]]
             self._requeue(functools.partial(self._leases.requeue_keys, keys=keys))
             del items[:count]
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.clock import moment
 from fdbqueue.service.codecs import LONG_BYTES, Codec
-from fdbqueue.service.items import Failure, Item, Page, Undecodable
+from fdbqueue.service.items import Item, Page, Undecodable
 from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
@@ -41,6 +40,7 @@ from fdbqueue.service.storage.tables import (
     State,
     TableKeys,
     chunk_tail,
+    described,
     packed_facts,
     unpacked_facts,
 )
@@ -575,22 +575,6 @@ class ItemStore:
             size_bytes=len(loaded.row.value),
             queue=self.queue,
         )
-
-
-def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
-    """Return the item of a hidden row, with what is stored besides its value."""
-    dead = hidden.state is State.DEAD
-    return replace(
-        item,
-        state=STATE_NAMES[hidden.state],
-        attempts=hidden.attempts,
-        until=None if dead else moment(hidden.until),
-        reason=hidden.reason.decode(errors="replace") if dead else None,
-        died_at=moment(hidden.until) if dead else None,
-        worker=hidden.worker.decode(errors="replace") or None,
-        failures=failures,
-        leased_at=None if hidden.began is None else moment(hidden.began),
-    )
 
 
 def _ends_key(state: State, tag: bytes) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import enum
 import struct
+from dataclasses import replace
 from typing import NamedTuple
 
 import fdb.tuple
 
-from fdbqueue.service.items import Priority
+from fdbqueue.service.clock import moment
+from fdbqueue.service.items import Failure, Item, Priority
 from fdbqueue.service.limits import MAX_KEY_BYTES
 from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import Bounds, Row, packed_number
@@ -399,3 +401,19 @@ def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
     secret, (worker, _, began) = rest[:SECRET_BYTES], rest[SECRET_BYTES:].partition(b"\0")
     since = int.from_bytes(began, "big") if began else None
     return Hidden(state, row, until, attempts, known_push, secret, worker, began=since)
+
+
+def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
+    """Return the item of a hidden row, with what is stored besides its value."""
+    dead = hidden.state is State.DEAD
+    return replace(
+        item,
+        state=STATE_NAMES[hidden.state],
+        attempts=hidden.attempts,
+        until=None if dead else moment(hidden.until),
+        reason=hidden.reason.decode(errors="replace") if dead else None,
+        died_at=moment(hidden.until) if dead else None,
+        worker=hidden.worker.decode(errors="replace") or None,
+        failures=failures,
+        leased_at=None if hidden.began is None else moment(hidden.began),
+    )
