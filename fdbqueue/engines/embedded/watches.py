@@ -3,7 +3,8 @@
 A process with watches owns a pipe in ``-sync``, and says so in the shared memory. Each commit
 writes a byte into every pipe; it looks for new ones if one was said to be there, and every 10 ms.
 The byte wakes the owner's thread, which reads in the history which keys changed, and compares
-values. A commit removes a dead owner's pipe; an owner makes a deleted one again within a second.
+values. A commit removes a dead owner's pipe; an owner makes one that was deleted again within a
+second.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.keys import RangeSet
 from fdbqueue.engines.embedded.reservations import PIPES
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.storage import Store, WriterTurn
+from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import RLock, start_thread
 
