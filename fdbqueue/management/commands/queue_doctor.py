@@ -89,10 +89,9 @@ _STYLES = {ERROR: "ERROR", WARNING: "WARNING", OK: "SUCCESS"}
 
 class Command(QueueCommand):
     help = (
-        "Check the setting, the engine and the counts; look for items that cannot be decoded, "
-        "expired leases, and what killed processes left behind. The exit code is 1 if there is an "
-        "error, not for warnings. --repair asks before it changes anything. --recount and --sweep "
-        "repair without looking for anything."
+        "Check the setting, the engine, the counts, and what killed processes left behind. The "
+        "exit code is 1 if there is an error, not for warnings. --repair asks before it changes "
+        "anything; --recount and --sweep repair without looking for anything."
     )
     examples = """\
 examples:
@@ -118,22 +117,21 @@ examples:
         parser.add_argument(
             "--adopt-settings",
             action="store_true",
-            help="Store that the items of the named queues are written under the settings here. "
-            "Ready items move to the shards that these say; nothing else changes",
+            help="Store that the items of the named queues have the settings here. Ready items "
+            "move to the shards that these say; nothing else changes",
         )
         repairs.add_argument(
             "--recount",
             action="store_true",
-            help="Count the items of queues, and correct the counts and the rows in the index of "
-            "their family. Others may push and pop meanwhile. Only queues that programs "
-            "with FoundationDB's recipes use need it",
+            help="Count the items of queues, and correct the counts and the index of their "
+            "family, while others push and pop. Only queues that FoundationDB's recipes use "
+            "need it",
         )
         repairs.add_argument(
             "--sweep",
             action="store_true",
-            help="Remove what processes that have ended left behind: receipts, records of "
-            "queue_push --resume, and saved responses of idempotency keys that expired an "
-            "hour ago. No item is touched",
+            help="Remove what ended processes left behind: receipts, records of queue_push "
+            "--resume, and saved responses that expired an hour ago. No item is touched",
         )
         parser.add_argument(
             "--older-than",
