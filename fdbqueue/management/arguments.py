@@ -12,7 +12,7 @@ from typing import Any
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.management import item_lines
-from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS, MAX_UNIQUE_BYTES, MAX_WORKER_CHARACTERS
+from fdbqueue.service import BATCH_ITEMS, MAX_ITEMS_A_CALL, MAX_UNIQUE_BYTES, MAX_WORKER_CHARACTERS
 
 _MAX_SECONDS = 31_536_000
 
@@ -150,11 +150,11 @@ ONE_UNLESS_LIMIT = LIMIT.but(default=1, help="Stop after N items (default: 1)")
 REASON = Argument("--reason", metavar="TEXT")
 BATCH = Argument(
     "--batch",
-    type=whole_number(most=MAX_ITEMS),
+    type=whole_number(most=MAX_ITEMS_A_CALL),
     default=BATCH_ITEMS,
     metavar="N",
     help="Put at most N items, and at most about a megabyte, in one transaction "
-    f"(default: {BATCH_ITEMS}, at most {MAX_ITEMS})",
+    f"(default: {BATCH_ITEMS}, at most {MAX_ITEMS_A_CALL})",
 )
 FOLLOW = flag("--follow", "Wait for more items when there are none, until Ctrl-C")
 JSON = flag("--json", "Print the result as JSON", dest="as_json")

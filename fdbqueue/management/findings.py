@@ -33,8 +33,8 @@ from fdbqueue.columns.queues import (
 from fdbqueue.columns.text import counted
 from fdbqueue.exceptions import FormatMismatch, ItemNotFound
 from fdbqueue.management.formats import item_count
-from fdbqueue.service import MAX_ITEMS, Catalog, Pause, Queue, error_code, run, strict_json
-from fdbqueue.service.tools import examination, load
+from fdbqueue.service import MAX_ITEMS_A_CALL, Catalog, Pause, Queue, error_code, run, strict_json
+from fdbqueue.service.tools import examination, resumable_push
 from fdbqueue.service.tools.examination import (
     Census,
     Examiner,
@@ -379,12 +379,13 @@ class QueueChecks:
         return self._found("drains", WARNING, text, remove)
 
     def _pushes(self) -> Finding:
-        found = load.recorded(self._readable, older_than_seconds=STALE_SECONDS)
+        found = resumable_push.recorded(self._readable, older_than_seconds=STALE_SECONDS)
         if not found:
             return self._found("pushes", OK, "no record is older than a day")
 
         def remove() -> tuple[str, bool]:
-            return f"removed {load.sweep(self._queue, older_than_seconds=STALE_SECONDS):,}", True
+            count = resumable_push.sweep(self._queue, older_than_seconds=STALE_SECONDS)
+            return f"removed {count:,}", True
 
         text = f"{counted(len(found), 'record')} older than a day"
         return self._found("pushes", WARNING, text, remove)
@@ -444,12 +445,12 @@ class QueueChecks:
         ]
         if wrong:
             return "; ".join(wrong)
-        if queue.priority_type and len(levels) < MAX_ITEMS:
-            kept = dict(queue.by_priority(limit=MAX_ITEMS))
+        if queue.priority_type and len(levels) < MAX_ITEMS_A_CALL:
+            kept = dict(queue.by_priority(limit=MAX_ITEMS_A_CALL))
             if kept != {level: number for level, number in levels.items() if level is not None}:
                 return "the counts by priority differ"
-        reasons = queue.dead_by_reason(limit=MAX_ITEMS)
+        reasons = queue.dead_by_reason(limit=MAX_ITEMS_A_CALL)
         number = sum(one.count for one in reasons)
-        if number != found["dead"] and len(reasons) < MAX_ITEMS:
+        if number != found["dead"] and len(reasons) < MAX_ITEMS_A_CALL:
             return f"the counts by reason say {number:,} dead, but there are {found['dead']:,}"
         return ""

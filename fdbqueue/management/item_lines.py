@@ -42,7 +42,7 @@ from fdbqueue.management import formats
 from fdbqueue.management.formats import TableLook
 from fdbqueue.service import (
     ITEM_STATES,
-    MAX_ITEMS,
+    MAX_ITEMS_A_CALL,
     OWNER_BYTES,
     Item,
     Queue,
@@ -300,7 +300,7 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
             NotADrain: One of them is not a line of a drain from such a queue.
         """
         with self._translated_errors():
-            for line in self._lines(self._start_of_last(MAX_ITEMS)):
+            for line in self._lines(self._start_of_last(MAX_ITEMS_A_CALL)):
                 record = _checked(line, self.path)
                 if (record["priority"] is not None) != ranked:
                     raise NotADrain(file=self.path)

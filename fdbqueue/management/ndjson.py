@@ -2,9 +2,9 @@
 
 :class:`Lines` reads lines, and at each has a mark of this place: how many bytes and lines it has
 read, and their digest. :class:`Items` makes an entry of each line, and yields it with its mark.
-:class:`~fdbqueue.service.Load` pushes the entries batch by batch, and stores the mark of the last
-one in the same transaction. To resume, the lines up to the stored mark are read and skipped; if
-their digest is another, the input is not the one that was pushed, and nothing is pushed.
+:class:`~fdbqueue.service.ResumablePush` pushes the entries batch by batch, and stores the mark of
+the last one in the same transaction. To resume, the lines up to the stored mark are read and
+skipped; if their digest is another, this is not the input that was pushed, and nothing is pushed.
 
 Ctrl-C is allowed while a line is awaited, and deferred while a batch is pushed.
 """
@@ -33,9 +33,9 @@ from fdbqueue.management import item_lines
 from fdbqueue.management.exit_codes import command_error, error_text, usage_error
 from fdbqueue.management.formats import item_count, preview
 from fdbqueue.management.signals import DeferredInterrupts
-from fdbqueue.service import MAX_VALUE_BYTES, Queue
+from fdbqueue.service import DEFAULT_MAX_VALUE_BYTES, Queue
 from fdbqueue.service.entries import Entry
-from fdbqueue.service.tools.load import SourceMark, entry_of, moved_entry_of
+from fdbqueue.service.tools.resumable_push import SourceMark, entry_of, moved_entry_of
 
 #: A value takes at most three times its stored bytes, however it is escaped; an item has more.
 _LINE_BYTES_A_BYTE = 10
@@ -93,7 +93,7 @@ class Lines:
     ) -> None:
         self._stream = stream
         self._interrupts = interrupts
-        longest_value = max(MAX_VALUE_BYTES, queue.options.max_value_bytes)
+        longest_value = max(DEFAULT_MAX_VALUE_BYTES, queue.options.max_value_bytes)
         self.max_line_bytes = _LINE_BYTES_A_BYTE * longest_value
         self._is_ready = _readiness(stream)
         #: What was read of the stream, from an offset on not of a line yet.

@@ -7,8 +7,8 @@ For applications
     Queues (``Queue``, ``FifoQueue``, ``PriorityQueue``, ``SeveralQueues``) and the ``Catalog``
     that opens them by name; what they take and hand out (``Push``, ``Item``, ``Page``, ``Held``,
     ``Counts``, ...); transactions (``run``, ``transactional``, ``arun``); tools over a queue
-    (``Worker``, ``Batcher``, ``Mover``, ``Load``, ``Beside``, ``scan``); what codecs and observers
-    of your own inherit from (``Codec``, ``Observer``).
+    (``Worker``, ``Batcher``, ``Mover``, ``ResumablePush``, ``AlternatingLeases``,
+    ``scan``); what codecs and observers of your own inherit from (``Codec``, ``Observer``).
 For REST, the pages, the commands and the metrics
     The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``mismatches_of``,
     ``pauses_of``), ``depths``, limits and defaults, and the code of an engine's error
@@ -80,16 +80,15 @@ from fdbqueue.service.items import (
     moment,
 )
 from fdbqueue.service.limits import (
-    MAX_ITEMS,
+    MAX_ITEMS_A_CALL,
     MAX_KEPT_SECONDS,
     MAX_SECONDS,
     MAX_UNIQUE_BYTES,
-    MAX_VALUE_BYTES,
     MAX_WORKER_CHARACTERS,
 )
 from fdbqueue.service.moments import ORDERS, Order
 from fdbqueue.service.names import NAME, PATTERN, covers, share_a_name
-from fdbqueue.service.options import QueueOptions
+from fdbqueue.service.options import DEFAULT_MAX_VALUE_BYTES, QueueOptions
 from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
@@ -97,10 +96,10 @@ from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.hidden import group_named
 from fdbqueue.service.storage.rows import ENDS, End
-from fdbqueue.service.tools.beside import Beside, ack_in_several
-from fdbqueue.service.tools.load import Load
+from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
+from fdbqueue.service.tools.resumable_push import ResumablePush
 from fdbqueue.service.tools.scan import Scan, scan, scan_by_moment
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
 from fdbqueue.service.tools.worker import Worker
@@ -110,6 +109,7 @@ from fdbqueue.service.uniques import UNIQUE_WHILE
 __all__ = [
     "BATCH_ITEMS",
     "CODECS",
+    "DEFAULT_MAX_VALUE_BYTES",
     "ENDS",
     "HISTORY_MINUTES",
     "ITEM_STATES",
@@ -117,11 +117,10 @@ __all__ = [
     "LEASE_EXPIRED",
     "LONG_BYTES",
     "MAX_INTEGER",
-    "MAX_ITEMS",
+    "MAX_ITEMS_A_CALL",
     "MAX_KEPT_SECONDS",
     "MAX_SECONDS",
     "MAX_UNIQUE_BYTES",
-    "MAX_VALUE_BYTES",
     "MAX_WORKER_CHARACTERS",
     "MIN_INTEGER",
     "NAME",
@@ -131,9 +130,9 @@ __all__ = [
     "OWNER_BYTES",
     "PATTERN",
     "UNIQUE_WHILE",
+    "AlternatingLeases",
     "Batch",
     "Batcher",
-    "Beside",
     "Catalog",
     "Codec",
     "Contended",
@@ -151,7 +150,6 @@ __all__ = [
     "Item",
     "ItemWait",
     "ItemWatch",
-    "Load",
     "LongText",
     "Minute",
     "Mover",
@@ -168,6 +166,7 @@ __all__ = [
     "Queue",
     "QueueOptions",
     "QueueSpec",
+    "ResumablePush",
     "Scan",
     "SeveralQueues",
     "Stored",

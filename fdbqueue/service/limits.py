@@ -11,8 +11,8 @@ from __future__ import annotations
 SENT_BY_SET, SENT_BY_CLEAR, SENT_BY_READ = 3, 4, 2
 #: FoundationDB's limit for a key.
 MAX_KEY_BYTES = 10_000
-#: A longer value is stored in several keys.
-MAX_VALUE_BYTES = 100_000
+#: The value of one key, which FoundationDB limits: a longer one is stored in several.
+CHUNK_BYTES = 100_000
 #: The most stored bytes that one operation returns, or one push takes.
 MAX_RETURNED_BYTES = 5_000_000
 #: The most bytes that one transaction sends, keys and conflict ranges included.
@@ -22,7 +22,7 @@ MAX_ENDS_BYTES = 8_000_000
 #: The most bytes of each transaction, when a long piece of work takes several.
 BATCH_BYTES = 1_000_000
 #: The most items that one operation returns or changes.
-MAX_ITEMS = 10_000
+MAX_ITEMS_A_CALL = 10_000
 #: The longest lease or delay: ten years.
 MAX_SECONDS = 315_360_000
 #: The longest name of a worker.

@@ -17,12 +17,16 @@ from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.service.codecs import CODECS, Codec
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SHARDS, MAX_VALUE_BYTES
+from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES, MAX_SHARDS
 
 
 def gettext_noop(text: str) -> str:
     """Mark a text for translation; the pages translate it."""
     return text
+
+
+#: A longer value takes several keys, of which the recipes' readers see only the first.
+DEFAULT_MAX_VALUE_BYTES = CHUNK_BYTES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +176,7 @@ class QueueOptions:
     choices: int | None = None
     handoff_timeout_seconds: float = 30
     max_attempts: int | None = 20
-    max_value_bytes: int = MAX_VALUE_BYTES
+    max_value_bytes: int = DEFAULT_MAX_VALUE_BYTES
     max_leased: int | None = None
     rate: str | None = None
     burst: int | None = None

@@ -29,7 +29,7 @@ from fdbqueue.service.idempotency import (
     unpacked_places,
 )
 from fdbqueue.service.items import Duration, Item, Priority, Push, moment
-from fdbqueue.service.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
+from fdbqueue.service.limits import CHUNK_BYTES, MAX_KEY_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, high_of
 from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.item_keys import Place
@@ -159,7 +159,7 @@ class PushWrite(Write):
 
     def _place(self, shared: SharedTransaction, entry: Entry) -> Place:
         keys = self.store.keys
-        chunks = max(1, -(-len(entry.value) // MAX_VALUE_BYTES))
+        chunks = max(1, -(-len(entry.value) // CHUNK_BYTES))
         if self._pusher.in_commit_order:
             place = keys.place_in_commit_order(entry.priority, chunks, entry.tag)
         elif shared.version is not None:
@@ -194,7 +194,7 @@ class PushWrite(Write):
     def _write(self, shared: SharedTransaction, entry: Entry, place: Place) -> None:
         store, tr = self.store, shared.tr
         value = entry.value
-        if len(value) > MAX_VALUE_BYTES:
+        if len(value) > CHUNK_BYTES:
             value = store.write_chunks(tr, place, value)
         keeps_metadata = store.codec.keeps_metadata
         pushed_at = entry.pushed_at if keeps_metadata else None

@@ -42,7 +42,7 @@ from fdbqueue.service.items import (
     first,
     moment,
 )
-from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS
+from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS_A_CALL
 from fdbqueue.service.moments import Order
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.push import Prepared
@@ -1029,8 +1029,8 @@ class Queue(AsyncVerbs):
         return Batches(self.parts)
 
     def _check(self, count: int, end: str) -> None:
-        if type(count) is not int or not 1 <= count <= MAX_ITEMS:
-            raise InvalidInput(queue=self.name, count=count, allowed=f"1 to {MAX_ITEMS}")
+        if type(count) is not int or not 1 <= count <= MAX_ITEMS_A_CALL:
+            raise InvalidInput(queue=self.name, count=count, allowed=f"1 to {MAX_ITEMS_A_CALL}")
         if end not in ENDS:
             raise InvalidInput(queue=self.name, end=end, allowed="min, max")
 

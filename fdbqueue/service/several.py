@@ -31,7 +31,7 @@ from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item, first, moment
-from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service.limits import MAX_ITEMS_A_CALL
 from fdbqueue.service.names import fits_of
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.rows import ENDS, End
@@ -420,8 +420,8 @@ class SeveralQueues:
         *facts: Any,
     ) -> SeveralTake:
         """Return a take; under a key it is the call that has these facts, too."""
-        if type(count) is not int or not 1 <= count <= MAX_ITEMS:
-            raise InvalidInput(queues=self.name, count=count, allowed=f"1 to {MAX_ITEMS}")
+        if type(count) is not int or not 1 <= count <= MAX_ITEMS_A_CALL:
+            raise InvalidInput(queues=self.name, count=count, allowed=f"1 to {MAX_ITEMS_A_CALL}")
         if end not in ENDS:
             raise InvalidInput(queues=self.name, end=end, allowed="min, max")
         call = None

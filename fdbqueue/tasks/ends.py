@@ -29,7 +29,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import (
     MAX_SECONDS,
-    Beside,
+    AlternatingLeases,
     Item,
     Queue,
     ack_in_several,
@@ -503,7 +503,7 @@ class AttemptEnds:
             tr.set(*self._records.ended_row(entry))
             self._note_end(tr, end)
             if end.is_limited and end.failure is not None and end.failure.exception == EXPIRED:
-                Beside.give_back_token(tr, queue)
+                AlternatingLeases.give_back_token(tr, queue)
 
 
 def _tree_of(call: TaskCall) -> str:

@@ -30,7 +30,7 @@ Who says the limits
 
 Who takes them
     A worker of QUEUE takes from it as ever, and beside it from the family, by turns
-    (:mod:`fdbqueue.service.tools.beside`): limited tasks and others cannot keep each other back.
+    (:mod:`fdbqueue.service.tools.alternating`): neither can keep the other back.
     Keys take turns, too; within a key the order is that of any queue: the highest priority first,
     of those that may run by their ``run_after``. Limited tasks of several queues take turns,
     whatever the order of the queues.

@@ -65,7 +65,7 @@ from typing import Any, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import (
-    Beside,
+    AlternatingLeases,
     Contended,
     Held,
     Item,
@@ -141,7 +141,7 @@ class TaskSource:
         threads: int = 1,
         keeps_successful: bool = True,
         backend: Any = None,
-        beside: Beside | None = None,
+        beside: AlternatingLeases | None = None,
     ) -> None:
         self._queue = queue
         self._beside = beside
@@ -348,19 +348,19 @@ class TaskSource:
 
     def _leased(
         self,
-        source: Queue | SeveralQueues | Beside,
+        source: Queue | SeveralQueues | AlternatingLeases,
         count: int,
         seconds: float,
         worker: str,
         ending: Sequence[AttemptEnd],
     ) -> list[Item]:
         """Lease tasks, and end others: in one transaction if that can be."""
-        verb = source.lease if isinstance(source, Beside) else source.lease_many
+        verb = source.lease if isinstance(source, AlternatingLeases) else source.lease_many
         lease: Callable[..., list[Item]]
         lease = functools.partial(verb, count, seconds=seconds, worker=worker)
         if self._may_share(source, ending):
             also: dict[str, Any]
-            if isinstance(source, Beside):
+            if isinstance(source, AlternatingLeases):
                 also = {"also": self._ends.together(ending)}
             else:
                 ack = [end.item for end in ending]
@@ -376,7 +376,7 @@ class TaskSource:
         return lease()
 
     def _may_share(
-        self, source: Queue | SeveralQueues | Beside, ending: Sequence[AttemptEnd]
+        self, source: Queue | SeveralQueues | AlternatingLeases, ending: Sequence[AttemptEnd]
     ) -> bool:
         """Tell whether ends may be in a lease's transaction: not if they push, or are elsewhere."""
         if not ending or time.monotonic() < self._apart_until:

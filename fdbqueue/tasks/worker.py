@@ -32,7 +32,7 @@ from typing import Any
 from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
 from fdbqueue.service import (
-    Beside,
+    AlternatingLeases,
     Catalog,
     Item,
     Queue,
@@ -518,7 +518,7 @@ def _beside(
     names: Sequence[str],
     excluded: Sequence[str],
     catalog: Catalog,
-) -> Beside | None:
+) -> AlternatingLeases | None:
     """Return the limited tasks of the same queues; None if none of these may have any."""
     wanted = _wanted(backend, names)
     left_out = [backend.queue_prefix + name for name in excluded]
@@ -534,7 +534,7 @@ def _beside(
         for family in catalog.families()
         if family.has_parts and any(share_a_name(family.name, one) for one in asked)
     ]
-    return Beside(main, catalog, families, is_in) if families else None
+    return AlternatingLeases(main, catalog, families, is_in) if families else None
 
 
 def _queue(

@@ -21,9 +21,9 @@ import fdbqueue
 from fdbqueue import conf
 from fdbqueue.management import findings
 from fdbqueue.management.findings import Finding, check_engine
-from fdbqueue.service import FifoQueue, Load, run
+from fdbqueue.service import FifoQueue, ResumablePush, run
 from fdbqueue.service import clock as service_clock
-from fdbqueue.service.tools import load
+from fdbqueue.service.tools import resumable_push
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.transactions import receipts_of
 from tests.concurrency.census import assert_counted
@@ -284,15 +284,15 @@ def test_receipts_of_clients_that_are_gone(examine, settings, a_day_later):
 
 def test_pushes_that_were_given_up(examine, mail, monkeypatch):
     """What a push left a day ago is a warning; --repair forgets it."""
-    load = Load(mail, "file x")
-    monkeypatch.setattr("fdbqueue.service.tools.load.now_us", lambda: 1)
-    load.push_all([(mail.parts.pusher.encoder.entry("a"), lambda: (2, 1, b"", 1))])
+    push = ResumablePush(mail, "file x")
+    monkeypatch.setattr("fdbqueue.service.tools.resumable_push.now_us", lambda: 1)
+    push.push_all([(mail.parts.pusher.encoder.entry("a"), lambda: (2, 1, b"", 1))])
     monkeypatch.undo()
     code, found = examine("mail")
     assert (code, found["pushes"]["status"]) == (0, "warning")
     assert examine("mail", "--repair", "--no-input")[1]["pushes"]["is_repaired"]
     assert examine("mail")[1]["pushes"]["status"] == "ok"
-    assert Load(mail, "file x").begun is None
+    assert ResumablePush(mail, "file x").begun is None
 
 
 def test_what_is_left_is_not_repaired():
@@ -316,16 +316,17 @@ def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
 
 def test_more_pushes_than_are_read_at_once(mail, monkeypatch):
     """An old one is found behind many young ones, and what is no record is passed by."""
-    monkeypatch.setattr("fdbqueue.service.tools.load._SWEPT_AT_ONCE", 3)
+    monkeypatch.setattr("fdbqueue.service.tools.resumable_push._SWEPT_AT_ONCE", 3)
     place = mail.subspace.key() + b"\xff\x21"
     young = service_clock.now_us()
     values = [fdb.tuple.pack((b"run", young, "young", 2, 1, b"", 1))] * 7
     values += [b"\xff", fdb.tuple.pack(("x",)), fdb.tuple.pack((b"run", "?", "x", 2, 1, b"", 1))]
     values += [fdb.tuple.pack((b"run", 1, "old", 2, 1, b"", 1))] * 2
     write({place + bytes([number]) * 16: value for number, value in enumerate(values)})
-    assert [one.source for one in load.recorded(mail, older_than_seconds=60)] == ["old"] * 2
-    assert load.sweep(mail, older_than_seconds=60) == 2
-    assert [one.source for one in load.recorded(mail)] == ["young"] * 7
+    stale = resumable_push.recorded(mail, older_than_seconds=60)
+    assert [one.source for one in stale] == ["old"] * 2
+    assert resumable_push.sweep(mail, older_than_seconds=60) == 2
+    assert [one.source for one in resumable_push.recorded(mail)] == ["young"] * 7
 
 
 @pytest.mark.parametrize("seed", range(5))

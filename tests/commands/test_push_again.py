@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
-from fdbqueue.service import Load
+from fdbqueue.service import ResumablePush
 
 LINES = 12_000
 
@@ -159,7 +159,7 @@ def test_standard_input(manage):
 def test_two_at_once(file):
     """Of two processes that push the same source, the one that began first stops."""
     queue = fdbqueue.queue("mail")
-    first, second = Load(queue, "x"), Load(queue, "x")
+    first, second = ResumablePush(queue, "x"), ResumablePush(queue, "x")
     marks = [(queue.parts.pusher.encoder.entry(n), lambda: (0, 0, b"", 0)) for n in range(3)]
     assert second.push_all(marks[:1]) == 1
     with pytest.raises(fdbqueue.FdbQueueError, match="Another process pushes"):

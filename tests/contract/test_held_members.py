@@ -11,7 +11,7 @@ from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import Catalog, QueueSpec, ack_in_several, run
 from fdbqueue.service.consume.acks import Acks
 from fdbqueue.service.storage.handoffs import answer
-from fdbqueue.service.tools.beside import Beside
+from fdbqueue.service.tools.alternating import AlternatingLeases
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.worker import Worker
 from tests.concurrency.clients import another
@@ -192,7 +192,7 @@ def test_who_leases_beside_passes_over_what_others_brought_to_a_limit(
     catalog = open_catalog(observed, max_leased=1)
     for number in range(20):
         catalog.queue(f"user-{number}").push_many("ab")
-    beside = Beside(catalog.queue("mail"), catalog, catalog.families(), lambda _: True)
+    beside = AlternatingLeases(catalog.queue("mail"), catalog, catalog.families(), lambda _: True)
     try:
         assert len(beside.lease(1, seconds=LONG_SECONDS, worker="anna")) == 1
         others = open_catalog(another(database), max_leased=1).several(["user-*"])

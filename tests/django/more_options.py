@@ -19,7 +19,7 @@ ADDED = [
         ),
     ),
     (
-        b"    max_value_bytes: int = MAX_VALUE_BYTES\n",
+        b"    max_value_bytes: int = DEFAULT_MAX_VALUE_BYTES\n",
         b'    colour: str = "red"\n    tries: int | None = None\n',
     ),
 ]

@@ -166,7 +166,7 @@ BELOW_THE_FACE = {
     "options": {"api", "conf", "pages", "tasks"},
     "several": {"taking"},
     "storage.item_keys": {"api"},
-    "tools.load": {"management"},
+    "tools.resumable_push": {"management"},
     "tools.examination": {"management"},
     "transactions": {"management", "tasks", "testing"},
     "tuples": {"columns", "tasks"},

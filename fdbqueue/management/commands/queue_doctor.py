@@ -66,7 +66,7 @@ from fdbqueue.management.formats import (
     json_line,
 )
 from fdbqueue.service import ITEM_STATES, Catalog, Queue, transactions
-from fdbqueue.service.tools import examination, load
+from fdbqueue.service.tools import examination, resumable_push
 from fdbqueue.service.tools.examination import Examiner
 
 COLUMNS = (
@@ -258,7 +258,8 @@ examples:
         catalog = self.catalog
         removed = examination.sweep(catalog.database, older_than_seconds=older_than_seconds)
         queues = [catalog.queue(name) for name in catalog.names(with_responses=True)]
-        pushes = sum(load.sweep(queue, older_than_seconds=older_than_seconds) for queue in queues)
+        sweep = functools.partial(resumable_push.sweep, older_than_seconds=older_than_seconds)
+        pushes = sum(map(sweep, queues))
         responses = sum(queue.sweep() for queue in queues) + catalog.sweep()
         self.console.report(
             {"removed": removed, "pushes": pushes, "responses": responses},

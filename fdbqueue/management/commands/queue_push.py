@@ -20,7 +20,7 @@ from fdbqueue.management.console import ProgressMeter
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import UNIQUE_WHILE, Load, Queue
+from fdbqueue.service import UNIQUE_WHILE, Queue, ResumablePush
 
 #: Further bad lines are only counted.
 _SHOWN_BAD_LINES = 20
@@ -117,8 +117,8 @@ examples:
             return
         self._skipped = 0
         with self._opened(given.file) as stream:
-            load = Load(queue, _job(given))
-            pushed = self._push(queue, load, stream, given)
+            push = ResumablePush(queue, _job(given))
+            pushed = self._push(queue, push, stream, given)
         record = {"queue": queue.name, "pushed": pushed}
         if given.continues:
             record["skipped"] = self._skipped
@@ -128,9 +128,9 @@ examples:
             raise failure(f"Skipped {counted(self._skipped, 'bad line')}.")
 
     def _push(
-        self, queue: Queue, load: Load, stream: BufferedReader, given: argparse.Namespace
+        self, queue: Queue, push: ResumablePush, stream: BufferedReader, given: argparse.Namespace
     ) -> int:
-        begun = load.begun if given.resume else None
+        begun = push.begun if given.resume else None
         draws = given.file != "-" or not sys.stdin.isatty()  # else lines are typed there
         with (
             defer_interrupts() as interrupts,
@@ -153,7 +153,7 @@ examples:
                         f"Resuming after line {begun.lines:,}: {item_count(begun.pushed)} "
                         "pushed before."
                     )
-                return load.push_all(items, pushed=_reporter(progress, lines, stream))
+                return push.push_all(items, pushed=_reporter(progress, lines, stream))
 
     def _push_unique(self, queue: Queue, given: argparse.Namespace) -> None:
         with self._opened(given.file) as stream, defer_interrupts() as interrupts:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput, ItemNotFound
 from fdbqueue.service.consume.leases import reason_of
-from fdbqueue.service.limits import MAX_VALUE_BYTES
+from fdbqueue.service.limits import CHUNK_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
@@ -224,7 +224,7 @@ class _Ready:
         long = 0
         for row in rows:
             found.append(self._store.keys.place_of(row.key))
-            long += len(row.value) == MAX_VALUE_BYTES
+            long += len(row.value) == CHUNK_BYTES
             if long == _LONG_AT_ONCE:
                 break
         return found

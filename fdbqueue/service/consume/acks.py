@@ -27,7 +27,7 @@ from fdbqueue.service.consume.leases import (
 )
 from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, SavedResponses, make_call
 from fdbqueue.service.items import Duration, Held, Item
-from fdbqueue.service.limits import MAX_ITEMS, MAX_SENT_BYTES, MAX_VALUE_BYTES
+from fdbqueue.service.limits import CHUNK_BYTES, MAX_ITEMS_A_CALL, MAX_SENT_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.hidden import Hidden
 from fdbqueue.service.storage.tables import State
@@ -51,9 +51,7 @@ class _ChangeWrite(Write):
     __slots__ = ("_change", "_ends", "_item", "_leases", "_read", "_token")
 
     def __init__(self, leases: Leases, token: Token, change: Change, *, ends: bool = True) -> None:
-        super().__init__(
-            leases.store, MAX_VALUE_BYTES + leases.ack_bytes, frozenset((token.place,))
-        )
+        super().__init__(leases.store, CHUNK_BYTES + leases.ack_bytes, frozenset((token.place,)))
         self._leases = leases
         self._token = token
         self._change = change
@@ -119,7 +117,7 @@ class Acks:
     ) -> Held:
         """Remove leased items for good, in one transaction."""
         tokens = _tokens_of(leases)
-        return self._end_many("ack", tokens, once, (), self._ack_all, tr, limit=MAX_ITEMS)
+        return self._end_many("ack", tokens, once, (), self._ack_all, tr, limit=MAX_ITEMS_A_CALL)
 
     def begin_ack(self, tr: Transaction, leases: Iterable[Item | str]) -> Callable[[], list[str]]:
         """Begin to remove leased items for good, in a transaction.

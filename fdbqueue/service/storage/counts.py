@@ -20,7 +20,7 @@ from fdb import fdboptions
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.items import DeadReason, Priority, moment
-from fdbqueue.service.limits import MAX_ITEMS
+from fdbqueue.service.limits import MAX_ITEMS_A_CALL
 from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import Place
 from fdbqueue.service.storage.rows import End
@@ -290,7 +290,7 @@ class Counters:
     def dead_by_reason(self, tr: Transaction, limit: int) -> list[DeadReason]:
         """Return the most frequent of the first 10,000 reasons of dead letters, the most first."""
         bounds = self._tables.reasons
-        rows = tr.snapshot.get_range(*bounds, limit=MAX_ITEMS, streaming_mode=_WANT_ALL)
+        rows = tr.snapshot.get_range(*bounds, limit=MAX_ITEMS_A_CALL, streaming_mode=_WANT_ALL)
         found = [(_fields(row.value, 1)[0], self._tables.group_of(row.key)) for row in rows]
         most = heapq.nsmallest(limit, ((-count, group) for count, group in found if count > 0))
         return [DeadReason(group.decode(errors="replace"), -count) for count, group in most]

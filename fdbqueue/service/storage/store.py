@@ -13,7 +13,7 @@ from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable, moment
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_VALUE_BYTES
+from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
 from fdbqueue.service.storage.format import Format
@@ -135,11 +135,11 @@ class ItemStore:
 
     def write_chunks(self, tr: Transaction, place: Place, data: bytes) -> bytes:
         """Write the chunks of a value except the first, and return the first."""
-        rest = data[MAX_VALUE_BYTES:]
-        for number, start in enumerate(range(0, len(rest), MAX_VALUE_BYTES)):
-            piece = rest[start : start + MAX_VALUE_BYTES]
+        rest = data[CHUNK_BYTES:]
+        for number, start in enumerate(range(0, len(rest), CHUNK_BYTES)):
+            piece = rest[start : start + CHUNK_BYTES]
             place.set(tr, self.tables.chunk_prefix, piece, chunk_tail(number))
-        return data[:MAX_VALUE_BYTES]
+        return data[:CHUNK_BYTES]
 
     def lease(
         self,
@@ -277,7 +277,7 @@ class ItemStore:
             changed = self.codec.with_attempts(row.value, attempts)
         except (ValueError, TypeError):  # a buried row need not be an item
             return None
-        return Row(row.place, changed) if len(changed) <= MAX_VALUE_BYTES else None
+        return Row(row.place, changed) if len(changed) <= CHUNK_BYTES else None
 
     def write_rows(self, tr: Transaction, rows: Iterable[Row]) -> None:
         """Write rows again that this transaction itself has taken."""
@@ -451,7 +451,7 @@ class ItemStore:
     def size_of(self, row: Row) -> int:
         """Return about how long a row's value is, all chunks included."""
         size = len(row.value)
-        if size < MAX_VALUE_BYTES:
+        if size < CHUNK_BYTES:
             return size
         position = self._position_of(row.place)
         return size * (1 if isinstance(position, CorruptItem) else position.chunks)

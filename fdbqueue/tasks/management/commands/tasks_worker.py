@@ -17,7 +17,7 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import INTERRUPTED, Interrupted, failure, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
-from fdbqueue.service import MAX_ITEMS, MAX_WORKER_CHARACTERS, NAME, PATTERN
+from fdbqueue.service import MAX_ITEMS_A_CALL, MAX_WORKER_CHARACTERS, NAME, PATTERN
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.management import given
@@ -265,8 +265,10 @@ def _check_leases(backend: FdbQueueBackend, threads: int, prefetch: int | None) 
         return None
     leases, seconds = threads * prefetch, backend.settings.lease_seconds
     product = f"--threads {threads} x --prefetch {prefetch} are {leases:,} leases"
-    if leases > MAX_ITEMS:
-        raise usage_error(f"{product}, but a worker can have at most {MAX_ITEMS:,} at a time.")
+    if leases > MAX_ITEMS_A_CALL:
+        raise usage_error(
+            f"{product}, but a worker can have at most {MAX_ITEMS_A_CALL:,} at a time."
+        )
     if leases <= EXTENDED_PER_SECOND * seconds / 3:
         return None
     return (

@@ -50,7 +50,7 @@ _FROM_EACH, _MEMBERS = 4, 8
 _PAGE_ROWS = 32
 
 
-class Beside:
+class AlternatingLeases:
     """Lease items of families, by turns with leases from other queues.
 
     Args:

@@ -50,7 +50,7 @@ class SourceMark(NamedTuple):
 
 
 def entry_of(queue: Queue, value: Any, priority: Any) -> Entry:
-    """Check and encode a value for :meth:`Load.push_all`.
+    """Check and encode a value for :meth:`ResumablePush.push_all`.
 
     Raises:
         InvalidInput: The queue does not take it.
@@ -72,7 +72,7 @@ def moved_entry_of(queue: Queue, item: Item, priority: Any) -> Entry:
     return queue.parts.pusher.encoder.of_moved(item, priority)
 
 
-class Load:
+class ResumablePush:
     """Push one source, from its beginning or from where another process stopped.
 
     Args:
