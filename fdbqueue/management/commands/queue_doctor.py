@@ -117,15 +117,15 @@ examples:
         parser.add_argument(
             "--adopt-settings",
             action="store_true",
-            help="Store that the items of the named queues have the settings here. Ready items "
-            "move to the shards that these say; nothing else changes",
+            help="Record the settings here as those of the items of the named queues. Ready items "
+            "move to the shards of these settings; nothing else changes",
         )
         repairs.add_argument(
             "--recount",
             action="store_true",
             help="Count the items of queues, and correct the counts and the index of their "
-            "family, while others push and pop. Only queues that FoundationDB's recipes use "
-            "need it",
+            "family, while others push and pop. Needed only for queues that other programs "
+            "use, by FoundationDB's recipes",
         )
         repairs.add_argument(
             "--sweep",
@@ -192,8 +192,8 @@ examples:
             number = item_count(sum(astuple(queue.counts())))
             here = Examiner(queue).format_here()
             self.console.confirm(
-                f"Store that the {number} of {name!r} are written under: "
-                f"{here}? Processes with other settings must have stopped."
+                f"Record these settings for the {number} of {name!r}: {here}? Processes with other "
+                "settings must have stopped."
             )
             queue.adopt_settings()
 

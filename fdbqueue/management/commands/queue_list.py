@@ -48,9 +48,9 @@ class Command(QueueCommand):
     help = (
         "Print queues with their counts by state, and the age of the oldest ready item. STATUS "
         "says whether a queue is paused, has an end that is blocked by an item that cannot be "
-        "decoded, or has tasks that wait without a worker. A pattern of the setting, such as "
-        f"'user-*', is one row with the sums of up to {MOST_MEMBERS:,} members that have items; so "
-        "are limited tasks."
+        "decoded, or has tasks that wait without a worker. Limited tasks, and a pattern that "
+        "you name, such as 'user-*', are one row each: the sums of up to "
+        f"{MOST_MEMBERS:,} queues that have items."
     )
     allows_closed_output = True
     stealth_options = ("name_field",)  # what JSON calls the name: "queue" under a former command
