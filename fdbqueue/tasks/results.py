@@ -75,7 +75,8 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
         ``enqueue_on_commit`` wait behind the commit.
 
         Args:
-            timeout: How many seconds; None for any time. With 0 it looks once.
+            timeout: How many seconds; None for any time. With 0 it looks once. While the engine does
+                not answer, it waits longer.
 
         Raises:
             WaitTimedOut: It has not ended by then; it is a ``TimeoutError``.
