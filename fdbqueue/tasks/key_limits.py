@@ -72,7 +72,7 @@ from fdbqueue.columns.text import visible
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service import NAME, Catalog, Queue, run
-from fdbqueue.service.tuples import packed
+from fdbqueue.service.storage.item_keys import packed
 from fdbqueue.tasks.compat import InvalidTask
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.results import task_at
@@ -359,7 +359,7 @@ def where_given(path: str, key: str | None, queue: str, args: Any, kwargs: Any) 
 # The row
 
 
-def keep(catalog: Catalog, prefix: tuple[Any, ...], limited: Limited) -> None:
+def store_limits(catalog: Catalog, prefix: tuple[Any, ...], limited: Limited) -> None:
     """Have the row say the limits of a function as the code has them, before a task is enqueued.
 
     Keys that wait for a moment are looked at again behind the commit too: by then every transaction

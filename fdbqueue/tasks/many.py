@@ -18,7 +18,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, InvalidValue
 from fdbqueue.service import Item, Push, Queue, push_portions, run
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
-from fdbqueue.tasks.key_limits import keep, without_key
+from fdbqueue.tasks.key_limits import store_limits, without_key
 from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.results import change, local, of_argument
 
@@ -91,7 +91,7 @@ class ManyCalls:
     def enqueue(self) -> list[TaskResult[..., Any]]:
         """Enqueue them, once; return the results."""
         for limited in self._limits.values():
-            keep(self._backend.catalog, self._backend.records.prefix, limited)
+            store_limits(self._backend.catalog, self._backend.records.prefix, limited)
         send: Any = task_enqueued.send
         try:
             push_portions(self._queue, self._portions, self._put)

@@ -191,13 +191,13 @@ IN_TIME = 15
 def asked(monkeypatch):
     """The names that the rules were asked about; that alone takes time, here."""
     names, begun = [], [0]
-    begin = deadlines.begin
+    begin = deadlines.limited_catalog
 
     def begin_again(*args, **options):
         begun[0] = len(names)
         return begin(*args, **options)
 
-    monkeypatch.setattr(deadlines, "begin", begin_again)
+    monkeypatch.setattr(deadlines, "limited_catalog", begin_again)
     monkeypatch.setattr(deadlines, "is_half_over", lambda: len(names) - begun[0] >= IN_TIME)
     return names
 
@@ -236,7 +236,7 @@ def test_members_that_were_not_found_in_time_are_said(limited, queue, asked):
     assert 0 < int(count.removesuffix("+")) < 100
     page = user.get(FAMILY)
     assert 0 < len(shown(page)) < 100
-    assert "Time was over before all members were found" in text(page)
+    assert "The time limit ended before all members" in text(page)
 
 
 def test_who_has_no_permission_is_refused_at_once(members, watched):

@@ -145,7 +145,7 @@ def test_a_second_attempt_counts_whatever_follows(backend, clock):
     one = TaskWorker(backend, ["default"], worker="berta")
     (second,) = leased_together(one, 1)
     one._source.begin(second)
-    one._source.begin_again(second, result.id)
+    one._source.begin_later_attempt(second, result.id)
     for _ in range(3):
         clock.advance(3_600)
         backend.queue("default").lease(seconds=60, worker=ahead("carla"))
@@ -185,12 +185,12 @@ def test_what_was_aborted_while_it_waited_does_not_run(backend, monkeypatch):
 
 def test_what_waits_is_looked_up_together(backend, monkeypatch):
     """One look in a moment for all that a worker has leased ahead: not a transaction for each."""
-    monkeypatch.setattr("fdbqueue.tasks.runner.AHEAD_SECONDS", 600.0)
+    monkeypatch.setattr("fdbqueue.tasks.runner.AHEAD_SECONDS", 1e9)  # longer than any is up
     results = [jobs.note.enqueue(number) for number in range(5)]
     one = TaskWorker(backend, ["default"])
     items = leased_together(one, 5)
     for attempt in one._source._held.values():
-        attempt.leased -= 601
+        attempt.leased -= 1e9 + 1
     assert abort(results[3].id) == "asked"
     looks = []
 

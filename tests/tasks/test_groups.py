@@ -22,18 +22,13 @@ from fdbqueue.tasks import (
     enqueue_at_end,
     group,
     group_result,
+    group_upkeep,
     groups,
     task,
     tree_keys,
     trees,
-    upkeep,
 )
-from fdbqueue.tasks.compat import (
-    IN_DJANGO,
-    InvalidTask,
-    TaskResultDoesNotExist,
-    TaskResultStatus,
-)
+from fdbqueue.tasks.compat import IN_DJANGO, InvalidTask, TaskResultDoesNotExist, TaskResultStatus
 from fdbqueue.tasks.exceptions import TaskUnknown
 from fdbqueue.tasks.housekeeping import Housekeeping, _Pace
 from fdbqueue.tasks.worker import TaskWorker
@@ -127,11 +122,7 @@ def test_a_group_alone_ends_with_its_last_part(backend, work):
     result = group([call(group_jobs.add, n) for n in range(3)]).enqueue()
     work(limit=2)
     result.refresh()
-    assert (result.status, result.succeeded, result.follows) == (
-        TaskResultStatus.RUNNING,
-        2,
-        None,
-    )
+    assert (result.status, result.succeeded, result.follows) == (TaskResultStatus.RUNNING, 2, None)
     work()
     result.refresh()
     assert result.status is SUCCESSFUL
@@ -528,7 +519,7 @@ def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     assert work().succeeded == 0
 
     def clear():
-        old = functools.partial(upkeep.clear_old, backend=backend, now=now_us())
+        old = functools.partial(group_upkeep.clear_old, backend=backend, now=now_us())
         run(backend.catalog.database, functools.partial(old, kept_seconds=7 * 86_400))
 
     clear()

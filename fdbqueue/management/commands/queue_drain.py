@@ -85,9 +85,9 @@ class FileSink(Sink):
 
 class Command(QueueCommand):
     help = (
-        "Take items off a queue until it is empty, in batches. Each batch is leased, written, and "
-        "only then removed from the queue, so no item is lost, whenever the command stops. "
-        "Without a destination the items are printed, one JSON object per line."
+        "Take items off a queue in batches, until it is empty. Each batch is leased, written, and "
+        "only then removed from the queue, so no item is lost. Without a destination the items "
+        "are printed, one JSON object per line."
     )
     examples = """\
 examples:
@@ -197,7 +197,7 @@ examples:
         """Take batches off a queue, up to the limit, and write them; return how many items."""
         with (
             defer_interrupts() as interrupts,
-            emptying.progress(bar=bar) as progress,
+            emptying.progress_meter(bar=bar) as progress,
             explain_errors(lambda error: explain(error, progress.done, queue, sink)),
         ):
 

@@ -16,7 +16,7 @@ from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.emptying import Emptying, named
+from fdbqueue.management.emptying import Emptying, name_record
 from fdbqueue.management.exit_codes import (
     Interrupted,
     error_text,
@@ -40,9 +40,9 @@ _UNFINISHED = (
 
 class Command(QueueCommand):
     help = (
-        "Call a function with each item of a queue, or of several, until they are empty. An item "
-        "is leased while the function runs, acknowledged when it has returned, and hidden for a "
-        "while if it raised an exception; after the queue's max_attempts it is a dead letter."
+        "Call a function with each item of one or more queues, until they are empty. An item is "
+        "leased while the function runs, acknowledged when it returns, and hidden for a while if "
+        "it raises; after the queue's max_attempts it is a dead letter."
     )
     examples = """\
 examples:
@@ -112,7 +112,7 @@ examples:
         prints = self.console.is_terminal  # the function's lines: a bar would stand in them
         with (
             defer_interrupts(terminations=True) as interrupts,
-            emptying.progress(bar=not prints, lines=False) as progress,
+            emptying.progress_meter(bar=not prints, lines=False) as progress,
         ):
             worker = Worker(
                 source,
@@ -144,7 +144,7 @@ examples:
             f"Handled {item_count(worker.handled)} from {source.name!r}, {worker.failed:,} failed"
         )
         text += f", {worker.lost:,} lost their lease" if worker.lost else ""
-        self.console.report({**named(source), **numbers}, f"{text}.")
+        self.console.report({**name_record(source), **numbers}, f"{text}.")
 
     def _note_waiting(self, running: int) -> None:
         text = f"Waiting for {item_count(running)} to finish; press Ctrl-C to abandon."

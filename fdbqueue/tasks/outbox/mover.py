@@ -98,7 +98,7 @@ class RowMover:
         self._name = secrets.token_hex(16)
         self._key = b""
         #: What ``moved`` has of rows that may be in the table yet; None if that is not known.
-        self._uncleared: tuple[str, ...] | None = None
+        self._moved_ids: tuple[str, ...] | None = None
         #: The queues that rows are for and this process does not know, in the order in which they
         #: were met; which of them the claim has, and which the log.
         self._unknown: dict[str, None] = {}
@@ -120,17 +120,17 @@ class RowMover:
         """
         self._key = self._key or self._claim_key()
         claim = functools.partial(self._claim_in, by_force=by_force)
-        self._uncleared = None
+        self._moved_ids = None
         try:
             claimed = run(self._catalog.database, claim, retries_conflicts=by_force)
         except Conflict:  # another mover was first
             return False
         if claimed is not None:
-            self._uncleared, self._noted = claimed.moved, claimed.unknown
-        if self._uncleared is not None and self._claim_key() != self._key:
+            self._moved_ids, self._noted = claimed.moved, claimed.unknown
+        if self._moved_ids is not None and self._claim_key() != self._key:
             self.release()  # the table was emptied, and has another name
-            self._key, self._uncleared = b"", None
-        return self._uncleared is not None
+            self._key, self._moved_ids = b"", None
+        return self._moved_ids is not None
 
     def _claim_key(self) -> bytes:
         """Return the key of the claim; the first mover gives the table its name.
@@ -191,7 +191,7 @@ class RowMover:
         """
         self._unknown.clear()
         while True:
-            self._clear()
+            self._delete_moved()
             rows, too_large = self._first_rows()
             ready, aside = self._ready(rows)
             if not (rows or too_large):
@@ -204,13 +204,13 @@ class RowMover:
                     if not goes_on(self.done):
                         return
 
-    def _clear(self) -> None:
+    def _delete_moved(self) -> None:
         """Delete the rows that were moved last."""
-        if self._uncleared is None:
+        if self._moved_ids is None:
             raise ClaimLost
-        if self._uncleared:
-            self._outbox.rows.filter(result_id__in=self._uncleared).delete()
-            self._uncleared = ()
+        if self._moved_ids:
+            self._outbox.rows.filter(result_id__in=self._moved_ids).delete()
+            self._moved_ids = ()
 
     def _first_rows(self) -> tuple[list[OutboxTask], int]:
         """Return the first rows of queues that are known, as many as are read at once.
@@ -303,20 +303,20 @@ class RowMover:
         """Move rows in one transaction; if that is refused, each half of them, down to one."""
         if not ready:
             return
-        self._clear()
+        self._delete_moved()
         try:
             moved = self._move_some(ready)
         except Exception as error:
             if not _is_of_rows(error):
-                self._uncleared = None  # the claim tells what was moved
+                self._moved_ids = None  # the claim tells what was moved
                 raise
             if len(ready) == 1:
                 self._set_aside(ready[0].row, error)
                 yield Moved(set_aside=1)
                 return
         else:
-            self._uncleared = tuple(one.row.result_id for one in ready)
-            self._clear()
+            self._moved_ids = tuple(one.row.result_id for one in ready)
+            self._delete_moved()
             yield Moved(moved=moved)
             return
         half = len(ready) // 2

@@ -12,7 +12,7 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.tasks.housekeeping import Pruned, prune, remove_lost
-from fdbqueue.tasks.management import given
+from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.options import MAX_KEPT_SECONDS, Retention
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -48,9 +48,9 @@ def _aged(name: str, what: str) -> arguments.Argument:
 
 class Command(QueueCommand):
     help = (
-        "Remove tasks that ended long ago: their results, and the dead letters of those that "
-        "failed. Workers do this by the backend's option 'retention'; the command does it now, or "
-        "for other ages. Tasks that are ready or run are never removed."
+        "Remove tasks that ended long ago: their results, and the dead letters of failed ones. "
+        "Workers do this by the backend's option 'retention'; the command does it now, or for "
+        "other ages."
     )
     examples = """\
 examples:
@@ -61,21 +61,21 @@ examples:
 """
 
     takes = (
-        given.backend("Remove tasks of"),
+        task_arguments.backend("Remove tasks of"),
         _aged("--older-than", "all ended tasks"),
         _aged("--successful", "successful tasks"),
         _aged("--failed", "failed tasks"),
         arguments.flag(
             "--lost",
-            "Also remove the records of tasks whose item was removed by hand, as by queue_purge, "
-            "and have their groups and chains go on as after a failure; this reads all records",
+            "Also remove the records of tasks whose item was removed by hand; their groups and "
+            "chains go on as after a failure. This reads all records",
         ),
         arguments.flag("--dry-run", "Remove nothing, and print what would be removed"),
         arguments.JSON,
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"])
+        backend = task_arguments.backend_of(options["backend"])
         kept = _retention(backend.settings.retention, options)
         known: dict[str, Any] = {"catalog": self.catalog, "dry_run": options["dry_run"]}
         verb = "would be removed" if options["dry_run"] else "removed"

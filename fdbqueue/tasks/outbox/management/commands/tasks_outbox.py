@@ -13,7 +13,7 @@ from fdbqueue.management.arguments import JSON, Argument, OneOf, flag
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import table_of
-from fdbqueue.tasks.management import given
+from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.outbox.mover import Moved, move_now
 from fdbqueue.tasks.outbox.outbox_columns import COLUMNS, OutboxSums, first, sums
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
@@ -23,9 +23,8 @@ _SHOWN_ROWS = 100
 
 class Command(QueueCommand):
     help = (
-        "Print how many tasks wait in the outbox of a backend and for how long, and those that "
-        "cannot be moved with the reason. Workers move rows as they come; --move does it now. A "
-        "row that was set aside waits for --retry, once what was wrong is put right, or --remove."
+        "Print how many tasks wait in the outbox of a backend and for how long, and the rows that "
+        "were set aside, with the reasons. Workers move rows as they come; --move does it now."
     )
     examples = """\
 examples:
@@ -38,20 +37,20 @@ examples:
     allows_closed_output = True
 
     takes = (
-        given.backend("Show the outbox of"),
+        task_arguments.backend("Show the outbox of"),
         OneOf(
             flag("--move", "Move all rows that wait, until none is left"),
             Argument(
                 "--retry",
                 nargs="*",
-                type=given.task_id,
+                type=task_arguments.task_id,
                 metavar="ID",
                 help="Let rows that were set aside wait again: those with these ids, or all",
             ),
             Argument(
                 "--remove",
                 nargs="+",
-                type=given.task_id,
+                type=task_arguments.task_id,
                 metavar="ID",
                 help="Remove rows that were set aside: their tasks will never run",
             ),
@@ -60,7 +59,7 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"])
+        backend = task_arguments.backend_of(options["backend"])
         if backend.settings.outbox is None:
             raise usage_error(f"The task backend {clipped(backend.alias)!r} has no outbox.")
         outbox = backend.outbox()
