@@ -9,7 +9,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable, run
 from fdbqueue.service.browse import Ends, Overview, counts_of, depths, ends_of, figures
-from fdbqueue.service.items import moment
+from fdbqueue.service.clock import moment
 from fdbqueue.service.storage.counts import Counts, Minute
 
 MINUTE_US = 60_000_000
@@ -53,11 +53,7 @@ def test_many_queues_say_together_what_each_says_alone(several, observed, clock)
     fill(several, clock)
     found = run(
         observed,
-        lambda tr: (
-            counts_of(tr, several),
-            histories_of(tr, several, 60),
-            oldest_of(tr, several),
-        ),
+        lambda tr: (counts_of(tr, several), histories_of(tr, several, 60), oldest_of(tr, several)),
     )
     assert found == (
         [queue.counts() for queue in several],

@@ -201,10 +201,10 @@ def test_items_without_push_times_wait_too_long(viewer, queue, order):
         queue("raw").push_many([b"a", b"b"])
     queue("pairs").push(("new", 1))
     assert strip(viewer.get(f"{LIST}?sort={order}")) == {"overdue": [("raw", "")]}
-    tile = '<dt>Oldest</dt><dd><abbr title="the codec keeps no times">'
+    tile = '<dt>Oldest</dt><dd><abbr title="the codec stores no push time">'
     assert tile in text(viewer.get(of("raw")))
     queue("raw").pop_many(2)
-    assert "keeps no times" not in text(viewer.get(of("raw")))
+    assert "stores no push time" not in text(viewer.get(of("raw")))
     assert strip(viewer.get(f"{LIST}?sort={order}")) == {}
 
 
@@ -212,9 +212,7 @@ def test_the_worst_concern_counts_most():
     """One blocked queue is before one with everything else."""
     blocked = row(ends=Ends(is_empty=False, undecodable=("max",), undecodable_ids=("x",)))
     others = row(
-        counts=Counts(5, 0, 0, 5),
-        minutes=minutes([1] * 5),
-        oldest=NOW - datetime.timedelta(days=2),
+        counts=Counts(5, 0, 0, 5), minutes=minutes([1] * 5), oldest=NOW - datetime.timedelta(days=2)
     )
     assert queues_page.trouble(blocked) > queues_page.trouble(others) > 0
     assert queues_page.trouble(row()) is None
