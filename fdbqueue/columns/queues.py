@@ -37,7 +37,7 @@ from fdbqueue.columns.text import (
     short_time,
     timestamp,
 )
-from fdbqueue.columns.workers_and_failures import workers_of
+from fdbqueue.columns.workers_and_reasons import workers_of
 from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, run
 
 #: This many queues are read in one transaction.
@@ -515,7 +515,7 @@ OLDEST = QueueColumn(
     },
     alarm=lambda at: "warning" if is_overdue(at) else "",
     why_nothing=lambda row: (
-        _("the codec keeps no times")
+        _("the codec stores no push time")
         if row.counts.ready > 0 and not keeps_push_times(row.queue)
         else ""
     ),

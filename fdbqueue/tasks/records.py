@@ -40,7 +40,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
-from fdbqueue.service.tuples import packed as packed_element
+from fdbqueue.service.storage.item_keys import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
 from fdbqueue.tasks.encoders import encode
 from fdbqueue.tasks.function_counters import FunctionCounters
@@ -442,7 +442,7 @@ class Records:
         tasks = Subspace((*prefix, "tasks"))
         self._results = tasks["result"]
         self._results_key: bytes = self._results.key()
-        self._ended_key: bytes = tasks["ended"].key()
+        self._ended_begin = functools.lru_cache(lambda *within: tasks["ended"].pack(within))
         self._ended = tasks["ended"]
         self._state = tasks["state"]
 
@@ -544,7 +544,7 @@ class Records:
 
     def ended_row(self, ended: EndedTask) -> tuple[bytes, bytes]:
         """Return the key and the value of an entry."""
-        key = self._ended_key + b"".join(map(packed_element, ended[:4]))
+        key = self._ended_begin(*ended[:2]) + b"".join(map(packed_element, ended[2:4]))
         text = f"{ended.task}{_TREE}{ended.tree}" if ended.tree else ended.task
         return key, text.encode(errors="replace")
 
