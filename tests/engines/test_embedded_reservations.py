@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import mmap
 import os
 import signal
@@ -649,3 +650,25 @@ def test_an_exception_at_any_place(database):
             break
     assert place > 20
     assert total >= 2 * place
+
+
+def test_memory_that_is_closed_at_any_place(tmp_path):
+    """As by a fork in another thread: who reserves or waits goes on without a reservation."""
+    (tmp_path / "turn").touch()
+    for place in itertools.count(1):
+        own, other = (Reservations(str(tmp_path / "turn")) for _ in range(2))
+        assert other.reserve(None)
+
+        def work(own=own):
+            given = own.reserve(None)
+            number = 0 if given is None else given.number
+            own.hold(number)
+            own.release(number)
+
+        preemption = Preemption(place, handler=own.close, within="reservations.py")
+        preemption.run(work)
+        other.close()
+        own.close()
+        if not preemption.was_interrupted:
+            break
+    assert place > 20
