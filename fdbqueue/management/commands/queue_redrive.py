@@ -12,10 +12,7 @@ from fdbqueue.service import Queue
 
 
 class Command(QueueCommand):
-    help = (
-        "Requeue dead letters at their original places, with no attempts: all of them, or those "
-        "named by --id or by --reason. Asks first."
-    )
+    help = "Requeue dead letters at their original places, with no attempts. Asks first."
     examples = """\
 examples:
   manage.py queue_redrive mail
