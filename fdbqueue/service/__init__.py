@@ -85,7 +85,7 @@ from fdbqueue.service.limits import (
     MAX_WORKER_CHARACTERS,
 )
 from fdbqueue.service.moments import ORDERS, Order
-from fdbqueue.service.names import NAME, PATTERN, covers, share_a_name
+from fdbqueue.service.names import NAME, PATTERN, covers, is_among, share_a_name
 from fdbqueue.service.options import DEFAULT_MAX_VALUE_BYTES, QueueOptions
 from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
@@ -180,6 +180,7 @@ __all__ = [
     "ends_of",
     "error_code",
     "group_named",
+    "is_among",
     "long_values_unparsed",
     "make_call",
     "microseconds",
