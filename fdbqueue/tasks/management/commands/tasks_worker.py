@@ -79,14 +79,14 @@ examples:
             "--prefetch",
             type=arguments.whole_number(most=_MAX_PREFETCH),
             metavar="N",
-            help="Lease N tasks for each thread; those that wait for a thread are RUNNING "
+            help="Lease N tasks for each thread; tasks that wait for a thread are RUNNING "
             "(default: as many as take 0.1 seconds, 16 at most)",
         ),
         arguments.Argument(
             "--processes",
             type=arguments.whole_number(most=_MAX_PROCESSES),
             metavar="N",
-            help="Run N processes, and replace those that end, or that do not end a task at its "
+            help="Run N processes, and replace each that ends, or does not end a task at its "
             "time limit (default: this process alone)",
         ),
         arguments.Argument(
