@@ -262,6 +262,8 @@ class Concern:
         applies: Tells whether a queue has it.
         figure: Returns how much of it a queue has; empty if there is no number.
         tab: The state whose items show it.
+        remedy: Returns the first command to run, without ``manage.py``; empty if ``queue_doctor``
+            has a check of its own for it.
     """
 
     name: str
@@ -270,6 +272,7 @@ class Concern:
     applies: Callable[[QueueRow], bool]
     figure: Callable[[QueueRow], str] = lambda _row: ""
     tab: str = "ready"
+    remedy: Callable[[QueueRow], str] = lambda _row: ""
 
 
 def is_overdue(oldest: datetime.datetime | None) -> bool:
@@ -362,6 +365,7 @@ WORKERLESS = Concern(
     meaning=_("Tasks are ready, and no worker of this queue is alive: start tasks_worker."),
     applies=attrgetter("is_workerless"),
     figure=lambda row: short_age(row.oldest) if row.oldest else "",
+    remedy=lambda _row: "tasks_worker",
 )
 #: What concerns look at.
 CONCERN_READS = (
@@ -379,6 +383,7 @@ CONCERNS = (
         applies=lambda row: row.counts.dead > 0,
         figure=lambda row: grouped(row.counts.dead),
         tab="dead",
+        remedy=lambda row: f"queue_list {shlex.quote(row.queue.name)} --by-reason",
     ),
     Concern(
         name="unattended",
@@ -386,6 +391,7 @@ CONCERNS = (
         meaning=_("Items are pushed, and nothing takes them."),
         applies=is_unattended,
         figure=lambda row: _("%(rate)s/min") % {"rate": mean(row.pushes)},
+        remedy=lambda _row: "queue_list --workers",
     ),
     Concern(
         name="growing",
@@ -396,6 +402,7 @@ CONCERNS = (
         ),
         applies=is_growing,
         figure=lambda row: grouped(row.counts.ready),
+        remedy=lambda row: f"queue_peek {shlex.quote(row.queue.name)} --state leased",
     ),
     Concern(
         name="overdue",
@@ -403,6 +410,7 @@ CONCERNS = (
         meaning=_("The oldest ready item has waited too long."),
         applies=lambda row: (is_overdue(row.oldest) or _has_old(row)) and not is_held(row),
         figure=lambda row: short_age(row.oldest) if row.oldest else "",
+        remedy=lambda row: f"queue_list {shlex.quote(row.queue.name)} --rates",
     ),
     Concern(
         name="held",
@@ -517,7 +525,7 @@ OLDEST = QueueColumn(
     },
     alarm=lambda at: "warning" if is_overdue(at) else "",
     why_nothing=lambda row: (
-        _("the codec keeps no times")
+        _("this codec stores no push times")
         if row.counts.ready > 0 and not keeps_push_times(row.queue)
         else ""
     ),
