@@ -35,7 +35,9 @@ def how_to_install() -> str:
     version = binding if is_of_series else _RELEASE
     text = instruction(platform.system(), platform.machine(), family, version)
     if not is_of_series and binding != _UNKNOWN:
-        text += f'; and run: pip install "foundationdb~={_SERIES}.0", because it is {binding}'
+        text += (
+            f'; and run: pip install "foundationdb~={_SERIES}.0", because {binding} is installed'
+        )
     return f"it must have the version of the cluster; for {_SERIES}, {text}"
 
 

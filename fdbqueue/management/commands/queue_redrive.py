@@ -7,14 +7,23 @@ from typing import Any
 from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import item_count
 from fdbqueue.service import Queue
+
+_SHOWN_IDS = 5
+_STAY = (
+    ", so they stay dead: each would block the queue. Look at them by queue_show, remove them by "
+    "queue_remove, or requeue them nevertheless by --id"
+)
+_BLOCK = ", and block the queue until queue_bury makes them dead letters again"
 
 
 class Command(QueueCommand):
     help = (
         "Requeue dead letters at their original places, with no attempts: all of them, or those "
-        "named by --id or by --reason. Asks first."
+        "named by --id or by --reason. Asks first. Letters that cannot be decoded stay dead unless "
+        "--id names them, because they would block the queue; the exit code is then 1."
     )
     examples = """\
 examples:
@@ -48,11 +57,26 @@ examples:
             question = _question(queue, most, dead, reason)
             self.console.confirm(question)
         with self.console.steps(queue.name, most, "requeued") as finish_step:
-            redriven = queue.redrive(ids, limit=most, reason=reason, on_redriven=finish_step)
+            undecodable: list[str] = []
+            redriven = queue.redrive(
+                ids,
+                limit=most,
+                reason=reason,
+                on_redriven=finish_step,
+                on_undecodable=undecodable.extend,
+            )
         self.console.report(
-            {"queue": queue.name, "redriven": redriven},
+            {"queue": queue.name, "redriven": redriven, "undecodable": len(undecodable)},
             f"Requeued {item_count(redriven, 'dead')} in {queue.name!r}.",
         )
+        if undecodable:
+            shown = ", ".join(undecodable[:_SHOWN_IDS])
+            more = " and more" if len(undecodable) > _SHOWN_IDS else ""
+            became = _BLOCK if ids else _STAY
+            text = f"{item_count(len(undecodable))} cannot be decoded{became}: {shown}{more}."
+            if not ids:
+                raise failure(text)
+            self.console.note(text)
 
 
 def _question(queue: Queue, most: int, dead: int, reason: str | None) -> str:
