@@ -118,7 +118,7 @@ def check_formats(databases: Sequence[str] | None = None, **_: Any) -> list[Chec
     if not databases or any(conf.problems()):
         return []
     try:
-        catalog = deadlines.begin(_FORMATS_SECONDS, reads_only=True)
+        catalog = deadlines.limited_catalog(_FORMATS_SECONDS, reads_only=True)
         queues = [catalog.queue(name) for name in catalog.plain_names()]
         found = run(catalog.database, lambda tr: mismatches_of(tr, queues), read_only=True)
     except Exception as error:

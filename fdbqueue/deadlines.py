@@ -72,7 +72,9 @@ def is_half_over() -> bool:
 _limited: weakref.WeakKeyDictionary[Catalog, Catalog] = weakref.WeakKeyDictionary()
 
 
-def begin(timeout_seconds: float, wait_seconds: float = 0, *, reads_only: bool = False) -> Catalog:
+def limited_catalog(
+    timeout_seconds: float, wait_seconds: float = 0, *, reads_only: bool = False
+) -> Catalog:
     """Start the time limit of a request in this thread, and return the setting's queues.
 
     The limit applies until the next call. A transaction that begins in time may take the whole

@@ -14,7 +14,6 @@ from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
 from fdbqueue.exceptions import InvalidInput, ItemNotFound
 from fdbqueue.pages import action_page, item_page, queue_page
-from fdbqueue.pages.across_queues import FailuresView, FindAnyView, WorkersView
 from fdbqueue.pages.forms import (
     FindForm,
     ItemForm,
@@ -27,6 +26,7 @@ from fdbqueue.pages.problems import Problem, bad_form, item_not_found
 from fdbqueue.pages.queues_page import FamilyView, QueueListView
 from fdbqueue.pages.readings import more_pages, reading_of
 from fdbqueue.pages.sites import PlainSite, actions_are_on
+from fdbqueue.pages.workers_and_failures import FailuresView, FindAnyView, WorkersView
 from fdbqueue.service import Family, Queue
 
 
@@ -122,7 +122,7 @@ class ItemView(PageView):
             return self.problem(item_not_found(), item_id=shown_id(item_id), **about)
         shown = item_page.facts_of(queue, details, self.addresses, reading)
         if not is_live_part(request):  # the value of an item never changes
-            shown |= item_page.value_of(queue, details, form)
+            shown |= item_page.value_context(queue, details, form)
         return self.page(
             _("Item in %(queue)s") % {"queue": queue.label},
             live=refresh_of(request, form, can_change=item_page.is_cheap(details)),

@@ -15,10 +15,10 @@ from django.urls import re_path
 from rest_framework.request import Request
 
 from fdbqueue.api import errors
-from fdbqueue.api.answers import Answers
+from fdbqueue.api.base_view import BaseView
 
 
-class NoSuchAddress(Answers):
+class NoSuchAddress(BaseView):
     """Answer 404 at unknown addresses, whatever the method.
 
     Otherwise Django would redirect an address without the last slash, and a client that follows

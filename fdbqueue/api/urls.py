@@ -18,7 +18,7 @@ from rest_framework.routers import SimpleRouter
 
 from fdbqueue.api import inputs, requests
 from fdbqueue.api.actions import declarations
-from fdbqueue.api.answers import Answers
+from fdbqueue.api.base_view import BaseView
 from fdbqueue.api.unknown import NoSuchAddress
 from fdbqueue.api.viewsets import QueueViewSet
 
@@ -27,7 +27,7 @@ _DOCUMENTATION = ("schema", "docs", "swagger-ui", "redoc")
 _OF_SEVERAL = {one.path: one.name for one in declarations(QueueViewSet) if one.names_queues}
 
 
-class ApiRoot(Answers):
+class ApiRoot(BaseView):
     """The addresses below this one. Each of them checks what you may do there."""
 
     name = "API root"

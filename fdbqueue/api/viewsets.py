@@ -23,7 +23,7 @@ from fdbqueue import access, conf, deadlines, service
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW
 from fdbqueue.api import errors, inputs, outputs, pagination, requests
 from fdbqueue.api.actions import Action, QueuePermission, declaration
-from fdbqueue.api.answers import Answers
+from fdbqueue.api.base_view import BaseView
 from fdbqueue.api.media import hold_memory
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.service import (
@@ -44,7 +44,7 @@ _TOKEN = outputs.LeasedItemOutput.example["lease"]
 _DEAD_REASON = outputs.DeadReasonOutput.example["reason"]
 
 
-class QueueViewSet(ViewSetMixin, Answers):
+class QueueViewSet(ViewSetMixin, BaseView):
     """Queues by name: list and browse them, push, pop, and lease items.
 
     The project decides how users authenticate; :mod:`fdbqueue.access` decides what they may do.
@@ -473,7 +473,7 @@ class QueueViewSet(ViewSetMixin, Answers):
 
     def _begin(self, wait_seconds: float = 0) -> Catalog:
         """Start the deadline of the engine, now that all input is read; return the catalog."""
-        return deadlines.begin(conf.api().timeout_seconds, wait_seconds)
+        return deadlines.limited_catalog(conf.api().timeout_seconds, wait_seconds)
 
     def _read_queue(self, name: str) -> Queue:
         """Return a queue to show values of, once there is memory if these may be long."""

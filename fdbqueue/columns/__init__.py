@@ -15,10 +15,10 @@ queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
     a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``
     a row of an    ``fdbqueue/tasks/outbox/``             ``tasks/pages``, ``tasks_outbox``
     outbox         ``columns.py``
-    a worker       ``columns/across.py``                  ``pages``, ``queue_list``
-    a reason       ``columns/across.py``                  ``pages``
+    a worker,      ``columns/``                           ``pages``, ``queue_list``
+    a reason       ``workers_and_failures.py``
     a function,    ``fdbqueue/tasks/pages/``              ``pages``
-    a schedule     ``all_queues.py``
+    a schedule     ``functions_and_schedules.py``
     =============  =====================================  ===================================
 
 ``text.py`` has the words: ages, durations, sizes, and what is safe to show; ``markup.py`` writes

@@ -37,6 +37,7 @@ from fdbqueue.columns.text import (
     short_time,
     timestamp,
 )
+from fdbqueue.columns.workers_and_failures import workers_of
 from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, run
 
 #: This many queues are read in one transaction.
@@ -47,8 +48,6 @@ RATE_MINUTES = 5
 OLDEST_SECONDS = 3_600
 #: A task that is ready for longer would have been taken by a worker that has nothing to do.
 WORKERLESS_SECONDS = 10
-#: What workers of tasks say that they work on.
-_TASKS = "tasks"
 _HOUR_MINUTES = 60
 REASON_CHARACTERS = 40
 _NO_COUNTS = Counts(0, 0, 0, 0)
@@ -232,8 +231,7 @@ def begin_workers(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
             return
         unseen = []
         for row in waiting:
-            home = row.queue.home
-            lost = [one.is_lost for one in found.rows if one.kind == _TASKS and one.may_serve(home)]
+            lost = [one.is_lost for one in workers_of(row.queue, found)]
             row.is_workerless = bool(lost) and all(lost)
             if not lost and row.counts.leased <= 0:
                 unseen.append(row)

@@ -18,8 +18,9 @@ from django.views import View
 
 from fdbqueue import access, deadlines
 from fdbqueue.columns.queues import begin_ends, read_rows
-from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service import error_code
+from fdbqueue.columns.workers_and_failures import workers_of
+from fdbqueue.exceptions import FdbQueueError, QueueNotFound
+from fdbqueue.service import Catalog, Workers, error_code
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class ReadyView(HealthView):
 
     def report(self) -> dict[str, Any]:
         """Read from the engine."""
-        deadlines.begin(self.timeout_seconds, reads_only=True).reach()
+        deadlines.limited_catalog(self.timeout_seconds, reads_only=True).reach()
         return {"status": "ok"}
 
 
@@ -105,18 +106,23 @@ class QueuesView(HealthView):
         A worker that does not say which queues it takes from counts for all. If there are more
         workers than are read, no queue is without.
         """
-        catalog = deadlines.begin(self.timeout_seconds, reads_only=True)
+        catalog = deadlines.limited_catalog(self.timeout_seconds, reads_only=True)
         names, is_complete = access.monitored_names(catalog)
         rows = read_rows(catalog.database, map(catalog.queue, names), [begin_ends])
         blocked = {row.queue.name: row.ends.undecodable for row in rows if row.ends.undecodable}
         report = {"status": "ok", "blocked": blocked, "complete": is_complete}
         if self.with_workers:
             workers = catalog.presences.read()
-            alive = [one for one in workers.rows if not one.is_lost]
-            without = [
-                name
-                for name in self.with_workers
-                if workers.is_complete and not any(one.may_serve(name) for one in alive)
-            ]
+            named = self.with_workers if workers.is_complete else ()
+            without = [name for name in named if not _is_served(catalog, name, workers)]
             report |= {"status": "no worker" if without else "ok", "no_worker": without}
         return report | ({"status": "blocked"} if blocked else {})
+
+
+def _is_served(catalog: Catalog, name: str, workers: Workers) -> bool:
+    """Tell whether a worker that is alive may take from a queue."""
+    try:
+        queue = catalog.queue(name)
+    except QueueNotFound:
+        return False
+    return not all(one.is_lost for one in workers_of(queue, workers))

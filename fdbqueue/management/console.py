@@ -40,7 +40,7 @@ from fdbqueue.service import Queue, SeveralQueues
 #: The most queues of a family of which pauses are noted.
 _MOST_LOOKED_AT = 1_000
 #: The time between two lines of progress if there is no bar; and the same at a terminal.
-_LINE_SECONDS, _TERMINAL_LINE_SECONDS = 10.0, 2.0
+_SECONDS_BETWEEN_LINES, _SECONDS_AT_A_TERMINAL = 10.0, 2.0
 #: The size of a terminal that does not tell its own.
 _COLUMNS, _LINES = 80, 24
 #: Fewer items are done before a bar could be read.
@@ -65,7 +65,7 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
         total: int | None,
         bar: Any = None,
         *,
-        line_seconds: float = _LINE_SECONDS,
+        line_seconds: float = _SECONDS_BETWEEN_LINES,
     ) -> None:
         self.done = 0
         self._note = note
@@ -252,7 +252,7 @@ class Console:
                 self.note(text)
         return len(found) == len(queues)
 
-    def progress(
+    def progress_meter(
         self, name: str, total: int | None, *, bar: bool = True, lines: bool = True
     ) -> ProgressMeter:
         """Return what shows the progress of a long command.
@@ -265,7 +265,7 @@ class Console:
         """
         draws = bar and self._is_process and not self._is_quiet
         self._bar = _terminal_bar(name, total) if draws else None
-        seconds = _TERMINAL_LINE_SECONDS if self._stderr.isatty() else _LINE_SECONDS
+        seconds = _SECONDS_AT_A_TERMINAL if self._stderr.isatty() else _SECONDS_BETWEEN_LINES
         return ProgressMeter(
             self.note, total, self._bar, line_seconds=seconds if lines else math.inf
         )
@@ -310,7 +310,7 @@ class Console:
 
         with (
             defer_interrupts() as interrupts,
-            self.progress(name, total, bar=total is None or total >= _BAR_ITEMS) as progress,
+            self.progress_meter(name, total, bar=total is None or total >= _BAR_ITEMS) as progress,
             explain_errors(explain),
         ):
 

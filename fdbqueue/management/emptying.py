@@ -50,11 +50,11 @@ class Emptying:
         """Print how many items a drain would take, none if the queue is paused, and where to."""
         number = 0 if self._console.note_pauses(self._source) else self.expected
         self._console.report(
-            {**named(self._source), "would_drain": number, "to": to},
+            {**name_record(self._source), "would_drain": number, "to": to},
             f"Would drain {item_count(number)} from {self._source.name!r} to {to}.",
         )
 
-    def progress(self, *, bar: bool = True, lines: bool = True) -> ProgressMeter:
+    def progress_meter(self, *, bar: bool = True, lines: bool = True) -> ProgressMeter:
         """Return what shows how many of the items are taken.
 
         With ``--follow`` there is no total, and there are no lines: the rate since it began says
@@ -62,7 +62,7 @@ class Emptying:
         """
         total = None if self._follow else self.expected
         lines = lines and not self._follow
-        return self._console.progress(self._source.name, total, bar=bar, lines=lines)
+        return self._console.progress_meter(self._source.name, total, bar=bar, lines=lines)
 
     def take_all(
         self,
@@ -104,6 +104,6 @@ class Emptying:
             )
 
 
-def named(source: Queue | SeveralQueues) -> dict[str, Any]:
+def name_record(source: Queue | SeveralQueues) -> dict[str, Any]:
     """Return what JSON calls a queue, or several."""
     return {"queue": source.name} if isinstance(source, Queue) else {"queues": [*source.names]}

@@ -53,7 +53,7 @@ class SizeCollector(Collector):
         """Yield the sizes; if the engine does not respond, only a metric that says so."""
         sizes = _Sizes()
         try:
-            catalog = deadlines.begin(_TIMEOUT_SECONDS, reads_only=True)
+            catalog = deadlines.limited_catalog(_TIMEOUT_SECONDS, reads_only=True)
             sizes.read(catalog)
         except Exception as error:
             if not isinstance(error, FdbQueueError) and error_code(error) is None:

@@ -7,16 +7,16 @@ How a request goes
     module of the page reads all it needs in one transaction, and its ``context()`` returns what the
     template shows:
 
-    =================  =================  ==================================  ==================
-    page               module             what it says is in                  template
-    =================  =================  ==================================  ==================
-    list of queues     ``queues_page``    ``fdbqueue.columns.queues``         ``queues.html``
-    all queues         ``across_queues``  ``fdbqueue.columns.across``         ``workers.html`` ...
-    a family           ``queues_page``    ``fdbqueue.columns.families``       ``family.html``
-    a queue            ``queue_page``     ``fdbqueue.columns.queues``         ``queue.html``
-    its items          ``item_list``      ``fdbqueue.columns.items``          ``items.html``
-    an item            ``item_page``      ``fdbqueue.columns.items``          ``item.html``
-    =================  =================  ==================================  ==================
+    ============== ======================== ================================ ====================
+    page           module                   what it says is in               template
+    ============== ======================== ================================ ====================
+    list of queues ``queues_page``          ``columns.queues``               ``queues.html``
+    all queues     ``workers_and_failures`` ``columns.workers_and_failures`` ``workers.html`` ...
+    a family       ``queues_page``          ``columns.families``             ``family.html``
+    a queue        ``queue_page``           ``columns.queues``               ``queue.html``
+    its items      ``item_list``            ``columns.items``                ``items.html``
+    an item        ``item_page``            ``columns.items``                ``item.html``
+    ============== ======================== ================================ ====================
 
     The first three, and those of an app, are pages of rows (``listing.py``): a ``ListView`` asks
     who views the page, a ``ListForm`` has the filters, the orders and the page, and

@@ -319,7 +319,7 @@ def perform(request: HttpRequest, queue_name: str, action: PageAction, form: Act
         act = _prepared(action, queue_name, asked)
     except APIException as error:
         raise forms.ValidationError(str(error)) from error
-    catalog = deadlines.begin(conf.api().timeout_seconds)
+    catalog = deadlines.limited_catalog(conf.api().timeout_seconds)
     note = _Note(catalog, request.user, asked["once"])
     if not note.begin(again=asked["again"]):
         return Outcome(None, is_repeated=True)

@@ -177,7 +177,7 @@ class PageView(View):
 
     def catalog(self) -> Catalog:
         """Return the catalog, to be read within the timeout."""
-        return deadlines.begin(self.timeout_seconds, reads_only=True)
+        return deadlines.limited_catalog(self.timeout_seconds, reads_only=True)
 
     def viewer(self) -> Viewer:
         """Return the viewer of the page; the site is asked about each name once."""

@@ -148,7 +148,7 @@ def _choices(queue: Queue, item: Item, form: ItemForm) -> list[WayToShow]:
     ]
 
 
-def value_of(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]:
+def value_context(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]:
     """Return the value as the reader has chosen to see it, and how many hits it has."""
     item, chosen = details.row.item, form.cleaned_data["show"]
     highlighter = Highlighter(form.cleaned_data["q"])

@@ -24,7 +24,7 @@ The way of a task:
 ``many`` enqueues one task with many arguments; ``encoders`` has the types beyond JSON. ``notes`` is
 what a task notes while it runs: its progress and metadata. ``groups`` is what projects call for
 groups and chains, ``tree_keys`` where these are stored, ``trees`` how they go on, ``group_results``
-how far they are, and ``outlines`` how they read.
+how far they are, and ``group_outlines`` how they read.
 
 Beside its tasks each worker enqueues what the ``schedules`` say, and prunes what ended long ago
 (``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``checks`` has

@@ -57,7 +57,16 @@ from fdbqueue.tasks.current import running
 from fdbqueue.tasks.ends import Attempt, final_writes
 from fdbqueue.tasks.exceptions import TaskAborted
 from fdbqueue.tasks.notes import as_stored
-from fdbqueue.tasks.records import FAILED, AttemptFailure, Records, TreePlace, is_id, unpacked
+from fdbqueue.tasks.records import (
+    FAILED,
+    AttemptFailure,
+    Records,
+    TreePlace,
+    is_abort_asked,
+    is_force_asked,
+    is_id,
+    unpacked,
+)
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 
@@ -128,7 +137,7 @@ def abort_in(tr: Transaction, backend: Any, result_id: str, *, by_force: bool = 
             tr.add(_number_key(backend.records), _ONE)
         return "asked"
     backend.catalog.queue(task.queue).remove(task.item.id, tr=tr)
-    write_aborted(tr, backend, task)
+    write_aborted_unbegun(tr, backend, task)
     return "aborted"
 
 
@@ -137,7 +146,7 @@ def is_whole_aborted(tr: Transaction, backend: Any, place: TreePlace) -> bool:
     return Tree(tr, backend, place.tree).is_aborted()
 
 
-def write_aborted(tr: Transaction, backend: Any, task: TaskState) -> None:
+def write_aborted_unbegun(tr: Transaction, backend: Any, task: TaskState) -> None:
     """Write what is kept of a task that was aborted before it began, in a transaction."""
     item, error = task.item, TaskAborted(id=task.id)
     assert item is not None
@@ -172,7 +181,7 @@ def abort_row(outbox: Any, catalog: Catalog, result_id: str, *, by_force: bool =
             return abort_in(tr, backend, result_id, by_force=by_force)
         if has_moved(tr, outbox, result_id):
             return "ended"  # nothing is kept of it
-        write_aborted(tr, backend, task)
+        write_aborted_unbegun(tr, backend, task)
         return "aborted"
 
     outcome = run(catalog.database, abort)
@@ -226,7 +235,7 @@ class WaitingAborts:
     def _wishes(self, tr: Transaction, looked: Sequence[Attempt]) -> list[bool]:
         calls = [unpacked(one.item.value) for one in looked]
         reads = [None if call is None else self._records.begin_read(tr, call.id) for call in calls]
-        return [read is not None and "abort" in (read() or {}) for read in reads]
+        return [read is not None and is_abort_asked(read()) for read in reads]
 
 
 class ForcedAborts:
@@ -264,7 +273,7 @@ class ForcedAborts:
             for attempt in called
             if max(attempt.leased, attempt.looked) < self._changed_at
         }
-        return {attempt: "by_force" in (read() or {}) for attempt, read in reads.items()}
+        return {attempt: is_force_asked(read()) for attempt, read in reads.items()}
 
 
 def _number_key(records: Records) -> bytes:

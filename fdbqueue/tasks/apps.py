@@ -13,7 +13,7 @@ class TasksConfig(AppConfig):
     verbose_name = "Tasks"
     #: Tells the queues' pages how tasks read: see :mod:`fdbqueue.pages.readings`.
     fdbqueue_reading = "fdbqueue.tasks.pages.reading_of_tasks"
-    fdbqueue_pages = "fdbqueue.tasks.pages.all_queues.more_pages"
+    fdbqueue_pages = "fdbqueue.tasks.pages.functions_and_schedules.more_pages"
     fdbqueue_find_task = "fdbqueue.tasks.pages.find_task"
     fdbqueue_actions = "fdbqueue.tasks.pages.task_page.ACTIONS"
 

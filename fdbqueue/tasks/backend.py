@@ -43,6 +43,7 @@ from fdbqueue.tasks.records import (
     call_of,
     is_id,
     is_pending,
+    item_place,
     packed,
     rank_of,
     unpacked,
@@ -418,7 +419,7 @@ class FdbQueueBackend(BaseTaskBackend):
         def push_limited(tr: Transaction | None) -> Any:
             given = self.catalog, self.records.prefix, limited
             if tr is None:
-                key_limits.keep(*given)
+                key_limits.store_limits(*given)
             else:
                 key_limits.declare(tr, *given)
             return push(tr)
@@ -465,9 +466,9 @@ class FdbQueueBackend(BaseTaskBackend):
                 return None
             item = None
             if is_pending(record):
+                name, item_id = item_place(record)
                 try:
-                    queue = self.catalog.queue(record["queue"])
-                    item = queue.get(record["item"], tr=transaction)
+                    item = self.catalog.queue(name).get(item_id, tr=transaction)
                 except (ItemNotFound, QueueNotFound):
                     return None
             return state_of(result_id, record, item, self.settings.lease_seconds)

@@ -125,7 +125,7 @@ def words_of(task: TaskState) -> str | Promise:
     if item is None:
         return _("Successful") if task.is_successful else _("Aborted")
     if task.is_in_outbox:
-        return _("Set aside in the outbox") if task.record["problem"] else _("In the outbox")
+        return _("Set aside in the outbox") if task.problem else _("In the outbox")
     errors = task.attempts.errors
     if item.state == "dead" and errors and errors[-1].exception == _EXPIRED:
         return _("Expired")
@@ -398,7 +398,7 @@ FACTS = (
     TaskColumn(
         "problem",
         _("Not moved because"),
-        lambda row: row.task.record.get("problem") or None,
+        lambda row: row.task.problem or None,
         TEXT,
         if_any=True,
     ),

@@ -122,6 +122,11 @@ def stored_of(value: Any) -> Any:
     return value.stored if isinstance(value, Rich) else value
 
 
+def returned(value: Any) -> Any:
+    """Return what a function returned, given what is stored of it, which may be :class:`Rich`."""
+    return readable(value.stored) if isinstance(value, Rich) else value
+
+
 def all_rich(values: Sequence[Any]) -> list[Any] | Rich:
     """Return values as one list: a :class:`Rich` one if one of them is."""
     if not any(isinstance(value, Rich) for value in values):

@@ -38,9 +38,9 @@ from fdbqueue.service import (
     run,
 )
 from fdbqueue.tasks.compat import Task, TaskResultStatus
-from fdbqueue.tasks.encoders import Rich, readable
+from fdbqueue.tasks.encoders import Rich, returned
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
-from fdbqueue.tasks.functions import first_wait
+from fdbqueue.tasks.function_counters import first_wait
 from fdbqueue.tasks.notes import NOTED, Notes
 from fdbqueue.tasks.options import BACKENDS, BackendOptions, FdbQueueTask, function_of
 from fdbqueue.tasks.records import (
@@ -53,15 +53,16 @@ from fdbqueue.tasks.records import (
     Records,
     TaskCall,
     encoded,
-    error_in,
+    is_abort_asked,
     is_ahead,
+    item_place,
     pending,
     stored,
     unknown_call,
     wishes_in,
 )
 from fdbqueue.tasks.results import change, microseconds, result_time, set_attempts
-from fdbqueue.tasks.states import was_redriven
+from fdbqueue.tasks.states import error_in, was_redriven
 from fdbqueue.tasks.trees import PartEnd, note_ends
 
 T = TypeVar("T")
@@ -203,7 +204,7 @@ class Attempt:
     def without_notes(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return a pending record without the notes that it writes again, or has outlived."""
         if was_redriven(record, self.item):
-            return pending(record["queue"], record["item"]) | wishes_in(record)
+            return pending(*item_place(record)) | wishes_in(record)
         gone = NOTED if self.notes is not None else NOTED[1:]
         return {name: value for name, value in record.items() if name not in gone}
 
@@ -238,8 +239,7 @@ class Attempt:
             status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
             set_attempts(self.result, self.attempts)  # those of a success are as when it began
         finished = result_time(end.moment) if is_over else None
-        value = readable(end.value.stored) if isinstance(end.value, Rich) else end.value
-        change(self.result, status=status, finished_at=finished, _return_value=value)
+        change(self.result, status=status, finished_at=finished, _return_value=returned(end.value))
         self.is_unnoted, self.end = False, end
 
 
@@ -481,8 +481,7 @@ class AttemptEnds:
 
     def _fail(self, tr: Transaction, end: AttemptEnd) -> None:
         queue = end.queue
-        record = self._records.read(tr, end.call.id) or {}
-        if end.is_aborted or record.get("abort"):
+        if end.is_aborted or is_abort_asked(self._records.read(tr, end.call.id)):
             end.let_be_last()
             self._finish(tr, end)
             return

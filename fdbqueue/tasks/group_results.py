@@ -24,7 +24,7 @@ from fdbqueue.tasks.compat import (
     ours,
     task_backends,
 )
-from fdbqueue.tasks.encoders import Rich, readable, stored_of
+from fdbqueue.tasks.encoders import returned, stored_of
 from fdbqueue.tasks.records import encoded, is_id
 from fdbqueue.tasks.results import result_time
 from fdbqueue.tasks.tree_keys import TreeKeys, group_id
@@ -124,7 +124,7 @@ class GroupResult:
         """
         if not 1 <= limit <= MAX_READ:
             raise ValueError(f"limit is 1 to {MAX_READ:,}")
-        owner, tree, branch = named(self.id, self.backend)
+        owner, tree, branch = backend_and_branch(self.id, self.backend)
         read = functools.partial(
             read_parts,
             owner=owner,
@@ -150,7 +150,7 @@ class GroupResult:
             TaskResultDoesNotExist: Nothing is kept any more of a part, or of the whole.
             ValueTooLarge: They have over 10,000,000 bytes together, as JSON; read :meth:`parts`.
         """
-        owner, tree, branch = named(self.id, self.backend)
+        owner, tree, branch = backend_and_branch(self.id, self.backend)
 
         found: list[Any] = []
         left = MAX_RESULTS_BYTES
@@ -166,7 +166,7 @@ class GroupResult:
             read = functools.partial(_values, owner=owner, tree=tree, some=some)
             more: list[Any] = run(owner.catalog.database, read, read_only=True)
             left -= sum(len(encoded(stored_of(value))) for value in more)
-            found += [readable(one.stored) if isinstance(one, Rich) else one for one in more]
+            found += map(returned, more)
         return found
 
 
@@ -185,7 +185,7 @@ def group_result(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -
         TaskResultDoesNotExist: There is none with this id, or not any more.
         InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
     """
-    owner, _tree, _branch = named(result_id, backend)
+    owner, _tree, _branch = backend_and_branch(result_id, backend)
     return group_result_by(owner, result_id)
 
 
@@ -228,7 +228,7 @@ def first_tasks(owner: Any, result_id: str) -> list[GroupPart]:
     return found
 
 
-def named(result_id: str, backend: str) -> tuple[Any, str, int]:
+def backend_and_branch(result_id: str, backend: str) -> tuple[Any, str, int]:
     """Return what an id stands for: the backend, the id of a tree, the number of a branch.
 
     Raises:

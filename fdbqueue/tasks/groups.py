@@ -33,14 +33,15 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     ours,
 )
-from fdbqueue.tasks.group_results import MAX_READ, GroupResult, branch_named, named
+from fdbqueue.tasks.group_results import MAX_READ, GroupResult, backend_and_branch, branch_named
+from fdbqueue.tasks.group_upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, due_key
 from fdbqueue.tasks.key_limits import (
     NO_LIMITS,
     Limited,
     is_limited,
-    keep,
     later_key,
     needs_arguments,
+    store_limits,
     where,
     without_key,
 )
@@ -53,7 +54,6 @@ from fdbqueue.tasks.trees import (
     Tree,
     rows_of_branch,
 )
-from fdbqueue.tasks.upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, due_key
 
 #: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
@@ -340,7 +340,7 @@ def _store(plan: _Plan) -> None:
     unbegun = due_key(prefix, alias, DueLook(now + UNBEGUN_SECONDS * 1_000_000, plan.tree))
     *portions, last = _portions(plan.rows)
     for limited in plan.limits.values():
-        keep(plan.backend.catalog, prefix, limited)
+        store_limits(plan.backend.catalog, prefix, limited)
     for portion in portions:
         run(database, functools.partial(_write, rows=[(unbegun, b""), *portion]))
 
@@ -407,7 +407,7 @@ def abort_group(
         InvalidTaskBackend: There is no such backend, or it is none of fdbqueue's.
         ValueError: It is the id of one that is nested.
     """
-    owner, _tree, _branch = named(result_id, backend)
+    owner, _tree, _branch = backend_and_branch(result_id, backend)
     return abort_group_by(owner, result_id, by_force=by_force)
 
 

@@ -23,7 +23,7 @@ gives way: what it leaves is there for the next one. A crash between two portion
 half done. A dead letter that was buried by hand has no entry; it stays until it is removed by hand.
 
 Groups and chains have an index of when each is to be looked at: while they run to find lost parts,
-and when the retention since their end is over (:mod:`fdbqueue.tasks.upkeep`).
+and when the retention since their end is over (:mod:`fdbqueue.tasks.group_upkeep`).
 
 One worker does this about once a minute. Which one, a key decides: it has the moment of the last
 time, by the cluster's versions or, on the embedded engine, by the machine's clock. A worker that
@@ -48,12 +48,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
-from fdbqueue.tasks.options import Retention
-from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_pending
-from fdbqueue.tasks.results import microseconds
-from fdbqueue.tasks.schedules import Periodic, is_engines
-from fdbqueue.tasks.trees import Tree
-from fdbqueue.tasks.upkeep import (
+from fdbqueue.tasks.group_upkeep import (
     DueLook,
     begun,
     clear_old,
@@ -63,6 +58,11 @@ from fdbqueue.tasks.upkeep import (
     look_again,
     seem_lost,
 )
+from fdbqueue.tasks.options import Retention
+from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_end, is_pending, item_place
+from fdbqueue.tasks.results import microseconds
+from fdbqueue.tasks.schedules import DueSchedules, is_engines
+from fdbqueue.tasks.trees import Tree
 
 if TYPE_CHECKING:
     from fdbqueue.tasks.outbox.mover import MoverThread
@@ -297,9 +297,10 @@ class _Pruner:
     ) -> Pruned:
         is_the_entrys = False
         if record is not None and is_pending(record):
+            name, item_id = item_place(record)
             try:
-                queue = self._catalog.queue(record["queue"])
-                died = microseconds(queue.get(record["item"], tr=tr).died_at)
+                queue = self._catalog.queue(name)
+                died = microseconds(queue.get(item_id, tr=tr).died_at)
             except QueueNotFound:  # the setting lacks it for now, and what is in it is kept
                 return Pruned()
             except ItemNotFound:
@@ -307,10 +308,9 @@ class _Pruner:
                 return Pruned(entries=1)
             is_the_entrys = died is not None and died < self._limit
             if is_the_entrys and not self._dry_run:
-                queue.remove(record["item"], tr=tr)
+                queue.remove(item_id, tr=tr)
         elif record is not None:
-            ended = record["status"], record["ended"]
-            is_the_entrys = ended == (entry.status, entry.moment)
+            is_the_entrys = is_end(record, entry)
         if is_the_entrys:
             self._remove(tr, entry)
             return Pruned(failed=1)
@@ -380,7 +380,7 @@ class Housekeeping:
     def __init__(self, backend: Any, catalog: Catalog) -> None:
         self._backend = backend
         self._catalog = catalog
-        self._periodic = Periodic(backend, catalog)
+        self._periodic = DueSchedules(backend, catalog)
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
         self._mover: MoverThread | None = None
@@ -524,7 +524,7 @@ class _Pace:
         periodic: The schedules, which come first.
     """
 
-    def __init__(self, is_over: threading.Event, periodic: Periodic) -> None:
+    def __init__(self, is_over: threading.Event, periodic: DueSchedules) -> None:
         self._is_over = is_over
         self._periodic = periodic
         self._deadline = time.monotonic() + _MAX_PRUNE_SECONDS

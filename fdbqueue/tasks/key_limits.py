@@ -359,7 +359,7 @@ def where_given(path: str, key: str | None, queue: str, args: Any, kwargs: Any) 
 # The row
 
 
-def keep(catalog: Catalog, prefix: tuple[Any, ...], limited: Limited) -> None:
+def store_limits(catalog: Catalog, prefix: tuple[Any, ...], limited: Limited) -> None:
     """Have the row say the limits of a function as the code has them, before a task is enqueued.
 
     Keys that wait for a moment are looked at again behind the commit too: by then every transaction

@@ -11,14 +11,14 @@ What is left behind by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, InvalidValue
 from fdbqueue.service import Item, Push, Queue, push_portions, run
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
-from fdbqueue.tasks.key_limits import keep, without_key
+from fdbqueue.tasks.key_limits import store_limits, without_key
 from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.results import change, local, of_argument
 
@@ -27,13 +27,38 @@ TOGETHER, MAX_BYTES = 1_000, 1_000_000
 #: The most queues that it pushes to, those of keys: it reads each, and has five seconds.
 MOST_QUEUES = 100
 
+T = TypeVar("T")
+
+
+def portions(calls: Iterable[T], facts: Callable[[T], tuple[str, int]]) -> Iterator[list[T]]:
+    """Yield calls in their order, as many at a time as one transaction enqueues.
+
+    Args:
+        calls: The calls.
+        facts: Returns the name of a call's queue, and its length in bytes.
+    """
+    portion: list[T] = []
+    size, queues = 0, set[str]()
+    for call in calls:
+        queue, length = facts(call)
+        size += length
+        queues.add(queue)
+        is_full = size > MAX_BYTES or len(queues) > MOST_QUEUES or len(portion) >= TOGETHER
+        if portion and is_full:
+            yield portion
+            portion, size, queues = [], length, {queue}
+        portion.append(call)
+    if portion:
+        yield portion
+
 
 class _Call(NamedTuple):
-    """A call that is to be enqueued: its number, and what to push where."""
+    """A call that is to be enqueued: its number, what to push where, and its length in bytes."""
 
     number: int
     queue: Queue
     push: Push
+    size: int
 
 
 class ManyCalls:
@@ -52,28 +77,21 @@ class ManyCalls:
         self._backend, self._results = backend, results
         self._queue: str = backend.queue(queue).name
         self._limits: dict[str, Any] = {}
-        self._portions: list[list[_Call]] = []
         #: What was pushed, or found under its unique key, by the number of the call.
         self._items: dict[int, Item] = {}
-        size, queues = 0, set[str]()
+        calls = []
         for number, result in enumerate(results):
             queue_of_call, push, limited = backend.push_of(result)
             if limited is not None:
                 self._limits.setdefault(without_key(limited.queue), limited)
-            length = len(encoded(push.value))
-            size += length
-            queues.add(queue_of_call.name)
-            is_full = size > MAX_BYTES or len(queues) > MOST_QUEUES
-            if not self._portions or is_full or len(self._portions[-1]) >= TOGETHER:
-                self._portions.append([])
-                size, queues = length, {queue_of_call.name}
-            self._portions[-1].append(_Call(number, queue_of_call, push))
+            calls.append(_Call(number, queue_of_call, push, len(encoded(push.value))))
+        self._portions = [*portions(calls, lambda call: (call.queue.name, call.size))]
         self._prepared = iter([self._prepare(portion) for portion in self._portions])
 
     def enqueue(self) -> list[TaskResult[..., Any]]:
         """Enqueue them, once; return the results."""
         for limited in self._limits.values():
-            keep(self._backend.catalog, self._backend.records.prefix, limited)
+            store_limits(self._backend.catalog, self._backend.records.prefix, limited)
         send: Any = task_enqueued.send
         try:
             push_portions(self._queue, self._portions, self._put)

@@ -78,20 +78,20 @@ class Notes(MutableMapping[str, Any]):
 
     Args:
         metadata: What the attempt before had noted.
-        on_change: Called after each change; returns at once.
+        progress: How far the attempt has come; None if it has not said so.
 
     Attributes:
-        progress: How far the attempt has come; None if it has not said so.
+        on_change: Called after each change; returns at once.
         changes: How often something was changed.
     """
 
     def __init__(
-        self, metadata: dict[str, Any] | None = None, on_change: Callable[[], None] | None = None
+        self, metadata: dict[str, Any] | None = None, progress: Progress | None = None
     ) -> None:
         self._metadata = metadata or {}
-        self.progress: Progress | None = None
+        self.progress = progress
         self.changes = self._written = 0
-        self.on_change = on_change
+        self.on_change: Callable[[], None] | None = None
         self._is_over = False
         self._mutex = threading.Lock()
 

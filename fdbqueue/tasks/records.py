@@ -17,7 +17,7 @@ Everything else is under ``(*PREFIX, "tasks")``:
     ("ended", queue, status, moment, id)     the dotted path of an ended task; if it is in a group
                                              or a chain, also a zero byte and the id of the tree
     ("state", what, ...)                     what workers know together: housekeeping, schedules
-    ("runs", ...)                            counters, see :mod:`fdbqueue.tasks.functions`
+    ("runs", ...)                            counters, see :mod:`fdbqueue.tasks.function_counters`
     ("tree", ...), ("trees", ...)            groups and chains, see :mod:`fdbqueue.tasks.trees`
 
 A record is *pending* as long as the task's item is in its queue, ready, delayed, leased or dead. It
@@ -43,7 +43,7 @@ from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
 from fdbqueue.service.tuples import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
 from fdbqueue.tasks.encoders import encode
-from fdbqueue.tasks.functions import FunctionCounters
+from fdbqueue.tasks.function_counters import FunctionCounters
 
 #: How a task has ended, as records and the index have it.
 SUCCESSFUL = TaskResultStatus.SUCCESSFUL.value
@@ -384,28 +384,29 @@ def stored(attempts: Attempts) -> dict[str, Any]:
     return {name: value for name, value in pairs if value}
 
 
-def attempts_in(record: dict[str, Any]) -> Attempts:
-    """Return the attempts that a record knows of."""
-    return Attempts(
-        tuple(record.get("workers", ())),
-        tuple(AttemptFailure(*error) for error in record.get("errors", ())),
-        record.get("started"),
-        record.get("latest"),
-        record.get("spared", 0),
-    )
-
-
 def wishes_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a record says of an abort: that the task is to end, and whether by force."""
     return {name: record[name] for name in ("abort", "by_force") if name in record}
 
 
-def error_in(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
-    """Return how an attempt failed, counted from 1; None if a record does not have that."""
-    errors = record.get("errors", ())
-    failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
-    index = attempt - 1 - (failed - len(errors))
-    return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
+def is_abort_asked(record: dict[str, Any] | None) -> bool:
+    """Tell whether a record says that its task is to end; None stands for no record."""
+    return record is not None and "abort" in record
+
+
+def is_force_asked(record: dict[str, Any] | None) -> bool:
+    """Tell whether a record says that its task is to be ended by force."""
+    return record is not None and "by_force" in record
+
+
+def item_place(record: dict[str, Any]) -> tuple[str, str]:
+    """Return the name of the queue that the item of a pending record is in, and the item's id."""
+    return record["queue"], record["item"]
+
+
+def is_end(record: dict[str, Any], entry: EndedTask) -> bool:
+    """Tell whether a final record and an entry of the index are of one end of a task."""
+    return (record.get("status"), record.get("ended")) == (entry.status, entry.moment)
 
 
 def is_pending(record: dict[str, Any]) -> bool:

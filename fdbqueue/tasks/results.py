@@ -30,11 +30,11 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     normalize_json,
 )
-from fdbqueue.tasks.encoders import KNOWN, decode, encode, readable
+from fdbqueue.tasks.encoders import KNOWN, decode, encode, readable, returned
 from fdbqueue.tasks.exceptions import TaskUnknown, WaitTimedOut, pass_interrupt
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.records import Attempts, TaskCall
-from fdbqueue.tasks.states import TaskState
+from fdbqueue.tasks.states import TaskState, value_in
 
 _ENDED = {TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL}
 #: The longest path to a part of a value that an error names.
@@ -75,7 +75,8 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
         ``enqueue_on_commit`` wait behind the commit.
 
         Args:
-            timeout: How many seconds; None for any time. With 0 it looks once.
+            timeout: How many seconds; None for any time. With 0 it looks once. While the engine
+                does not answer, it waits longer.
 
         Raises:
             WaitTimedOut: It has not ended by then; it is a ``TimeoutError``.
@@ -165,7 +166,7 @@ def new_result(
             taken = normalised(given[0]), normalised(kwargs)
     except (TypeError, ValueError) as error:
         find = encode if is_rich else normalised
-        raise named(error, {"args": given[0], "kwargs": kwargs}, find) from error
+        raise error_with_place(error, {"args": given[0], "kwargs": kwargs}, find) from error
     return FdbQueueTaskResult(
         task=task,
         id=new_id(),
@@ -182,7 +183,7 @@ def new_result(
     )
 
 
-def named(
+def error_with_place(
     error: TypeError | ValueError, values: Mapping[str, Any], check: Callable[[Any], Any]
 ) -> TypeError | ValueError:
     """Return an error that says in which part of some values one has come.
@@ -466,8 +467,7 @@ def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> T
         errors=[],
         worker_ids=[],
     )
-    value = readable(state.value) if "rich_value" in state.record else state.value
-    change(result, _return_value=value)
+    change(result, _return_value=returned(value_in(state.record)))
     if state.metadata or state.progress:
         change(result, metadata=state.metadata or {}, progress=state.progress)
     set_attempts(result, state.attempts)

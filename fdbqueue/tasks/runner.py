@@ -37,7 +37,7 @@ from fdbqueue.tasks.exceptions import (
     TaskUnknown,
     WorkerDied,
 )
-from fdbqueue.tasks.key_limits import Limited, is_limited, keep, row_of, without_key
+from fdbqueue.tasks.key_limits import Limited, is_limited, row_of, store_limits, without_key
 from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, BackendOptions, FdbQueueTask
 from fdbqueue.tasks.records import (
@@ -50,9 +50,9 @@ from fdbqueue.tasks.records import (
     unpacked,
 )
 from fdbqueue.tasks.results import (
+    error_with_place,
     found_task,
     is_imported,
-    named,
     normalised,
     running_result,
     task_at,
@@ -256,12 +256,13 @@ class TaskRunner:
             and call.expires is not None
             and self._source.has_expired(item, call)
         )
-        if item.attempts and call is not None and not has_expired:
-            state = self._source.begin_again(item, call.id)
+        if (item.attempts or overdue) and call is not None and not has_expired:
+            read = self._source.read_state if overdue else self._source.begin_later_attempt
+            state = read(item, call.id)
             most = max_attempts(self._options, None, call)
-            before, is_aborted = state.over_of(most), state.is_abort_asked
-            if state.metadata:
-                attempt.notes = Notes(state.metadata)
+            before, is_aborted = state.over_of(most), is_aborted or state.is_abort_asked
+            if state.metadata or state.progress:  # this only of an attempt that has begun
+                attempt.notes = Notes(state.metadata, state.progress)
         is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))
         imports = call is not None and not self._has_killed(call, before)
         attempt.call = call or unknown_call(item.id)
@@ -342,7 +343,9 @@ class TaskRunner:
             return False
         try:
             most = max_attempts(self._options, task_at(call.task), call)
-            return item.attempts >= most and self._source.count_attempts(item, call.id) >= most
+            if item.attempts < most:
+                return False
+            return len(self._source.read_state(item, call.id).over.workers) >= most
         except Exception:  # noqa: BLE001  # it is unknown or gone, or the engine has failed
             return False
 
@@ -370,7 +373,7 @@ class TaskRunner:
         if not is_limited(task):
             return  # its limits are gone from the code
         limited = Limited(item.queue, row_of(task))
-        keep(self._backend.catalog, self._backend.records.prefix, limited)
+        store_limits(self._backend.catalog, self._backend.records.prefix, limited)
 
     def _has_killed(self, call: TaskCall, before: Attempts) -> bool:
         """Tell whether importing the code of a task seems to kill workers each time."""
@@ -444,7 +447,7 @@ class TaskRunner:
                 value = normalised(value, _normalised_part)
         except (TypeError, ValueError) as error:
             check = encode if is_rich else normalised
-            raise named(error, {"return value": value}, check) from error
+            raise error_with_place(error, {"return value": value}, check) from error
         size = len(encoded(value, allow_nan=False))
         if size > self._options.max_result_bytes:
             limit = self._options.max_result_bytes

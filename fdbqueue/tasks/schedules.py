@@ -10,8 +10,8 @@ what cronsim says, in the schedule's time zone. There, as Debian's cron does it,
 that a change of the clocks leaves out is at its end, and one in an hour that comes twice is in the
 first; expressions that begin the minutes or hours with ``*`` go by the time that passes.
 
-Every worker process of the backend looks at each slot of each schedule (:class:`Periodic`). There
-is one key for each schedule, its *state*:
+Every worker process of the backend looks at each slot of each schedule (:class:`DueSchedules`).
+There is one key for each schedule, its *state*:
 
     {"slot": 1700000000000000, "times": [["cron 0 3 * * * UTC", 1700000000000000], ...],
      "last": "KqfM..."}
@@ -403,7 +403,7 @@ def state_in(found: Any) -> ScheduleState:
     return ScheduleState(stored["slot"], times, stored.get("last", ""))
 
 
-class Periodic:
+class DueSchedules:
     """Enqueue what the schedules of a backend say; one object in each worker process.
 
     Args:
@@ -451,7 +451,7 @@ class Periodic:
         push = self._backend.prepare(result)
         key = key_of(self._backend, schedule)
 
-        def turn(tr: Transaction) -> Any:
+        def enqueue_if_due(tr: Transaction) -> Any:
             """Return the item that was pushed, None if there was nothing to do."""
             state = self._state(tr, key, schedule)
             known = dict(state.times).get(schedule.times.text)
@@ -464,7 +464,7 @@ class Periodic:
             tr[key] = json.dumps(dealt._asdict(), separators=(",", ":")).encode()
             return item
 
-        item = run(self._database, turn)
+        item = run(self._database, enqueue_if_due)
         self._known[schedule.name] = slot
         if item is None:
             return False

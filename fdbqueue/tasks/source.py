@@ -11,7 +11,7 @@ end what it is for a task. The protocol, for one task:
    What waits for a thread is requeued as it was when all threads are at work for longer, and when
    the worker is to end.
    Limited tasks (``key_limits.py``) are leased by turns with others. Only if a lease has ended
-   before, :meth:`TaskSource.begin_again` reads what is known of it,
+   before, :meth:`TaskSource.begin_later_attempt` reads what is known of it,
    notes the workers that died, and that this attempt begins.
 2. **Run.** Unless it or its group was aborted while it waited, or it has expired
    (:meth:`TaskSource.has_expired`): its time is over before any attempt has begun. Whether what
@@ -81,7 +81,9 @@ from fdbqueue.tasks.records import (
     Records,
     TaskCall,
     ahead,
+    is_abort_asked,
     is_pending,
+    item_place,
     pending,
     unpacked,
     wishes_in,
@@ -101,6 +103,9 @@ _GIVEN_BACK_TOGETHER = 100
 _CLOSING_SECONDS = 5.0
 #: For how many seconds of work a worker leases tasks, and after how long it notes what has begun.
 AHEAD_SECONDS = 0.1
+#: The most tasks that a worker leases for each thread, the one that runs included, if that is not
+#: said.
+MAX_LEASED_PER_THREAD = 16
 
 
 class GivenBack(NamedTuple):
@@ -196,7 +201,7 @@ class TaskSource:
         if time.monotonic() >= attempt.until:
             raise LeaseLost(queue=attempt.item.queue, item=attempt.item.id)
 
-    def begin_again(self, item: Item, result_id: str) -> TaskState:
+    def begin_later_attempt(self, item: Item, result_id: str) -> TaskState:
         """Return the state of a task that was leased before, and note that this attempt begins.
 
         Notes the attempts whose workers died in its record, too. So each attempt after the first is
@@ -213,10 +218,9 @@ class TaskSource:
             if found is None or found.state != "leased" or found.attempts != item.attempts:
                 raise LeaseLost(queue=item.queue, item=item.id)
             if record:
-                now, more = now_us(), wishes_in(record)
-                more |= as_stored(state.metadata, None)
-                times = {"started": over.started or now, "latest": now, "running": item.attempts}
-                again = pending(record["queue"], record["item"], over) | more | times
+                now, more = now_us(), wishes_in(record) | as_stored(state.metadata, None)
+                begun = over._replace(started=over.started or now, latest=now)
+                again = pending(*item_place(record), begun, running=item.attempts, **more)
                 self._records.write(tr, result_id, again)
             return state
 
@@ -233,8 +237,12 @@ class TaskSource:
         at = deadline(call, item.pushed_at)
         if at is None or moment(now_us()) <= at:
             return False
-        read = functools.partial(self._state, item=item, result_id=call.id)
-        return not run(self._queue.database, read, read_only=True).was_begun
+        return not self.read_state(item, call.id).was_begun
+
+    def read_state(self, item: Item, result_id: str) -> TaskState:
+        """Return the state of a task, as :meth:`_state` does, in a transaction of its own."""
+        read = functools.partial(self._state, item=item, result_id=result_id)
+        return run(self._queue.database, read, read_only=True)
 
     def _state(self, tr: Transaction, item: Item, result_id: str) -> TaskState:
         """Read the state of a task; of one without a pending record only what its item says.
@@ -260,15 +268,6 @@ class TaskSource:
         with self._mutex:
             self._held[item.lease] = Attempt(queue, item, until)
         return item
-
-    def count_attempts(self, item: Item, result_id: str) -> int:
-        """Return how many attempts at a task have begun, as far as that is known.
-
-        Raises:
-            ItemNotFound: It has ended meanwhile.
-        """
-        read = functools.partial(self._state, item=item, result_id=result_id)
-        return len(run(self._queue.database, read, read_only=True).over.workers)
 
     # The verbs of a queue
 
@@ -554,7 +553,7 @@ class TaskSource:
             item, record = attempt.item, None if read is None else read()
             queue = attempt.queue
             with contextlib.suppress(LeaseLost):
-                if attempt.has_begun or (record is not None and record.get("abort")):
+                if attempt.has_begun or is_abort_asked(record):
                     queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
                 elif self._beside is not None and attempt.is_limited:
                     self._beside.give_back(tr, item)

@@ -14,15 +14,17 @@ from fdbqueue import service
 from fdbqueue.exceptions import path_of
 from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import TaskResultStatus
+from fdbqueue.tasks.encoders import Rich, stored_of
 from fdbqueue.tasks.exceptions import TaskBuried, WorkerDied
 from fdbqueue.tasks.notes import Progress, progress_in
 from fdbqueue.tasks.records import (
     NO_ATTEMPTS,
+    SUCCESSFUL,
     AttemptFailure,
     Attempts,
     TaskCall,
-    attempts_in,
     aware,
+    is_abort_asked,
     is_ahead,
     name_of,
     place_in,
@@ -113,8 +115,9 @@ class TaskState(NamedTuple):
         failures alone, and leases ahead that were lost since may be all of them.
         """
         item, over = self.item, self.over
-        noted = len(self.record.get("workers", ())) + self.record.get("spared", 0)
-        if most > 1 or over.workers or item is None or noted >= item.attempts - len(item.failures):
+        if most > 1 or over.workers or item is None:
+            return over
+        if count_leases(self.record) >= item.attempts - len(item.failures):
             return over
         return _with_death(over._replace(spared=over.spared - 1), None)
 
@@ -126,12 +129,17 @@ class TaskState(NamedTuple):
     @property
     def is_abort_asked(self) -> bool:
         """Whether its abort was asked for while it ran."""
-        return bool(self.record.get("abort"))
+        return is_abort_asked(self.record)
 
     @property
     def is_in_outbox(self) -> bool:
         """Whether it waits for being moved to its queue."""
         return "outbox" in self.record
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be moved from the outbox; empty for nothing."""
+        return str(self.record.get("problem") or "")
 
 
 def state_of(
@@ -207,8 +215,7 @@ def deadline(call: TaskCall, pushed: datetime.datetime | None) -> datetime.datet
 
 def was_redriven(record: dict[str, Any], item: Item) -> bool:
     """Tell whether a task was redriven since its record was written, so that it counts no more."""
-    begun = len(record.get("workers", ())) + record.get("spared", 0)
-    return bool(begun > item.attempts)
+    return count_leases(record) > item.attempts
 
 
 def _with_lost(known: Attempts, record: dict[str, Any], item: Item) -> Attempts:
@@ -262,9 +269,41 @@ def _ended(result_id: str, record: dict[str, Any]) -> TaskState:
         attempts,
         record["enqueued"],
         record["ended"],
-        record["value"],
+        stored_of(value_in(record)),
         record.get("metadata"),
         progress_in(record),
         record,
         over=attempts,
     )
+
+
+# What a record says
+
+
+def attempts_in(record: dict[str, Any]) -> Attempts:
+    """Return the attempts that a record knows of."""
+    return Attempts(
+        tuple(record.get("workers", ())),
+        tuple(AttemptFailure(*error) for error in record.get("errors", ())),
+        record.get("started"),
+        record.get("latest"),
+        record.get("spared", 0),
+    )
+
+
+def count_leases(record: dict[str, Any]) -> int:
+    """Return how many leases a record knows of, with and without an attempt that counts."""
+    return len(record.get("workers", ())) + record.get("spared", 0)
+
+
+def error_in(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
+    """Return how an attempt failed, counted from 1; None if a record does not have that."""
+    errors = record.get("errors", ())
+    failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
+    index = attempt - 1 - (failed - len(errors))
+    return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
+
+
+def value_in(record: dict[str, Any]) -> Any:
+    """Return what a record says that its task returned; None if it has not ended."""
+    return Rich(record["value"]) if "rich_value" in record else record.get("value")

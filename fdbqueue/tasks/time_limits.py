@@ -99,6 +99,8 @@ _WRITTEN_PER_LEASE = 3
 _ROWS, _ROW_BYTES = 256, 1_024
 #: The same in words of eight bytes, and where the data of a row begins.
 _ROW_WORDS, _DATA_AT = _ROW_BYTES // 8, 16
+#: Which word says that the process hears its parent: the first one of the second row.
+HEARS = _ROW_WORDS
 #: How soon a function is looked at again if its exception has not come.
 _AGAIN_SECONDS = 0.05
 
@@ -131,7 +133,7 @@ class ParentWatch:
     Attributes:
         memory: The memory.
         words: The same as numbers of eight bytes; the first is the moment at which the parent is to
-            end the process, 0 for never.
+            end the process, 0 for never, and :data:`HEARS` is 1 once it hears its parent.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -26,8 +26,8 @@ The protocol:
    follows is enqueued. That bit is set once, so nothing follows twice. If it fails again, nothing
    follows; a chain, or a group by what follows it, has then ended again, and is kept from that
    moment on, as the dead letter is. A group whose part fails again keeps its end.
-6. **Looked after** by housekeeping (:mod:`fdbqueue.tasks.upkeep`): a part whose item went without
-   its end has failed, and when the retention since the end is over, the tree is removed.
+6. **Looked after** by housekeeping (:mod:`fdbqueue.tasks.group_upkeep`): a part whose item went
+   without its end has failed, and when the retention since the end is over, the tree is removed.
 
 What is left behind by
 
@@ -87,6 +87,7 @@ from fdbqueue.tasks.records import (
     unpacked,
 )
 from fdbqueue.tasks.results import new_id
+from fdbqueue.tasks.states import value_in
 from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, group_id, range_of
 
 logger = logging.getLogger(__name__)
@@ -307,7 +308,7 @@ class Tree:
             record = read()
             if record is None or record.get("status") != SUCCESSFUL:
                 raise TaskResultDoesNotExist(part["id"])
-            return Rich(record["value"]) if "rich_value" in record else record["value"]
+            return value_in(record)
 
         return value
 

@@ -49,7 +49,7 @@ from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.key_limits import family_of
 from fdbqueue.tasks.runner import TaskRunner
-from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
+from fdbqueue.tasks.source import AHEAD_SECONDS, MAX_LEASED_PER_THREAD, TaskSource
 from fdbqueue.tasks.time_limits import OverdueAttempt, ParentWatch
 
 logger = logging.getLogger(__name__)
@@ -57,8 +57,6 @@ logger = logging.getLogger(__name__)
 #: How long a worker pauses after the engine has failed, at first and at most.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
 _BEAT_SECONDS = 0.5
-#: How many short tasks a worker leases for each thread, if that is not said.
-_MOST_AHEAD = 16
 #: How long a worker that ends waits for the receivers of ``task_finished``, and for how many ends
 #: they may be late before no attempt begins.
 _SENDING_SECONDS = 60.0
@@ -269,7 +267,7 @@ class TaskWorker:
             self._source,
             self._run_task,
             concurrency=self._threads,
-            prefetch=_MOST_AHEAD if self._prefetch is None else self._prefetch,
+            prefetch=MAX_LEASED_PER_THREAD if self._prefetch is None else self._prefetch,
             ahead_seconds=AHEAD_SECONDS if self._prefetch is None else None,
             settle=self._source.settle,
             seconds=self.backend.settings.lease_seconds,

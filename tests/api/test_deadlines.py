@@ -63,7 +63,7 @@ def test_the_time_is_that_of_the_whole_request(silent, monkeypatch):
     watch = Stopwatch()
     monkeypatch.setattr("fdbqueue.deadlines.time", watch)
     for _ in range(2):  # the second request begins anew
-        database = deadlines.begin(2).database
+        database = deadlines.limited_catalog(2).database
         for _ in range(3):
             database.create_transaction()
             watch.seconds += 0.75
@@ -76,7 +76,7 @@ def test_waiting_comes_on_top_of_the_time(silent, monkeypatch):
     """After a wait the engine has all of its time, and each transaction no more than that."""
     watch = Stopwatch()
     monkeypatch.setattr("fdbqueue.deadlines.time", watch)
-    database = deadlines.begin(2, 20).database
+    database = deadlines.limited_catalog(2, 20).database
     for waited in (0, 20, 1.5):
         watch.seconds += waited
         database.create_transaction()
@@ -88,10 +88,10 @@ def test_waiting_comes_on_top_of_the_time(silent, monkeypatch):
 
 def test_threads_have_their_own_time(silent):
     """What one request has used up, and what it may, is no matter to another."""
-    deadlines.begin(1, -60)
+    deadlines.limited_catalog(1, -60)
 
     def begin(number):
-        deadlines.begin(60 + 60 * number).database.create_transaction()
+        deadlines.limited_catalog(60 + 60 * number).database.create_transaction()
 
     together(2, begin)
     assert sorted(silent) == [pytest.approx(each, rel=0.1) for each in (60_000, 120_000)]

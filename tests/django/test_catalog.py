@@ -248,10 +248,10 @@ def test_the_receipts_are_under_the_prefix(setting, prefix):
     setting = {**setting, "PREFIX": prefix}
     with override_settings(FDBQUEUE=setting):
         place = fdb.subspace_impl.Subspace((*prefix, "receipt"))
-        deadlines.begin(5).queue("mail").peek()
+        deadlines.limited_catalog(5).queue("mail").peek()
         assert stored(place) == []
         fdbqueue.queue("mail").push(1)
-        deadlines.begin(5).queue("mail").peek()
+        deadlines.limited_catalog(5).queue("mail").peek()
         (key,) = stored(place)
         assert place.contains(key)
         fdbqueue.queue("mail").clear()

@@ -175,10 +175,10 @@ def test_the_rest_api_and_the_commands_hear_of_it(one, other, admin_user, capsys
     client.force_authenticate(admin_user)
     with override_settings(FDBQUEUE=one):
         assert client.get("/api/queues/extra/").status_code == 404
-        assert deadlines.begin(5).names() == ["mail"]
+        assert deadlines.limited_catalog(5).names() == ["mail"]
         with override_settings(FDBQUEUE=other):
             assert client.get("/api/queues/extra/").status_code == 200
-            assert deadlines.begin(5).names() == ["extra", "mail"]
+            assert deadlines.limited_catalog(5).names() == ["extra", "mail"]
             call_command("queue_list")
             assert "extra" in capsys.readouterr().out
         assert client.get("/api/queues/extra/").status_code == 404

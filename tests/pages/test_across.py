@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue import conf
 from fdbqueue.columns import DASH
-from fdbqueue.pages import across_queues
+from fdbqueue.pages import workers_and_failures
 from fdbqueue.service.tools import presence
 from tests.cases import cases
 from tests.pages import rules
@@ -177,7 +177,7 @@ def test_more_workers_than_are_read(viewer, monkeypatch):
 
 def test_more_workers_than_are_shown(viewer, monkeypatch):
     """Some of those that are alive, and of those that are lost; the filter finds the others."""
-    monkeypatch.setattr(across_queues, "MOST_PRESENT", 4)
+    monkeypatch.setattr(workers_and_failures, "MOST_PRESENT", 4)
     rows = conf.catalog().presences
     write_rows(rows, *({"name": f"alive {number}"} for number in range(5)))
     write_rows(rows, *({"name": f"lost {number}"} for number in range(3)), silent_seconds=60)
@@ -367,12 +367,12 @@ def test_behind_the_last(viewer, queue, query):
 )
 def test_each_queue_has_its_share(counts, most, found):
     """Small ones are read whole; what they leave, the others get."""
-    assert across_queues.shares(counts, most) == found
+    assert workers_and_failures.shares(counts, most) == found
 
 
 def test_reads_are_bounded_and_what_is_left_out_is_said(viewer, queue, watched, monkeypatch):
     """Ten times the leases and dead letters cost no read more, and no page writes."""
-    monkeypatch.setattr(across_queues, "MOST_ITEMS", 10)
+    monkeypatch.setattr(workers_and_failures, "MOST_ITEMS", 10)
     taken = []
     for count in (30, 270):
         for name in ("mail", "user-1"):
@@ -445,7 +445,7 @@ def test_the_leased_items_of_a_queue_are_chosen_by_their_worker(viewer, queue):
 
 def test_of_many_dead_letters_those_that_died_last_are_read(viewer, queue, monkeypatch):
     """Wherever they are in the queue: the first item, buried last, is among them."""
-    monkeypatch.setattr(across_queues, "MOST_ITEMS", 2)
+    monkeypatch.setattr(workers_and_failures, "MOST_ITEMS", 2)
     queue("mail").push_many(range(5))
     for number, item in enumerate(reversed(queue("mail").page().items)):
         queue("mail").bury(item.id, reason=f"reason {number}")

@@ -145,7 +145,7 @@ def test_a_second_attempt_counts_whatever_follows(backend, clock):
     one = TaskWorker(backend, ["default"], worker="berta")
     (second,) = leased_together(one, 1)
     one._source.begin(second)
-    one._source.begin_again(second, result.id)
+    one._source.begin_later_attempt(second, result.id)
     for _ in range(3):
         clock.advance(3_600)
         backend.queue("default").lease(seconds=60, worker=ahead("carla"))

@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.service import now_us, run
 from fdbqueue.tasks import abort
-from fdbqueue.tasks.functions import DAY, HOUR, FunctionCounters
+from fdbqueue.tasks.function_counters import DAY, HOUR, FunctionCounters
 from fdbqueue.tasks.records import Records
 from fdbqueue.testing import time_ahead
 from tests.concurrency.conftest import clock

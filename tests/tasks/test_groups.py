@@ -22,11 +22,11 @@ from fdbqueue.tasks import (
     enqueue_at_end,
     group,
     group_result,
+    group_upkeep,
     groups,
     task,
     tree_keys,
     trees,
-    upkeep,
 )
 from fdbqueue.tasks.compat import (
     IN_DJANGO,
@@ -528,7 +528,7 @@ def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     assert work().succeeded == 0
 
     def clear():
-        old = functools.partial(upkeep.clear_old, backend=backend, now=now_us())
+        old = functools.partial(group_upkeep.clear_old, backend=backend, now=now_us())
         run(backend.catalog.database, functools.partial(old, kept_seconds=7 * 86_400))
 
     clear()

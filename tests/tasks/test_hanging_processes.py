@@ -97,6 +97,16 @@ def test_a_task_that_hangs_each_time(start, backend, tmp_path):
     assert reason.reason == TIMEOUT
 
 
+def test_what_a_replaced_process_has_noted_is_kept(start, backend):
+    """Its attempt was the first; the next begins with the metadata that was written."""
+    hanging = timed_jobs.note_and_match.enqueue()
+    worker = start("--processes", "1", "--batch", FDBQUEUE_TEST_OPTIONS=options())
+    assert end(worker) == 0
+    assert errors(hanging) == [TIMEOUT]
+    assert (hanging.status, hanging.return_value) == (SUCCESSFUL, 7)
+    assert worker.said.count(REPLACED) == 1
+
+
 def test_what_waits_in_c_hangs_too(start, backend, tmp_path):
     """Its process says so, and is replaced; the other process goes on."""
     hanging = timed_jobs.wait_in_c.enqueue(str(tmp_path))

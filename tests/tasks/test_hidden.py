@@ -11,8 +11,8 @@ from fdbqueue.columns import DASH
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.outbox.models import OutboxTask
-from fdbqueue.tasks.pages import all_queues, outbox
-from fdbqueue.tasks.schedules import Periodic
+from fdbqueue.tasks.pages import functions_and_schedules, outbox
+from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
 from tests.pages import rules
@@ -246,13 +246,13 @@ def test_how_hidden_tasks_of_a_group_have_ended(reader, work, backend, sees):
 
 def test_sums_of_a_group_whose_queues_may_all_be_viewed(reader, work, monkeypatch):
     """They are shown, however many parts are not; and of limited parts to who views their home."""
-    monkeypatch.setattr("fdbqueue.tasks.outlines._MOST_PARTS", 1)
+    monkeypatch.setattr("fdbqueue.tasks.group_outlines._MOST_PARTS", 1)
     limited = call(limited_jobs.one_a_customer, "ada", 1)
     result = group([call(letters.send, "ada"), limited, call(letters.send, "bob")]).enqueue()
     work()
     page = page_of(result.parts()[0].id)
     assert outline(reader.get(page))[0] == "Group of 3: 3 ended, 0 failed Successful"
-    monkeypatch.setattr("fdbqueue.tasks.outlines._MOST_PARTS", 20)
+    monkeypatch.setattr("fdbqueue.tasks.group_outlines._MOST_PARTS", 20)
     assert outline(reader.get(page))[2] == "tests.tasks.limited_jobs.one_a_customer Successful"
     (address,) = {*re.findall(rf'href="({LIST}limited[.][^"]*)"', text(reader.get(page)))}
     assert reader.get(address).status_code == 200
@@ -290,7 +290,7 @@ def schedule(settings):
 def test_what_became_of_a_hidden_task_of_a_schedule(reader, sees, schedule, work):
     """Of a schedule that had another queue before, its latest task is hidden."""
     backend = schedule(one="other")
-    periodic = Periodic(backend, backend.catalog)
+    periodic = DueSchedules(backend, backend.catalog)
     periodic.enqueue_due()
     with time_ahead(seconds=120):
         assert periodic.enqueue_due() == 1
@@ -307,7 +307,7 @@ def test_what_became_of_a_hidden_task_of_a_schedule(reader, sees, schedule, work
 
 def test_hidden_schedules_take_no_place(reader, schedule, monkeypatch):
     """However many there are, all that may be seen are read, and no others counted."""
-    monkeypatch.setattr(all_queues, "MOST_SCHEDULES", 2)
+    monkeypatch.setattr(functions_and_schedules, "MOST_SCHEDULES", 2)
     seen = {"seen": "default", "too": "default"}
     schedule(**{f"hidden{number}": "other" for number in range(3)}, **seen)
     found = told(reader.get(ACROSS + "schedules/"))

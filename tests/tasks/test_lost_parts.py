@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fdbqueue.service import run
-from fdbqueue.tasks import abort_group, call, chain, group, group_result, upkeep
+from fdbqueue.tasks import abort_group, call, chain, group, group_result, group_upkeep
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.housekeeping import Pruned, remove_lost
 from fdbqueue.tasks.records import TreePlace
@@ -41,7 +41,7 @@ def test_a_part_whose_item_is_gone_has_failed(backend, work, way):
     assert (result.status, result.succeeded, result.failed) == (SUCCESSFUL, 0, 1)
     assert jobs.done == [("count",)]
     (part,) = result.parts(failed=True)
-    assert (part.problem, part.is_enqueued) == (upkeep.LOST, False)
+    assert (part.problem, part.is_enqueued) == (group_upkeep.LOST, False)
     with pytest.raises(TaskResultDoesNotExist):
         part.result()
 
@@ -74,7 +74,7 @@ def test_what_follows_a_group_may_be_lost(backend, work):
     assert remove_lost(backend).parts == 1
     result.refresh()
     assert (result.status, result.succeeded, result.failed) == (FAILED, 1, 0)
-    assert result.follows.problem == upkeep.LOST
+    assert result.follows.problem == group_upkeep.LOST
 
 
 def test_the_task_that_enqueues_the_rest_may_be_lost(backend, work, few_together):
@@ -117,7 +117,7 @@ def test_an_end_is_not_a_loss(backend, work):
 
     def fail(tr, tree):
         places = [TreePlace(tree, 0, at, 2) for at in range(2)]
-        return upkeep.fail_lost(tr, backend, backend.catalog, places)
+        return group_upkeep.fail_lost(tr, backend, backend.catalog, places)
 
     database = backend.catalog.database
     assert [run(database, lambda tr, t=t: fail(tr, t)) for t in (result.id, "none")] == [0, 0]

@@ -9,6 +9,7 @@ import sys
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from fdbqueue.engines.embedded import version_clock
 from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import run
 from fdbqueue.tasks import abort
@@ -205,6 +206,16 @@ def test_a_mover_that_is_stopped_leaves_the_claim_to_others_at_once(backend):
 
 
 @pytest.mark.usefixtures("lasting_claims")
+def test_a_claim_that_was_taken_after_a_quiet_time_is_new(backend, monkeypatch):
+    """A file's version is that of its last commit: another mover leaves the claim all the same."""
+    assert RowMover(backend.outbox(), backend.catalog).claim(by_force=True)
+    reading = version_clock.reading
+    monkeypatch.setattr(version_clock, "reading", lambda: reading() + 7_200_000_000)
+    one, other = (RowMover(backend.outbox(), backend.catalog) for _ in range(2))
+    assert one.claim(by_force=True)
+    assert not other.claim()
+
+
 def test_movers_that_wait_read_no_table(backend, django_assert_num_queries):
     """But one of all does."""
     first, second = (RowMover(backend.outbox(), backend.catalog) for _ in range(2))

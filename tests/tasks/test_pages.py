@@ -23,9 +23,9 @@ from fdbqueue.service import run
 from fdbqueue.tasks import abort, call, chain, group, group_result
 from fdbqueue.tasks.columns import shown_attempts
 from fdbqueue.tasks.compat import TaskResultStatus, task_backends
-from fdbqueue.tasks.pages import all_queues
+from fdbqueue.tasks.pages import functions_and_schedules
 from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
-from fdbqueue.tasks.schedules import Periodic
+from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
@@ -957,7 +957,7 @@ def test_failed_attempts_lead_to_tasks_that_have_not_failed(
 
     assert {re.search(r"state=(\w+)", one)[1] for one in addresses()} == {state}
     assert [len(table(viewer.get(one))) for one in addresses()] == [1] * 6
-    monkeypatch.setattr(all_queues, "MOST_FAILED", -1)
+    monkeypatch.setattr(functions_and_schedules, "MOST_FAILED", -1)
     assert "state=dead" in addresses()[2]
     elsewhere = text(viewer.get(f"{PAGE}?state=dead&function={letter.module_path}x"))
     assert 'id="else-done"' in elsewhere
@@ -1001,14 +1001,14 @@ def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
             letter.using(queue_name=name).enqueue("ada")
     work()
     assert "All attempts that ended in 2 queues" in text(viewer.get(FUNCTIONS))
-    monkeypatch.setattr(all_queues, "MOST_COUNTERS", 4)
+    monkeypatch.setattr(functions_and_schedules, "MOST_COUNTERS", 4)
     response = viewer.get(FUNCTIONS)
     assert {row[11] for row in rows_in(response)} == {"tasks-default , tasks-other"}
     said = plain(re.search(r'id="left-out">(.*?)</p>', text(response), re.DOTALL)[1])
     words = "of the last hour, only the functions that are last by name; "
     assert f"tasks-default : {words}" in said
     assert f"tasks-other : {words}" in said
-    monkeypatch.setattr(all_queues, "MOST_NAMED", 2)
+    monkeypatch.setattr(functions_and_schedules, "MOST_NAMED", 2)
     assert "and 2 more." in text(viewer.get(FUNCTIONS))
 
 
@@ -1040,7 +1040,7 @@ def test_schedules_are_listed_with_their_latest_task(viewer, settings, monkeypat
             "nightly <b>": {**call, "cron": "0 3 * * *", "queue_name": "other"},
         },
     )
-    periodic = Periodic(backend, backend.catalog)
+    periodic = DueSchedules(backend, backend.catalog)
     periodic.enqueue_due()
     with time_ahead(seconds=2):
         assert periodic.enqueue_due() == 1
@@ -1076,7 +1076,7 @@ def test_a_schedule_whose_queue_is_not_known(viewer, settings, monkeypatch):
 
 def test_more_schedules_than_are_read(viewer, settings, monkeypatch):
     """The page says so."""
-    monkeypatch.setattr(all_queues, "MOST_SCHEDULES", 2)
+    monkeypatch.setattr(functions_and_schedules, "MOST_SCHEDULES", 2)
     call = {"task": "tests.tasks.letters.send", "args": ["ada"], "every": 60}
     scheduled(settings, {str(number): call for number in range(3)})
     response = viewer.get(SCHEDULES)

@@ -183,7 +183,7 @@ def test_a_killed_worker_behind_it_counts_as_ever(backend, work, clock):
     gone = TaskWorker(backend, ["default"], worker="gone")
     (item,) = gone._source.lease_many(1, seconds=60, worker=gone.worker)
     gone._source.begin(item)
-    gone._source.begin_again(item, result.id)
+    gone._source.begin_later_attempt(item, result.id)
     clock.advance(3_600)
     work(worker="anna")
     found = stored(result)

@@ -12,7 +12,7 @@ import pytest
 
 from fdbqueue.service import clock
 from fdbqueue.tasks.compat import task_enqueued
-from fdbqueue.tasks.schedules import Cron, Every, Periodic
+from fdbqueue.tasks.schedules import Cron, DueSchedules, Every
 from tests.cases import cases
 from tests.tasks import jobs
 
@@ -43,7 +43,7 @@ def scheduled(configure):
     def make(**schedule):
         given = {"task": NOTE, "args": ["x"], **schedule}
         backend = configure(schedules={"one": given})
-        return Periodic(backend, backend.catalog)
+        return DueSchedules(backend, backend.catalog)
 
     return make
 
@@ -69,7 +69,7 @@ def test_each_slot_is_enqueued_once(configure, scheduled, at, times):
     at(1_800_000_600)
     assert one.enqueue_due() == 1
     assert one.enqueue_due() == 0
-    another = Periodic(backend, backend.catalog)
+    another = DueSchedules(backend, backend.catalog)
     assert another.enqueue_due() == 0
     at(1_800_001_200)
     assert another.enqueue_due() == 1
@@ -83,7 +83,7 @@ def test_a_time_without_workers(scheduled, at):
     one = scheduled(every=600)
     one.enqueue_due()
     at(1_800_000_001 + 5 * _HOUR)
-    assert Periodic(one._backend, one._backend.catalog).enqueue_due() == 1
+    assert DueSchedules(one._backend, one._backend.catalog).enqueue_due() == 1
     assert one.enqueue_due() == 0
 
 
@@ -91,7 +91,7 @@ def test_clocks_that_are_an_hour_apart(scheduled, at):
     """Each slot once, by the fastest clock."""
     at(1_800_000_001)
     slow = scheduled(every=600)
-    fast = Periodic(slow._backend, slow._backend.catalog)
+    fast = DueSchedules(slow._backend, slow._backend.catalog)
     slow.enqueue_due()
     at(1_800_000_001 + _HOUR)
     assert fast.enqueue_due() == 1
@@ -110,7 +110,7 @@ def test_a_clock_that_is_far_ahead_stops_no_schedule(scheduled, at, caplog):
     one = scheduled(every=600)
     one.enqueue_due()
     at(1_800_000_001 + 100 * 86_400)
-    assert Periodic(one._backend, one._backend.catalog).enqueue_due() == 1
+    assert DueSchedules(one._backend, one._backend.catalog).enqueue_due() == 1
     at(1_800_000_601)
     with caplog.at_level(logging.WARNING, "fdbqueue.tasks"):
         assert one.enqueue_due() == 0
@@ -165,7 +165,7 @@ def test_many_workers_at_once(scheduled, at):
     backend, told = first._backend, []
     for slot in range(1, 6):
         at(1_800_000_001 + 600 * slot)
-        workers = [Periodic(backend, backend.catalog) for _ in range(8)]
+        workers = [DueSchedules(backend, backend.catalog) for _ in range(8)]
         threads = [
             threading.Thread(target=lambda one=one: told.append(one.enqueue_due()))
             for one in workers
@@ -208,7 +208,7 @@ def test_a_crash_around_the_commit(scheduled, at, monkeypatch):
     monkeypatch.setattr(kind, "commit", crash)
     assert one.enqueue_due() == 0
     monkeypatch.setattr(kind, "commit", commit)
-    another = Periodic(one._backend, one._backend.catalog)
+    another = DueSchedules(one._backend, one._backend.catalog)
     assert another.enqueue_due() == 1
 
     def commit_and_crash(tr):
@@ -219,7 +219,7 @@ def test_a_crash_around_the_commit(scheduled, at, monkeypatch):
     monkeypatch.setattr(kind, "commit", commit_and_crash)
     assert another.enqueue_due() == 0
     monkeypatch.setattr(kind, "commit", commit)
-    third = Periodic(one._backend, one._backend.catalog)
+    third = DueSchedules(one._backend, one._backend.catalog)
     assert third.enqueue_due() == 0
     assert ready(one._backend) == 2
 
@@ -354,7 +354,7 @@ def test_what_is_wrong_is_checked(configure, schedule, id, said):
     assert said in error.msg
     assert "'bad'" in error.msg
     assert error.hint
-    assert Periodic(backend, backend.catalog).enqueue_due() == 0
+    assert DueSchedules(backend, backend.catalog).enqueue_due() == 0
 
 
 @pytest.mark.parametrize("name", ["", "x" * 101, "a\nb", 7])
@@ -382,10 +382,10 @@ import django
 django.setup()
 from fdbqueue.service import clock
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.schedules import Periodic
+from fdbqueue.tasks.schedules import DueSchedules
 clock.set_ahead(int(sys.argv[1]))
 backend = task_backends["default"]
-one = Periodic(backend, backend.catalog)
+one = DueSchedules(backend, backend.catalog)
 print("here", flush=True)
 sys.stdin.readline()
 told = threading.Thread(target=sys.stdin.readline)

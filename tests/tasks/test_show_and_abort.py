@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.upkeep import LOST
+from fdbqueue.tasks.group_upkeep import LOST
 from tests.called import called
 from tests.cases import cases
 from tests.tasks import group_jobs, jobs, kept_jobs

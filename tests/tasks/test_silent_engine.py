@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 from fdbqueue import conf
 from fdbqueue.tasks import call, group
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.schedules import Periodic
+from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
 from tests.pages.addresses import LIST, of
@@ -83,7 +83,7 @@ def test_commands_say_that_it_is_silent(silent, command):
 def found(backend, work):
     """The ids of a group, of its first task that has ended, and of a limited task that waits."""
     result = group([call(jobs.note, "ada"), call(group_jobs.fail)]).enqueue()
-    periodic = Periodic(backend, backend.catalog)
+    periodic = DueSchedules(backend, backend.catalog)
     periodic.enqueue_due()
     with time_ahead(seconds=2):
         periodic.enqueue_due()

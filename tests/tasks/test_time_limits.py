@@ -20,7 +20,9 @@ from django.core.management import call_command
 from fdbqueue.service import Item
 from fdbqueue.tasks import TaskAborted, TaskTimeout, abort, time_limits
 from fdbqueue.tasks.ends import Attempt
+from fdbqueue.tasks.notes import Notes, Progress
 from fdbqueue.tasks.options import BackendOptions
+from fdbqueue.tasks.records import unpacked
 from fdbqueue.tasks.runner import TaskRunner, call_here
 from fdbqueue.tasks.strikes import Strike, set_exception
 from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, shared_memory
@@ -344,13 +346,16 @@ def test_a_name_that_is_too_long_for_a_row(watches):
     limits.close()
 
 
-def over(backend, watches, lease_seconds=60):
-    """Return what is over of a task that a process was ended with."""
+def over(backend, watches, lease_seconds=60, notes=None):
+    """Return what is over of a task that a process was ended with, which had noted something."""
     ours, parents = watches
     process = TaskWorker(backend, ["default"], worker="anna", watch=ours)
     (item,) = process._source.lease_many(1, seconds=lease_seconds, worker="anna")
     at_work = process._source.begin(item)
     at_work.attempts = at_work.attempts.begun("anna", 1_000_000)
+    if notes is not None:
+        at_work.call, at_work.notes, at_work.is_unnoted = unpacked(item.value), notes, True
+        process._source.extend_many([item], lease_seconds)
     process._runner.limits().begin(Limit(at_work, 60))
     process._runner.close()
     return parents.taken_over(time.monotonic() + 60)
@@ -397,6 +402,22 @@ def test_an_attempt_that_was_to_be_aborted(configure, watches):
     assert abort(result.id) == "asked"
     TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
     assert (stored(result).status, stored(result).worker_ids) == (FAILED, ["anna"])
+
+
+@pytest.mark.parametrize("by_force", [False, True])
+def test_what_the_process_had_noted_is_kept(configure, watches, by_force):
+    """Also at the first attempt: the next one begins with its metadata, the last has both."""
+    backend = configure(timeout=60, backoff=jobs.at_once)
+    result = timed_jobs.quick.enqueue(1)
+    overdue = over(backend, watches, notes=Notes({"next row": 7}, Progress(1, 2)))
+    if by_force:
+        abort(result.id, by_force=True)
+        overdue = [one._replace(seconds=0) for one in overdue]
+    TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
+    found = stored(result)
+    ended = (FAILED, ["anna"], (1, 2)) if by_force else (SUCCESSFUL, ["anna", "berta"], None)
+    assert (found.status, found.worker_ids, found.progress) == ended
+    assert found.metadata == {"next row": 7}
 
 
 def test_an_attempt_whose_task_expires_meanwhile(configure, watches, clock):

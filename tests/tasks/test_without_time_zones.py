@@ -13,7 +13,7 @@ from django.utils import timezone
 
 import fdbqueue
 from fdbqueue.tasks import call, group
-from fdbqueue.tasks.schedules import Periodic
+from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.worker import TaskWorker
 from fdbqueue.testing import time_ahead
 from tests.called import called
@@ -55,7 +55,7 @@ def filled(backend):
     numbers.push(1, priority=5)
     numbers.pause(reason="a sale")
     fdbqueue.queue("user-7").push(1)
-    periodic = Periodic(backend, backend.catalog)
+    periodic = DueSchedules(backend, backend.catalog)
     periodic.enqueue_due()
     tasks = [one.enqueue("ada") for one in (letters.send, letters.wait, letters.lose)]
     with time_ahead(seconds=2):

@@ -21,7 +21,7 @@ from django.core.management.base import CommandError
 
 from fdbqueue.tasks.management import processes
 from fdbqueue.tasks.management.processes import Parent
-from fdbqueue.tasks.time_limits import shared_memory
+from fdbqueue.tasks.time_limits import HEARS, shared_memory
 from fdbqueue.testing import time_ahead
 from tests import forked
 from tests.cases import cases
@@ -322,6 +322,24 @@ def test_a_child_that_was_killed_for_a_time_limit(tmp_path):
     child.start(["sh", "-c", f"echo ${processes.CHILD} > {tmp_path}/told"])
     assert child.ended(child.process.wait(), 60.0) == 0.0
     assert float((tmp_path / "told").read_text().rpartition(":")[2]) > 0
+
+
+def test_a_process_that_hangs_while_it_starts():
+    """A second request ends it, and that is no failure: it had no tasks."""
+    child = processes._Child(1)
+    child.start(["sh", "-c", "trap 'exit 3' USR1; kill -STOP $$; sleep 600"])
+    assert os.WIFSTOPPED(os.waitpid(child.process.pid, os.WUNTRACED)[1])
+    child.tell(again=False)
+    child._watch.words[HEARS] = 1.0
+    child.tell(again=True)  # it hears the pipe
+    child.process.send_signal(signal.SIGUSR1)
+    child.process.send_signal(signal.SIGCONT)
+    child.ended(child.process.wait(DEADLINE_SECONDS), 60.0)
+    assert child.code == 3
+    child.start(["sleep", "600"])
+    child.tell(again=True)
+    child.ended(child.process.wait(DEADLINE_SECONDS), 60.0)
+    assert child.code == 0
 
 
 def test_processes_of_a_batch(start, backend):

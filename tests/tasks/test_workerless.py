@@ -213,6 +213,7 @@ def test_the_check_of_workers(settings, backend):
     told = {**well, "status": "no worker", "no_worker": [QUEUE, "mail"]}
     assert checked(settings, **names) == (503, told)
     rows({"serves": QUEUE}, silent_seconds=60)
+    rows({"serves": QUEUE, "kind": "items"})  # which runs no tasks
     assert checked(settings, **names) == (503, told)
     rows({"serves": "tasks-*"})
     assert checked(settings, **names) == (503, {**told, "no_worker": ["mail"]})

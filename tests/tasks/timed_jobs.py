@@ -19,10 +19,12 @@ from typing import Any
 from django.db import connection, transaction
 
 from fdbqueue.tasks import TaskTimeout, task
+from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.exceptions import TaskUnknown
 from fdbqueue.tasks.results import task_at
 from fdbqueue.tasks.runner import call_here
 from fdbqueue.tasks.strikes import Strike, set_exception
+from tests.engines.children import wait_until
 from tests.tasks import jobs
 from tests.tasks.jobs import at_once, never
 
@@ -244,6 +246,17 @@ def hang_once(folder: str) -> None:
     _note(folder, "hang")
     if is_first:
         _CATASTROPHE.match(_TEXT)
+
+
+@task(max_attempts=2, backoff=at_once, timeout=5, takes_context=True)
+def note_and_match(context: Any) -> Any:
+    """Hold the interpreter once what the first attempt has noted is written."""
+    if context.attempt == 1:
+        context.metadata["next row"] = 7
+        result = task_backends["default"].get_result(context.task_result.id)
+        wait_until(lambda: result.refresh() or result.metadata)
+        _CATASTROPHE.match(_TEXT)
+    return context.metadata["next row"]
 
 
 @task(max_attempts=2, backoff=at_once)

@@ -197,7 +197,7 @@ examples:
         """Take batches off a queue, up to the limit, and write them; return how many items."""
         with (
             defer_interrupts() as interrupts,
-            emptying.progress(bar=bar) as progress,
+            emptying.progress_meter(bar=bar) as progress,
             explain_errors(lambda error: explain(error, progress.done, queue, sink)),
         ):
 

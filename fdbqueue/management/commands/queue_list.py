@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from fdbqueue.columns import Column, record
-from fdbqueue.columns.across import PRESENT
 from fdbqueue.columns.families import (
     FAMILY_STATS,
     LISTED_FAMILIES,
@@ -30,6 +29,7 @@ from fdbqueue.columns.queues import (
     reads_of,
 )
 from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
+from fdbqueue.columns.workers_and_failures import PRESENT
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error

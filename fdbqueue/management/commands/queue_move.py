@@ -79,7 +79,7 @@ examples:
 
         with (
             defer_interrupts() as interrupts,
-            emptying.progress() as progress,
+            emptying.progress_meter() as progress,
             explain_errors(explain),
         ):
             emptying.take_all(queue, mover, progress.advance, interrupts)

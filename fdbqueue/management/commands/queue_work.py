@@ -16,7 +16,7 @@ from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import LeaseLost, text_of_error
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
-from fdbqueue.management.emptying import Emptying, named
+from fdbqueue.management.emptying import Emptying, name_record
 from fdbqueue.management.exit_codes import (
     Interrupted,
     error_text,
@@ -117,7 +117,7 @@ examples:
         prints = self.console.is_terminal  # the function's lines: a bar would stand in them
         with (
             defer_interrupts(terminations=True) as interrupts,
-            emptying.progress(bar=not prints, lines=False) as progress,
+            emptying.progress_meter(bar=not prints, lines=False) as progress,
         ):
             worker = Worker(
                 source,
@@ -151,7 +151,7 @@ examples:
         if dead:
             became = "1 item is a dead letter" if dead == 1 else f"{dead:,} items are dead letters"
             text += f"; {became} now, see queue_list --by-reason"
-        self.console.report({**named(source), **numbers, "dead": dead}, f"{text}.")
+        self.console.report({**name_record(source), **numbers, "dead": dead}, f"{text}.")
 
     def _note_waiting(self, running: int) -> None:
         text = f"Waiting for {item_count(running)} to finish; Ctrl-C, or SIGINT, abandons."

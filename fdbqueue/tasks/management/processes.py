@@ -9,7 +9,8 @@ was, the pipe ends. So a child knows how often the parent was told to stop.
 A child may get the same signals directly, too: Ctrl-C at a terminal reaches all of its processes,
 and so does a service manager's SIGTERM. They are one and the same request: a child counts the
 signals it got and the bytes it read, and goes by the higher number. The first lets running tasks
-end, the second gives them back.
+end, the second gives them back. One that is still starting has no tasks: it reads later what it was
+told, and the second ends it by SIGTERM, as a SIGTERM to all processes does. That is no failure.
 
 The parent also ends a child that does not end an attempt at its time limit, and tells the next one
 in its place when that was; what both then do is in :mod:`fdbqueue.tasks.time_limits`.
@@ -38,7 +39,7 @@ from django.utils import autoreload
 
 from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, handled
-from fdbqueue.tasks.time_limits import OverdueAttempt, ParentWatch, shared_memory
+from fdbqueue.tasks.time_limits import HEARS, OverdueAttempt, ParentWatch, shared_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -116,7 +117,7 @@ class Parent:
         while self._passed_on < self._told:
             self._passed_on += 1
             for child in self._children:
-                child.tell()
+                child.tell(again=self._passed_on > 1)
 
     def _look_after(self, child: _Child) -> None:
         if child.process is None:
@@ -206,7 +207,7 @@ class _Child:
             OSError: There is none; all is as before.
         """
         readable, pipe = os.pipe()
-        self._watch.words[0] = 0.0
+        self._watch.words[0] = self._watch.words[HEARS] = 0.0
         told = f"{self.number}:{readable}:{self._memory}:{self._killed_at}"
         try:
             self.process = subprocess.Popen(  # noqa: S603  # this command itself
@@ -219,11 +220,13 @@ class _Child:
             os.close(readable)
         self._pipe, self._killed_at, self._began = pipe, 0.0, time.monotonic()
 
-    def tell(self) -> None:
-        """Tell it to stop, or to stop at once if it was told before."""
+    def tell(self, *, again: bool) -> None:
+        """Tell it to stop; again, to stop at once, also if it does not hear that yet."""
         if self.process is not None:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._pipe, b"!")
+            if again and not self._watch.words[HEARS]:
+                self.process.terminate()
 
     def is_overdue(self, now: float) -> bool:
         """Tell whether it is to be ended, by the same word for a while."""
@@ -243,7 +246,9 @@ class _Child:
     def ended(self, code: int, max_pause_seconds: float) -> float:
         """Note that it has ended; return how many seconds to pause before the next."""
         os.close(self._pipe)
-        self.process, self.code = None, 1 if code < 0 else code
+        self.process, self.code = None, FAILED if code < 0 else code
+        if code == -signal.SIGTERM:  # it had no tasks, yet or any more
+            self.code = 0
         if code in (0, CHANGED) or self._killed_at:
             return self.wait(0.0)
         if time.monotonic() - self._began >= _LONG_SECONDS:
@@ -295,6 +300,8 @@ class ParentPipe:
         target, main = self._listen, threading.get_ident()
         with handled(handlers):
             threading.Thread(target=target, args=(requests, main), daemon=True).start()
+            if self.watch is not None:
+                self.watch.words[HEARS] = 1.0
             yield
 
     def _listen(self, requests: _StopRequests, main: int) -> None:

@@ -14,8 +14,9 @@ are some. Who may do what:
 
       {"mover": ..., "version": ..., "moved": [...], "unknown": [...]}
 
-  ``mover`` is a name that no other has, ``version`` the database's version when the claim was last
-  renewed, ``moved`` the ids of the rows that were moved last, and ``unknown`` names queues whose
+  ``mover`` is a name that no other has, ``version`` says when the claim was last renewed: by the
+  database's versions, or by the machine's clock for a file, whose version is that of its last
+  commit. ``moved`` are the ids of the rows that were moved last, and ``unknown`` names queues whose
   rows were left, because the mover does not know them. Any mover may take the claim; one that was
   renewed in the last ten seconds is left to its mover, unless a command asks, or the mover that
   looks at it knows a queue in ``unknown``.
@@ -29,7 +30,8 @@ A mover does this, again and again; each step begins when the one before is know
    and 3: they see what is committed, and are committed.
 4. *Move*, one transaction of FoundationDB: it checks that the claim is still its own, pushes the
    tasks with their records, and writes their ids into ``moved``, in place of those of 2, and the
-   queues it has passed over into ``unknown``.
+   queues it has passed over into ``unknown``. What is too much for one transaction, by ``many.py``,
+   is moved in several, each with 2 after it.
 5. It goes on with 2, until there is nothing to read; it writes ``unknown`` if that has changed, and
    waits until it is woken, or for two seconds.
 

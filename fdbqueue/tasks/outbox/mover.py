@@ -20,10 +20,11 @@ from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound, text_of_error
 from fdbqueue.locks import start_thread
-from fdbqueue.service import Catalog, Prepared, Push, Queue, run
+from fdbqueue.service import Catalog, Prepared, Push, Queue, run, shared_us
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
 from fdbqueue.tasks.ends import is_refusal
 from fdbqueue.tasks.key_limits import Limited, declare
+from fdbqueue.tasks.many import portions
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.outbox_rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in
 from fdbqueue.tasks.outbox.wake import wake_key
@@ -32,8 +33,8 @@ from fdbqueue.tasks.schedules import is_engines
 
 logger = logging.getLogger(__name__)
 
-#: The most rows of one transaction, and about the most characters of their calls.
-ROWS_PER_TRANSACTION, MOST_CHARACTERS = 500, 1_500_000
+#: The most rows that are read at once, and about the most characters of their calls.
+ROWS_AT_ONCE, MOST_CHARACTERS = 500, 1_500_000
 #: So many queues that a mover does not know are left out by the database, and noted in the claim.
 _MOST_UNKNOWN = 100
 #: How often a mover looks at the table if nothing wakes it.
@@ -97,7 +98,7 @@ class RowMover:
         self._name = secrets.token_hex(16)
         self._key = b""
         #: What ``moved`` has of rows that may be in the table yet; None if that is not known.
-        self._uncleared: tuple[str, ...] | None = None
+        self._moved_ids: tuple[str, ...] | None = None
         #: The queues that rows are for and this process does not know, in the order in which they
         #: were met; which of them the claim has, and which the log.
         self._unknown: dict[str, None] = {}
@@ -119,17 +120,17 @@ class RowMover:
         """
         self._key = self._key or self._claim_key()
         claim = functools.partial(self._claim_in, by_force=by_force)
-        self._uncleared = None
+        self._moved_ids = None
         try:
             claimed = run(self._catalog.database, claim, retries_conflicts=by_force)
         except Conflict:  # another mover was first
             return False
         if claimed is not None:
-            self._uncleared, self._noted = claimed.moved, claimed.unknown
-        if self._uncleared is not None and self._claim_key() != self._key:
+            self._moved_ids, self._noted = claimed.moved, claimed.unknown
+        if self._moved_ids is not None and self._claim_key() != self._key:
             self.release()  # the table was emptied, and has another name
-            self._key, self._uncleared = b"", None
-        return self._uncleared is not None
+            self._key, self._moved_ids = b"", None
+        return self._moved_ids is not None
 
     def _claim_key(self) -> bytes:
         """Return the key of the claim; the first mover gives the table its name.
@@ -145,7 +146,7 @@ class RowMover:
         return _claim_at(self._backend, found.name)
 
     def _claim_in(self, tr: Transaction, by_force: bool) -> _Claim | None:
-        claim, version = _stored_claim(tr, self._key), tr.get_read_version().wait()
+        claim, version = _stored_claim(tr, self._key), self._version(tr)
         age = (version - claim.version) / VERSIONS_PER_SECOND
         if claim.mover == self._name:
             if not 0 <= age < CLAIM_SECONDS / 2:
@@ -157,6 +158,10 @@ class RowMover:
             self._write(tr, taken)
             return taken
         return None
+
+    def _version(self, tr: Transaction) -> int:
+        """Return when a claim is renewed; a file's version would be that of its last commit."""
+        return shared_us(tr, self._catalog.database)
 
     def release(self) -> None:
         """Give up the claim, if this mover has it, so that another can take it at once."""
@@ -186,28 +191,29 @@ class RowMover:
         """
         self._unknown.clear()
         while True:
-            self._clear()
+            self._delete_moved()
             rows, too_large = self._first_rows()
             ready, aside = self._ready(rows)
             if not (rows or too_large):
                 self._note_unknown()
                 return
             self.done = self.done.plus(Moved(set_aside=aside + too_large))
-            for some in self._moved_together(ready):
-                self.done = self.done.plus(some)
-                if not goes_on(self.done):
-                    return
+            for portion in portions(ready, lambda one: (one.queue.name, len(one.row.call))):
+                for some in self._moved_together(portion):
+                    self.done = self.done.plus(some)
+                    if not goes_on(self.done):
+                        return
 
-    def _clear(self) -> None:
+    def _delete_moved(self) -> None:
         """Delete the rows that were moved last."""
-        if self._uncleared is None:
+        if self._moved_ids is None:
             raise ClaimLost
-        if self._uncleared:
-            self._outbox.rows.filter(result_id__in=self._uncleared).delete()
-            self._uncleared = ()
+        if self._moved_ids:
+            self._outbox.rows.filter(result_id__in=self._moved_ids).delete()
+            self._moved_ids = ()
 
     def _first_rows(self) -> tuple[list[OutboxTask], int]:
-        """Return the first rows of queues that are known, as many as one transaction takes.
+        """Return the first rows of queues that are known, as many as are read at once.
 
         Those that are too large to be read are set aside; returns how many, too.
         """
@@ -232,14 +238,14 @@ class RowMover:
         project, whose workers know their queues. Each read begins with the first row: only what one
         statement reads is whole, so that no row comes before an earlier one.
         """
-        most, is_for_known = ROWS_PER_TRANSACTION, functools.cache(self._is_for_known)
+        most, is_for_known = ROWS_AT_ONCE, functools.cache(self._is_for_known)
         while True:
             left_out = [*self._unknown][:_MOST_UNKNOWN]
             rows = self._outbox.waiting.exclude(queue__in=left_out).annotate(size=Length("call"))
             found = [*rows.values_list("pk", "result_id", "size", "queue")[:most]]
             sizes = [one[:3] for one in found if is_for_known(one[3])]
             if sizes or len(found) < most:
-                return sizes[:ROWS_PER_TRANSACTION]
+                return sizes[:ROWS_AT_ONCE]
             most *= 2
 
     def _knows(self, name: str) -> bool:
@@ -297,20 +303,20 @@ class RowMover:
         """Move rows in one transaction; if that is refused, each half of them, down to one."""
         if not ready:
             return
-        self._clear()
+        self._delete_moved()
         try:
             moved = self._move_some(ready)
         except Exception as error:
             if not _is_of_rows(error):
-                self._uncleared = None  # the claim tells what was moved
+                self._moved_ids = None  # the claim tells what was moved
                 raise
             if len(ready) == 1:
                 self._set_aside(ready[0].row, error)
                 yield Moved(set_aside=1)
                 return
         else:
-            self._uncleared = tuple(one.row.result_id for one in ready)
-            self._clear()
+            self._moved_ids = tuple(one.row.result_id for one in ready)
+            self._delete_moved()
             yield Moved(moved=moved)
             return
         half = len(ready) // 2
@@ -328,7 +334,7 @@ class RowMover:
         left = self._left()
 
         def move(tr: Transaction) -> int:
-            claim, version = _stored_claim(tr, self._key), tr.get_read_version().wait()
+            claim, version = _stored_claim(tr, self._key), self._version(tr)
             if claim.mover != self._name:
                 raise ClaimLost
             known = self._known(tr, ids)

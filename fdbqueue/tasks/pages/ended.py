@@ -20,7 +20,7 @@ from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.readings import OtherTabs
 from fdbqueue.service import Item, Queue, Scan, now_us
 from fdbqueue.tasks.key_limits import function_in, limits_key
-from fdbqueue.tasks.records import FAILED, MAX_ID, SUCCESSFUL, EndedTask, Records
+from fdbqueue.tasks.records import FAILED, MAX_ID, SUCCESSFUL, EndedTask, Records, is_end
 from fdbqueue.tasks.states import ABORTED, DONE
 
 _MAX_DIGITS = 18
@@ -103,8 +103,7 @@ def _with_aborted(
         reads = [records.begin_read_short(tr, entry.id) for entry in some]
         for entry, read in zip(some, reads, strict=True):
             record = read() or records.read(tr, entry.id) or {}  # a long one is read in full
-            end = (record.get("status"), record.get("ended"))
-            yield entry, end == (entry.status, entry.moment)
+            yield entry, is_end(record, entry)
 
 
 def begin_ended(backend: Any, queue: Queue, tr: Any) -> Callable[[], OtherTabs]:

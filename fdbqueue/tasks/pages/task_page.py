@@ -42,8 +42,8 @@ from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
     backends,
 )
+from fdbqueue.tasks.group_outlines import outline_of, queues_in
 from fdbqueue.tasks.groups import abort_some
-from fdbqueue.tasks.outlines import outline_of, queues_in
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.viewer import Viewer
@@ -233,7 +233,7 @@ _FACTS = with_links(FACTS, _LINKS)
 def _abort_task(asked: Mapping[str, Any], _at: int) -> int:
     """Abort a task of whichever backend has it; one that has ended meanwhile is not there."""
     task_id = asked["id"]
-    catalog = deadlines.begin(conf.api().timeout_seconds)
+    catalog = deadlines.limited_catalog(conf.api().timeout_seconds)
     for backend in backends():
         with contextlib.suppress(TaskResultDoesNotExist):
             if abort_by(backend.over(catalog), task_id, by_force=asked["by_force"]) != "ended":
@@ -264,7 +264,7 @@ def _group_of(task_id: str) -> tuple[Any, str]:
     Raises:
         ItemNotFound: There is no such task, or it is in none.
     """
-    catalog = deadlines.begin(conf.api().timeout_seconds)
+    catalog = deadlines.limited_catalog(conf.api().timeout_seconds)
     for one in backends():
         backend = one.over(catalog)
         task = backend.found(task_id)

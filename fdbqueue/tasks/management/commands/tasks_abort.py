@@ -12,7 +12,7 @@ from fdbqueue.tasks.aborts import abort_by
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.groups import abort_group_by
-from fdbqueue.tasks.management import given
+from fdbqueue.tasks.management import task_arguments
 
 _TEXTS = {
     "aborted": "The task {id} was aborted: it will not run.",
@@ -35,20 +35,20 @@ examples:
 """
 
     takes = (
-        given.ID,
-        given.backend("Abort a task of"),
+        task_arguments.ID,
+        task_arguments.backend("Abort a task of"),
         flag("--force", "Also end it while it runs, as if over its time limit", dest="by_force"),
         JSON,
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"]).over(self.catalog)
+        backend = task_arguments.backend_of(options["backend"]).over(self.catalog)
         result_id, by_force = options["id"], options["by_force"]
         try:
             outcome = abort_by(backend, result_id, by_force=by_force)
         except TaskResultDoesNotExist as error:
             if not self._aborts_group(backend, result_id, by_force=by_force):
-                raise failure(given.not_found(backend, result_id)) from error
+                raise failure(task_arguments.not_found(backend, result_id)) from error
             return
         text = _TEXTS["forced" if by_force and outcome == "asked" else outcome]
         self.console.report(

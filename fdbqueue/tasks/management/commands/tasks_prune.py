@@ -12,7 +12,7 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
 from fdbqueue.tasks.housekeeping import Pruned, prune, remove_lost
-from fdbqueue.tasks.management import given
+from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.options import MAX_KEPT_SECONDS, Retention
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -61,7 +61,7 @@ examples:
 """
 
     takes = (
-        given.backend("Remove tasks of"),
+        task_arguments.backend("Remove tasks of"),
         _aged("--older-than", "all ended tasks"),
         _aged("--successful", "successful tasks"),
         _aged("--failed", "failed tasks"),
@@ -75,7 +75,7 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"])
+        backend = task_arguments.backend_of(options["backend"])
         kept = _retention(backend.settings.retention, options)
         known: dict[str, Any] = {"catalog": self.catalog, "dry_run": options["dry_run"]}
         verb = "would be removed" if options["dry_run"] else "removed"

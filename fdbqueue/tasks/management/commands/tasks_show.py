@@ -22,9 +22,9 @@ from fdbqueue.tasks.columns import (
     shown_facts,
 )
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
+from fdbqueue.tasks.group_outlines import OutlineLine, outline_of
 from fdbqueue.tasks.group_results import GroupResult, group_result_by
-from fdbqueue.tasks.management import given
-from fdbqueue.tasks.outlines import OutlineLine, outline_of
+from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.records import TreePlace, aware
 
 
@@ -42,13 +42,13 @@ examples:
     allows_closed_output = True
 
     takes = (
-        given.ID,
-        given.backend("Show a task of"),
+        task_arguments.ID,
+        task_arguments.backend("Show a task of"),
         JSON,
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"]).over(self.catalog)
+        backend = task_arguments.backend_of(options["backend"]).over(self.catalog)
         task = backend.found(options["id"])
         if task is None and backend.settings.outbox is not None:
             task = backend.found_in_outbox(options["id"])
@@ -66,7 +66,7 @@ examples:
         try:
             found = group_result_by(backend, result_id)
         except TaskResultDoesNotExist as error:
-            raise failure(given.not_found(backend, result_id)) from error
+            raise failure(task_arguments.not_found(backend, result_id)) from error
         tree, _, branch = result_id.partition(".")
         outline = outline_of(
             self.catalog.database, backend, TreePlace(tree, int(branch or 0), -1, 0)

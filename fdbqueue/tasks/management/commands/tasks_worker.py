@@ -20,7 +20,7 @@ from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
 from fdbqueue.service import MAX_ITEMS_A_CALL, MAX_WORKER_CHARACTERS, NAME, PATTERN
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.ends import AttemptEnd
-from fdbqueue.tasks.management import given
+from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.management.processes import (
     CHANGED,
     Heartbeat,
@@ -97,7 +97,7 @@ examples:
             help="End after N attempts at tasks; with --processes, replace each process after N",
         ),
         arguments.flag("--batch", "End when there are no more tasks to run"),
-        given.backend("Run the tasks of"),
+        task_arguments.backend("Run the tasks of"),
         arguments.Argument(
             "--worker-id",
             type=arguments.worker_name,
@@ -118,7 +118,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen = argparse.Namespace(**options)
-        backend = given.backend_of(chosen.backend)
+        backend = task_arguments.backend_of(chosen.backend)
         chosen.names = _queue_names(backend, chosen.queue, "--queue")
         chosen.excluded = _queue_names(backend, chosen.exclude_queues, "--exclude-queues")
         _check_left(backend, chosen.names, chosen.excluded)

@@ -14,7 +14,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import table_of
 from fdbqueue.tasks.compat import backends
-from fdbqueue.tasks.management import given
+from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.outbox.mover import Moved, move_now
 from fdbqueue.tasks.outbox.outbox_columns import COLUMNS, OutboxSums, first, sums
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
@@ -39,20 +39,20 @@ examples:
     allows_closed_output = True
 
     takes = (
-        given.backend("Show the outbox of"),
+        task_arguments.backend("Show the outbox of"),
         OneOf(
             flag("--move", "Move all rows that wait, until none is left"),
             Argument(
                 "--retry",
                 nargs="*",
-                type=given.task_id,
+                type=task_arguments.task_id,
                 metavar="ID",
                 help="Let rows that were set aside wait again: those with these ids, or all",
             ),
             Argument(
                 "--remove",
                 nargs="+",
-                type=given.task_id,
+                type=task_arguments.task_id,
                 metavar="ID",
                 help="Remove rows that were set aside: their tasks will never run",
             ),
@@ -61,7 +61,7 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        backend = given.backend_of(options["backend"])
+        backend = task_arguments.backend_of(options["backend"])
         if backend.settings.outbox is None:
             having = [one.alias for one in backends() if one.settings.outbox is not None]
             known = f"Give --backend: {', '.join(having)}." if having else "No other has one."

@@ -36,7 +36,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import Catalog
-from fdbqueue.tasks.records import TreePlace, is_pending
+from fdbqueue.tasks.records import TreePlace, is_pending, item_place
 from fdbqueue.tasks.tree_keys import TreeKeys, range_of
 from fdbqueue.tasks.trees import Tree
 
@@ -71,8 +71,9 @@ def has_lost_item(tr: Transaction, catalog: Catalog, record: dict[str, Any]) -> 
     """Tell whether a record is pending, and its item is not in its queue."""
     if not is_pending(record):
         return False
+    name, item_id = item_place(record)
     try:
-        return not catalog.queue(record["queue"]).has_item(record["item"], tr=tr)
+        return not catalog.queue(name).has_item(item_id, tr=tr)
     except QueueNotFound:  # the setting lacks it for now, and what is in it is kept
         return False
 

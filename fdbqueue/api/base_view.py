@@ -50,7 +50,7 @@ _READS = frozenset({"GET", "HEAD"})
 _VARY = ("Accept", "Authorization")
 
 
-class Answers(APIView):
+class BaseView(APIView):
     """A view of the API; JSON is strict and errors have one shape, whatever the project's settings.
 
     Attributes:

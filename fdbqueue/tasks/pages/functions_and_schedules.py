@@ -1,8 +1,8 @@
 """Pages across the queues of tasks: how the functions run, and what the schedules enqueue.
 
 Both show only what is of queues that the user may view, and what they read is bounded: the counters
-of :mod:`fdbqueue.tasks.functions` in up to 1,000 queues, and the states of up to 500 schedules with
-their latest tasks. The pages of all queues name them by :func:`more_pages`.
+(:mod:`fdbqueue.tasks.function_counters`) of up to 1,000 queues, and the states of up to 500
+schedules with their latest tasks. The pages of all queues name them by :func:`more_pages`.
 
 No code of a task is imported. So the queue of a schedule is known if its option names one, if this
 process has imported the task, or from its latest task. A schedule without one is shown to
@@ -28,7 +28,6 @@ from fdbqueue import conf, deadlines
 from fdbqueue.columns import DURATION, FUTURE, PAST, TEXT, Column, ValueKind, link, markup
 from fdbqueue.columns.text import grouped, lasting, visible
 from fdbqueue.exceptions import QueueNotFound
-from fdbqueue.pages.across_queues import MOST_NAMED
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import (
@@ -43,12 +42,13 @@ from fdbqueue.pages.listing import (
 )
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
+from fdbqueue.pages.workers_and_failures import MOST_NAMED
 from fdbqueue.service import Catalog, now_us, run
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.checks import OUTBOX_APP
 from fdbqueue.tasks.columns import moment, shown_path, words_of
 from fdbqueue.tasks.compat import Task, TaskResultStatus, backends
-from fdbqueue.tasks.functions import FunctionCounters, FunctionRow, FunctionRows
+from fdbqueue.tasks.function_counters import FunctionCounters, FunctionRow, FunctionRows
 from fdbqueue.tasks.key_limits import names_begin
 from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.results import imported

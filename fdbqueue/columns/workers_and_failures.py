@@ -15,8 +15,10 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import COUNT, DURATION, NUMBER, PAST, TEXT, Column, ValueKind
 from fdbqueue.columns.items import ItemRow
-from fdbqueue.service import Item, WorkerRow, group_named, moment
+from fdbqueue.service import Item, Queue, WorkerRow, Workers, group_named, moment
 
+#: What workers of tasks say that they work on.
+_TASKS = "tasks"
 _NEVER = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
 
 
@@ -89,6 +91,19 @@ def by_reason(rows: Iterable[ItemRow]) -> list[ReasonRow]:
         reason = group_named(row.item.reason or "").decode(errors="replace")
         found.setdefault(reason, ReasonRow(reason)).rows.append(row)
     return sorted(found.values(), key=lambda one: died_at(one.latest), reverse=True)
+
+
+def workers_of(queue: Queue, found: Workers) -> list[WorkerRow]:
+    """Return which of some workers may take from a queue, the lost ones, too.
+
+    One that does not say from which queues it takes may take from all. Tasks are run by workers of
+    tasks alone.
+    """
+    return [
+        one
+        for one in found.rows
+        if one.may_serve(queue.home) and (queue.workers is None or one.kind == _TASKS)
+    ]
 
 
 #: What the pages call the states of a worker.

@@ -22,7 +22,6 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, FUTURE, PAST, Column, ValueKind, link, markup
-from fdbqueue.columns.across import PRESENT, ReasonRow, WorkerLeases, by_reason, by_worker
 from fdbqueue.columns.items import (
     ATTEMPTS,
     LEASED_AT,
@@ -32,6 +31,13 @@ from fdbqueue.columns.items import (
     reason_text,
 )
 from fdbqueue.columns.text import folded, grouped, visible
+from fdbqueue.columns.workers_and_failures import (
+    PRESENT,
+    ReasonRow,
+    WorkerLeases,
+    by_reason,
+    by_worker,
+)
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
 from fdbqueue.pages.forms import FindAnyForm, search_field
 from fdbqueue.pages.framing import ListView, PageView, shown_id
