@@ -523,7 +523,7 @@ OLDEST = QueueColumn(
     },
     alarm=lambda at: "warning" if is_overdue(at) else "",
     why_nothing=lambda row: (
-        _("this codec stores no push times")
+        _("the codec keeps no times")
         if row.counts.ready > 0 and not keeps_push_times(row.queue)
         else ""
     ),

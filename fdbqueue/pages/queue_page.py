@@ -271,9 +271,7 @@ _MEANINGS = {
     "kind": _("fifo: the earliest pushed is popped first; priority: the lowest priority is."),
     "codec": _("How values become bytes; json alone keeps when an item was pushed."),
     "priority_type": _("All priorities of the queue are kept in this type."),
-    "order": _(
-        "commit: strictly in the order of the pushes' commits; count: as in FoundationDB's recipes."
-    ),
+    "order": _("commit: strictly in the order of the pushes' commits; count: as in the recipes."),
     "shards": _("The ready items are spread over so many parts, and taken nearly in order."),
     "choices": _("A pop takes the first item of so many shards, drawn at random."),
     "handoff_timeout_seconds": _(

@@ -122,15 +122,15 @@ examples:
         parser.add_argument(
             "--adopt-settings",
             action="store_true",
-            help="Record this process's settings as those of the named queues' items. Ready items "
-            "move to the shards of these settings; nothing else changes",
+            help="Store that the items of the named queues are written under the settings here. "
+            "Ready items move to the shards that these say; nothing else changes",
         )
         repairs.add_argument(
             "--recount",
             action="store_true",
             help="Count the items of queues, and correct the counts and the rows in the index of "
-            "their family. Others may push and pop meanwhile. Needed only for queues that other "
-            "programs use, by FoundationDB's recipes",
+            "their family. Others may push and pop meanwhile. Only queues that programs "
+            "with FoundationDB's recipes use need it",
         )
         repairs.add_argument(
             "--sweep",
@@ -199,8 +199,8 @@ examples:
             number = item_count(sum(astuple(queue.counts())))
             here = Examiner(queue).format_here()
             self.console.confirm(
-                f"Record these settings as those of the items of {name!r} ({number}): {here}? "
-                "Processes with other settings must have stopped."
+                f"Store that the {number} of {name!r} are written under: "
+                f"{here}? Processes with other settings must have stopped."
             )
             queue.adopt_settings()
 
