@@ -54,11 +54,11 @@ def test_what_cannot_be_decoded(call):
     (bad, good) = queue.page().items
     queue.bury(good.id)
     queue.bury(bad.id)
-    with pytest.raises(CommandError, match="they stay dead: each would block the queue") as caught:
+    with pytest.raises(CommandError, match="1 item that cannot be decoded stayed dead") as caught:
         call("queue_redrive", "mail", "--no-input")
     assert (caught.value.returncode, values()) == (1, ["good"])
     printed = call("queue_redrive", "mail", "--id", bad.id, "--no-input")
-    assert printed.err.endswith(f"until queue_bury makes them dead letters again: {bad.id}.\n")
+    assert printed.err.endswith(f"will block the queue until queue_bury takes it away: {bad.id}.\n")
     assert queue.counts().dead == 0
 
 

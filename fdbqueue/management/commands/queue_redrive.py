@@ -13,10 +13,12 @@ from fdbqueue.service import Queue
 
 _SHOWN_IDS = 5
 _STAY = (
-    ", so they stay dead: each would block the queue. Look at them by queue_show, remove them by "
-    "queue_remove, or requeue them nevertheless by --id"
+    "{items} that cannot be decoded stayed dead, because each would block the queue: {ids}. "
+    "queue_show shows one, queue_remove removes it, --id requeues it nevertheless."
 )
-_BLOCK = ", and block the queue until queue_bury makes them dead letters again"
+_BLOCK = (
+    "{items} that cannot be decoded will block the queue until queue_bury takes it away: {ids}."
+)
 
 
 class Command(QueueCommand):
@@ -72,8 +74,9 @@ examples:
         if undecodable:
             shown = ", ".join(undecodable[:_SHOWN_IDS])
             more = " and more" if len(undecodable) > _SHOWN_IDS else ""
-            became = _BLOCK if ids else _STAY
-            text = f"{item_count(len(undecodable))} cannot be decoded{became}: {shown}{more}."
+            text = (_BLOCK if ids else _STAY).format(
+                items=item_count(len(undecodable)), ids=f"{shown}{more}"
+            )
             if not ids:
                 raise failure(text)
             self.console.note(text)
