@@ -58,7 +58,7 @@ def test_what_cannot_be_decoded(call):
         call("queue_redrive", "mail", "--no-input")
     assert (caught.value.returncode, values()) == (1, ["good"])
     printed = call("queue_redrive", "mail", "--id", bad.id, "--no-input")
-    assert printed.err.endswith(f"will block the queue until queue_bury takes it away: {bad.id}.\n")
+    assert printed.err.endswith(f"will block the queue until queue_bury: {bad.id}.\n")
     assert queue.counts().dead == 0
 
 

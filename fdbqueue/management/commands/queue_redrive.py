@@ -16,9 +16,7 @@ _STAY = (
     "{items} that cannot be decoded stayed dead, because each would block the queue: {ids}. "
     "queue_show shows one, queue_remove removes it, --id requeues it nevertheless."
 )
-_BLOCK = (
-    "{items} that cannot be decoded will block the queue until queue_bury takes it away: {ids}."
-)
+_BLOCK = "{items} that cannot be decoded will block the queue until queue_bury: {ids}."
 
 
 class Command(QueueCommand):
