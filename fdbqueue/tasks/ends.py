@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -160,7 +161,7 @@ class Attempt:
         coroutine: What runs its function in the loop; None if it is not async, or was left.
         has_left: Whether its function has ended.
         limit: What ends its function, as in ``time_limits.py``; None if nothing does.
-        looked: When it was looked up last whether it was aborted, by the monotonic clock.
+        looked: When it was looked up last whether it was aborted, likewise; -inf is never.
         is_abort_asked: Whether it was, while it waited for a thread.
     """
 
@@ -179,7 +180,7 @@ class Attempt:
     coroutine: asyncio.Task[Any] | None = None
     has_left: bool = False
     limit: Any = None
-    looked: float = 0.0
+    looked: float = -math.inf
     is_abort_asked: bool = False
 
     @property

@@ -57,6 +57,7 @@ import ctypes
 import functools
 import gc
 import itertools
+import math
 import operator
 import sys
 import threading
@@ -103,7 +104,8 @@ class Strike:
         is_over: Whether the function has ended.
         is_in_doubt: Whether it may have left a lock taken.
         trap: The weak reference to what is put into a frame, if anything is.
-        set_at: When the exception was set, by the monotonic clock; 0 if it was not.
+        set_at: When the exception was set, by the monotonic clock; minus infinity
+            if it was not.
     """
 
     __slots__ = (
@@ -123,7 +125,7 @@ class Strike:
         self.has_come = self.is_over = self.is_in_doubt = False
         self.trap: weakref.ref[_Trap] | None = None
         self._base = base
-        self.set_at = 0.0
+        self.set_at = -math.inf
 
     def next_step(self, *, is_strict: bool) -> Callable[[], Any] | None:
         """Return what brings the exception to the function's place, None for nothing.

@@ -434,7 +434,7 @@ class TimeLimits:
                 elif step is not None:
                     limit.is_struck = True
                     if step() is False:
-                        strike.trap, strike.set_at = None, 0.0
+                        strike.trap, strike.set_at = None, -math.inf
 
 
 def _facts(limit: Limit) -> dict[str, Any]:

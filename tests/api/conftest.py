@@ -10,10 +10,12 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from rest_framework.test import APIClient
 
-from fdbqueue import service
+from fdbqueue import conf, service
 from tests.concurrency.conftest import clock
 
 __all__ = ["clock"]
+
+PATIENT_SECONDS = 60
 
 QUEUES = {
     "quakes": {"kind": "priority", "priority_type": "float"},
@@ -34,17 +36,19 @@ def fdbqueue_queues() -> dict[str, Any]:
 
 
 @pytest.fixture
-def queues(empty_queues: service.Catalog) -> service.Catalog:
+def queues(empty_queues: service.Catalog, allow: Callable[..., None]) -> service.Catalog:
     """The catalog of QUEUES: on a cluster if there is one, under a prefix of its own."""
-    return empty_queues
+    allow()
+    return conf.catalog()
 
 
 @pytest.fixture
 def allow(settings: Any) -> Callable[..., None]:
-    """Set keys of the setting's ``API``."""
+    """Set keys of the setting's ``API``; a request has as much time as a busy machine takes."""
 
     def change(**options: Any) -> None:
-        settings.FDBQUEUE = {**settings.FDBQUEUE, "API": options}
+        api = {"TIMEOUT_SECONDS": PATIENT_SECONDS, **options}
+        settings.FDBQUEUE = {**settings.FDBQUEUE, "API": api}
 
     return change
 

@@ -192,7 +192,8 @@ def test_who_stands_still_blocks_nobody(database, start, how):
     child.go_on()
     if how == "think":
         child.tell()
-    child.expect("1020")  # the check of the commit finds what was written meanwhile
+    # The check of its commit finds what was written meanwhile, or that five seconds have passed.
+    assert child.line() in {"1020", "1007"}
     assert int(database[b"count"]) == 20
 
 

@@ -12,6 +12,7 @@ from django.test import Client
 
 import fdbqueue
 from fdbqueue import conf
+from fdbqueue.pages.framing import PageView
 from tests.pages import watched_engine
 
 QUEUES = {
@@ -28,6 +29,8 @@ SITES = {"admin": "/admin/fdbqueue/queuename/", "plain": "/queues/"}
 
 Rows = list[tuple[bytes, bytes]]
 
+PATIENT_SECONDS = 60
+
 
 @pytest.fixture
 def fdbqueue_queues() -> dict[str, Any]:
@@ -36,12 +39,18 @@ def fdbqueue_queues() -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
+def patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a page as much time as a busy machine takes."""
+    monkeypatch.setattr(PageView, "timeout_seconds", PATIENT_SECONDS)
+
+
+@pytest.fixture(autouse=True)
 def setting(empty_queues, settings, db) -> dict[str, Any]:
     """Queues on a file of the test's own, or on the cluster there is, emptied at the end.
 
-    A page has as much time as a busy machine takes.
+    An action has as much time as a busy machine takes.
     """
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"TIMEOUT_SECONDS": 60}}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {"TIMEOUT_SECONDS": PATIENT_SECONDS}}
     return settings.FDBQUEUE
 
 

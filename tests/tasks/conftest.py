@@ -14,8 +14,11 @@ from django.test import override_settings
 
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.worker import TaskWorker
+from tests.pages.conftest import patient_pages, person
 from tests.tasks import jobs
 from tests.tasks.engines import engine_setting
+
+__all__ = ["patient_pages"]
 
 APPS = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
 
@@ -65,6 +68,12 @@ def backend(configure: Any) -> Any:
 def lasting_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the claim of an outbox hold for an hour: a test that says whose it is may be slow."""
     monkeypatch.setattr("fdbqueue.tasks.outbox.mover.CLAIM_SECONDS", 3_600.0)
+
+
+@pytest.fixture
+def viewer() -> Any:
+    """Somebody who may view queues."""
+    return person("viewer", "view_queue")
 
 
 @pytest.fixture(autouse=True)

@@ -185,12 +185,12 @@ def test_what_was_aborted_while_it_waited_does_not_run(backend, monkeypatch):
 
 def test_what_waits_is_looked_up_together(backend, monkeypatch):
     """One look in a moment for all that a worker has leased ahead: not a transaction for each."""
-    monkeypatch.setattr("fdbqueue.tasks.runner.AHEAD_SECONDS", 600.0)
+    monkeypatch.setattr("fdbqueue.tasks.runner.AHEAD_SECONDS", 1e9)  # longer than any is up
     results = [jobs.note.enqueue(number) for number in range(5)]
     one = TaskWorker(backend, ["default"])
     items = leased_together(one, 5)
     for attempt in one._source._held.values():
-        attempt.leased -= 601
+        attempt.leased -= 1e9 + 1
     assert abort(results[3].id) == "asked"
     looks = []
 

@@ -33,12 +33,6 @@ def backend(empty_queues, settings, db):
     return backend_of(settings, outbox=True)
 
 
-@pytest.fixture
-def viewer():
-    """Somebody who may view queues."""
-    return person("viewer", "view_queue")
-
-
 def test_the_way_to_it_is_shown_if_a_backend_has_an_outbox(viewer, settings):
     """Where none has one, no page leads there."""
     assert PAGE in text(viewer.get(LIST))

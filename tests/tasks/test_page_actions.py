@@ -115,12 +115,6 @@ def test_who_may_only_view(viewer):
     assert viewer.post(at(LIST, QUEUE, "abort"), {"id": task.id}).status_code == 403
 
 
-@pytest.fixture
-def viewer():
-    """Somebody who may view queues."""
-    return person("viewer", "view_queue")
-
-
 @pytest.mark.parametrize("chosen", [{}, {"by_force": "on"}])
 def test_a_task_that_runs_is_asked_or_ended(manager, backend, chosen):
     """As the reader chooses; only the form that is sent says so, and a field of any other action

@@ -70,12 +70,6 @@ def work(backend):
 
 
 @pytest.fixture
-def viewer():
-    """Somebody who may view queues."""
-    return person("viewer", "view_queue")
-
-
-@pytest.fixture
 def watched(settings):
     """The same queues on the same engine, with each read and write noted."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "ENGINE": "tests.pages.watched_engine"}

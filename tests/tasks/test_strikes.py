@@ -142,6 +142,16 @@ def test_a_module_of_locks_is_left_first(module):
     assert not call.limit.strike.is_in_doubt
 
 
+def test_on_a_machine_that_has_just_started(monkeypatch):
+    """No exception is under way before the first, for however short the clock has run."""
+    monkeypatch.setattr(strikes, "_UNDER_WAY_SECONDS", 1e9)  # longer than any machine is up
+    code = inner("threading")
+    call = Call(lambda *args: code(*args) or turn())
+    call.wait_for_trap()
+    call.gate.set()
+    assert type(call.end()) is TaskTimeout
+
+
 def test_a_finalizer_is_left_first():
     """Whatever it calls; and what comes after it is ended."""
     finalizer, called = inner("shop", "__del__"), inner("shop")
