@@ -523,7 +523,7 @@ OLDEST = QueueColumn(
     },
     alarm=lambda at: "warning" if is_overdue(at) else "",
     why_nothing=lambda row: (
-        _("the codec keeps no times")
+        _("the codec stores no push time")
         if row.counts.ready > 0 and not keeps_push_times(row.queue)
         else ""
     ),

@@ -271,7 +271,10 @@ _MEANINGS = {
     "kind": _("fifo: the earliest pushed is popped first; priority: the lowest priority is."),
     "codec": _("How values become bytes; json alone keeps when an item was pushed."),
     "priority_type": _("All priorities of the queue are kept in this type."),
-    "order": _("commit: strictly in the order of the pushes' commits; count: as in the recipes."),
+    "order": _(
+        "commit: strictly in the order of the pushes' commits; count: in the order of "
+        "FoundationDB's recipe."
+    ),
     "shards": _("The ready items are spread over so many parts, and taken nearly in order."),
     "choices": _("A pop takes the first item of so many shards, drawn at random."),
     "handoff_timeout_seconds": _(
@@ -280,8 +283,8 @@ _MEANINGS = {
     "max_attempts": _("After so many failed leases an item is a dead letter."),
     "max_value_bytes": _("A longer value is refused."),
     "max_leased": _("At most so many items are leased at a time."),
-    "rate": _("At most so many items are popped and leased in a time."),
-    "burst": _("So many may be taken at once after a time in which none was."),
+    "rate": _("At most so many items are taken per second, minute, hour or day."),
+    "burst": _("So many may be taken at once after a pause."),
     "subspace": _("Where in the database all of it is stored."),
 }
 

@@ -19,7 +19,9 @@ from tests.docs.blocks import ROOT, Page
 
 PAGES = (Page("docs/commands.md"), Page("docs/tasks-operations.md"))
 #: What the page says once, because many commands have it.
-SAID_ONCE = frozenset({"--json", "--engine-timeout", "--no-input", "--end", "--backend"})
+SAID_ONCE = frozenset(
+    {"--json", "--engine-timeout", "--no-input", "--end", "--backend", "--limit", "--follow"}
+)
 PLACE = re.compile(r"(<!-- help: (?P<name>\w+) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 
 

@@ -25,7 +25,7 @@ from tests.forgetting import forget_queues
 
 KINDS = ("ready", "new", "none", "demo")
 READY = """
-INSTALLED_APPS += ["rest_framework", "rest_framework.authtoken", "fdbqueue"]
+INSTALLED_APPS += ["rest_framework", "rest_framework.authtoken", "fdbqueue", "fdbqueue.tasks"]
 FDBQUEUE = {
     "ENGINE": "fdbqueue.engines.embedded",
     "OPTIONS": {"path": BASE_DIR / "queues.sqlite3"},
@@ -36,6 +36,7 @@ FDBQUEUE = {
         "user-*": {"kind": "fifo"},
     },
 }
+TASKS = {"default": {"BACKEND": "fdbqueue.tasks.FdbQueueBackend"}}
 """
 URLS = """
 from django.urls import include
@@ -45,7 +46,8 @@ urlpatterns += [path("api/", include("fdbqueue.api.urls"))]
 _TESTED = """
 import os
 from {module}.settings import *
-INSTALLED_APPS = list(dict.fromkeys(INSTALLED_APPS))  # a page may add what is there
+if "{module}" == "project":  # a page may add what the demo has already
+    INSTALLED_APPS = list(dict.fromkeys(INSTALLED_APPS))
 FDBQUEUE_AS_WRITTEN = FDBQUEUE = globals().get("FDBQUEUE", {{}})
 _ours = {{"fdbqueue.engines.embedded", "fdbqueue.engines.foundationdb"}}
 _engine = FDBQUEUE.get("ENGINE", "fdbqueue.engines.embedded")

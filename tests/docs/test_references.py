@@ -39,7 +39,7 @@ def value_of(cell):
 
 def test_the_settings_keys_are_all_there():
     """Each key of ``FDBQUEUE`` has a row."""
-    rows = table(SETTINGS, "key", "type", "what", "default", "check")
+    rows = table(SETTINGS, "key", "type", "what", "default")
     assert {code(row["key"]) for row in rows} == conf._RULES.keys()
 
 
@@ -105,12 +105,10 @@ def test_the_files_of_the_client_library_are_all_there():
 
 
 def test_the_checks_are_all_there():
-    """Each id that the code can report has a row, and each option names one that there is."""
+    """Each id that the code can report has a row."""
     rows = {code(row["id"]) for row in table(SETTINGS, "id")}
     sources = "".join(path.read_text() for path in (ROOT / "fdbqueue").rglob("*.py"))
     assert rows == set(re.findall(r'"(fdbqueue\.[EW]\d{3})"', sources))
-    named = set(re.findall(r"\| ((?:E\d{3}(?:, )?)+) \|", SETTINGS.text))
-    assert {f"fdbqueue.{check}" for cell in named for check in cell.split(", ")} <= rows
 
 
 def test_the_checks_of_tasks_are_all_there():
@@ -139,7 +137,7 @@ def test_the_options_of_tasks_are_all_there():
 
 
 def test_the_errors_are_all_there():
-    """Each class has a row: its code, its status, its exit code, whether to try again, its text."""
+    """Each class has a row: its code, its status, its exit code, its text; a nested one a sign."""
     rows = {code(row["class"]): row for row in table(ERRORS, "class")}
     assert list(rows) == [kind.__name__ for kind in classes()]
     for kind in classes():
@@ -147,21 +145,14 @@ def test_the_errors_are_all_there():
         assert code(row["code"]) == kind.code
         assert int(row["HTTP"]) == api_errors.handle(kind(), {}).status_code
         assert int(row["exit"]) == exit_codes.exit_code(kind())
-        assert row["retryable"] == ("yes" if kind.retryable else "")
         assert row["text"] == str(kind())
+        assert row["class"].startswith("↳") == (exceptions.FdbQueueError not in kind.__mro__[:2])
 
 
-def test_the_tree_of_errors_is_that_of_the_code():
-    """The drawing has each class under its base."""
-    (drawing,) = [block.text for block in ERRORS.blocks if block.kind == "text"]
-    drawn = [
-        (line.index(line.strip("│├└─ \n")), line.strip("│├└─ ")) for line in drawing.splitlines()
-    ]
-    depths = [
-        (len(kind.__mro__) - len(exceptions.FdbQueueError.__mro__), kind.__name__)
-        for kind in classes()
-    ]
-    assert [(indent // 4, name) for indent, name in drawn] == depths
+def test_the_errors_to_retry_are_named():
+    """The page names the classes that are retryable, and no other."""
+    (sentence,) = re.findall(r"`retryable` if [^:]+: ([^.]+) are\.", ERRORS.text)
+    assert re.findall(r"`(\w+)`", sentence) == [one.__name__ for one in classes() if one.retryable]
 
 
 @pytest.mark.parametrize("number", [1031, 2015, 2101, 1036, 1510])
@@ -189,8 +180,9 @@ def test_the_exit_codes_are_all_there():
 def test_the_commands_are_all_there():
     """Each has a section, or is a former name."""
     shown = {found["name"] for page in options.PAGES for found in options.PLACE.finditer(page.text)}
-    former = table(Page("docs/commands.md"), "former", "write")
-    assert shown | {code(row["former"]).split()[0] for row in former} == options.commands().keys()
+    text = options.PAGES[0].text.partition("These names of version 1.0")[2].partition("## ")[0]
+    former = set(re.findall(r"`(queue_\w+)[ `]", text))
+    assert shown | former == options.commands().keys()
 
 
 @pytest.mark.parametrize("page", options.PAGES, ids=lambda page: page.path)
@@ -213,8 +205,6 @@ def test_the_addresses_are_all_there():
         success = {status for status in operation["responses"] if status.startswith("2")}
         assert set(re.findall(r"\b2\d\d\b", rows[name]["success"])) == success, name
         assert code(rows[name]["permission"]) in PERMISSIONS
-        named = set(re.findall(r"\b4\d\d\b", rows[name]["errors of its own"]))
-        assert named <= operation["responses"].keys(), name
 
 
 def test_the_figures_of_the_readme_are_those_of_their_sources():

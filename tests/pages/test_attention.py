@@ -201,10 +201,10 @@ def test_items_without_push_times_wait_too_long(viewer, queue, order):
         queue("raw").push_many([b"a", b"b"])
     queue("pairs").push(("new", 1))
     assert strip(viewer.get(f"{LIST}?sort={order}")) == {"overdue": [("raw", "")]}
-    tile = '<dt>Oldest</dt><dd><abbr title="the codec keeps no times">'
+    tile = '<dt>Oldest</dt><dd><abbr title="the codec stores no push time">'
     assert tile in text(viewer.get(of("raw")))
     queue("raw").pop_many(2)
-    assert "keeps no times" not in text(viewer.get(of("raw")))
+    assert "stores no push time" not in text(viewer.get(of("raw")))
     assert strip(viewer.get(f"{LIST}?sort={order}")) == {}
 
 

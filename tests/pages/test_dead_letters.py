@@ -172,7 +172,7 @@ def test_the_dead_letters_of_one_reason_are_listed(viewer, mail):
     alone = text(viewer.get(of("mail") + address))
     assert len(re.findall(r'id="item-', alone)) == 2
     assert re.search(r'id="reason-1" [^>]*aria-current="true"', alone)
-    assert "Only those that died of this reason are listed: <bdi>timed out</bdi>" in alone
+    assert "Only dead letters with this reason are listed: <bdi>timed out</bdi>" in alone
     back = re.search(r'id="chosen-reason".*?href="([^"]+)"', alone)[1]
     assert len(items(viewer.get(of("mail") + html.unescape(back)))) == 3
     tabs = dict(re.findall(r'id="tab-(\w+)" href="([^"]+)"', alone))
@@ -197,7 +197,7 @@ def test_a_long_reason_is_folded(viewer, mail):
     for address, title, number in named:
         assert f'<span class="fdbqueue-quiet">{number}</span>' in above
         alone = text(viewer.get(of("mail") + html.unescape(address)))
-        assert f"Only those that died of this reason are listed: <bdi>{title[:100]}" in alone
+        assert f"Only dead letters with this reason are listed: <bdi>{title[:100]}" in alone
 
 
 def test_a_reason_that_does_not_stand_above_is_in_its_row(viewer, mail, monkeypatch):

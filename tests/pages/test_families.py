@@ -236,7 +236,7 @@ def test_members_that_were_not_found_in_time_are_said(limited, queue, asked):
     assert 0 < int(count.removesuffix("+")) < 100
     page = user.get(FAMILY)
     assert 0 < len(shown(page)) < 100
-    assert "Time was over before all members were found" in text(page)
+    assert "The time limit ended before all members" in text(page)
 
 
 def test_who_has_no_permission_is_refused_at_once(members, watched):

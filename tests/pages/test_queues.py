@@ -73,8 +73,8 @@ def test_a_codec_without_metadata_has_no_age(viewer, queue, name):
     queue(name).push(b"x")
     response = viewer.get(LIST)
     found = cells(response, name)
-    assert (found["ready"], found["oldest"]) == ("1", f"{DASH} the codec keeps no times")
-    assert text(response).count('<abbr title="the codec keeps no times">') == 1
+    assert (found["ready"], found["oldest"]) == ("1", f"{DASH} the codec stores no push time")
+    assert text(response).count('<abbr title="the codec stores no push time">') == 1
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -13,8 +13,8 @@ _WHY = "Why, as the dead letters show it (default: buried)"
 
 class Command(QueueCommand):
     help = (
-        "Make ready items dead letters, so that no pop or lease takes them until queue_redrive "
-        "requeues them. Items in another state are not found (exit code 1)."
+        "Make ready items dead letters, which no pop or lease takes until queue_redrive requeues "
+        "them. The exit code is 1 if an item is not ready."
     )
     examples = """\
 examples:

@@ -93,10 +93,9 @@ _STYLES = {ERROR: "ERROR", WARNING: "WARNING", OK: "SUCCESS"}
 
 class Command(QueueCommand):
     help = (
-        "Check the setting, the engine and the counts; look for items that cannot be decoded, "
-        "expired leases, and what killed processes left behind. The exit code is 1 if there is an "
-        "error, not for warnings. --repair asks before it changes anything. --recount and --sweep "
-        "repair without looking for anything."
+        "Check the setting, the engine, the counts, and what killed processes left behind. The "
+        "exit code is 1 if there is an error, not for warnings. --repair asks before it changes "
+        "anything; --recount and --sweep repair without looking for anything."
     )
     examples = """\
 examples:
@@ -122,22 +121,21 @@ examples:
         parser.add_argument(
             "--adopt-settings",
             action="store_true",
-            help="Store that the items of the named queues are written under the settings here. "
-            "Ready items move to the shards that these say; nothing else changes",
+            help="Record the settings here as those of the items of the named queues. Ready items "
+            "move to the shards of these settings; nothing else changes",
         )
         repairs.add_argument(
             "--recount",
             action="store_true",
-            help="Count the items of queues, and correct the counts and the rows in the index of "
-            "their family. Others may push and pop meanwhile. Only queues that programs "
-            "with FoundationDB's recipes use need it",
+            help="Count the items of queues, and correct the counts and the index of their "
+            "family, while others push and pop. Needed only for queues that other programs "
+            "use, by FoundationDB's recipes",
         )
         repairs.add_argument(
             "--sweep",
             action="store_true",
-            help="Remove what processes that have ended left behind: receipts, records of "
-            "queue_push --resume, and saved responses of idempotency keys that expired an "
-            "hour ago. No item is touched",
+            help="Remove what ended processes left behind: receipts, records of queue_push "
+            "--resume, and saved responses that expired an hour ago. No item is touched",
         )
         parser.add_argument(
             "--older-than",
@@ -199,8 +197,8 @@ examples:
             number = item_count(sum(astuple(queue.counts())))
             here = Examiner(queue).format_here()
             self.console.confirm(
-                f"Store that the {number} of {name!r} are written under: "
-                f"{here}? Processes with other settings must have stopped."
+                f"Record these settings for the {number} of {name!r}: {here}? Processes with other "
+                "settings must have stopped."
             )
             queue.adopt_settings()
 

@@ -85,9 +85,9 @@ class FileSink(Sink):
 
 class Command(QueueCommand):
     help = (
-        "Take items off a queue until it is empty, in batches. Each batch is leased, written, and "
-        "only then removed from the queue, so no item is lost, whenever the command stops. "
-        "Without a destination the items are printed, one JSON object per line."
+        "Take items off a queue in batches, until it is empty. Each batch is leased, written, and "
+        "only then removed from the queue, so no item is lost. Without a destination the items "
+        "are printed, one JSON object per line."
     )
     examples = """\
 examples:

@@ -46,12 +46,11 @@ _OF_QUEUES = ("names", "family", "rates", "minutes", "by_priority", "by_reason")
 
 class Command(QueueCommand):
     help = (
-        "Print queues, named here or by the setting: how many items are ready, leased, delayed and "
-        "dead, and how old the oldest ready item is. STATUS says at which ends the queue is "
-        "blocked by an item that cannot be decoded, for how long it has been paused, and why, and "
-        "whether tasks wait without a worker. A pattern of the setting, such as 'user-*', is a row "
-        f"with the sums of its members that have items, {MOST_MEMBERS:,} at most. Limited tasks, "
-        "of which each key has a queue, are such a row, too."
+        "Print queues with their counts by state, and the age of the oldest ready item. STATUS "
+        "says whether a queue is paused, has an end that is blocked by an item that cannot be "
+        "decoded, or has tasks that wait without a worker. Limited tasks, and a pattern that "
+        "you name, such as 'user-*', are one row each: the sums of up to "
+        f"{MOST_MEMBERS:,} queues that have items."
     )
     allows_closed_output = True
     stealth_options = ("name_field",)  # what JSON calls the name: "queue" under a former command
@@ -76,13 +75,11 @@ examples:
         ),
         arguments.flag(
             "--workers",
-            "Print the workers of tasks and queue_work instead: those that are alive, and those "
-            "that have been lost for less than an hour",
+            "Print the workers of tasks and queue_work instead, alive or lost within an hour",
         ),
         arguments.flag(
             "--rates",
-            "Print how many items are pushed and popped per minute, in place of the kind, the "
-            "codec and the priorities",
+            "Print pushes and pops per minute, in place of the kind, codec and priorities",
         ),
         arguments.Argument(
             "--minutes",
@@ -94,8 +91,7 @@ examples:
         arguments.flag("--by-priority", "Also print the ready items of each priority"),
         arguments.flag(
             "--by-reason",
-            f"Also print the dead letters of each reason, of the {_MOST_REASONS} most frequent "
-            "reasons",
+            f"Also print the {_MOST_REASONS} most frequent reasons of dead letters",
         ),
         arguments.Argument(
             "--watch",

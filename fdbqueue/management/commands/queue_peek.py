@@ -16,8 +16,8 @@ PAGE_ITEMS = 500
 
 class Command(QueueCommand):
     help = (
-        "Print the items that queue_pop would take, or those in another state, and leave them "
-        "where they are. The table shows the beginning of each value; --json prints all of it."
+        "Print the items that queue_pop would take, or items in another state, and leave them "
+        "where they are. The table cuts long values; --json prints all."
     )
     allows_closed_output = True
     examples = """\

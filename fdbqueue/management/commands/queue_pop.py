@@ -21,7 +21,7 @@ BATCH_ITEMS = 100
 class Command(QueueCommand):
     help = (
         "Take items from one end of a queue and print them, at most 100 in a transaction. Popped "
-        "items are gone from the queue, and lost if they cannot be printed."
+        "items are lost if they cannot be printed."
     )
     examples = """\
 examples:

@@ -16,8 +16,7 @@ from fdbqueue.service import ITEM_STATES, Queue
 class Command(QueueCommand):
     help = (
         "Remove all items of a queue for good, whatever their state, with the counts and the "
-        "history. With --state remove only the items in that state, with --reason only the dead "
-        "letters of that reason. Asks first."
+        "history; or only some. Asks first."
     )
     examples = """\
 examples:

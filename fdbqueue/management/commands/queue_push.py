@@ -29,7 +29,7 @@ _SHOWN_BAD_LINES = 20
 class Command(QueueCommand):
     help = (
         "Push NDJSON, one JSON value per line, into a queue. In a queue of bytes each value is a "
-        "string with base64. Blank lines are skipped; a bad line stops the command."
+        "string with base64. A bad line stops the command."
     )
     examples = """\
 examples:
@@ -71,9 +71,7 @@ examples:
                 action="store_const",
                 const="items",
                 dest="form",
-                help="The lines are items, as printed by queue_drain, and by queue_pop, queue_peek "
-                "and queue_show with --json; they keep value, priority, push time, attempts and "
-                "delay",
+                help="The lines are items, as queue_drain and --json print them",
             ),
             arguments.Argument(
                 "--values",

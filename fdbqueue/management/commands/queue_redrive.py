@@ -21,9 +21,9 @@ _BLOCK = "{items} that cannot be decoded will block the queue until queue_bury: 
 
 class Command(QueueCommand):
     help = (
-        "Requeue dead letters at their original places, with no attempts: all of them, or those "
-        "named by --id or by --reason. Asks first. Letters that cannot be decoded stay dead unless "
-        "--id names them, because they would block the queue; the exit code is then 1."
+        "Requeue dead letters at their original places, with no attempts. Asks first. Those that "
+        "cannot be decoded stay dead unless --id names them, because they would block the queue; "
+        "then the exit code is 1."
     )
     examples = """\
 examples:

@@ -11,9 +11,8 @@ from fdbqueue.management.formats import item_count
 
 class Command(QueueCommand):
     help = (
-        "Remove items for good, whatever their state: a worker that holds one gets LeaseLost when "
-        "it acknowledges it. Asks first. Items that are not there any more are not found (exit "
-        "code 1); the others are removed."
+        "Remove items for good, whatever their state. A worker that holds one gets LeaseLost. "
+        "Asks first. The exit code is 1 if an item is not there; the others are removed."
     )
     examples = """\
 examples:

@@ -12,9 +12,8 @@ from fdbqueue.service import Family, Queue
 
 class Command(QueueCommand):
     help = (
-        "Resume queues that queue_pause has paused: pops and leases take items again. A pattern "
-        "of the setting resumes a family that was paused by it; members that are paused by "
-        "themselves stay so."
+        "Resume paused queues. A pattern of the setting resumes a family that was paused by it; "
+        "members that are paused by themselves stay so."
     )
     examples = """\
 examples:

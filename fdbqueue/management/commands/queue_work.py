@@ -40,9 +40,9 @@ _UNFINISHED = (
 
 class Command(QueueCommand):
     help = (
-        "Call a function with each item of a queue, or of several, until they are empty. An item "
-        "is leased while the function runs, acknowledged when it has returned, and hidden for a "
-        "while if it raised an exception; after the queue's max_attempts it is a dead letter."
+        "Call a function with each item of one or more queues, until they are empty. An item is "
+        "leased while the function runs, acknowledged when it returns, and hidden for a while if "
+        "it raises; after the queue's max_attempts it is a dead letter."
     )
     examples = """\
 examples:

@@ -25,8 +25,7 @@ _TEXTS = {
 class Command(QueueCommand):
     help = (
         "Abort a task, or a group or a chain with all that is nested in it. A task that waits "
-        "ends at once as FAILED. A task that runs is asked to end, which it has to look for, or "
-        "ended by --force; it has no further attempt."
+        "ends at once as FAILED. A task that runs is asked to end, and has no further attempt."
     )
     examples = """\
 examples:

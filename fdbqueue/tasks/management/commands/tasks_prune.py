@@ -48,9 +48,9 @@ def _aged(name: str, what: str) -> arguments.Argument:
 
 class Command(QueueCommand):
     help = (
-        "Remove tasks that ended long ago: their results, and the dead letters of those that "
-        "failed. Workers do this by the backend's option 'retention'; the command does it now, or "
-        "for other ages. Tasks that are ready or run are never removed."
+        "Remove tasks that ended long ago: their results, and the dead letters of failed ones. "
+        "Workers do this by the backend's option 'retention'; the command does it now, or for "
+        "other ages."
     )
     examples = """\
 examples:
@@ -67,8 +67,8 @@ examples:
         _aged("--failed", "failed tasks"),
         arguments.flag(
             "--lost",
-            "Also remove the records of tasks whose item was removed by hand, as by queue_purge, "
-            "and have their groups and chains go on as after a failure; this reads all records",
+            "Also remove the records of tasks whose item was removed by hand; their groups and "
+            "chains go on as after a failure. This reads all records",
         ),
         arguments.flag("--dry-run", "Remove nothing, and print what would be removed"),
         arguments.JSON,

@@ -30,9 +30,8 @@ from fdbqueue.tasks.records import TreePlace, aware
 
 class Command(QueueCommand):
     help = (
-        "Print everything about one task: its call, state, times, attempts with their workers and "
-        "errors, progress, metadata, and what it returned. For a group or a chain, print how far "
-        "it is."
+        "Print everything about one task: its call, state, times, attempts, errors, progress, "
+        "metadata and return value; of a group or a chain, how far it is."
     )
     examples = """\
 examples:

@@ -47,8 +47,7 @@ _CANNOT_END = (
 class Command(QueueCommand):
     help = (
         "Run tasks until Ctrl-C or SIGTERM: running tasks end first. A second signal requeues "
-        "them, so that other workers run them at once. Also enqueue what the schedules say, and "
-        "remove tasks that ended long ago."
+        "them. Also enqueue what the schedules say, and remove tasks that ended long ago."
     )
     examples = """\
 examples:

@@ -24,9 +24,8 @@ _SHOWN_ROWS = 100
 
 class Command(QueueCommand):
     help = (
-        "Print how many tasks wait in the outbox of a backend and for how long, and those that "
-        "cannot be moved with the reason. Workers move rows as they come; --move does it now. A "
-        "row that was set aside waits for --retry, once what was wrong is put right, or --remove."
+        "Print how many tasks wait in the outbox of a backend and for how long, and the rows that "
+        "were set aside, with the reasons. Workers move rows as they come; --move does it now."
     )
     examples = """\
 examples:
