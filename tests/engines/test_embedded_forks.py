@@ -123,6 +123,35 @@ for number in range(50):
 say("child ends")
 """
 
+#: Forks where a signal handler might: in the middle of a commit of the same thread.
+_IN_A_COMMIT = """
+from fdbqueue.engines.embedded.commit_groups import CommitGroup
+from fdbqueue.exceptions import EngineUnavailable
+
+sys.unraisablehook = lambda refused: say(type(refused.exc_value).__name__)
+other = embedded.open(sys.argv[1] + ".other")
+other[b"a"] = database[b"a"] = b"1"
+apply = CommitGroup.apply
+
+def forking(group, *args):
+    CommitGroup.apply = apply
+    apply(group, *args)
+    child = os.fork()
+    if not child:
+        signal.alarm(120)
+        other[b"child"] = b"1"
+        try:
+            database[b"child"] = b"1"
+        except EngineUnavailable:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+CommitGroup.apply = forking
+database[b"parent"] = bytes(100_000)
+say(bytes(other[b"child"]).decode())
+"""
+
 
 def _check(path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -160,6 +189,7 @@ class _AskedLock:
     def __init__(self, lock):
         self._lock = lock
         self.acquire, self.release = lock.acquire, lock.release
+        self._is_owned = lock._is_owned
         self.was_asked = False
 
     def __enter__(self):
@@ -201,4 +231,12 @@ def test_a_child_that_outlives_its_parent(database, path, start):
         database[b"other"] = bytes(1000)
     child.expect("child ends")
     assert len(database[b"0":b":"]) == 50
+    _check(path)
+
+
+def test_a_signal_handler_that_forks_in_a_commit(database, path, start):
+    """Its child cannot use the file, and leaves what the parent commits alone; others it can."""
+    assert start(_IN_A_COMMIT).end() == ["EngineUnavailable", "1"]
+    assert database[b"parent"] == bytes(100_000)
+    assert database[b"child"] is None
     _check(path)

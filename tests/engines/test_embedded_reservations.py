@@ -15,7 +15,7 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import reservations
 from fdbqueue.engines.embedded.reservations import Reservations
-from fdbqueue.engines.embedded.storage import Turn
+from fdbqueue.engines.embedded.turn import Turn
 from tests.engines.children import Child, run, wait_until
 from tests.engines.interrupts import Preemption
 

@@ -9,7 +9,7 @@ It answers as a cluster does, on one machine with POSIX. A transaction goes thro
    both (``write_buffer``), in parts (``range_reads``), as ``futures``.
 3. ``transaction_state``: what an attempt has read and written (``options``, ``keys``).
 4. ``reservations``: after a conflict an attempt waits in line before it reads.
-5. ``commits``: one thread commits for all, in its process's turn.
+5. ``commits``: one thread commits for all, in its process's ``turn``.
 6. ``commit_groups``: which commits conflict; their version (``version_clock``).
 7. ``watches``: a commit wakes the processes that watch.
 

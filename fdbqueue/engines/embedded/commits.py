@@ -9,7 +9,8 @@
 If a signal handler's exception ends a leader, the lead is free, and all are woken. An assignment
 after COMMIT notes that a group took effect: by it the next leader tells the group, or commits it
 again. A request whose thread has left is not begun. A signal handler is refused if its own thread
-waits for a commit, opens or closes the file, or forks.
+waits for a commit, opens or closes the file, or forks. If it forks there, its child cannot use the
+file, because the connections are in the middle of something.
 """
 
 from __future__ import annotations

@@ -219,7 +219,12 @@ class Database:
     # Forks: a process that forks must hand no SQLite connection and no lock to its child.
 
     def before_fork(self) -> None:
-        """Stop commits and close the file; call it again if it was interrupted."""
+        """Stop commits and close the file; call it again if it was interrupted.
+
+        Raises:
+            EngineUnavailable: A signal handler asks, in the middle of a call of its thread.
+        """
+        self._store.check_pause()
         self.committer.quiesce()
         self._store.pause()
         self._notifier.close()
@@ -231,6 +236,7 @@ class Database:
 
     def after_fork_in_child(self) -> None:
         """Start with nothing of the parent's threads, watches and commits."""
+        self._store.abandon()
         self._store.resume()
         self.watches.forget()
         self.committer.forget()
@@ -292,7 +298,7 @@ def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
 def _before_fork() -> None:
     try:
         _close_all()
-    except BaseException:  # an interrupt, which Python reports; it forks all the same
+    except BaseException:  # an interrupt or a refusal, which Python reports; it forks all the same
         _close_all()
         raise
 
@@ -301,8 +307,14 @@ def _close_all() -> None:
     _close_unused()
     _databases_lock.acquire()
     _forking[:] = list(_all_databases)
+    refusal = None
     for database in _forking:
-        database.before_fork()
+        try:
+            database.before_fork()
+        except EngineUnavailable as error:  # the others are closed all the same
+            refusal = error
+    if refusal is not None:
+        raise refusal
 
 
 def _after_fork_in_parent() -> None:

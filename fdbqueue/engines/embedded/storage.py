@@ -1,4 +1,4 @@
-"""The SQLite file: its connections, snapshots of it, and the writer's turn.
+"""The SQLite file: its connections, snapshots of it, and who writes to it.
 
 The lock files in the directory ``-sync`` order the writers of all processes; snapshots are read
 meanwhile.
@@ -12,6 +12,7 @@ one call after them.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import logging
 import os
@@ -19,12 +20,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from typing import cast
 
 from fdbqueue.engines.embedded import files, version_clock
 from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, FDBError
-from fdbqueue.engines.embedded.reservations import WAITED, Reservation, Reservations
+from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
+from fdbqueue.engines.embedded.turn import Turn
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
 
@@ -45,13 +46,12 @@ _LARGE_LOG_BYTES = 64_000_000
 #: For how long a commit that makes the log small waits for snapshots, and others for it.
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 100"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
+_FORKED = (
+    "this process was forked by a signal handler that had interrupted a queue's call: let a handler"
+    " set a flag, or start a thread"
+)
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
-_TURN_POLL_SECONDS = 0.002
-#: For how long all take the turnstile after a process has waited for the turn.
-_QUIET_NS = 10_000_000_000
-#: Take a lock if it is free.
-_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
 
 
@@ -77,7 +77,9 @@ class Store:
         # also contend less for the interpreter (8 pushed 2.2 times as fast as one, 1.6 without).
         self._opening = RLock()
         self._paused = False
-        self._is_opening = False
+        #: The thread that pauses, or is about to.
+        self._pauser: int | None = None
+        self._is_opening = self._is_abandoned = False
         self._ready = False
         self._read_only = False
         #: No object refers to its database any more: only its watching thread may still read, by
@@ -263,7 +265,7 @@ class Store:
                 try:
                     work(connection)
                 finally:
-                    if connection.in_transaction:
+                    if connection.in_transaction and not self._is_abandoned:
                         connection.rollback()
         except sqlite3.Error:  # of a rollback, tried again by the next commit
             logger.exception("a transaction stays open", extra={"path": self.path})
@@ -351,6 +353,8 @@ class Store:
                 return
             if self._paused or self._is_opening:  # by this thread, which has the locks
                 raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
+            if self._is_abandoned:
+                raise EngineUnavailable(path=self.path, reason=_FORKED)
             self._is_opening = True
             try:
                 self.files.check()
@@ -400,12 +404,23 @@ class Store:
             connection.close()
         self.files.opened()
 
+    def check_pause(self) -> None:
+        """Check that this thread may pause.
+
+        Raises:
+            EngineUnavailable: It opens the file or a snapshot, and a signal handler asks.
+        """
+        is_held = self._opening._is_owned()  # noqa: SLF001  # nothing else tells
+        if is_held and self._pauser != threading.get_ident():
+            raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
+
     def pause(self) -> None:
         """Close every connection and lock; no thread can open one until :meth:`resume`.
 
         Reads of open snapshots fail with 1007. The caller makes sure that no thread is
         writing, and resumes from the same thread, also if this is interrupted.
         """
+        self._pauser = threading.get_ident()
         self._opening.acquire()
         self._paused = True
         for snapshot in list(self._snapshots):
@@ -422,11 +437,32 @@ class Store:
             self._close_writer()
 
     def resume(self) -> None:
-        """Allow opening again after :meth:`pause`; may be called twice."""
+        """Allow opening again after :meth:`pause`; may be called twice, or without that."""
+        if self._pauser != threading.get_ident():
+            return
         self._paused = False
+        self._pauser = None
         with contextlib.suppress(RuntimeError):  # not held any more
             while True:
                 self._opening.release()
+
+    def abandon(self) -> None:
+        """Use nothing that is still open, in a child whose parent could not pause.
+
+        To close a connection in the middle of a transaction would undo, in the memory that the
+        processes share, what the parent commits. So they are kept to the end of the process.
+        """
+        snapshots = list(self._snapshots)
+        connections = [self._writer, *self._idle, *[one.connection for one in snapshots]]
+        opened = [one for one in connections if one is not None]
+        if not opened:
+            return
+        for one in opened:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+        for snapshot in snapshots:
+            snapshot.connection = None
+        self._is_abandoned, self._ready, self._writer = True, False, None
+        self._idle, self._snapshots = [], {}
 
     def _close_writer(self) -> None:
         mark, self._mark = self._mark, None
@@ -451,132 +487,3 @@ def _empty_log(connection: sqlite3.Connection, mode: str) -> tuple[int, int, int
         return found
     finally:
         connection.execute(_WAIT_LONG)
-
-
-class Turn:
-    """The turn of the processes that write: two lock files, made again if they were deleted.
-
-    A process that waits for the turn holds the turnstile until it has it, and notes in the memory
-    that the processes share when it began to wait. While nobody has waited lately, a process takes
-    the turn directly; otherwise it takes the turnstile first, so one that waits goes before one
-    that has just written. The kernel wakes those who wait at the turnstile together, and one of
-    them gets it. The locks order the writers, and no more: what keeps two from writing at once is
-    SQLite's own lock.
-
-    Args:
-        directory: Where they are.
-
-    Attributes:
-        directory: As given.
-        turnstile: The first lock to take, None while it is closed.
-        turn: The second one, which the process that writes holds.
-        is_doubted: Whether the files may have been deleted.
-        reservations: What the processes note at the beginning of the second one; the rest of that
-            memory is theirs, too.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self.turnstile: int | None = None
-        self.turn: int | None = None
-        self.is_doubted = False
-        self.reservations = Reservations()
-
-    def open(self) -> None:
-        """Open the lock files.
-
-        While some processes still hold deleted ones, SQLite's own lock orders the writers.
-        """
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.directory)
-        self.close()
-        self.turnstile = self._open(files.LOCKS[0])
-        self.turn = self._open(files.LOCKS[1])
-        self.reservations = Reservations(os.path.join(self.directory, files.LOCKS[1]))
-
-    def _open(self, name: str) -> int:
-        return os.open(os.path.join(self.directory, name), os.O_RDWR | os.O_CREAT, 0o666)
-
-    def close(self) -> None:
-        """Close the lock files, which frees the turn."""
-        self.reservations.close()
-        opened = self.turnstile, self.turn
-        self.turnstile = self.turn = None
-        for descriptor in opened:
-            if descriptor is not None:
-                os.close(descriptor)
-
-    def take(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
-        """Take the turn, and tell whether it was free.
-
-        Args:
-            deadline: When to stop waiting, on the monotonic clock; None for no limit.
-            about_to_wait: Called before it waits.
-
-        Raises:
-            FDBError: 1031 when the deadline passed first.
-        """
-        turnstile, turn = cast("int", self.turnstile), cast("int", self.turn)
-        memory = self.reservations.shared_memory()
-        is_quiet = False
-        if memory is not None:
-            waited_at = int.from_bytes(memory[WAITED], "little")
-            is_quiet = not 0 <= time.monotonic_ns() - waited_at < _QUIET_NS
-        try:
-            if not is_quiet:
-                fcntl.flock(turnstile, _NOW)
-            fcntl.flock(turn, _NOW)
-            return True
-        except BlockingIOError:
-            is_quiet = False
-            about_to_wait()
-            if memory is not None:
-                memory[WAITED] = time.monotonic_ns().to_bytes(8, "little")
-            _take(turnstile, deadline)
-            _take(turn, deadline)
-            return False
-        finally:
-            if not is_quiet:  # unlocking what is not locked does nothing
-                fcntl.flock(turnstile, fcntl.LOCK_UN)
-
-    def doubt(self) -> None:
-        """Look at the next commit whether the lock files are still there."""
-        self.is_doubted = True
-
-    def reopen_deleted(self) -> None:
-        """Open the lock files again if they were deleted."""
-        opened = [lock for lock in (self.turnstile, self.turn) if lock is not None]
-        self.is_doubted = False
-        if not all(os.fstat(lock).st_nlink for lock in opened):
-            self.open()
-
-    def remove(self) -> None:
-        """Remove the lock files beside a file that is another program's."""
-        with contextlib.suppress(OSError):
-            for name in (*files.LOCKS, files.MARK):
-                os.unlink(os.path.join(self.directory, name))
-            os.rmdir(self.directory)
-
-
-def _take(lock: int, deadline: float | None) -> None:
-    """Take a lock; without a deadline by waiting in the kernel's queue.
-
-    Raises:
-        FDBError: 1031 when the deadline, on the monotonic clock, passed first.
-    """
-    if deadline is None:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return
-    while not _take_now(lock):
-        if time.monotonic() >= deadline:
-            raise FDBError(1031)
-        time.sleep(_TURN_POLL_SECONDS)
-
-
-def _take_now(lock: int) -> bool:
-    """Take a lock if it is free, or this process has it; tell whether it has it now."""
-    try:
-        fcntl.flock(lock, _NOW)
-    except BlockingIOError:
-        return False
-    return True

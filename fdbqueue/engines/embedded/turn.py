@@ -1,0 +1,149 @@
+"""The writer's turn: which process commits next."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from typing import cast
+
+from fdbqueue.engines.embedded import files
+from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.reservations import WAITED, Reservations
+
+_TURN_POLL_SECONDS = 0.002
+#: For how long all take the turnstile after a process has waited for the turn.
+_QUIET_NS = 10_000_000_000
+#: Take a lock if it is free.
+_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+
+class Turn:
+    """The turn of the processes that write: two lock files, made again if they were deleted.
+
+    A process that waits for the turn holds the turnstile until it has it, and notes in the memory
+    that the processes share when it began to wait. While nobody has waited lately, a process takes
+    the turn directly; otherwise it takes the turnstile first, so one that waits goes before one
+    that has just written. The kernel wakes those who wait at the turnstile together, and one of
+    them gets it. The locks order the writers, and no more: what keeps two from writing at once is
+    SQLite's own lock.
+
+    Args:
+        directory: Where they are.
+
+    Attributes:
+        directory: As given.
+        turnstile: The first lock to take, None while it is closed.
+        turn: The second one, which the process that writes holds.
+        is_doubted: Whether the files may have been deleted.
+        reservations: What the processes note at the beginning of the second one; the rest of that
+            memory is theirs, too.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.turnstile: int | None = None
+        self.turn: int | None = None
+        self.is_doubted = False
+        self.reservations = Reservations()
+
+    def open(self) -> None:
+        """Open the lock files.
+
+        While some processes still hold deleted ones, SQLite's own lock orders the writers.
+        """
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.directory)
+        self.close()
+        self.turnstile = self._open(files.LOCKS[0])
+        self.turn = self._open(files.LOCKS[1])
+        self.reservations = Reservations(os.path.join(self.directory, files.LOCKS[1]))
+
+    def _open(self, name: str) -> int:
+        return os.open(os.path.join(self.directory, name), os.O_RDWR | os.O_CREAT, 0o666)
+
+    def close(self) -> None:
+        """Close the lock files, which frees the turn."""
+        self.reservations.close()
+        opened = self.turnstile, self.turn
+        self.turnstile = self.turn = None
+        for descriptor in opened:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def take(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
+        """Take the turn, and tell whether it was free.
+
+        Args:
+            deadline: When to stop waiting, on the monotonic clock; None for no limit.
+            about_to_wait: Called before it waits.
+
+        Raises:
+            FDBError: 1031 when the deadline passed first.
+        """
+        turnstile, turn = cast("int", self.turnstile), cast("int", self.turn)
+        memory = self.reservations.shared_memory()
+        is_quiet = False
+        if memory is not None:
+            waited_at = int.from_bytes(memory[WAITED], "little")
+            is_quiet = not 0 <= time.monotonic_ns() - waited_at < _QUIET_NS
+        try:
+            if not is_quiet:
+                fcntl.flock(turnstile, _NOW)
+            fcntl.flock(turn, _NOW)
+            return True
+        except BlockingIOError:
+            is_quiet = False
+            about_to_wait()
+            if memory is not None:
+                memory[WAITED] = time.monotonic_ns().to_bytes(8, "little")
+            _take(turnstile, deadline)
+            _take(turn, deadline)
+            return False
+        finally:
+            if not is_quiet:  # unlocking what is not locked does nothing
+                fcntl.flock(turnstile, fcntl.LOCK_UN)
+
+    def doubt(self) -> None:
+        """Look at the next commit whether the lock files are still there."""
+        self.is_doubted = True
+
+    def reopen_deleted(self) -> None:
+        """Open the lock files again if they were deleted."""
+        opened = [lock for lock in (self.turnstile, self.turn) if lock is not None]
+        self.is_doubted = False
+        if not all(os.fstat(lock).st_nlink for lock in opened):
+            self.open()
+
+    def remove(self) -> None:
+        """Remove the lock files beside a file that is another program's."""
+        with contextlib.suppress(OSError):
+            for name in (*files.LOCKS, files.MARK):
+                os.unlink(os.path.join(self.directory, name))
+            os.rmdir(self.directory)
+
+
+def _take(lock: int, deadline: float | None) -> None:
+    """Take a lock; without a deadline by waiting in the kernel's queue.
+
+    Raises:
+        FDBError: 1031 when the deadline, on the monotonic clock, passed first.
+    """
+    if deadline is None:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return
+    while not _take_now(lock):
+        if time.monotonic() >= deadline:
+            raise FDBError(1031)
+        time.sleep(_TURN_POLL_SECONDS)
+
+
+def _take_now(lock: int) -> bool:
+    """Take a lock if it is free, or this process has it; tell whether it has it now."""
+    try:
+        fcntl.flock(lock, _NOW)
+    except BlockingIOError:
+        return False
+    return True
