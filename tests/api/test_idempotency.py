@@ -148,12 +148,7 @@ def ids_of(response):
 def test_users_whose_names_look_alike(mail, db):
     """Numbers, names and keys do not run together: each of these is another request."""
     seen = set()
-    for number, name, key in (
-        (1, "a", "1x"),
-        (11, "b", "x"),
-        (1, "a", "x"),
-        (None, "1", "x"),
-    ):
+    for number, name, key in ((1, "a", "1x"), (11, "b", "x"), (1, "a", "x"), (None, "1", "x")):
         client = APIClient()
         client.default_format = "json"
         client.force_authenticate(User(pk=number, username=name, is_superuser=True))

@@ -34,13 +34,7 @@ OPERATIONS = {
     if path.startswith("/api/queues/")
 }
 #: Operations that may be repeated without a key: again they find less to do.
-WITHOUT_KEY = {
-    "queues_bury",
-    "queues_pause",
-    "queues_purge",
-    "queues_redrive",
-    "queues_resume",
-}
+WITHOUT_KEY = {"queues_bury", "queues_pause", "queues_purge", "queues_redrive", "queues_resume"}
 each_operation = cases("name", OPERATIONS)
 
 

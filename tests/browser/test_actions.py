@@ -174,9 +174,7 @@ def _acts_on_others(actor, queues, tasks):
     key = blocked.subspace.pack((0, b"of another program"))
     run(blocked.database, lambda tr: tr.set(key, b"no JSON"))
     actor.go("user-blocked/").do(
-        "#do-bury",
-        "Make an item of user-blocked a dead letter",
-        "The item is a dead letter now.",
+        "#do-bury", "Make an item of user-blocked a dead letter", "The item is a dead letter now."
     )
     assert blocked.counts().dead == 1  # the program that wrote it counts nothing
     actor.go("user-*/").do("#do-pause", "Pause user-*", "Paused: user-*", "all of them")

@@ -48,10 +48,7 @@ def test_receipts_of_clients_that_are_gone(call, leave, receipts, a_day_later):
     """Those that are old are removed and counted; a client that lives on loses nothing."""
     leave(3)
     printed = call("queue_doctor", "--sweep")
-    assert printed == (
-        "Removed 3 receipts, 0 push records and 0 saved responses.\n",
-        "",
-    )
+    assert printed == ("Removed 3 receipts, 0 push records and 0 saved responses.\n", "")
     assert left(receipts) <= 1
     fdbqueue.queue("mail").push("x")
     assert fdbqueue.queue("mail").pop().value == "x"

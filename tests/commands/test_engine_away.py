@@ -11,12 +11,7 @@ from fdbqueue import conf
 from tests.commands.test_exit_codes import CALLS, VALUES
 
 #: The last one finds nothing to change.
-READING = {
-    "queue_peek",
-    "queue_show",
-    "queue_list",
-    "queue_resume",
-}
+READING = {"queue_peek", "queue_show", "queue_list", "queue_resume"}
 WRITING = [command for command in CALLS if command[0] not in READING]
 
 

@@ -197,84 +197,72 @@ def test_a_wrong_setting(call, settings):
     assert caught.value.returncode == 1
 
 
-@cases("command", ["queue_pop", "queue_peek"])
-@cases(
-    "arguments",
-    [[], ["mail", "--limit", "0"], ["mail", "--limit", "x"], ["mail", "--end", "top"], ["a", "b"]],
-)
-def test_wrong_usage(call, command, arguments):
-    """Arguments that are missing, too many or wrong are 2, as at a terminal."""
-    with pytest.raises(CommandError, match="Error: ") as caught:
-        call(command, *arguments)
-    assert caught.value.returncode == 2
+OF_FAMILIES = ("queue_list", "queue_doctor", "queue_pause", "queue_resume", "queue_work")
 
 
-@cases(
-    "arguments",
-    [
-        ["queue_purge", "mail", "--reason=x", "--state=ready", "--no-input"],
-        ["queue_doctor", "--adopt-settings"],
-        ["queue_doctor", "--older-than=600"],
-        ["queue_doctor", "mail", "--sweep"],
-        ["queue_list", "mail", "--family"],
-        ["queue_drain", "mail", "--resume"],
-        ["queue_drain", "mail", "quakes"],
-        ["queue_show", "mail", "x"],
-        ["queue_bury", "mail", "x"],
-        ["queue_remove", "mail", "x", "--no-input"],
-        ["queue_redrive", "mail", "--id=x", "--no-input"],
+#: What each command does not take.
+WRONG_USAGE = {
+    "queue_bury": ["mail x"],
+    "queue_doctor": [
+        *("--adopt-settings", "--older-than=600", "user-* --adopt-settings --no-input"),
+        *("mail --sweep", "--sweep --older-than=599", "--sweep --older-than 1h"),
+        *("--recount --all", "--recount --repair", "--timeout=0", "--timeout=-1"),
     ],
-)
-def test_wrong_usage_that_the_command_refuses(call, arguments):
-    """Options that say nothing together, and ids that are none, are 2 as well."""
-    call(*arguments, code=2)
+    "queue_drain": [
+        *("mail --concurrency=2", "mail --retry-delay=1", "mail --priority=0", "mail --fair"),
+        *("mail --worker=mine", "mail --resume", "mail --force", "mail --output=- --resume"),
+        *("mail --output=x --discard", "mail --output=x --resume --force"),
+        *("mail --output=x --no-input", "mail --batch=10001", "mail --limit=0"),
+        *("mail --lease-seconds=-1", "mail quakes"),
+    ],
+    "queue_list": [
+        *("--watch=x", "--watch=0", "--minutes=1440", "--engine-timeout=nan", "mail --family"),
+        *("--workers mail", "--workers --family", "--workers --rates", "--workers --minutes=3"),
+        *("--workers --by-reason", "user-* --by-reason"),
+    ],
+    "queue_move": ["mail"],
+    "queue_pause": [""],
+    "queue_peek": ["", "mail --limit=-1", "mail --limit x", "mail --end top", "a b"],
+    "queue_pop": ["", "mail --limit 0", "mail --limit x", "mail --end top", "a b"],
+    "queue_purge": ["", "mail --state=lost", "mail --reason=x --state=ready --no-input"],
+    "queue_push": [
+        *("", "quakes --priority high", "quakes --priority NaN", "quakes --priority 1e999"),
+        *("quakes --priority true", "quakes --priority 1 --priority-field magnitude"),
+        "mail --engine-timeout=-0.0",
+    ],
+    "queue_redrive": ["mail --limit=0", "mail --id=x --no-input"],
+    "queue_remove": ["mail x --no-input"],
+    "queue_resume": [""],
+    "queue_show": ["mail x"],
+    "queue_work": [
+        *("mail", "--handler=print", "mail --handler=print --concurrency=257"),
+        *("mail --handler=print --concurrency=0", "mail --handler=print --batch=5"),
+        *("mail --handler=print --no-input", "mail --handler=print --output=x"),
+        *("mail --handler=print --limit=0", "mail --handler=print --lease-seconds=-1"),
+    ],
+}
 
 
 @cases(
-    "line",
-    [
-        "queue_drain mail --concurrency=2",
-        "queue_drain mail --retry-delay=1",
-        "queue_drain mail --priority=0",
-        "queue_drain mail --fair",
-        "queue_drain mail --worker=mine",
-        "queue_drain mail --resume",
-        "queue_drain mail --force",
-        "queue_drain mail --output=- --resume",
-        "queue_drain mail --output=x --discard",
-        "queue_drain mail --output=x --resume --force",
-        "queue_drain mail --output=x --no-input",
-        "queue_drain mail --batch=10001",
-        "queue_drain mail --limit=0",
-        "queue_drain mail --lease-seconds=-1",
-        "queue_drain mail quakes",
-        "queue_push",
-        "queue_push quakes --priority high",
-        "queue_push quakes --priority NaN",
-        "queue_push quakes --priority 1e999",
-        "queue_push quakes --priority true",
-        "queue_push quakes --priority 1 --priority-field magnitude",
-        "queue_work mail --handler=print --concurrency=257",
-        "queue_work mail --handler=print --concurrency=0",
-        "queue_work mail --handler=print --batch=5",
-        "queue_work mail --handler=print --no-input",
-        "queue_work mail --handler=print --output=x",
-        "queue_work mail --handler=print --limit=0",
-        "queue_work mail --handler=print --lease-seconds=-1",
-    ],
+    ("command", "line"), [(command, one) for command in WRONG_USAGE for one in WRONG_USAGE[command]]
 )
-def test_options_that_do_not_go_together(manage, line):
-    """They are wrong usage, and nothing is pushed or taken."""
+def test_wrong_usage(manage, command, line):
+    """Arguments that are missing, too many, wrong or make no sense together: nothing is done."""
     mail = fdbqueue.queue("mail")
     mail.push(1)
     before = mail.size()
-    done = manage(*line.split())
+    done = manage(command, *line.split())
     assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr
     assert "Traceback" not in done.stderr
     assert mail.size() == before
 
 
-OF_FAMILIES = ("queue_list", "queue_doctor", "queue_pause", "queue_resume", "queue_work")
+def test_wrong_usage_from_a_program(call):
+    """It is the error that a program can catch, with the same code."""
+    with pytest.raises(CommandError, match="Error: ") as caught:
+        call("queue_pop", "mail", "--limit", "0")
+    assert caught.value.returncode == 2
 
 
 @cases(
@@ -292,38 +280,6 @@ def test_a_pattern_in_place_of_a_name(call, command):
     """
     message = "'user-*' is a pattern: give the name of a queue."
     assert call(*("user-*" if one == "mail" else one for one in command), code=2) == message
-
-
-@cases(
-    "arguments",
-    [
-        ["queue_pop"],
-        ["queue_peek", "mail", "--limit=-1"],
-        ["queue_doctor", "--recount", "--all"],
-        ["queue_doctor", "--recount", "--repair"],
-        ["queue_doctor", "--sweep", "--older-than=599"],
-        ["queue_doctor", "--sweep", "--older-than", "1h"],
-        ["queue_work", "mail"],
-        ["queue_work", "--handler=print"],
-        ["queue_move", "mail"],
-        ["queue_purge"],
-        ["queue_purge", "mail", "--state=lost"],
-        ["queue_redrive", "mail", "--limit=0"],
-        ["queue_list", "--watch=x"],
-        ["queue_list", "--watch=0"],
-        ["queue_doctor", "--timeout=0"],
-        ["queue_list", "--minutes=1440"],
-        ["queue_doctor", "--timeout=-1"],
-        ["queue_pop", "mail", "--engine-timeout=0"],
-        ["queue_push", "mail", "--engine-timeout=-0.0"],
-        ["queue_list", "--engine-timeout=nan"],
-    ],
-)
-def test_usage_that_the_parser_refuses(manage, arguments):
-    """A command ends with 2 where its arguments are wrong."""
-    done = manage(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "usage: manage.py queue_" in done.stderr
 
 
 def test_wrong_usage_in_a_process(processes):

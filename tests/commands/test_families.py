@@ -86,20 +86,6 @@ def test_a_pattern_that_the_setting_does_not_have(call, command):
     assert caught.value.returncode == 3
 
 
-def test_parts_are_of_single_queues(call):
-    """Priorities and reasons are not summed up."""
-    with pytest.raises(CommandError, match="not of patterns") as caught:
-        call("queue_list", "user-*", "--by-reason")
-    assert caught.value.returncode == 2
-
-
-def test_settings_are_adopted_for_single_queues(call):
-    """Not for all members of a pattern at once."""
-    with pytest.raises(CommandError, match="is a pattern: give the name of a queue") as caught:
-        call("queue_doctor", "user-*", "--adopt-settings", "--no-input")
-    assert caught.value.returncode == 2
-
-
 def test_the_doctor_examines_the_members_of_a_pattern(manage):
     """Each of them, also one whose row in the index is missing."""
     fdbqueue.queue("mail").push("x")

@@ -115,12 +115,6 @@ def test_more_workers_than_are_read(call, monkeypatch):
     assert printed.err == "There are more workers than were read.\n"
 
 
-@pytest.mark.parametrize("other", ["mail", "--family", "--rates", "--minutes=3", "--by-reason"])
-def test_workers_and_what_is_of_queues(manage, other):
-    """Wrong usage."""
-    assert manage("queue_list", "--workers", other).returncode == 2
-
-
 def test_a_head_that_cannot_be_decoded(call):
     """A queue with such a head is listed all the same, and says where it is blocked, and paused."""
     queue = fdbqueue.queue("ranks")

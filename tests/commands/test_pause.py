@@ -86,14 +86,6 @@ def test_an_unknown_name_changes_nothing(call, mail, command):
     assert [fdbqueue.queue(name).paused() for name in ("mail", "ranks")] == before
 
 
-@pytest.mark.parametrize("command", ["queue_pause", "queue_resume"])
-def test_no_name(manage, command):
-    """It is wrong usage, never all queues."""
-    done = manage(command)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "NAME" in done.stderr
-
-
 def test_a_reason_that_is_not_harmless(manage):
     """A terminal gets escapes, JSON all of it; 1,000 characters are kept."""
     reason = "\x1b[2J\n" + "é" * 2_000

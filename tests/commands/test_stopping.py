@@ -46,10 +46,7 @@ def interrupter(mail):
 
 @pytest.mark.parametrize(
     ("arguments", "done"),
-    [
-        (["queue_purge", "mail", "--state=dead"], "removed"),
-        (["queue_redrive", "mail"], "requeued"),
-    ],
+    [(["queue_purge", "mail", "--state=dead"], "removed"), (["queue_redrive", "mail"], "requeued")],
 )
 def test_interrupted(call, mail, interrupter, arguments, done):
     """It ends with 130 and says how many were done; the others are as they were."""

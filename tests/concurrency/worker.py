@@ -138,9 +138,7 @@ class _Toiler:
         texts = self._texts(1)
         self._say("push", texts, done=False)
         item = self._queue.push(
-            self._kind.value(texts[0]),
-            self._dice.choice(self._kind.priorities),
-            **self._key(),
+            self._kind.value(texts[0]), self._dice.choice(self._kind.priorities), **self._key()
         )
         self._say("push", [] if item.existing else texts, done=True)
 

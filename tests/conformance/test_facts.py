@@ -149,10 +149,7 @@ def _commit_of_values(place, count):
 
 @_fact("transaction over 10,000,000 bytes")
 def _transaction_too_large(place):
-    return [
-        ["set", "110 values of 100000 bytes"],
-        ["commit", _commit_of_values(place, 110)],
-    ]
+    return [["set", "110 values of 100000 bytes"], ["commit", _commit_of_values(place, 110)]]
 
 
 @_fact("transaction of 9.8 MB")
@@ -195,10 +192,7 @@ def _inverted_read(place):
 def _inverted_clear(place):
     transaction = place.begin()
     clear = partial(transaction.clear_range, place.key(b"b"), place.key(b"a"))
-    return [
-        ["clear_range", place.outcome(clear)],
-        ["commit", place.outcome(transaction.commit)],
-    ]
+    return [["clear_range", place.outcome(clear)], ["commit", place.outcome(transaction.commit)]]
 
 
 @_fact("read conflict range with begin after end")

@@ -130,16 +130,22 @@ def rows(database: Any, subspace: Any) -> Callable[[], list[tuple[bytes, bytes]]
 
 
 @pytest.fixture
-def everything(database: Any, subspace: Any) -> Callable[[], set[bytes]]:
-    """All keys of a queue, those of its tables included, without the subspace's prefix."""
+def stored(database: Any, subspace: Any) -> Callable[[], dict[bytes, bytes]]:
+    """All that is stored of a queue: keys without the subspace's prefix, and values."""
 
-    def read() -> set[bytes]:
+    def read() -> dict[bytes, bytes]:
         prefix = subspace.key()
         transaction = database.create_transaction()
-        found = transaction.get_range(prefix, prefix + b"\xff\xff")
-        return {row.key[len(prefix) :] for row in found}
+        rows = transaction.get_range(prefix, prefix + b"\xff\xff")
+        return {row.key[len(prefix) :]: row.value for row in rows}
 
     return read
+
+
+@pytest.fixture
+def everything(stored: Callable[[], dict[bytes, bytes]]) -> Callable[[], set[bytes]]:
+    """All keys of a queue, those of its tables included, without the subspace's prefix."""
+    return lambda: set(stored())
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from fdbqueue.exceptions import (
     DeadlineExceeded,
     EngineUnavailable,
     IdempotencyKeyReused,
-    InvalidInput,
     LeaseLost,
     OutcomeUnknown,
 )
@@ -98,19 +97,6 @@ def test_all_of_them_or_nothing(queue):
     queue.ack(held)
 
 
-def test_in_the_callers_transaction(queue, database):
-    """Both take effect with it, or neither does."""
-    (item,) = queue.lease_many(1)
-    tr = database.create_transaction()
-    (later,) = queue.lease_many(1, ack=[item], tr=tr)
-    del tr
-    assert states(queue)["leased"] == [0]
-    tr = database.create_transaction()
-    (later,) = queue.lease_many(1, ack=[item], tr=tr)
-    tr.commit().wait()
-    assert states(queue)["leased"] == [later.value]
-
-
 def test_the_same_lease_from_two_threads(database, subspace):
     """Of two threads in one round, one ends it and the other finds it lost."""
     held = Held(database)
@@ -155,18 +141,6 @@ def test_a_corrupt_item_keeps_the_lease(database, subspace):
     with pytest.raises(CorruptItem):
         queue.lease_many(1, ack=[item])
     queue.ack(item)
-
-
-def test_bad_input(queue):
-    """A text that is not a token, and more than a thousand."""
-    (item,) = queue.lease_many(1)
-    with pytest.raises(InvalidInput):
-        queue.lease_many(1, ack=["no token"])
-    with pytest.raises(InvalidInput):
-        queue.lease_many(1, ack=[queue.peek()])
-    with pytest.raises(InvalidInput, match="0 to 1000"):
-        queue.lease_many(1, ack=[item] * 1_001)
-    assert states(queue)["leased"] == [0]
 
 
 def test_under_an_idempotency_key(queue):

@@ -11,7 +11,6 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.exceptions import (
-    ConfigurationError,
     CorruptItem,
     InvalidInput,
     InvalidPriority,
@@ -20,8 +19,7 @@ from fdbqueue.exceptions import (
     QueueNotFound,
     ValueTooLarge,
 )
-from fdbqueue.service import Catalog, FifoQueue, PriorityQueue, QueueSpec
-from fdbqueue.service.codecs import JsonCodec
+from fdbqueue.service import Catalog, FifoQueue, QueueSpec
 from tests.cases import cases
 
 NOT_NUMBERS = [None, True, False, "1", b"1", [], {}, 1j, decimal.Decimal(1)]
@@ -154,11 +152,7 @@ def test_a_value_may_be_100000_bytes_and_no_more(database, subspace, rows):
     assert len(queue.pop().value) == 100_000
     with pytest.raises(ValueTooLarge) as caught:
         queue.push(bytes(100_001))
-    assert caught.value.context == {
-        "queue": "big",
-        "size_bytes": 100_001,
-        "limit_bytes": 100_000,
-    }
+    assert caught.value.context == {"queue": "big", "size_bytes": 100_001, "limit_bytes": 100_000}
     assert rows() == []
 
 
@@ -220,29 +214,6 @@ def test_push_many_takes_pairs_alone(ints, rows, items):
     with pytest.raises(InvalidInput):
         ints.push_many(items)
     assert rows() == []
-
-
-def test_unknown_options_are_refused(database, subspace):
-    """A codec or priority type that does not exist is a configuration error."""
-    with pytest.raises(ConfigurationError):
-        FifoQueue(database, subspace, codec="pickle")
-    with pytest.raises(ConfigurationError):
-        PriorityQueue(database, subspace, priority_type="decimal")
-
-
-@pytest.mark.parametrize("codec", [None, [], 1, {}, JsonCodec], ids=str)
-def test_a_codec_is_a_name_or_a_codec(database, subspace, codec):
-    """Anything else is a configuration error, before the first push."""
-    with pytest.raises(ConfigurationError, match="codec"):
-        FifoQueue(database, subspace, codec=codec)
-
-
-@cases("priority_type", [None, [], {}, bool, str, 1])
-def test_a_priority_type_is_a_name_or_a_type(database, subspace, priority_type):
-    """Anything else is a configuration error."""
-    with pytest.raises(ConfigurationError, match="priority_type"):
-        PriorityQueue(database, subspace, priority_type=priority_type)
-    assert PriorityQueue(database, subspace, priority_type=int).priority_type == "int"
 
 
 @cases("name", [None, 1, b"mail", [], {}, True, "", "user-*"])

@@ -8,12 +8,7 @@ from collections import Counter
 import pytest
 
 from fdbqueue.deadlines import TimedDatabase
-from fdbqueue.exceptions import (
-    InvalidValue,
-    LeaseLost,
-    OutcomeUnknown,
-    ValueTooLarge,
-)
+from fdbqueue.exceptions import InvalidValue, LeaseLost, OutcomeUnknown, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, run
 from fdbqueue.service.writes import _IN_FLIGHT
 from tests.concurrency.census import assert_counted

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fdbqueue.exceptions import ConfigurationError, InvalidInput
+from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, PriorityQueue
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
@@ -236,9 +236,3 @@ def test_what_was_popped_does_not_keep_a_queue_from_being_changed_back(
     assert not any(assert_counted(count).values())
     push(count, "b")
     assert texts(count) == ["b"]
-
-
-def test_another_order_is_refused(database, subspace):
-    """There are two."""
-    with pytest.raises(ConfigurationError):
-        FifoQueue(database, subspace, order="random")

@@ -7,10 +7,9 @@ import threading
 
 import pytest
 
-from fdbqueue.exceptions import ConfigurationError, CorruptItem
-from fdbqueue.service import FifoQueue, PriorityQueue, run
+from fdbqueue.exceptions import CorruptItem
+from fdbqueue.service import PriorityQueue, run
 from fdbqueue.service.storage.tables import TableKeys
-from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS, STRICT
@@ -326,13 +325,6 @@ def test_nonsense_among_the_requests_stops_nobody(fifo, database, subspace, let_
     assert fifo.pop() is None
 
 
-@cases("seconds", [0, 0.09, -1, True, "30", None, 86_401, float("nan")])
-def test_the_timeout_of_a_claim_is_bounded(database, subspace, seconds):
-    """From 0.1 seconds to a day."""
-    with pytest.raises(ConfigurationError):
-        FifoQueue(database, subspace, handoff_timeout_seconds=seconds)
-
-
 # Shards
 
 
@@ -371,22 +363,3 @@ def test_pops_from_shards_of_different_items_do_not_conflict(database, subspace)
             committed += 1
     assert committed > 10
     assert queue.size() == ITEMS - committed
-
-
-@cases(
-    "options",
-    [
-        {"shards": 1},
-        {"shards": 101},
-        {"shards": True},
-        {"shards": "16"},
-        {"choices": 2},
-        {"shards": 4, "choices": 0},
-        {"shards": 4, "choices": 5},
-        {"contention": "relaxed"},
-    ],
-)
-def test_shards_and_choices_are_bounded(database, subspace, options):
-    """From 2 to 100 shards, from 1 to as many choices; not the option that they replace."""
-    with pytest.raises(ConfigurationError):
-        FifoQueue(database, subspace, **options)

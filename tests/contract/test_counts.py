@@ -154,13 +154,6 @@ def test_a_fifo_queue_has_no_priorities_to_count(fifo):
     assert fifo.by_priority() == []
 
 
-@pytest.mark.parametrize("limit", [0, -1, 10_001, True, "3"])
-def test_a_list_of_priorities_is_bounded(ints, limit):
-    """By a limit from 1 to 10,000."""
-    with pytest.raises(InvalidInput):
-        ints.by_priority(limit=limit)
-
-
 # The oldest
 
 

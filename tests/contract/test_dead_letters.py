@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
+from fdbqueue.exceptions import CorruptItem, ItemNotFound
 from fdbqueue.service import FifoQueue, Undecodable, run
 from fdbqueue.service.storage.tables import State, TableKeys
 from tests.concurrency.census import assert_counted
@@ -62,13 +62,6 @@ def test_only_ready_items_are_buried(fifo, state):
     assert_counted(fifo)
 
 
-def test_what_is_no_id_is_not_buried(fifo):
-    """It is refused as bad input."""
-    for item_id in ("", "x", "\u00e9", "~!", "a" * 40_000):
-        with pytest.raises(InvalidInput):
-            fifo.bury(item_id)
-
-
 @pytest.mark.parametrize("codec", ["json", "tuple"])
 def test_a_corrupt_item_is_buried_out_of_the_way(database, subspace, codec):
     """Pops go on behind it; it is shown with its bytes, and comes back if it is named."""
@@ -112,20 +105,6 @@ def test_a_foreign_key_is_buried_out_of_the_way(ints, database, subspace, key):
     assert ints.redrive([dead.id]) == 1
     assert [item.id for item in ints] == [found.id]
     assert ints.size() == 1
-
-
-def test_a_burial_in_the_callers_transaction(fifo, database):
-    """It is the caller's to commit."""
-    pushed = fifo.push("x")
-    for commits in (False, True):
-        transaction = database.create_transaction()
-        fifo.bury(pushed.id, tr=transaction)
-        assert fifo.peek(tr=transaction) is None
-        assert fifo.counts(tr=transaction).dead == 1
-        if commits:
-            transaction.commit().wait()
-        assert fifo.counts().dead == commits
-    assert_counted(fifo)
 
 
 def test_of_a_pop_and_a_burial_one_takes_effect(fifo, database, engine):
@@ -183,14 +162,6 @@ def test_what_dies_behind_the_last_stays(database, subspace, way):
     assert 1 <= queue.counts().dead < 10
 
 
-def test_what_is_no_id_is_not_put_back(kind, queue):
-    """The first that is none is refused, and none comes back."""
-    (buried,) = bury(kind, queue, "a")
-    with pytest.raises(InvalidInput):
-        queue.redrive([buried, "x"])
-    assert queue.counts().dead == 1
-
-
 def test_a_limit_counts_those_that_come_back(kind, queue):
     """Ids of items that are not dead do not use it up."""
     buried = bury(kind, queue, "bc")
@@ -216,9 +187,3 @@ def test_half_of_an_item(kind, queue, database, end, half):
         found, cursor, pages = [*found, *page.items], page.cursor, pages + 1
         assert pages < 10
     assert kind.texts(found) == ("ade" if end == "min" else "eda")
-
-
-def test_an_unknown_state_is_refused(fifo):
-    """There are four."""
-    with pytest.raises(InvalidInput):
-        fifo.page(state="lost")

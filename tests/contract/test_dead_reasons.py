@@ -92,18 +92,6 @@ def test_those_of_one_reason_are_removed(queue, in_loop):
     assert_counted(queue)
 
 
-def test_a_reason_is_a_text(queue):
-    """Another is refused, and so is a wrong limit."""
-    for reason in (3, b"a", ["a"]):
-        with pytest.raises(InvalidInput):
-            queue.redrive(reason=reason)
-        with pytest.raises(InvalidInput):
-            queue.clear_state("dead", reason=reason)
-    for limit in (0, 10_001, "1", None):
-        with pytest.raises(InvalidInput):
-            queue.dead_by_reason(limit=limit)
-
-
 def test_any_number_of_one_reason_among_others(fifo):
     """In several transactions, those of the other reason between them left alone."""
     fifo.push_many(range(450))
@@ -112,17 +100,6 @@ def test_any_number_of_one_reason_among_others(fifo):
     assert fifo.redrive(reason="odd", limit=220) == 220
     assert fifo.redrive(reason="odd") == 5
     assert [item.value for item in assert_counted(fifo)["ready"]] == list(range(1, 450, 2))
-
-
-def test_in_the_callers_transaction(fifo, database):
-    """The counts are the caller's to commit."""
-    item = fifo.push("x")
-    transaction = database.create_transaction()
-    fifo.bury(item.id, reason="a", tr=transaction)
-    assert counts(fifo, tr=transaction) == [("a", 1)]
-    assert counts(fifo) == []
-    transaction.commit().wait()
-    assert counts(fifo) == [("a", 1)]
 
 
 def test_of_one_reason_many_die_without_conflicts(fifo, database):

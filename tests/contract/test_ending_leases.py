@@ -14,7 +14,6 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
 )
 from fdbqueue.service import FifoQueue, Held, IdempotencyKey
-from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS
@@ -23,8 +22,6 @@ from tests.contract.unsure import unsure_database
 SOME_NAMES = {"fifo", "ints-commit-bytes", "floats-bytes", "ints-shards"}
 SOME = [kind for kind in KINDS if kind.name in SOME_NAMES]
 ANSWER = b"\xff\x11"
-BAD_TOKENS = ["", "x", "a.b", "\ud800.A", "FQE.", "FQE.A"]
-MANY = ["ack_many", "nack_many", "extend_many"]
 #: What ends a lease or lets it last, given a queue, some leases and a key.
 ENDINGS = {
     "ack": lambda queue, leases, once: queue.ack(leases[0], once=once),
@@ -116,7 +113,7 @@ def test_the_lost_ones_of_an_ack_are_named(queue):
     assert (found, found.lost) == (2, (leased[2].lease, leased[0].lease))
 
 
-@pytest.mark.parametrize("verb", MANY)
+@pytest.mark.parametrize("verb", ["ack_many", "nack_many", "extend_many"])
 def test_none_are_ended(queue, kept, verb):
     """Of no leases none is held, and nothing is written; under a key it is a call all the same."""
     found = getattr(queue, verb)([])
@@ -126,24 +123,6 @@ def test_none_are_ended(queue, kept, verb):
     for replayed in (False, True):
         assert getattr(queue, verb)(iter([]), once=once) == 0
         assert once.replayed is replayed
-
-
-@cases("verb", MANY)
-@cases("token", [*BAD_TOKENS, None, 5])
-def test_what_is_no_token_spoils_all(database, subspace, verb, token):
-    """The others are as they were, wherever it stands among them."""
-    queue = FifoQueue(database, subspace)
-    queue.push_many("ab")
-    first, last = queue.lease_many(2)
-    for key in (None, "key"):
-        with pytest.raises(InvalidInput):
-            getattr(queue, verb)([first, token, last], once=key)
-    held = assert_counted(queue)["leased"]
-    assert [(item.attempts, item.until) for item in held] == [
-        (0, first.until),
-        (0, last.until),
-    ]
-    assert queue.ack_many([first, last]) == 2
 
 
 @pytest.mark.parametrize(("verb", "limit"), [("nack_many", 1_000), ("extend_many", 1_000)])
@@ -172,19 +151,6 @@ def test_what_is_too_much_for_one_transaction(database, subspace, verb):
         item.until for item in leased
     }
     assert getattr(queue, verb)(leased[:80]) == 80
-
-
-def test_many_are_ended_in_the_callers_transaction(queue, database):
-    """It is the caller's to commit; what it has ended is lost in it already."""
-    first, second, third = queue.lease_many(3)
-    transaction = database.create_transaction()
-    assert queue.extend_many([first, second, third], 900, tr=transaction) == 3
-    assert queue.nack_many([first, second], tr=transaction) == 2
-    assert queue.ack_many([first, third], tr=transaction).lost == (first.lease,)
-    assert len(assert_counted(queue)["leased"]) == 3
-    transaction.commit().wait()
-    held = assert_counted(queue)
-    assert (len(held["ready"]), len(held["leased"])) == (3, 0)
 
 
 # Under a key
@@ -261,16 +227,6 @@ def test_that_a_lease_was_lost_is_not_kept(queue, kept, ending):
     once = IdempotencyKey("key")
     ENDINGS[ending](queue, leased[1:], once)
     assert not once.replayed
-
-
-@each_ending
-def test_bad_keys_of_endings(queue, ending):
-    """What is no key is refused, and the lease is as it was."""
-    leased = queue.lease_many(2)
-    for key in ("", "x" * 1_001, IdempotencyKey("key", kept_seconds=0)):
-        with pytest.raises(InvalidInput):
-            ENDINGS[ending](queue, leased, key)
-    assert queue.ack_many(leased) == 2
 
 
 @each_ending

@@ -212,18 +212,6 @@ def test_a_long_text_is_kept_to_1000_characters(fifo):
     assert second.reason == "?"
 
 
-def test_in_the_callers_transaction(fifo, database):
-    """A failure is the caller's to commit, with the rest."""
-    fifo.push("x")
-    item = fifo.lease(worker="w")
-    transaction = database.create_transaction()
-    fifo.nack(item, reason="no", tr=transaction)
-    assert said(fifo.get(item.id, tr=transaction)) == [(1, "w", "no")]
-    assert said(fifo.get(item.id)) == []
-    transaction.commit().wait()
-    assert said(fifo.get(item.id)) == [(1, "w", "no")]
-
-
 @pytest.mark.nightly
 def test_a_page_of_the_dead_is_bounded_by_their_failures(fifo):
     """Up to 10,000 dead letters come in several pages, and none is passed over."""

@@ -12,11 +12,7 @@ from typing import Any, ClassVar
 import fdb.tuple
 import pytest
 
-from fdbqueue.exceptions import (
-    CorruptItem,
-    IdempotencyKeyReused,
-    InvalidInput,
-)
+from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
 from fdbqueue.service.consume import ring, visits
 from fdbqueue.service.consume.round import Round

@@ -7,13 +7,12 @@ import socket
 
 import pytest
 
-from fdbqueue.exceptions import IdempotencyKeyReused, InvalidInput
+from fdbqueue.exceptions import IdempotencyKeyReused
 from fdbqueue.service import FifoQueue, Worker, run
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.help.asking import alike
 from fdbqueue.service.items import moment
 from fdbqueue.service.storage.tables import State
-from tests.cases import cases
 from tests.concurrency.clients import another
 from tests.concurrency.requests import requests_of
 from tests.contract.test_contention import Meddled
@@ -103,19 +102,6 @@ def test_a_lease_that_was_written_before_its_beginning_was(queue, worker):
     queue.ack(item)
 
 
-@cases("name", ["", "x" * 201, 3, b"w", "a\nb", "\x00", "\ud800", ["w"]])
-def test_a_bad_name_is_refused(fifo, name, in_loop):
-    """By a clear error, and nothing is leased."""
-    fifo.push("x")
-    for call in (fifo.lease, fifo.lease_max):
-        with pytest.raises(InvalidInput) as caught:
-            call(worker=name)
-        assert "worker" in caught.value.context
-    with pytest.raises(InvalidInput):
-        in_loop(fifo.alease(worker=name))
-    assert fifo.counts().leased == 0
-
-
 @pytest.mark.nightly
 def test_the_longest_name(fifo):
     """Of 200 characters, however many bytes these are; with as many items as fit."""
@@ -136,16 +122,6 @@ def test_a_saved_response_has_the_name(queue):
         with pytest.raises(IdempotencyKeyReused):
             queue.lease_many(2 if key == "key" else 1, worker=worker, once=key)
     assert queue.lease_many(1, once="other") == plain
-
-
-def test_in_the_callers_transaction(fifo, database):
-    """The name is the caller's to commit, as the lease is."""
-    fifo.push("x")
-    transaction = database.create_transaction()
-    item = fifo.lease(worker="w", tr=transaction)
-    assert fifo.get(item.id, tr=transaction).worker == "w"
-    transaction.commit().wait()
-    assert fifo.get(item.id).worker == "w"
 
 
 # Leases that another process writes

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import math
 
 import pytest
 
-from fdbqueue.exceptions import (
-    ConfigurationError,
-    CorruptItem,
-    InvalidInput,
-    LeaseLost,
-)
+from fdbqueue.exceptions import CorruptItem, InvalidInput, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, browse, run
 from fdbqueue.service.consume.expiry import MAX_EXPIRED
 from fdbqueue.service.items import moment
-from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.contract.conftest import Observed
-
-BAD_TOKENS = ["", ".", "x", "a.b", "FQE.", "é.é", "~.AAAA", "\ud800.A", "FQE.A", "a" * 40_000]
-BAD_SECONDS = [-1, -0.001, math.nan, math.inf, True, False, "5", 315_360_001, 10**400]
 
 
 @pytest.fixture
@@ -59,22 +49,6 @@ def test_an_empty_queue_leases_nothing(fifo):
     assert_counted(fifo)
 
 
-@cases("seconds", [*BAD_SECONDS, None])
-def test_the_time_of_a_lease_is_a_number_of_seconds(fifo, seconds):
-    """From none to ten years; others are refused, and nothing is leased or lost."""
-    fifo.push_many(range(2))
-    leased = fifo.lease()
-    for operation in (
-        lambda: fifo.lease(seconds=seconds),
-        lambda: fifo.lease_many(2, seconds=seconds),
-        lambda: fifo.extend(leased, seconds),
-    ):
-        with pytest.raises(InvalidInput):
-            operation()
-    assert fifo.counts().leased == 1
-    fifo.ack(leased)
-
-
 def test_a_corrupt_item_is_not_leased(fifo, database, subspace, rows):
     """It is reported, and stays with those that were to be leased with it."""
     fifo.push("sound")
@@ -91,16 +65,6 @@ def test_a_corrupt_item_is_not_leased(fifo, database, subspace, rows):
 
 
 # Giving up
-
-
-@cases("delay", BAD_SECONDS)
-def test_a_bad_delay_gives_nothing_up(fifo, delay):
-    """It is refused, and the lease is held on."""
-    fifo.push("x")
-    leased = fifo.lease()
-    with pytest.raises(InvalidInput):
-        fifo.nack(leased, delay=delay)
-    fifo.ack(leased)
 
 
 # Running on and running out
@@ -182,22 +146,6 @@ def test_what_a_block_raised_matters_more_than_a_lost_lease(queue, clock):
 # Tokens
 
 
-@cases(
-    "token",
-    [*BAD_TOKENS, None, 5, b"FQE.AA"],
-)
-def test_what_is_no_token_is_refused(fifo, token):
-    """Not taken for a lease that was lost: somebody mixed something up."""
-    fifo.push("x")
-    leased = fifo.lease()
-    for operation in (fifo.ack, fifo.nack, fifo.extend, lambda token: fifo.ack_many([token])):
-        with pytest.raises(InvalidInput):
-            operation(token)
-    with pytest.raises(InvalidInput):
-        fifo.ack_many([leased, token])
-    fifo.ack(leased)
-
-
 def test_an_item_that_was_not_leased_is_no_lease(fifo):
     """What push, peek, pop and get return has no token, also while it is leased."""
     pushed = fifo.push("x")
@@ -248,54 +196,6 @@ def test_tokens_are_told_nobody_and_repeat_never(database, subspace):
 # In the caller's transaction
 
 
-def test_a_lease_in_the_callers_transaction_is_the_callers_to_commit(kind, queue, database):
-    """Dropped, it never was; committed, its token is valid."""
-    dropped = database.create_transaction()
-    lost = queue.lease(tr=dropped)
-    assert kind.texts([lost, queue.peek()]) == "aa"
-    dropped.cancel()
-    with pytest.raises(LeaseLost):
-        queue.ack(lost)
-    kept = database.create_transaction()
-    first, last = queue.lease(tr=kept), queue.lease_max(tr=kept)
-    assert kind.texts(queue.lease_many(5, tr=kept)) == "b"
-    assert queue.lease(tr=kept) is None
-    assert queue.counts(tr=kept).leased == 3
-    kept.commit().wait()
-    assert kind.texts([first, last]) == "ac"
-    assert queue.ack_many([first, last]) == 2
-    assert len(assert_counted(queue)["leased"]) == 1
-
-
-def test_an_ending_in_the_callers_transaction_is_the_callers_to_commit(kind, queue, database):
-    """ack, nack, extend and ack_many together with keys of the caller's."""
-    first, second, third = queue.lease_many(3, seconds=30)
-    transaction = database.create_transaction()
-    queue.ack(first, tr=transaction)
-    queue.nack(second, tr=transaction)
-    assert queue.extend(third, 50, tr=transaction).lease == third.lease
-    assert kind.texts(queue.peek_many(3, tr=transaction)) == "b"
-    assert queue.peek() is None
-    with pytest.raises(LeaseLost):
-        queue.ack(first, tr=transaction)
-    assert queue.ack_many([first, second, third], tr=transaction) == 1
-    transaction.commit().wait()
-    held = assert_counted(queue)
-    assert kind.texts(held["ready"]) == "b"
-    assert held["leased"] == []
-
-
-def test_a_lease_taken_and_given_up_in_one_transaction(kind, queue, database):
-    """Within a transaction the queue is as its operations left it."""
-    transaction = database.create_transaction()
-    queue.nack(queue.lease(tr=transaction), tr=transaction)
-    again = queue.lease(tr=transaction)
-    assert (kind.texts([again]), again.attempts) == ("a", 1)
-    queue.ack(again, tr=transaction)
-    transaction.commit().wait()
-    assert kind.texts(assert_counted(queue)["ready"]) == "bc"
-
-
 def test_two_cannot_end_one_lease(fifo, database, engine):
     """Of two transactions that acknowledge and give up the same lease, one conflicts."""
     fifo.push("x")
@@ -311,12 +211,6 @@ def test_two_cannot_end_one_lease(fifo, database, engine):
 
 
 # Many
-
-
-def test_no_more_than_10000_are_acknowledged_at_once(fifo):
-    """A longer list is refused before anything is written."""
-    with pytest.raises(InvalidInput):
-        fifo.ack_many(f"FQE.{number}" for number in range(10_001))
 
 
 # Dead letters
@@ -366,13 +260,6 @@ def test_the_limit_is_20_where_none_is_given(fifo):
         assert fifo.counts().dead == 0
         fifo.nack(fifo.lease())
     assert (fifo.get(pushed.id).state, fifo.get(pushed.id).attempts) == ("dead", 20)
-
-
-@cases("attempts", [0, -1, True, 1.5, "3", 1_000_001])
-def test_a_limit_of_attempts_is_a_positive_number(database, subspace, attempts):
-    """Any other is refused when the queue is opened."""
-    with pytest.raises(ConfigurationError):
-        FifoQueue(database, subspace, max_attempts=attempts)
 
 
 # Many that ran out

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fdbqueue.exceptions import ConfigurationError, CorruptItem
+from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import (
     Batcher,
     Catalog,
@@ -29,7 +29,6 @@ from fdbqueue.service.consume.queue_state import parse_state
 from fdbqueue.service.options import QueueOptions, parse_rate
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import State
-from tests.cases import cases
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.clock import Clock
@@ -91,23 +90,6 @@ def seconds_left(queue, **options):
 
 
 # The options
-
-
-@cases(
-    "wrong",
-    [
-        *({"max_leased": value} for value in (0, -1, True, 1.0, "3", 1_000_001, 10**30)),
-        *({"rate": value} for value in ("", "0/s", "-1/s", "1.5/s", "1/w", "10", "/s", "1/s\n")),
-        *({"rate": value} for value in ("1000001/s", "1 / s", "१/s", b"1/s", 1, True, (1, "s"))),
-        *({"rate": "1/s", "burst": value} for value in (0, -1, True, 1.0, "3", 1_000_001)),
-        {"burst": 3},
-        {"burst": 3, "rate": None},
-    ],
-)
-def test_wrong_limits_are_refused(database, subspace, wrong):
-    """By a clear error that names the option, before anything is opened."""
-    with pytest.raises(ConfigurationError, match=r"burst|rate|max_leased"):
-        FifoQueue(database, subspace, **wrong)
 
 
 @pytest.mark.parametrize(

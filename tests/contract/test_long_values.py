@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from fdbqueue.exceptions import ConfigurationError, CorruptItem, ValueTooLarge
+from fdbqueue.exceptions import CorruptItem, ValueTooLarge
 from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable
 from fdbqueue.service.storage.tables import TableKeys
 from tests.cases import cases
@@ -61,11 +61,7 @@ def test_without_being_asked_for_no_value_is_long(database, subspace, everything
     queue = FifoQueue(database, subspace, codec="bytes", name="plain")
     with pytest.raises(ValueTooLarge) as caught:
         queue.push(bytes(100_001))
-    assert caught.value.context == {
-        "queue": "plain",
-        "size_bytes": 100_001,
-        "limit_bytes": 100_000,
-    }
+    assert caught.value.context == {"queue": "plain", "size_bytes": 100_001, "limit_bytes": 100_000}
     assert "plain" in str(caught.value)
     assert everything() == set()
 
@@ -85,13 +81,6 @@ def test_the_limit_is_of_the_encoded_value(database, subspace, everything, codec
         assert caught.value.context["limit_bytes"] == limit
         assert caught.value.context["size_bytes"] > limit
     assert everything() == set()
-
-
-@cases("limit", [0, -1, True, 1e6, "1000000", None, 5_000_001])
-def test_the_limit_is_from_1_to_5000000_bytes(database, subspace, limit):
-    """Any other is refused when the queue is opened."""
-    with pytest.raises(ConfigurationError):
-        FifoQueue(database, subspace, max_value_bytes=limit)
 
 
 @pytest.mark.parametrize("size", [99_999, 100_000, 100_001, 200_000, 200_001, 999_999, MILLION])

@@ -88,14 +88,6 @@ def test_a_redriven_item_that_was_moved_is_new(database, subspace, options):
     assert (item.attempts, len(item.value)) == (1, size)
 
 
-def test_in_the_callers_transaction(kind, queue, target, database):
-    """It takes effect with the commit, or not at all."""
-    transaction = database.create_transaction()
-    queue.move_many(target, 2, tr=transaction)
-    transaction.cancel()
-    assert (queue.size(), target.size()) == (4, 0)
-
-
 def test_priorities(database, subspace):
     """Another type takes what fits; a FIFO queue takes none; one can be given to all."""
     ints = PriorityQueue(database, subspace["i"])

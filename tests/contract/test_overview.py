@@ -53,11 +53,7 @@ def test_many_queues_say_together_what_each_says_alone(several, observed, clock)
     fill(several, clock)
     found = run(
         observed,
-        lambda tr: (
-            counts_of(tr, several),
-            histories_of(tr, several, 60),
-            oldest_of(tr, several),
-        ),
+        lambda tr: (counts_of(tr, several), histories_of(tr, several, 60), oldest_of(tr, several)),
     )
     assert found == (
         [queue.counts() for queue in several],

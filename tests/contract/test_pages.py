@@ -6,7 +6,6 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput, InvalidPriority
 from fdbqueue.service import FifoQueue, Undecodable
-from tests.cases import cases
 
 
 def walk(queue, **options):
@@ -90,15 +89,6 @@ def test_an_item_has_one_id(ints):
             ints.get(wrong)
 
 
-@cases("wrong", ["", "!", "AAAA", "é", "FQEB", "~_w", "~!", "~" + "F" * 14_000])
-def test_what_is_no_place_in_the_queue_is_refused(ints, wrong):
-    """An id or cursor that is not one, or leads outside the queue's items, is an error."""
-    with pytest.raises(InvalidInput):
-        ints.get(wrong)
-    with pytest.raises(InvalidInput):
-        ints.page(after=wrong)
-
-
 def test_an_id_of_another_kind_of_queue_is_refused(ints, database, subspace):
     """The place of a FIFO item is no place in a priority queue."""
     pushed = FifoQueue(database, subspace["other"]).push("x")
@@ -135,23 +125,6 @@ def test_a_page_shows_what_cannot_be_decoded(ints, database, subspace):
     assert isinstance(shown[1].value, Undecodable)
     assert (shown[1].value.raw, shown[1].priority, shown[1].size_bytes) == (b"\xff\xfe", 2, 2)
     assert ints.get(shown[1].id).value == shown[1].value
-
-
-@cases("count", [0, -1, 10_001, True, 1.5, "3", None])
-def test_a_count_is_from_1_to_10000(fifo, count):
-    """Any other count is refused by every operation that takes one."""
-    for operation in (fifo.pop_many, fifo.peek_many):
-        with pytest.raises(InvalidInput):
-            operation(count)
-    with pytest.raises(InvalidInput):
-        fifo.page(limit=count)
-
-
-def test_an_unknown_end_is_refused(fifo):
-    """An end is min or max."""
-    fifo.push("x")
-    with pytest.raises(InvalidInput):
-        fifo.pop_many(1, end="middle")
 
 
 def test_one_operation_returns_a_bounded_number_of_bytes(fifo):

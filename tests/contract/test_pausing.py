@@ -6,7 +6,6 @@ import datetime
 
 import pytest
 
-from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, IdempotencyKey, PriorityQueue, Worker, pauses_of, run
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
@@ -70,34 +69,12 @@ def test_since_when_and_why_is_kept(fifo):
     assert fifo.paused().reason == "x" * 1_000
 
 
-@pytest.mark.parametrize("reason", [3, b"x"])
-def test_a_reason_is_a_text(fifo, reason):
-    """Anything else is refused, and nothing is paused."""
-    with pytest.raises(InvalidInput):
-        fifo.pause(reason=reason)
-    assert fifo.paused() is None
-
-
 def test_pauses_of_many_queues_are_read_at_once(database, subspace):
     """Each has its own."""
     queues = [FifoQueue(database, subspace[n]) for n in range(3)]
     queues[1].pause(reason="one")
     found = run(database, lambda tr: pauses_of(tr, queues), read_only=True)
     assert [pause and pause.reason for pause in found] == [None, "one", None]
-
-
-def test_a_pause_takes_part_in_a_transaction(fifo):
-    """It is there for the transaction at once, and for others once it is committed."""
-    fifo.push("a")
-    tr = fifo.database.create_transaction()
-    fifo.pause(reason="half", tr=tr)
-    assert fifo.pop(tr=tr) is None
-    assert fifo.paused(tr=tr).reason == "half"
-    assert fifo.paused() is None
-    tr.commit().wait()
-    assert fifo.pop() is None
-    run(fifo.database, lambda tr: fifo.resume(tr=tr))
-    assert fifo.pop().value == "a"
 
 
 def test_a_popper_whose_commit_comes_after_the_pause_finds_nothing(database, subspace):

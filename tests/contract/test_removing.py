@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fdbqueue.exceptions import BatchTooLarge, InvalidInput, ItemNotFound, LeaseLost
+from fdbqueue.exceptions import BatchTooLarge, ItemNotFound, LeaseLost
 from fdbqueue.service import FifoQueue
 from tests.concurrency.census import assert_counted
 
@@ -39,25 +39,6 @@ def test_a_batch_with_it_is_broken_up(fifo):
     with pytest.raises(LeaseLost):
         fifo.ack_batch(batch)
     assert [item.value for item in assert_counted(fifo)["ready"]] == [0, 2]
-
-
-def test_what_is_no_id_is_refused(fifo):
-    """As bad input, and not as an item that is gone."""
-    for item_id in ("", "x", "\u00e9", "~!"):
-        with pytest.raises(InvalidInput):
-            fifo.remove(item_id)
-
-
-def test_in_the_callers_transaction(fifo, database):
-    """A removal is the caller's to commit."""
-    item = fifo.push("x")
-    transaction = database.create_transaction()
-    fifo.remove(item.id, tr=transaction)
-    with pytest.raises(ItemNotFound):
-        fifo.remove(item.id, tr=transaction)
-    assert fifo.size() == 1
-    transaction.commit().wait()
-    assert fifo.size() == 0
 
 
 def test_of_a_pop_and_a_removal_one_takes_effect(fifo, database, engine):

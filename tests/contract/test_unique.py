@@ -19,7 +19,6 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import FifoQueue, IdempotencyKey, Push, Undecodable, run
 from fdbqueue.service.transactions import error_code
-from tests.cases import cases
 from tests.concurrency.census import assert_counted, unique_keys
 from tests.concurrency.kinds import KINDS
 from tests.contract.recipes import PythonQueue
@@ -497,25 +496,6 @@ def test_an_ack_of_too_many_is_refused(fifo):
 
 
 # Bad input
-
-
-@cases("key", ["", "x" * 1_001, "é" * 501, b"k", 7, ["k"]])
-def test_a_key_is_a_text_of_1_to_1000_bytes(queue, key):
-    """Anything else is refused, and nothing pushed."""
-    with pytest.raises(InvalidInput, match="unique"):
-        queue.push(value(queue), unique=key)
-    with pytest.raises(InvalidInput) as refused:
-        queue.push_batch([Push(value(queue)), Push(value(queue), unique=key)])
-    assert refused.value.context["index"] == 1
-    assert queue.size() == 0
-
-
-@pytest.mark.parametrize("unique_while", ["leased", "", None, 3, ["ready"]])
-def test_a_key_is_kept_while_ready_or_pending(fifo, unique_while):
-    """Nothing else."""
-    with pytest.raises(InvalidInput, match="unique_while"):
-        fifo.push("v", unique="k", unique_while=unique_while)
-    assert fifo.size() == 0
 
 
 def test_a_push_that_is_refused_takes_no_key(database, subspace):

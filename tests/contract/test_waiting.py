@@ -10,7 +10,6 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, PriorityQueue, run
-from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
 from tests.contract.recipes import PythonQueue
@@ -185,19 +184,6 @@ def test_a_transaction_does_not_wait(fifo, database):
             with pytest.raises(InvalidInput):
                 operation()
     assert fifo.pop(wait=None, tr=transaction).value == "x"
-
-
-@cases("wait", [-1, -0.001, math.nan, -math.inf, True, False, "1", [1]])
-def test_a_bad_wait_is_refused(fifo, wait):
-    """Nothing is taken."""
-    fifo.push("x")
-    before = fifo.size()
-    for operation in (fifo.pop, fifo.pop_max, fifo.lease, lambda **wait: fifo.pop_many(2, **wait)):
-        with pytest.raises(InvalidInput):
-            operation(wait=wait)
-    with pytest.raises(InvalidInput), fifo.leased(wait=wait):
-        pass
-    assert fifo.size() == before
 
 
 @pytest.mark.parametrize("operation", ["pop_many", "lease_many"])

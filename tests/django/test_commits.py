@@ -31,10 +31,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import IdempotencyKey, Push
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.usefixtures("empty_queues"),
-]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("empty_queues")]
 
 
 def sign_up(name):

@@ -20,12 +20,7 @@ from django.test import SimpleTestCase, TestCase, override_settings
 
 import fdbqueue
 from fdbqueue import conf, testing
-from fdbqueue.exceptions import (
-    ConfigurationError,
-    EngineUnavailable,
-    OutcomeUnknown,
-    QueueNotFound,
-)
+from fdbqueue.exceptions import ConfigurationError, EngineUnavailable, OutcomeUnknown, QueueNotFound
 from fdbqueue.service import FifoQueue, PriorityQueue, transactions
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.testing import FaultyDatabase

@@ -42,7 +42,7 @@ class Preemption:
         place: int,
         on_enter: tuple[str, Callable[[], object]] | None = None,
         handler: Callable[[], object] | None = None,
-        within: str = "",
+        within: str | tuple[str, ...] = "",
     ):
         self._left = place
         self._on_enter = on_enter

@@ -187,11 +187,7 @@ def test_use_during_the_commit_without_protection(database):
 
 @pytest.mark.parametrize(
     ("end", "code"),
-    [
-        (lambda tr: tr.cancel(), 1025),
-        (lambda tr: tr.reset(), 1025),
-        (lambda tr: tr[b"a"], 2017),
-    ],
+    [(lambda tr: tr.cancel(), 1025), (lambda tr: tr.reset(), 1025), (lambda tr: tr[b"a"], 2017)],
 )
 def test_a_commit_ended_by_another_thread_stops_waiting(database, held, end, code):
     """A thread that waits for its commit goes on when another thread ends the transaction."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import random
 import sqlite3
 import sys
@@ -378,3 +379,32 @@ def test_a_commit_that_ends_just_before_its_thread_waits(database):
     finally:
         committer._mutex, committer._leader = mutex, None
         committer._wake_all()
+
+
+def test_a_handler_that_closes_the_file_below_a_read_and_a_commit(database):
+    """What it breaks off may be tried again (1007); what has taken effect raises nothing."""
+    done, codes = 0, set()
+    database[b"n"] = bytes(8)
+
+    def close():
+        with contextlib.suppress(EngineUnavailable):  # it is refused
+            database.close()
+
+    def work():
+        transaction = database.create_transaction()
+        transaction[b"a"].wait()
+        transaction.add(b"n", (1).to_bytes(8, "little"))
+        transaction.commit().wait()
+
+    for place in itertools.count(1):
+        preemption = Preemption(place, handler=close, within=("snapshots.py", "storage.py"))
+        try:
+            preemption.run(work)
+            done += 1
+        except embedded.FDBError as error:
+            codes.add(error.code)
+        assert database[b"n"] == done.to_bytes(8, "little")
+        if not preemption.was_interrupted:
+            break
+    assert place > 20
+    assert codes == {1007}

@@ -172,10 +172,7 @@ def test_a_dropped_transaction_is_gone_at_once(database):
 def test_a_read_version_is_set_once_and_first(database):
     """A version set twice, after a read, or not positive fails the transaction."""
     version = database.create_transaction().get_read_version().wait()
-    for first in (
-        lambda tr: tr.set_read_version(version),
-        lambda tr: tr[b"a"].wait(),
-    ):
+    for first in (lambda tr: tr.set_read_version(version), lambda tr: tr[b"a"].wait()):
         transaction = database.create_transaction()
         first(transaction)
         transaction.set_read_version(version)

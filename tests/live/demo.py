@@ -23,10 +23,7 @@ _LAST_LINE = re.compile(r"Log in +user (\S+), password (\S+)")
 
 def environment(folder: Path, prefix: str) -> dict[str, str]:
     """Return the environment of a demo with all its files in a folder."""
-    return {
-        **environment_of("tests.live.server_settings", folder, prefix),
-        "PYTHONUNBUFFERED": "1",
-    }
+    return {**environment_of("tests.live.server_settings", folder, prefix), "PYTHONUNBUFFERED": "1"}
 
 
 class Demo:

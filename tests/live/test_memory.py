@@ -41,10 +41,7 @@ def check_memory(folder, count, prepared):
         config="tests.live.one_worker_conf",
         tables=prepared.tables,
     ) as one:
-        headers = {
-            "Authorization": f"Token {prepared.token}",
-            "Content-Type": "application/json",
-        }
+        headers = {"Authorization": f"Token {prepared.token}", "Content-Type": "application/json"}
         address = f"{one.api}/user-{secrets.token_hex(8)}/push/"
         bodies, lock, statuses = iter([_REFUSED, _ACCEPTED] * count), threading.Lock(), Counter()
 

@@ -298,8 +298,7 @@ def test_every_visitor_logs_in(on, settings, site, mail):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"once": ""}, {"once": "x" * 32}, {"reason": "r" * 2_000}, {"id": "i" * 20_000}, {}],
+    "wrong", [{"once": ""}, {"once": "x" * 32}, {"reason": "r" * 2_000}, {"id": "i" * 20_000}, {}]
 )
 def test_a_form_that_is_wrong(on, site, manager, mail, stored, wrong):
     """It is refused, and nothing is done."""

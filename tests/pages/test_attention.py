@@ -212,9 +212,7 @@ def test_the_worst_concern_counts_most():
     """One blocked queue is before one with everything else."""
     blocked = row(ends=Ends(is_empty=False, undecodable=("max",), undecodable_ids=("x",)))
     others = row(
-        counts=Counts(5, 0, 0, 5),
-        minutes=minutes([1] * 5),
-        oldest=NOW - datetime.timedelta(days=2),
+        counts=Counts(5, 0, 0, 5), minutes=minutes([1] * 5), oldest=NOW - datetime.timedelta(days=2)
     )
     assert queues_page.trouble(blocked) > queues_page.trouble(others) > 0
     assert queues_page.trouble(row()) is None

@@ -66,10 +66,7 @@ def test_what_failed(viewer, mail):
         item = mail.lease(worker=f"w<{number}>")
         mail.nack(item, reason=f"no <i>{number}</i>\u202e\nsecond line")
     mail.bury(item.id, reason="why")
-    for shown in (
-        text(viewer.get(of("mail") + "?state=dead")),
-        text(viewer.get(of("mail", item))),
-    ):
+    for shown in (text(viewer.get(of("mail") + "?state=dead")), text(viewer.get(of("mail", item)))):
         entries = re.findall(r"<li>(.*?)</li>", shown.partition("fdbqueue-failures")[2], re.DOTALL)
         assert [entry[:9] for entry in entries] == [f"Attempt {n}" for n in (4, 3, 2)]
         assert "<bdi>w&lt;4&gt;</bdi>" in entries[0]
@@ -217,10 +214,7 @@ def test_the_command_is_quoted_for_a_shell(viewer, queue, setting, settings):
     dead.push(1)
     dead.bury(dead.peek().id, reason='it\'s $HOME; "rm" -rf * ~ && !x \\ é')
     command = groups(text(viewer.get(of("a-b.c_d") + "?state=dead")))[0][2]
-    assert shlex.split(command)[3:] == [
-        "a-b.c_d",
-        '--reason=it\'s $HOME; "rm" -rf * ~ && !x \\ é',
-    ]
+    assert shlex.split(command)[3:] == ["a-b.c_d", '--reason=it\'s $HOME; "rm" -rf * ~ && !x \\ é']
 
 
 def test_the_page_of_a_dead_letter_has_the_command_that_redrives_it(viewer, mail, capsys):

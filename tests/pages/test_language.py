@@ -23,9 +23,7 @@ _TAGS = re.compile(
 )
 
 
-_ATTRIBUTE = re.compile(
-    r'\s(?:aria-label|title|alt|placeholder|data-failed|value)="([^"]*)"',
-)
+_ATTRIBUTE = re.compile(r'\s(?:aria-label|title|alt|placeholder|data-failed|value)="([^"]*)"')
 
 
 def has_a_word(markup):

@@ -15,10 +15,7 @@ from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person
 
 PLAIN = "/look/"
-urlpatterns = [
-    path("admin/", admin.site.urls),
-    path("look/", include("fdbqueue.urls")),
-]
+urlpatterns = [path("admin/", admin.site.urls), path("look/", include("fdbqueue.urls"))]
 FRAMES = {LIST: 'class="breadcrumbs"', PLAIN: 'class="fdbqueue-header"'}
 
 

@@ -27,21 +27,12 @@ LAYERS = {
         "fdbqueue.exceptions",
         "fdbqueue.locks",
     ),
-    "fdbqueue.conf": (
-        "fdbqueue.service",
-        "fdbqueue.engines.protocols",
-        "fdbqueue.exceptions",
-    ),
+    "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),
     # below the pages and the commands, which show what it says
     "fdbqueue.columns": ("fdbqueue.columns", "fdbqueue.service"),
     "fdbqueue": ("fdbqueue",),
 }
-WITHOUT_DJANGO = (
-    "fdbqueue.engines",
-    "fdbqueue.service",
-    "fdbqueue.exceptions",
-    "fdbqueue.locks",
-)
+WITHOUT_DJANGO = ("fdbqueue.engines", "fdbqueue.service", "fdbqueue.exceptions", "fdbqueue.locks")
 
 
 @functools.cache
@@ -175,7 +166,7 @@ BELOW_THE_FACE = {
 MAX_LINES = 600
 LONGER = {
     # Half of it documents the verbs, for the applications that call them; there is room for more.
-    "fdbqueue.service.queues": 1_100,
+    "fdbqueue.service.queues": 1_100
 }
 #: Classes that have more than two of ours above them, and why that is right.
 TALLER = {

@@ -8,12 +8,7 @@ import pytest
 
 from tests.tasks import outboxes
 from tests.tasks.conftest import configure, environment
-from tests.tasks.killing import (
-    limits_survive_kills,
-    signalled,
-    survive_kills,
-    survive_outage,
-)
+from tests.tasks.killing import limits_survive_kills, signalled, survive_kills, survive_outage
 
 __all__ = ["configure", "environment"]
 

@@ -16,13 +16,7 @@ import time
 import pytest
 
 import fdbqueue
-from tests.commands.conftest import (
-    ndjson,
-    place,
-    processes,
-    queues,
-    sigint,
-)
+from tests.commands.conftest import ndjson, place, processes, queues, sigint
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS
 from tests.concurrency.test_killed import PROCESSES, THREADS, check_reported

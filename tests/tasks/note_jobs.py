@@ -61,12 +61,7 @@ def go_far(context: Any, digits: int) -> None:
 def note_badly(context: Any, kind: str) -> str:
     """Note what cannot be noted, and go on."""
     context.metadata["kept"] = 1
-    values = {
-        "long": "x" * 10_000,
-        "object": object(),
-        "nan": float("nan"),
-        "bytes": b"\xff",
-    }
+    values = {"long": "x" * 10_000, "object": object(), "nan": float("nan"), "bytes": b"\xff"}
     try:
         if kind in values:
             context.metadata["bad"] = values[kind]

@@ -29,7 +29,7 @@ TASKS = {
             "max_attempts": int(os.environ.get("FDBQUEUE_TEST_ATTEMPTS", "5")),
             "backoff": "tests.tasks.jobs.at_once",
         },
-    },
+    }
 }
 if os.environ.get("FDBQUEUE_TEST_ORM"):
     DATABASES = {

@@ -20,11 +20,7 @@ from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import compat, enqueue_in, task
-from fdbqueue.tasks.compat import (
-    InvalidTask,
-    TaskResultDoesNotExist,
-    task_backends,
-)
+from fdbqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, task_backends
 from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.records import Records, encoded, pending
 from fdbqueue.tasks.worker import TaskWorker

@@ -14,10 +14,7 @@ from django.test import override_settings
 from fdbqueue import conf
 from fdbqueue.service import run
 from fdbqueue.tasks import abort, abort_group, compat, enqueue_in, group_result
-from fdbqueue.tasks.compat import (
-    InvalidTask,
-    InvalidTaskBackend,
-)
+from fdbqueue.tasks.compat import InvalidTask, InvalidTaskBackend
 from fdbqueue.tasks.housekeeping import Housekeeping
 from tests import forked
 from tests.engines.children import wait_until

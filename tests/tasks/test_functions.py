@@ -264,12 +264,7 @@ def test_strange_names_come_back(count, database, counters):
     for path in ("a.b\x00c", "ü", "<script>", "\ud800"):
         count(path, 1)
     run(database, lambda tr: tr.set(counters._begin("q", HOUR[0], 10**6) + b"\x02x\x00", b"?"))
-    assert {row.path for row in read(database, counters).rows} == {
-        "a.b\x00c",
-        "ü",
-        "<script>",
-        "?",
-    }
+    assert {row.path for row in read(database, counters).rows} == {"a.b\x00c", "ü", "<script>", "?"}
 
 
 def test_waits_are_known_up_to_the_factor_two(database, counters):

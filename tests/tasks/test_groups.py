@@ -28,12 +28,7 @@ from fdbqueue.tasks import (
     tree_keys,
     trees,
 )
-from fdbqueue.tasks.compat import (
-    IN_DJANGO,
-    InvalidTask,
-    TaskResultDoesNotExist,
-    TaskResultStatus,
-)
+from fdbqueue.tasks.compat import IN_DJANGO, InvalidTask, TaskResultDoesNotExist, TaskResultStatus
 from fdbqueue.tasks.exceptions import TaskUnknown
 from fdbqueue.tasks.housekeeping import Housekeeping, _Pace
 from fdbqueue.tasks.worker import TaskWorker
@@ -127,11 +122,7 @@ def test_a_group_alone_ends_with_its_last_part(backend, work):
     result = group([call(group_jobs.add, n) for n in range(3)]).enqueue()
     work(limit=2)
     result.refresh()
-    assert (result.status, result.succeeded, result.follows) == (
-        TaskResultStatus.RUNNING,
-        2,
-        None,
-    )
+    assert (result.status, result.succeeded, result.follows) == (TaskResultStatus.RUNNING, 2, None)
     work()
     result.refresh()
     assert result.status is SUCCESSFUL

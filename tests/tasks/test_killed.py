@@ -9,12 +9,7 @@ import pytest
 from fdbqueue.tasks.compat import TaskResultStatus
 from tests import forked
 from tests.tasks import jobs
-from tests.tasks.killing import (
-    ROOT,
-    limits_survive_kills,
-    survive_kills,
-    survive_outage,
-)
+from tests.tasks.killing import ROOT, limits_survive_kills, survive_kills, survive_outage
 
 
 def test_killed_workers_lose_nothing(configure, environment):

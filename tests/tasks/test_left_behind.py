@@ -92,8 +92,7 @@ def test_a_receiver_that_leaves_a_transaction_open(backend, work, signal):
     sys.version_info < (3, 11), reason="contextlib keeps what is raised in asgiref meanwhile"
 )
 @pytest.mark.parametrize(
-    "job",
-    [left_jobs.fail, left_jobs.fail_with_limit, left_jobs.fail_async, left_jobs.fail_at_end],
+    "job", [left_jobs.fail, left_jobs.fail_with_limit, left_jobs.fail_async, left_jobs.fail_at_end]
 )
 def test_what_a_failed_task_had(backend, caplog, job):
     """Its variables are freed as soon as it has ended, while its worker waits for more."""

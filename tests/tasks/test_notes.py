@@ -177,10 +177,7 @@ def test_metadata_is_a_dictionary_of_copies():
         notes.set_progress(1, None)
 
 
-@cases(
-    "wrong",
-    [-1, float("inf"), float("nan"), 10**400, -(10**400), 10**5_000],
-)
+@cases("wrong", [-1, float("inf"), float("nan"), 10**400, -(10**400), 10**5_000])
 def test_a_progress_is_a_number_that_a_float_can_have(wrong):
     """What Python cannot show as text, or cannot divide, is refused; nothing is changed by it."""
     notes = Notes()

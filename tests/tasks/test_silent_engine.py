@@ -47,11 +47,7 @@ def timed(backend, settings):
 @pytest.fixture
 def silent(backend, settings):
     """An engine that does not answer."""
-    settings.FDBQUEUE = {
-        **settings.FDBQUEUE,
-        "ENGINE": "tests.pages.silent_engine",
-        "OPTIONS": {},
-    }
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "ENGINE": "tests.pages.silent_engine", "OPTIONS": {}}
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,8 @@ class Snapshot:
             try:
                 return self.connection.execute(sql, parameters).fetchall()
             except sqlite3.Error as error:
-                raise FDBError(1510) from error
+                is_over = self.connection is None  # a signal handler has closed it
+                raise FDBError(1007 if is_over else 1510) from error
             finally:
                 if self._check is not None:
                     self._check()

@@ -168,16 +168,19 @@ class Store:
         connection = snapshot.connection
         if connection is None:
             return
+        is_kept = False
         try:
             if snapshot.cursor is not None:
                 snapshot.cursor.close()
+            is_kept = (
+                snapshot.is_reusable
+                and len(self._idle) < _IDLE_CONNECTIONS
+                and not (connection.in_transaction or self._paused or self.is_retired)
+            )
+        except sqlite3.ProgrammingError:  # a signal handler has closed it just now
+            pass
         except sqlite3.Error:  # then it is closed
             logger.exception("a snapshot did not end", extra={"path": self.path})
-        is_kept = (
-            snapshot.is_reusable
-            and len(self._idle) < _IDLE_CONNECTIONS
-            and not (connection.in_transaction or self._paused or self.is_retired)
-        )
         snapshot.connection = None
         if is_kept:
             self._idle.append(connection)
