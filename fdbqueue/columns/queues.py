@@ -260,8 +260,7 @@ class Concern:
         applies: Tells whether a queue has it.
         figure: Returns how much of it a queue has; empty if there is no number.
         tab: The state whose items show it.
-        remedy: Returns the first command to run, without ``manage.py``; empty if ``queue_doctor``
-            has a check of its own for it.
+        remedy: Returns a command that helps; empty if ``queue_doctor`` has a check of its own.
     """
 
     name: str
@@ -283,9 +282,8 @@ def is_unattended(row: QueueRow) -> bool:
 
     Pushes of the present minute do not count: no worker may have had the time to take them.
     """
-    if row.is_workerless:  # which says more
-        return False
-    return row.counts.leased <= 0 and not row.held and _only_gets(row)
+    # without a worker it has a concern that says more
+    return not row.is_workerless and not row.held and row.counts.leased <= 0 and _only_gets(row)
 
 
 def _only_gets(row: QueueRow) -> bool:
@@ -298,11 +296,8 @@ def _only_gets(row: QueueRow) -> bool:
 
 def is_held(row: QueueRow) -> bool:
     """Tell whether items wait because of the queue's own limit, and for nothing else."""
-    return (
-        bool(row.held)
-        and row.pause is None
-        and (_only_gets(row) or is_overdue(row.oldest) or _has_old(row))
-    )
+    waits = _only_gets(row) or is_overdue(row.oldest) or _has_old(row)
+    return bool(row.held) and row.pause is None and waits
 
 
 def is_growing(row: QueueRow) -> bool:

@@ -150,8 +150,8 @@ examples:
             type=positive_seconds,
             default=30.0,
             metavar="SECONDS",
-            help="Stop the checks after SECONDS, finished or not (default: 30). What is not "
-            "finished is an error: the exit code is 1, or 4 if the engine did not answer by then",
+            help="Stop the checks after SECONDS (default: 30): exit code 1, or 4 if the "
+            "engine did not answer",
         )
         NO_INPUT.add(parser)
         JSON_LINES.add(parser)

@@ -21,9 +21,8 @@ _BLOCK = "{items} that cannot be decoded will block the queue until queue_bury: 
 
 class Command(QueueCommand):
     help = (
-        "Requeue dead letters at their original places, with no attempts. Asks first. Those that "
-        "cannot be decoded stay dead unless --id names them, because they would block the queue; "
-        "then the exit code is 1."
+        "Requeue dead letters at their original places, with no attempts. Asks first. What cannot "
+        "be decoded stays dead unless --id names it."
     )
     examples = """\
 examples:
