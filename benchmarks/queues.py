@@ -19,7 +19,7 @@ from benchmarks.peers import (
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
-from fdbqueue.service.consume.family_takes import SeveralGroup
+from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import TableKeys
@@ -267,7 +267,7 @@ class _Several:
         """Return the queue with a name."""
         return self.queues[name]
 
-    def fitting(self, *_: Any) -> Iterator[str]:
+    def matching(self, *_: Any) -> Iterator[str]:
         """There are no patterns here."""
         raise NotImplementedError
 

@@ -395,7 +395,7 @@ class QueueChecks:
 
         def remove() -> tuple[str, bool]:
             examiner = Examiner(self._queue)
-            return f"removed {examiner.stale_holds(forget=True):,}", not examiner.stale_holds()
+            return f"removed {examiner.stale_holds(remove=True):,}", not examiner.stale_holds()
 
         text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
         return self._found("drains", WARNING, text, remove)

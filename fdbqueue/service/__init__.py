@@ -29,7 +29,7 @@ Where to find, and to change:
 - idempotency keys: :mod:`idempotency`; unique keys: :mod:`uniques`
 - many items at a time: :mod:`bulk`; workers, streams and other tools: :mod:`tools`
 - what reads without changing: :mod:`browse`
-- several queues as one: :mod:`several`, over :mod:`consume.several`
+- several queues as one: :mod:`several`, over :mod:`consume.several_take`
 - how a queue is put together: :mod:`assembly`; by its name: :mod:`catalog`
 """
 
@@ -48,7 +48,7 @@ from fdbqueue.service.browse import (
 )
 from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
 from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
-from fdbqueue.service.clock import now_us, shared_us
+from fdbqueue.service.clock import microseconds, moment, now_us, shared_us
 from fdbqueue.service.codecs import (
     CODECS,
     LONG_BYTES,
@@ -59,7 +59,7 @@ from fdbqueue.service.codecs import (
     strict_json,
 )
 from fdbqueue.service.consume.expiry import LEASE_EXPIRED
-from fdbqueue.service.consume.queue_state import Pause
+from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
@@ -76,8 +76,6 @@ from fdbqueue.service.items import (
     Priority,
     Push,
     Undecodable,
-    microseconds,
-    moment,
 )
 from fdbqueue.service.limits import (
     MAX_ITEMS_A_CALL,
@@ -93,15 +91,14 @@ from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
+from fdbqueue.service.storage.failures import group_named
 from fdbqueue.service.storage.family_index import NOW, Prospect
-from fdbqueue.service.storage.hidden import group_named
-from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
 from fdbqueue.service.tools.resumable_push import ResumablePush
-from fdbqueue.service.tools.scan import Scan, scan, scan_by_moment
-from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover
+from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover, Scan, scan, scan_by_moment
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import error_code, run, transactional
 from fdbqueue.service.uniques import UNIQUE_WHILE

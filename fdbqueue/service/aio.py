@@ -35,25 +35,16 @@ from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
-from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.queue_state import Pause
+from fdbqueue.service.consume.consumer import Consumer, first
+from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import (
-    NOT_GIVEN,
-    DeadReason,
-    Duration,
-    Held,
-    Item,
-    Page,
-    Push,
-    first,
-)
+from fdbqueue.service.items import NOT_GIVEN, DeadReason, Duration, Held, Item, Page, Push
 from fdbqueue.service.limits import ITERATED_ITEMS
 from fdbqueue.service.moments import Order
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import Counts
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.threads import end_of, in_thread, read_in_thread, stopped
 from fdbqueue.service.transactions import run
 

@@ -8,11 +8,11 @@ from fdbqueue.engines.protocols import Database
 from fdbqueue.service.browse import Browser
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.consume.acks import Acks
-from fdbqueue.service.consume.allowance import Limits
+from fdbqueue.service.consume.allowance import TakeLimits
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
+from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.poppers import ProcessGroup, shared_group
-from fdbqueue.service.consume.queue_state import Pausing
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.entries import Encoder, Priorities
 from fdbqueue.service.idempotency import SavedResponses
@@ -86,7 +86,7 @@ def assemble(
         limits_at: The key of a row that has its limits; None for those of the options.
     """
     tables = TableKeys(keys.subspace.key(), member)
-    limits = Limits.of(options) if limits_at is None else Limits.at(limits_at)
+    limits = TakeLimits.of(options) if limits_at is None else TakeLimits.at(limits_at)
     if member is not None:
         member.gives_at_end = limits is not None and limits.max_leased is not None
     facts = {"kind": kind, **options.shown(kind, deciding=True)}

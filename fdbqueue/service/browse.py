@@ -16,26 +16,19 @@ from fdb import fdboptions
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, FormatMismatch, InvalidInput, ItemNotFound
-from fdbqueue.service.clock import now_us
+from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.allowance import Limits
-from fdbqueue.service.consume.head import Head, TransactionBudget
-from fdbqueue.service.consume.queue_state import (
-    Pause,
-    all_due,
-    begin_pause,
-    begin_state,
-    parse_state,
-)
+from fdbqueue.service.consume.allowance import TakeLimits
+from fdbqueue.service.consume.head import Head, TransactionBudget, all_due, begin_state, parse_state
+from fdbqueue.service.consume.pauses import Pause, begin_pause
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.entries import Priorities
-from fdbqueue.service.items import Item, Page, Priority, Undecodable, moment
+from fdbqueue.service.items import Item, Page, Priority, Undecodable
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.family_index import BY_LEASES
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
-from fdbqueue.service.storage.item_keys import EVERY_PLACE
-from fdbqueue.service.storage.rows import ENDS, End, Row
+from fdbqueue.service.storage.item_keys import ENDS, EVERY_PLACE, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END, Due, Kind, State
 from fdbqueue.service.uniques import kept_while
@@ -294,7 +287,7 @@ class Overview:
         limits: Its limits; None if it has none.
     """
 
-    def __init__(self, store: ItemStore, counters: Counters, limits: Limits | None) -> None:
+    def __init__(self, store: ItemStore, counters: Counters, limits: TakeLimits | None) -> None:
         self._keys = store.keys
         self._tables = store.tables
         self._store = store

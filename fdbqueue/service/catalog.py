@@ -17,16 +17,23 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import transactions, tuples
 from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.family_takes import SeveralGroup
-from fdbqueue.service.consume.queue_state import Pausing
+from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
+from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.idempotency import Responses
-from fdbqueue.service.names import NAME, KeptNames, check_pattern, fits_of, matcher, share_a_name
+from fdbqueue.service.names import (
+    NAME,
+    KeptNames,
+    RangeSearch,
+    check_pattern,
+    fits_of,
+    matcher,
+    share_a_name,
+)
 from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
-from fdbqueue.service.several import Fitting, SeveralQueues, checked_names, is_fair
+from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
-from fdbqueue.service.storage.ranges import KeyRange, RangeSearch
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import Presences
@@ -333,7 +340,7 @@ class Catalog:
             label=spec.label(spec.name),
         )
 
-    def _beginning_with(self, start: str) -> KeyRange:
+    def _beginning_with(self, start: str) -> tuple[bytes, bytes]:
         """Return the range of the queues whose names, which are ASCII, begin with a text."""
         begin = self._subspace.key() + _TEXT + start.encode()
         return begin, begin + b"\xff"
@@ -386,7 +393,7 @@ class Catalog:
         except QueueNotFound:
             return False
 
-    def fitting(self, patterns: Sequence[str]) -> Fitting:
+    def matching(self, patterns: Sequence[str]) -> Matching:
         """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits.
 
         Every name is gone through once, whatever the number of patterns.
@@ -540,32 +547,29 @@ class Catalog:
         self, after: str, start: str, with_responses: bool, tr: Transaction | None
     ) -> Iterator[str]:
         """Yield the names that begin with a text and under which something is stored, in order."""
-        begin, end = self._subspace.range().start, self._subspace.range().stop
-        if start:
-            begin, end = self._beginning_with(start)
+        whole = self._subspace.range()
+        begin, end = self._beginning_with(start) if start else (whole.start, whole.stop)
         if NAME.fullmatch(after):
             begin = max(begin, self._range_of(self._subspace[after].key())[1])
         search = RangeSearch(begin, end, self._range_of)
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while True:
 
-            def read(tr: Transaction, count: int = count) -> list[KeyRange]:
+            def read(tr: Transaction, count: int = count) -> list[tuple[bytes, bytes]]:
                 return search.following(tr.snapshot, count)
 
             found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._subspace.key()) :])
-                    if not isinstance(name, str) or not NAME.fullmatch(name):
-                        continue
-                    is_queue = with_responses or key == self._subspace[name].key()
-                    if is_queue and name > after:
+                    is_next = isinstance(name, str) and NAME.fullmatch(name) and name > after
+                    if is_next and (with_responses or key == self._subspace[name].key()):
                         yield name
             if len(found) < count:
                 return
             count = min(2 * count, _NAMES_AT_ONCE)
 
-    def _range_of(self, key: bytes) -> KeyRange:
+    def _range_of(self, key: bytes) -> tuple[bytes, bytes]:
         """Return the range of the keys with the same name, or of one that has none.
 
         The responses of calls with an idempotency key are a range of their own, because a pop

@@ -1,4 +1,4 @@
-"""The clock of this client, for leases, delays and the history.
+"""The clock of this client, for leases, delays and the history; moments and durations.
 
 Clients' clocks differ by their skew, so leases and delays should be much longer than that.
 """
@@ -15,9 +15,10 @@ from fdbqueue.service.limits import MAX_SECONDS
 
 #: A moment that another client took for the present, and that is so much later than the present
 #: here, is wrong.
-TRUSTED_US = 60_000_000
+MAX_AHEAD_US = 60_000_000
 
 _ahead_us = 0
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 def now_us() -> int:
@@ -67,3 +68,17 @@ def duration(queue: str, name: str, given: Any) -> int:
 def in_seconds(given: float | datetime.timedelta) -> float:
     """Return a duration that was checked as a number of seconds: for equal ones the same."""
     return given.total_seconds() if isinstance(given, datetime.timedelta) else float(given)
+
+
+def microseconds(time: datetime.datetime) -> int:
+    """Return the microseconds since the Unix epoch of a time that knows its zone."""
+    return (time - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+#: The last moment that a datetime can tell, in microseconds since the Unix epoch.
+LAST_MOMENT = microseconds(datetime.datetime.max.replace(tzinfo=datetime.timezone.utc))
+
+
+def moment(microseconds: int) -> datetime.datetime:
+    """Return the UTC time that many microseconds after the Unix epoch."""
+    return _EPOCH + datetime.timedelta(microseconds=microseconds)

@@ -5,8 +5,7 @@ done by its own thread. There is one turn if transactions would conflict (takes 
 three. Others join the *line*, and their threads sleep. *Helper* threads use the free turns. A batch
 claims all that is in line, and waits for no more.
 
-An operation is in line, or claimed by one batch, until it is done or its thread has gone. Its state
-changes under the mutex:
+An operation is in line, or claimed by one batch, until it is done or its thread has gone:
 
 - WAITING: nothing was done for it, and nothing will be if its thread leaves.
 - IN_FLIGHT: a transaction has taken it up. To a thread that leaves the outcome is unknown; what was
@@ -16,9 +15,9 @@ changes under the mutex:
 - LEFT: its thread has gone.
 
 Signals end no batch: handlers run in the main thread, which no helper is. An exception in one
-thread blocks no other: the mutex and the turns are held by ``with`` alone, and each thread that
-joins the line makes sure that there is a helper. A handler that uses a queue while its thread has a
-turn is refused. A forked child begins with an empty line.
+thread blocks no other: locks are held by ``with`` alone, and each thread that joins the line makes
+sure that there is a helper. A handler that uses a queue while its thread has a turn is refused. A
+forked child begins with an empty line.
 """
 
 from __future__ import annotations
@@ -119,9 +118,9 @@ class Combiner:
     def __init__(self, work: Work, turns: int = 1) -> None:
         self._work = work
         self._most = turns
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process, where no thread waits."""
         #: Reentrant, because a signal handler may run in the thread that holds it.
         self.mutex = RLock()

@@ -21,17 +21,15 @@ from fdbqueue.exceptions import (
     ValueTooLarge,
     message_of,
 )
-from fdbqueue.service.clock import duration, in_seconds, now_us
+from fdbqueue.service.clock import duration, in_seconds, microseconds, now_us
 from fdbqueue.service.codecs import LATEST_PUSH
-from fdbqueue.service.items import NOT_GIVEN, Duration, Item, Priority, Push, microseconds
+from fdbqueue.service.items import NOT_GIVEN, Duration, Item, Priority, Push
 from fdbqueue.service.limits import (
-    BATCH_BYTES,
-    MAX_BATCH_ITEMS,
-    MAX_BATCH_SECONDS,
     MAX_RETURNED_BYTES,
     MAX_SECONDS,
     MAX_SENT_BYTES,
     SENT_BY_SET,
+    STEP_BYTES,
 )
 from fdbqueue.service.storage.item_keys import numbered_suffix, random_suffix
 from fdbqueue.service.storage.store import ItemStore
@@ -39,6 +37,10 @@ from fdbqueue.service.storage.store import ItemStore
 MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
 
+#: The most items of one of the transactions of a push of many.
+_PUSHED_AT_ONCE = 5_000
+#: A slow source's items are pushed once the first of them has waited this long.
+_PUSHED_WITHIN_SECONDS = 1.0
 #: An item has up to four keys.
 _KEYS_SENT = 4 * SENT_BY_SET
 
@@ -350,14 +352,17 @@ class Encoder:
                     batch, size = [], 0
                 continue
             entry_size = len(entry.value) + SENT_BY_SET * self._key_bytes
-            if batch and size + entry_size > BATCH_BYTES:
+            if batch and size + entry_size > STEP_BYTES:
                 yield batch
                 batch, size = [], 0
             if not batch:
                 begun_at = time.monotonic()
             batch.append(entry)
             size += entry_size
-            if len(batch) >= MAX_BATCH_ITEMS or time.monotonic() - begun_at > MAX_BATCH_SECONDS:
+            if (
+                len(batch) >= _PUSHED_AT_ONCE
+                or time.monotonic() - begun_at > _PUSHED_WITHIN_SECONDS
+            ):
                 yield batch
                 batch, size = [], 0
         if batch:

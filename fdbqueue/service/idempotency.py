@@ -26,16 +26,15 @@ import fdb.tuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput, message_of
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.items import Item, microseconds, moment
+from fdbqueue.service.clock import microseconds, moment, now_us
+from fdbqueue.service.items import Item
 from fdbqueue.service.limits import (
     MAX_IDEMPOTENCY_CHARACTERS,
     MAX_KEPT_SECONDS,
     SENT_BY_CLEAR,
     SENT_BY_READ,
 )
-from fdbqueue.service.storage.item_keys import Place
-from fdbqueue.service.storage.rows import Loaded
+from fdbqueue.service.storage.item_keys import Loaded, Place
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import RESPONSE_NAME_BYTES, TableKeys
 
@@ -169,7 +168,7 @@ class Responses:
                 tr.set_versionstamped_value(key, value + bytes(4))
             else:
                 tr[key] = value
-        tr[self._tables.forget(until, call.name)] = b""
+        tr[self._tables.response_expiry(until, call.name)] = b""
         if random.randrange(_SWEPT_BY_ONE_IN) == 0:
             self.sweep(tr)
 
@@ -178,16 +177,16 @@ class Responses:
         for row in tr.get_range(begin, end, limit=1):
             tr.clear_range(begin, end)
             if len(row.value) >= _HEADER.size:
-                tr.clear(self._tables.forget(_HEADER.unpack_from(row.value)[2], call.name))
+                tr.clear(self._tables.response_expiry(_HEADER.unpack_from(row.value)[2], call.name))
 
     def sweep(self, tr: Transaction) -> int:
         """Remove some of the responses that expired an hour ago, and return how many."""
-        sent = _KEYS_SENT * len(self._tables.forget(0, bytes(RESPONSE_NAME_BYTES)))
+        sent = _KEYS_SENT * len(self._tables.response_expiry(0, bytes(RESPONSE_NAME_BYTES)))
         limit = max(1, min(_SWEPT_AT_ONCE, _MAX_SWEPT_BYTES // sent))
-        bounds = self._tables.forgets(now_us() - _SWEPT_LATER_US)
+        bounds = self._tables.response_expiries(now_us() - _SWEPT_LATER_US)
         rows = list(tr.snapshot.get_range(*bounds, limit=limit))
         for row in rows:
-            name = self._tables.forgotten_name(row.key)
+            name = self._tables.expiring_response(row.key)
             tr.add_read_conflict_key(self._tables.response(name, 0))  # a call may save a new one
             tr.clear_range(*self._tables.response_bounds(name))
             tr.clear(row.key)

@@ -14,8 +14,6 @@ Priority = int | float
 #: How long something lasts: a number of seconds, or a ``timedelta``.
 Duration = float | datetime.timedelta
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
@@ -170,22 +168,3 @@ class Page:
 
     items: list[Item]
     cursor: str | None
-
-
-def microseconds(time: datetime.datetime) -> int:
-    """Return the microseconds since the Unix epoch of a time that knows its zone."""
-    return (time - _EPOCH) // datetime.timedelta(microseconds=1)
-
-
-#: The last moment that a datetime can tell, in microseconds since the Unix epoch.
-LAST_MOMENT = microseconds(datetime.datetime.max.replace(tzinfo=datetime.timezone.utc))
-
-
-def moment(microseconds: int) -> datetime.datetime:
-    """Return the UTC time that many microseconds after the Unix epoch."""
-    return _EPOCH + datetime.timedelta(microseconds=microseconds)
-
-
-def first(items: list[Item]) -> Item | None:
-    """Return the first item, None if there is none."""
-    return items[0] if items else None

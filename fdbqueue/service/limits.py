@@ -19,8 +19,8 @@ MAX_RETURNED_BYTES = 5_000_000
 MAX_SENT_BYTES = 9_000_000
 #: The most bytes that a lease sends to acknowledge others in its transaction.
 MAX_ENDS_BYTES = 8_000_000
-#: The most bytes of each transaction, when a long piece of work takes several.
-BATCH_BYTES = 1_000_000
+#: The most bytes of each transaction, if a long piece of work takes several.
+STEP_BYTES = 1_000_000
 #: The most items that one operation returns or changes.
 MAX_ITEMS_A_CALL = 10_000
 #: The longest lease or delay: ten years.
@@ -33,10 +33,6 @@ MAX_REASON_CHARACTERS = 1_000
 ITERATED_ITEMS = 500
 #: The most shards that a queue may have.
 MAX_SHARDS = 100
-#: The most items of a batch of pushes.
-MAX_BATCH_ITEMS = 5_000
-#: A slow source's items are pushed once the first of them has waited this long.
-MAX_BATCH_SECONDS = 1.0
 #: The longest unique key, in UTF-8.
 MAX_UNIQUE_BYTES = 1_000
 #: The longest idempotency key.

@@ -18,11 +18,9 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.items import Item, Page
 from fdbqueue.service.limits import MAX_RETURNED_BYTES
-from fdbqueue.service.storage.hidden import Hidden
-from fdbqueue.service.storage.item_keys import Bounds
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import Bounds, End
 from fdbqueue.service.storage.store import STATES, ItemStore
-from fdbqueue.service.storage.tables import Kind, State
+from fdbqueue.service.storage.tables import Hidden, Kind, State
 
 #: The orders of a list of items: by their places, or by time.
 Order = Literal["place", "time"]

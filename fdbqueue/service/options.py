@@ -217,7 +217,7 @@ class QueueOptions:
         return shown
 
     @property
-    def handoff_timeout_us(self) -> int:
+    def help_lasting_us(self) -> int:
         """For how many microseconds a help request holds, and its handoff."""
         return int(self.handoff_timeout_seconds * 1_000_000)
 

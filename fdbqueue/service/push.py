@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, KeyTooLarge, OutcomeUnknown, PushInterrupted
 from fdbqueue.service import instrumentation
+from fdbqueue.service.clock import moment
 from fdbqueue.service.entries import Encoder, Entry
 from fdbqueue.service.idempotency import (
     IdempotencyKey,
@@ -28,13 +29,11 @@ from fdbqueue.service.idempotency import (
     packed_places,
     unpacked_places,
 )
-from fdbqueue.service.items import Duration, Item, Priority, Push, moment
+from fdbqueue.service.items import Duration, Item, Priority, Push
 from fdbqueue.service.limits import CHUNK_BYTES, MAX_KEY_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, high_of
-from fdbqueue.service.storage.hidden import Hidden
-from fdbqueue.service.storage.item_keys import Place
-from fdbqueue.service.storage.rows import Row
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.item_keys import Place, Row
+from fdbqueue.service.storage.tables import Hidden, State
 from fdbqueue.service.transactions import run, run_stamped
 from fdbqueue.service.uniques import UniqueKeys, tag_of
 from fdbqueue.service.writes import Runner, SharedTransaction, Write

@@ -24,32 +24,21 @@ from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
 from fdbqueue.service.bulk.reshape import reshape
+from fdbqueue.service.clock import moment
 from fdbqueue.service.codecs import Codec, codec_named
-from fdbqueue.service.consume.consumer import first_with_items, held_until
-from fdbqueue.service.consume.queue_state import Pause
+from fdbqueue.service.consume.consumer import first, first_with_items, held_until
+from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.waiting import deadline_after
 from fdbqueue.service.entries import NoPriorities, Priorities, PriorityType
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import (
-    NOT_GIVEN,
-    DeadReason,
-    Duration,
-    Held,
-    Item,
-    Page,
-    Priority,
-    Push,
-    first,
-    moment,
-)
+from fdbqueue.service.items import NOT_GIVEN, DeadReason, Duration, Held, Item, Page, Priority, Push
 from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS_A_CALL
 from fdbqueue.service.moments import Order
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.family_index import Member
-from fdbqueue.service.storage.item_keys import FifoKeys, ItemKeys, PriorityKeys
-from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.storage.item_keys import ENDS, End, FifoKeys, ItemKeys, PriorityKeys
 from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:

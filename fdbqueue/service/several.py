@@ -1,6 +1,7 @@
 """Several queues as one: take from the first that has items, or from each in turn.
 
-:mod:`fdbqueue.service.consume.any_queue` says how a take goes, and what is guaranteed at each step.
+:mod:`fdbqueue.service.consume.several_take` says how a take goes, and what is guaranteed at each
+step.
 """
 
 from __future__ import annotations
@@ -18,23 +19,22 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput
 from fdbqueue.service.aio import take_in_thread
 from fdbqueue.service.browse import counts_of
-from fdbqueue.service.clock import duration, in_seconds
-from fdbqueue.service.consume.any_queue import (
+from fdbqueue.service.clock import duration, in_seconds, moment
+from fdbqueue.service.consume.consumer import Consumer, first, held_until
+from fdbqueue.service.consume.leases import worker_of
+from fdbqueue.service.consume.several_poppers import SeveralGroup
+from fdbqueue.service.consume.several_take import (
     Listed,
     SeveralResponses,
     SeveralTake,
 )
-from fdbqueue.service.consume.consumer import Consumer, held_until
-from fdbqueue.service.consume.family_takes import SeveralGroup
-from fdbqueue.service.consume.leases import worker_of
-from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
-from fdbqueue.service.items import Duration, Held, Item, first, moment
+from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS_A_CALL
 from fdbqueue.service.names import fits_of
 from fdbqueue.service.queues import Queue
-from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import run
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _SHOWN_NAMES = 5
 
 
 #: Names, each with the patterns that it fits.
-Fitting = Iterator[tuple[str, list[str]]]
+Matching = Iterator[tuple[str, list[str]]]
 
 
 class PopKeywords(TypedDict, total=False):
@@ -103,7 +103,7 @@ class Directory(Protocol):
     def queue(self, name: str) -> Queue:
         """Return the queue with a name."""
 
-    def fitting(self, patterns: Sequence[str]) -> Fitting:
+    def matching(self, patterns: Sequence[str]) -> Matching:
         """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits."""
 
     def kept_names(self, seconds: float) -> Iterable[str]:
@@ -132,8 +132,8 @@ class SeveralQueues:
     *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
     round in circles over the queues that have something to take, and gives each one turn in a
     circle, in which a call takes all it asks for. It finds them by the indexes of the families, of
-    any size (:mod:`fdbqueue.service.consume.family_takes`); a plain queue that fits or is named has
-    its turn as well. A queue that is new is noticed at once. No items means that no queue had any,
+    any size (:mod:`fdbqueue.service.consume.several_poppers`); a plain queue that fits or is named
+    has its turn as well. A new queue is noticed at once. No items means that no queue had any,
     at one moment; each when it was looked at, if there are more than a thousand that have just
     become empty. A member that was written under other settings is passed over.
 
@@ -207,7 +207,7 @@ class SeveralQueues:
         Returns:
             The items, all of one queue; empty if all queues are.
         """
-        return self._pop(count, end, once).take(wait, tr, waits_while)
+        return self._take("pop", count, end, once).take(wait, tr, waits_while)
 
     async def apop(self, **options: Unpack[PopKeywords]) -> Item | None:
         """Take an item, as :meth:`pop` does."""
@@ -222,7 +222,7 @@ class SeveralQueues:
         once: IdempotencyKey | str | None = None,
     ) -> list[Item]:
         """Take items, as :meth:`pop_many` does; cancelled, as :meth:`Queue.apop_many`."""
-        return await self._await(self._pop(count, end, once), wait, once)
+        return await self._await(self._take("pop", count, end, once), wait, once)
 
     # Lease
 
@@ -391,10 +391,6 @@ class SeveralQueues:
 
     # What the takes share
 
-    def _pop(self, count: int, end: End, once: IdempotencyKey | str | None) -> SeveralTake:
-        make = operator.methodcaller("pop_request", end, count, None)
-        return self._take("pop", make, end, count, once)
-
     def _lease(
         self,
         count: int,
@@ -407,17 +403,17 @@ class SeveralQueues:
         if worker is not None:
             worker_of(self.name, worker)
         who = () if worker is None else (worker,)
-        make = operator.methodcaller("lease_request", end, count, seconds, None, worker=worker)
-        return self._take("lease", make, end, count, once, in_seconds(seconds), *who)
+        facts = in_seconds(seconds), *who
+        return self._take("lease", count, end, once, *facts, seconds=seconds, worker=worker)
 
     def _take(
         self,
         verb: str,
-        make: Callable[[Consumer], TakeRequest],
-        end: End,
         count: int,
+        end: End,
         once: IdempotencyKey | str | None,
         *facts: Any,
+        **how: Any,
     ) -> SeveralTake:
         """Return a take; under a key it is the call that has these facts, too."""
         if type(count) is not int or not 1 <= count <= MAX_ITEMS_A_CALL:
@@ -437,7 +433,7 @@ class SeveralQueues:
             self.database,
             end,
             count,
-            make,
+            operator.methodcaller(f"{verb}_request", end, count, once=None, **how),
             self._responses,
             call,
         )
@@ -465,7 +461,7 @@ class SeveralQueues:
         """
         fitting: dict[str, list[str]] = {name: [] for name in self.names if "*" in name}
         found = set(self.names) - set(fitting)
-        for name, patterns in self._directory.fitting(tuple(fitting)):
+        for name, patterns in self._directory.matching(tuple(fitting)):
             for pattern in patterns:
                 fitting[pattern].append(name)
             found.add(name)
@@ -495,10 +491,10 @@ class _AllowedOnly:
         """Return the names that exist and are allowed, as they were within the last seconds."""
         return filter(self._allows, self._directory.kept_names(seconds))
 
-    def fitting(self, patterns: Sequence[str]) -> Fitting:
+    def matching(self, patterns: Sequence[str]) -> Matching:
         """Yield the names that exist, are allowed and fit a pattern, each with these patterns."""
         if not self._in_secret:
-            yield from (one for one in self._directory.fitting(patterns) if self._allows(one[0]))
+            yield from (one for one in self._directory.matching(patterns) if self._allows(one[0]))
             return
         fits = fits_of(patterns)
         for name in self.kept_names(_KEPT_SECONDS):

@@ -34,12 +34,12 @@ def _new_pool() -> ThreadPoolExecutor:
 _pool = _new_pool()
 
 
-def _forget() -> None:
+def _restart_after_fork() -> None:
     global _pool  # noqa: PLW0603  # a forked process has none of the threads
     _pool = _new_pool()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_restart_after_fork)
 
 
 class EndedCall(Generic[T]):

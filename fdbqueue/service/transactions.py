@@ -11,12 +11,12 @@ How a call of :func:`run` goes; only its own thread acts for it:
 4. **While an attempt is unsettled, the function does not run.** The next transaction reads the
    slot. If that holds the attempt's number, it took effect. Else it has not, up to this version:
    after 1021 it never will; after 1039 a *fence* is committed first, which changes the slot alone,
-   so that the attempt conflicts. If the slot is empty, and versions have moved on so far that the
-   receipt may have been swept: ``OutcomeUnknown``.
+   so that the attempt conflicts. If the slot is empty, and so old that the receipt may have been
+   swept: ``OutcomeUnknown``.
 5. **The call ends.** While an attempt is unsettled, errors of the engine and of fdbqueue become
    ``OutcomeUnknown``; others pass, because they may be a signal handler's. ``outcome_known`` of
-   each says whether one was; without it, it came from outside the ``try`` of ``run``. The slot is
-   released before a result is returned, or if nothing is unsettled; else it is not used again.
+   each says whether one was. The slot is released before a result is returned, or if nothing is
+   unsettled; else it is not used again.
 
 What is left behind by
 

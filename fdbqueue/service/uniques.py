@@ -44,22 +44,22 @@ from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, message_of
+from fdbqueue.service.clock import moment
 from fdbqueue.service.entries import Entry
 from fdbqueue.service.idempotency import Existing, Placed
-from fdbqueue.service.items import Item, Undecodable, moment
+from fdbqueue.service.items import Item, Undecodable
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_UNIQUE_BYTES
 from fdbqueue.service.storage.handoffs import all_handoffs
-from fdbqueue.service.storage.hidden import Hidden, described
 from fdbqueue.service.storage.item_keys import (
     LONGEST_RANDOM,
     TAG_BYTES,
     UNTIL_DONE,
     UNTIL_TAKEN,
     Place,
+    Row,
 )
-from fdbqueue.service.storage.rows import Row
 from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.tables import Hidden, State, described
 from fdbqueue.service.transactions import error_code
 from fdbqueue.service.writes import ACCESSED_UNREADABLE, SharedTransaction
 

@@ -39,9 +39,9 @@ from fdbqueue.exceptions import EngineError, FdbQueueError
 from fdbqueue.service import instrumentation
 from fdbqueue.service.combiner import CombinedBatch, Combiner, SharedOperation
 from fdbqueue.service.items import Priority
-from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.rows import Row
+from fdbqueue.service.storage.item_keys import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import error_code, run, run_stamped
 
@@ -93,9 +93,11 @@ class SharedTransaction:
         "version",
     )
 
-    def __init__(self, tr: Transaction, store: ItemStore) -> None:
+    def __init__(
+        self, tr: Transaction, store: ItemStore, count_change: CountChange | None = None
+    ) -> None:
         self.tr = tr
-        self.count_change: CountChange = store.count_change(tr)
+        self.count_change: CountChange = count_change or store.count_change(tr)
         self.tails: dict[Priority | None, Any] = {}
         self.high: Any = None
         self.following: dict[Priority | None, int] = {}
@@ -285,14 +287,14 @@ def _applied(write: Write, shared: SharedTransaction) -> FdbQueueError | None:
 def _fitting(writes: Sequence[Write]) -> list[Write]:
     """Return the first write, and the ones after it that fit into one transaction.
 
-    At most 1,000 writes and ``BATCH_BYTES``, and one write to each item.
+    At most 1,000 writes and ``STEP_BYTES``, and one write to each item.
     """
     found: list[Write] = []
     places: set[bytes] = set()
     size = 0
     for write in writes[:_MAX_WRITES]:
         size += write.size_bytes
-        if found and size > BATCH_BYTES:
+        if found and size > STEP_BYTES:
             break
         if not places.isdisjoint(write.places):
             continue

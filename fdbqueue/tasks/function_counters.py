@@ -37,7 +37,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import microseconds
-from fdbqueue.service.tuples import packed
+from fdbqueue.service.storage.item_keys import packed
 
 #: The lengths of slots in minutes, and how many of them are shown besides the one that is not over.
 HOUR, DAY = (20, 3), (240, 6)

@@ -72,7 +72,7 @@ from fdbqueue.columns.text import visible
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.service import NAME, Catalog, Queue, run
-from fdbqueue.service.tuples import packed
+from fdbqueue.service.storage.item_keys import packed
 from fdbqueue.tasks.compat import InvalidTask
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.results import task_at

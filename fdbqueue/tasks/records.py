@@ -40,7 +40,7 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
-from fdbqueue.service.tuples import packed as packed_element
+from fdbqueue.service.storage.item_keys import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
 from fdbqueue.tasks.encoders import encode
 from fdbqueue.tasks.function_counters import FunctionCounters

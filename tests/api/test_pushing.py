@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from fdbqueue.service import Counts, items
+from fdbqueue.service import Counts, clock
 from tests.cases import cases
 
 TAIPEI = datetime.timezone(datetime.timedelta(hours=8))
@@ -237,7 +237,7 @@ def test_moments_as_rfc_3339_has_them(api, text, until):
 def microseconds(text):
     """Return the microseconds since the Unix epoch of a moment in an answer."""
     moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return items.microseconds(moment)
+    return clock.microseconds(moment)
 
 
 def utc(moment):

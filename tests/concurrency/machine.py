@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from fdbqueue.exceptions import ItemNotFound, LeaseLost
 from fdbqueue.service import Item, Queue, SeveralQueues
-from fdbqueue.service.consume.family_takes import SeveralGroup
+from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import STATES, rows, unique_keys
@@ -52,7 +52,7 @@ class Directory:
     def queue(self, name: str) -> Queue:
         return self._queues[name]
 
-    def fitting(self, patterns: Any) -> Any:
+    def matching(self, patterns: Any) -> Any:
         raise AssertionError(patterns)
 
     def kept_names(self, seconds: float) -> Any:

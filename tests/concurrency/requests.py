@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.service import Queue, now_us, run
 from fdbqueue.service.storage.handoffs import HelpRequest, read_request, write_request
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Kind, TableKeys
 
 #: A time that does not end during a test.

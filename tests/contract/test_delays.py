@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import MAX_SECONDS, FifoQueue
-from fdbqueue.service.items import moment
+from fdbqueue.service.clock import moment
 from tests.concurrency.census import assert_counted
 
 UTC = datetime.timezone.utc

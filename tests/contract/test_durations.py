@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused
 from fdbqueue.service import FifoQueue, IdempotencyKey, Push
-from fdbqueue.service.items import moment
+from fdbqueue.service.clock import moment
 
 DELTA = datetime.timedelta
 #: Equal durations; the last is one that no binary fraction equals.

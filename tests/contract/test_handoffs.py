@@ -15,7 +15,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_pieces,
     write_pieces,
 )
-from fdbqueue.service.storage.rows import Row
+from fdbqueue.service.storage.item_keys import Row
 from fdbqueue.service.storage.tables import Kind
 from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted, values

@@ -10,7 +10,8 @@ from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, OutcomeUnknown
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.codecs import JsonCodec
-from fdbqueue.service.consume.round import MAX_NAMES_BYTES
+from fdbqueue.service.consume.acks import parsed_token
+from fdbqueue.service.consume.round import MAX_ASKED_KEYS_BYTES
 from fdbqueue.service.storage.handoffs import packed_lease_keys
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
@@ -154,7 +155,7 @@ def test_of_a_round_and_a_request_that_end_one_lease_the_round_does(rival):
 
 
 def _lease_key(queue, item):
-    token = queue.parts.taker.leases.parse(item.lease)
+    token = parsed_token(queue.parts.store, item.lease)
     return token.place, token.secret
 
 
@@ -254,7 +255,7 @@ def test_long_names_are_not_asked_for(queue, rival, meddled):
     """Leases whose names a row cannot hold end when the items are collected."""
     fill(rival, 1_000)
     old = rival.lease_many(1_000, seconds=600)
-    assert len(packed_lease_keys(_lease_key(rival, item) for item in old)) > MAX_NAMES_BYTES
+    assert len(packed_lease_keys(_lease_key(rival, item) for item in old)) > MAX_ASKED_KEYS_BYTES
     meddled.meddle = popping(rival, [])
     found = queue.lease_many(1, seconds=600, ack=old)
     assert len(assert_counted(rival)["leased"]) == len(found) == 1

@@ -9,9 +9,8 @@ import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused
 from fdbqueue.service import FifoQueue, Worker, run
-from fdbqueue.service.clock import now_us
+from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume.help.asking import alike
-from fdbqueue.service.items import moment
 from fdbqueue.service.storage.tables import State
 from tests.concurrency.clients import another
 from tests.concurrency.requests import requests_of

@@ -8,8 +8,8 @@ import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, LeaseLost
 from fdbqueue.service import FifoQueue, PriorityQueue, browse, run
+from fdbqueue.service.clock import moment
 from fdbqueue.service.consume.expiry import MAX_EXPIRED
-from fdbqueue.service.items import moment
 from tests.concurrency.census import assert_counted
 from tests.contract.conftest import Observed
 

@@ -25,7 +25,7 @@ from fdbqueue.service import (
     error_code,
     run,
 )
-from fdbqueue.service.consume.queue_state import parse_state
+from fdbqueue.service.consume.head import parse_state
 from fdbqueue.service.options import QueueOptions, parse_rate
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import State

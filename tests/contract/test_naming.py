@@ -10,7 +10,7 @@ import pytest
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.service import Catalog, QueueSpec, run
-from fdbqueue.service.storage.ranges import RangeSearch
+from fdbqueue.service.names import RangeSearch
 from tests.cases import cases
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import FifoQueue, run
-from fdbqueue.service.tools.scan import scan_by_moment
+from fdbqueue.service.tools.streams import scan_by_moment
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
 

@@ -9,7 +9,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import FifoQueue, PriorityQueue, Undecodable, run
 from fdbqueue.service.browse import Ends, Overview, counts_of, depths, ends_of, figures
-from fdbqueue.service.items import moment
+from fdbqueue.service.clock import moment
 from fdbqueue.service.storage.counts import Counts, Minute
 
 MINUTE_US = 60_000_000

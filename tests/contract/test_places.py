@@ -11,7 +11,6 @@ from fdb.subspace_impl import Subspace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fdbqueue.service import tuples
 from fdbqueue.service.storage.item_keys import (
     RANDOM_BYTES,
     TAG_BYTES,
@@ -19,6 +18,8 @@ from fdbqueue.service.storage.item_keys import (
     UNTIL_TAKEN,
     FifoKeys,
     PriorityKeys,
+    packed,
+    packed_number,
 )
 from tests.cases import cases
 
@@ -63,14 +64,14 @@ def by_the_tuple_layer(keys, place):
 @given(INTEGERS | FLOATS | BYTES | st.text() | st.none() | st.booleans())
 def test_an_element_is_packed_as_the_tuple_layer_does(element):
     """Whatever the element, its bytes are those of ``fdb.tuple.pack``."""
-    assert tuples.packed(element) == fdb.tuple.pack((element,))
+    assert packed(element) == fdb.tuple.pack((element,))
 
 
 @cases("number", [0, 0.0, -0.0, 1, 1.0, -1, True, 2**70])
 def test_numbers_that_are_equal_are_packed_each_by_its_type(number):
     """Also those that were packed before, and the two zeros."""
     for one in (number, -number, number):
-        assert tuples.packed_number(one) == fdb.tuple.pack((one,))
+        assert packed_number(one) == fdb.tuple.pack((one,))
 
 
 @given(INTEGERS | FLOATS, st.integers(0, 2**64 - 1), BYTES, st.integers(1, 100))

@@ -6,7 +6,7 @@ import pytest
 
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import run
-from fdbqueue.service.tools.scan import scan
+from fdbqueue.service.tools.streams import scan
 
 
 def look(queue, matches=lambda item: True, found=10, looked_at=100, **bounds):

@@ -12,8 +12,6 @@ It answers as a cluster does, on one machine with POSIX. A transaction goes thro
 5. ``commits``: one thread commits for all, in its process's ``turn``.
 6. ``commit_groups``: which commits conflict; their version (``version_clock``).
 7. ``watches``: a commit wakes the processes that watch.
-
-``files``: whether the file is the one that was opened.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 - *Any thread* puts its request in the line. The first leads; the others wait to be woken.
 - *The leader* waits for the writer's turn, commits all in line by then in one SQLite transaction,
-  tells each how it ended, and passes the lead on. A request leaves the line once it was told.
-- *No wake is lost*: a thread registers to be woken, then looks whether it is done; the leader, who
-  takes no mutex, marks it as done, then looks whether it has registered.
+  tells each how it ended, and passes the lead on.
+- *No wake is lost*: a thread registers to be woken, then looks whether it is done; the leader marks
+  it as done, then looks whether it has registered.
 
 If a signal handler's exception ends a leader, the lead is free, and all are woken. An assignment
 after COMMIT notes that a group took effect: by it the next leader tells the group, or commits it
@@ -158,7 +158,7 @@ class Committer:
             self._leader = None
         self._wake_all()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked child, and report 1021 for the commits still to run.
 
         The parent runs them. Takes no lock: a thread that did not come along may hold it.

@@ -238,8 +238,8 @@ class Database:
         """Start with nothing of the parent's threads, watches and commits."""
         self._store.abandon()
         self._store.resume()
-        self.watches.forget()
-        self.committer.forget()
+        self.watches.restart_after_fork()
+        self.committer.restart_after_fork()
 
 
 #: The files of databases that no object refers to any more, until they are closed.

@@ -100,7 +100,7 @@ class FDBError(Exception):
         return f"FDBError({self.code})"
 
 
-def anew(error: Exception) -> Exception:
+def copy_of(error: Exception) -> Exception:
     """Return an error to raise in place of one that is kept: a new one, if it is the engine's.
 
     An error's traceback holds the frames it went through, and those hold what keeps the error:

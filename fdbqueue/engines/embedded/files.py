@@ -1,7 +1,7 @@
 """The files of a database: whether they are the opened ones, and what must be in them.
 
 SQLite finds ``-wal`` and ``-shm`` by name, but holds what it has opened. If a name leads elsewhere,
-processes write where others do not read: an error, until it leads back or they are started again.
+processes write where others do not read: an error, until it leads back or they start again.
 """
 
 from __future__ import annotations

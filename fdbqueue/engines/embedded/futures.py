@@ -15,7 +15,7 @@ from _thread import RLock
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from fdbqueue.engines.embedded.fdb_errors import FDBError, anew
+from fdbqueue.engines.embedded.fdb_errors import FDBError, copy_of
 from fdbqueue.locks import start_thread
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Future(Generic[T]):
         if asked_at is not None:
             asked_at.known, self.asked_at = asked_at.number, None
         if self._error is not None:
-            raise anew(self._error)
+            raise copy_of(self._error)
         return self._result  # type: ignore[return-value]  # None is a result of Future[None]
 
     def is_ready(self) -> bool:
@@ -134,7 +134,7 @@ class WorkFuture(Future[T]):
         """Return the result, or raise the error."""
         self.block_until_ready()
         if self._error is not None:
-            raise anew(self._error)
+            raise copy_of(self._error)
         return self._result  # type: ignore[return-value]  # None is a result of Future[None]
 
     def is_ready(self) -> bool:
@@ -150,7 +150,7 @@ class WorkFuture(Future[T]):
             try:
                 self._result = self._work()
             except Exception as error:  # noqa: BLE001  # a future carries whatever went wrong
-                self._error = anew(error)
+                self._error = copy_of(error)
             self._work = None
 
     done = is_ready
@@ -255,7 +255,7 @@ class Value(Future["Value"]):
         if asked_at is not None:
             asked_at.known, self.asked_at = asked_at.number, None
         if self._error is not None:
-            raise anew(self._error)
+            raise copy_of(self._error)
         return self._result  # type: ignore[return-value]  # holds the bytes, not the future
 
     def wait(self) -> Value:

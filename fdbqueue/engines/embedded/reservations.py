@@ -12,16 +12,15 @@ is a note in memory that the processes share (the lock file ``turn``), and says 
 2. *Reserve.* When the note is over, the first in line writes its own, and waits on if it then reads
    another's. If the first is late, any may.
 3. *Read.* An attempt that takes too long has lost it.
-4. *Commit.* A note that still holds is written again (:meth:`Reservations.hold`).
+4. *Commit.* A note that still holds is written again.
 5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow each
    other at once goes on for a *slice*, then is the last in line.
 
 An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
 goes on without. What is left behind by
 
-- *an exception, a kill, a stop*: a note that ends by itself, and a place that is late. (A stop in a
-  commit keeps the locks of the turn and of SQLite, too.)
-- *a stopped process that goes on*: it finds its note lost, and commits unless it conflicts;
+- *an exception, a kill, a stop*: a note that ends by itself, and a place that is late;
+- *a stopped process that goes on*: its note is lost, and it commits unless it conflicts;
 - *a new start of the machine*: a note that holds for too long is void;
 - *a full disk, deleted lock files*: no shared note, so conflicts.
 """

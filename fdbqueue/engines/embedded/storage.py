@@ -25,7 +25,7 @@ from fdbqueue.engines.embedded import files, version_clock
 from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, FDBError
 from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
-from fdbqueue.engines.embedded.turn import Turn
+from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
 
@@ -33,7 +33,9 @@ logger = logging.getLogger(__name__)
 
 #: What a commit of some megabytes changes fits in: with SQLite's 2 MB it writes pages twice.
 _WRITER_CACHE = "PRAGMA cache_size = -16000"
-_BUSY_TIMEOUT_SECONDS = 30.0
+#: How long SQLite waits for its own lock: programs that know no turn may hold it. How long a commit
+#: waits for other processes is its transaction's ``deadline``.
+_SQLITE_LOCK_SECONDS = 30.0
 _IDLE_CONNECTIONS = 64
 _CHECKPOINT_PAGES = 4000
 #: How long the log may be before SQLite starts it again, each page with its header, and by how
@@ -45,7 +47,7 @@ _LOG_STEP_BYTES = 1_000_000
 _LARGE_LOG_BYTES = 64_000_000
 #: For how long a commit that makes the log small waits for snapshots, and others for it.
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 100"
-_WAIT_LONG = f"PRAGMA busy_timeout = {int(_BUSY_TIMEOUT_SECONDS * 1000)}"
+_WAIT_LONG = f"PRAGMA busy_timeout = {int(_SQLITE_LOCK_SECONDS * 1000)}"
 _FORKED = (
     "this process was forked by a signal handler that had interrupted a queue's call: let a handler"
     " set a flag, or start a thread"
@@ -90,7 +92,7 @@ class Store:
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
-        self.turn = Turn(self.sync_directory)
+        self.turn = WriterTurn(self.sync_directory)
         self._mark: int | None = None
 
     # Snapshots
@@ -257,7 +259,7 @@ class Store:
         if turn is None or connection is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
         try:
-            if not self.turn.take(deadline, release):
+            if not self.turn.acquire(deadline, release):
                 snapshot = None
             if version_clock.seconds() >= self.files.check_at:
                 self.files.check()
@@ -332,7 +334,7 @@ class Store:
         try:
             connection = sqlite3.connect(
                 self.path,
-                timeout=_BUSY_TIMEOUT_SECONDS,
+                timeout=_SQLITE_LOCK_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
             )

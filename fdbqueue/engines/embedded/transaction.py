@@ -14,7 +14,7 @@ from fdbqueue.engines.embedded.fdb_errors import (
     KEYS_END,
     READ_KEY_SIZE_LIMIT,
     FDBError,
-    anew,
+    copy_of,
 )
 from fdbqueue.engines.embedded.futures import Delay, Future, Value, Versionstamp
 from fdbqueue.engines.embedded.keys import (
@@ -87,7 +87,7 @@ class SnapshotTransaction:
                     found.asked_at = state.read_version
                 return found
             except (FDBError, EngineUnavailable) as error:
-                state.read_failure = anew(error)
+                state.read_failure = copy_of(error)
                 return Value(None, error)
 
     def get_key(self, key_selector: Any) -> Value:
@@ -112,7 +112,7 @@ class SnapshotTransaction:
                     found.asked_at = state.read_version
                 return found
             except (FDBError, EngineUnavailable) as error:
-                state.read_failure = anew(error)
+                state.read_failure = copy_of(error)
                 return Value(None, error)
 
     def get_range(
@@ -171,7 +171,7 @@ class SnapshotTransaction:
         with state.lock:
             try:
                 if state.deferred is not None:
-                    raise anew(state.deferred)
+                    raise copy_of(state.deferred)
                 state.check_failure()
                 if state.read_version.number is None:
                     state.open()
@@ -234,7 +234,7 @@ class SnapshotTransaction:
                     part.asked_at = state.read_version
                 return part
             except (FDBError, EngineUnavailable) as error:
-                state.read_failure = anew(error)
+                state.read_failure = copy_of(error)
                 return Future(error=error)
 
     def _rows(

@@ -23,7 +23,7 @@ from fdbqueue.engines.embedded.fdb_errors import (
     VALUE_SIZE_LIMIT,
     VERSION_ERRORS,
     FDBError,
-    anew,
+    copy_of,
 )
 from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.keys import Range
@@ -165,7 +165,7 @@ class TransactionState:
     def check_usable(self) -> None:
         """Raise what keeps the transaction from being used; not needed while it is free."""
         if self.deferred is not None:
-            raise anew(self.deferred)
+            raise copy_of(self.deferred)
         if self._is_committing:
             self._refuse_use_during_commit()
         self.check_failure()
@@ -174,7 +174,7 @@ class TransactionState:
         """Raise the error that the transaction failed with, or that its time is over."""
         self.note_timeout()
         if self._failure is not None:
-            raise anew(self._failure)
+            raise copy_of(self._failure)
 
     def _refuse_use_during_commit(self) -> None:
         if self.options.used_during_commit_protection:
@@ -428,7 +428,7 @@ class TransactionState:
                 the transaction is larger than its size limit, or what a read failed with.
         """
         if self.read_failure is not None:
-            raise anew(self.read_failure)
+            raise copy_of(self.read_failure)
         mutations = self.mutations
         size, limit = self.approximate_size, self.options.persistent.size_limit
         if size * _APPROXIMATION > limit:
@@ -496,7 +496,7 @@ class TransactionState:
             if request.error is not None:
                 self.note_timeout()
                 self._end_stamps(error=FDBError(2020))
-                raise anew(request.error)
+                raise copy_of(request.error)
             self.committed_version = request.version
             self.read_version.number = request.read_version
             self.versionstamped_keys = []  # now known, and in the conflict ranges

@@ -7,7 +7,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 from fdbqueue.engines.embedded import files
 from fdbqueue.engines.embedded.fdb_errors import FDBError
@@ -20,7 +20,7 @@ _QUIET_NS = 10_000_000_000
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
-class Turn:
+class WriterTurn:
     """The turn of the processes that write: two lock files, made again if they were deleted.
 
     A process that waits for the turn holds the turnstile until it has it, and notes in the memory
@@ -73,7 +73,7 @@ class Turn:
             if descriptor is not None:
                 os.close(descriptor)
 
-    def take(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
+    def acquire(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
         """Take the turn, and tell whether it was free.
 
         Args:
@@ -83,7 +83,8 @@ class Turn:
         Raises:
             FDBError: 1031 when the deadline passed first.
         """
-        turnstile, turn = cast("int", self.turnstile), cast("int", self.turn)
+        turnstile: Any = self.turnstile  # neither is None: the caller has looked
+        turn: Any = self.turn
         memory = self.reservations.shared_memory()
         is_quiet = False
         if memory is not None:
@@ -99,8 +100,8 @@ class Turn:
             about_to_wait()
             if memory is not None:
                 memory[WAITED] = time.monotonic_ns().to_bytes(8, "little")
-            _take(turnstile, deadline)
-            _take(turn, deadline)
+            _acquire_lock(turnstile, deadline)
+            _acquire_lock(turn, deadline)
             return False
         finally:
             if not is_quiet:  # unlocking what is not locked does nothing
@@ -125,7 +126,7 @@ class Turn:
             os.rmdir(self.directory)
 
 
-def _take(lock: int, deadline: float | None) -> None:
+def _acquire_lock(lock: int, deadline: float | None) -> None:
     """Take a lock; without a deadline by waiting in the kernel's queue.
 
     Raises:
@@ -134,13 +135,13 @@ def _take(lock: int, deadline: float | None) -> None:
     if deadline is None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return
-    while not _take_now(lock):
+    while not _acquire_now(lock):
         if time.monotonic() >= deadline:
             raise FDBError(1031)
         time.sleep(_TURN_POLL_SECONDS)
 
 
-def _take_now(lock: int) -> bool:
+def _acquire_now(lock: int) -> bool:
     """Take a lock if it is free, or this process has it; tell whether it has it now."""
     try:
         fcntl.flock(lock, _NOW)

@@ -29,7 +29,7 @@ from fdbqueue.engines.embedded.keys import RangeSet
 from fdbqueue.engines.embedded.reservations import PIPES
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
-from fdbqueue.engines.embedded.turn import Turn
+from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import RLock, start_thread
 
@@ -49,7 +49,7 @@ class Notifier:
         turn: The writer's turn; in its directory the pipes are.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: WriterTurn) -> None:
         self._directory = turn.directory
         self._turn = turn
         self._pipes: dict[str, int] = {}
@@ -256,7 +256,7 @@ class WatchRegistry:
         if pipe is not None:
             pipe.wake()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Drop everything in a forked child, completing nothing: it is the parent's."""
         if self._pipe is not None:
             self._pipe.close_in_child()
@@ -347,7 +347,7 @@ class _Pipe:
         turn: The writer's turn; in its directory the pipe is made.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: WriterTurn) -> None:
         directory = turn.directory
         name = f"{os.getpid()}-{uuid.uuid4().hex}"
         self._path = os.path.join(directory, _PIPE_PREFIX + name)

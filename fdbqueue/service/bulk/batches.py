@@ -39,7 +39,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_pieces,
     write_pieces,
 )
-from fdbqueue.service.storage.rows import End, Loaded
+from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Kind
 from fdbqueue.service.transactions import run, unlimited
 

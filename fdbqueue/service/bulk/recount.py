@@ -20,12 +20,11 @@ from fdbqueue.service.consume.prospect import Look
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
+from fdbqueue.service.storage.failures import group_of
 from fdbqueue.service.storage.handoffs import all_handoffs
-from fdbqueue.service.storage.hidden import group_of, unpacked_facts
-from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds
-from fdbqueue.service.storage.rows import Row
+from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds, Row
 from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.tables import State, unpacked_facts
 from fdbqueue.service.transactions import run
 
 #: How long one transaction counts; FoundationDB ends it after five seconds.

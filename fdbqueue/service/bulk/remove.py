@@ -12,12 +12,11 @@ from fdbqueue.exceptions import InvalidInput, ItemNotFound
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import CHUNK_BYTES
 from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.failures import group_named, group_of
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
-from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
-from fdbqueue.service.storage.item_keys import EVERY_PLACE
-from fdbqueue.service.storage.rows import Row
+from fdbqueue.service.storage.item_keys import EVERY_PLACE, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.tables import Hidden, State
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from __future__ import annotations
 import functools
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.service.limits import BATCH_BYTES, MAX_RETURNED_BYTES
+from fdbqueue.service.limits import MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import run
 
@@ -92,6 +92,6 @@ def _move(
             tr.clear(key)
             moved += 1
             sent += len(row.value) + 2 * len(key)
-        if sent > BATCH_BYTES or read > MAX_RETURNED_BYTES:
+        if sent > STEP_BYTES or read > MAX_RETURNED_BYTES:
             return key + b"\x00", moved
     return (key + b"\x00" if seen == _ROWS_AT_ONCE else None), moved

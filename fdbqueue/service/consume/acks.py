@@ -1,44 +1,208 @@
 """Acknowledge, give up and extend leases: one or many, under an idempotency key or without.
 
-One lease is changed by a write that may share its transaction with others
-(:mod:`fdbqueue.service.writes`); many, or under a key, by the same writes in a transaction of their
-own. The steps within are in :mod:`leases`, because a take may ack, too.
+A lease's token names the item's place and the lease's secret. One lease is changed by a write that
+may share its transaction (:mod:`fdbqueue.service.writes`); many, or under a key, in a transaction
+of their own. A take may ack, too.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import fdb.tuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import BatchTooLarge, InvalidInput, LeaseLost
-from fdbqueue.service.clock import duration
-from fdbqueue.service.consume.leases import (
-    Ack,
-    BesideEnds,
-    Leases,
-    Token,
-    distinct,
-    reason_of,
-    token_of,
-)
+from fdbqueue.service.clock import duration, moment, now_us
+from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.leases import Leases, reason_of
 from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, SavedResponses, make_call
 from fdbqueue.service.items import Duration, Held, Item
-from fdbqueue.service.limits import CHUNK_BYTES, MAX_ITEMS_A_CALL, MAX_SENT_BYTES
+from fdbqueue.service.limits import (
+    CHUNK_BYTES,
+    MAX_ENDS_BYTES,
+    MAX_ITEMS_A_CALL,
+    MAX_SENT_BYTES,
+    SENT_BY_CLEAR,
+    SENT_BY_READ,
+    SENT_BY_SET,
+)
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.hidden import Hidden
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.handoffs import LeaseKey
+from fdbqueue.service.storage.item_keys import LONGEST_RANDOM, RANDOM_BYTES, data_of
+from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.tables import Hidden, State
 from fdbqueue.service.writes import Runner, SharedTransaction, Write
 
 #: A nack and an extend write the stored values again, some at a time.
 _MAX_REWRITTEN = 1_000
 _READ_AT_ONCE = 25
 
+#: An ack clears three keys, and reads one; that of an item with attempts clears its failures, too.
+_ACK_KEYS_SENT = 3 * SENT_BY_CLEAR + SENT_BY_READ
+_FAILURES_SENT = SENT_BY_CLEAR
+#: That of an item with a unique key frees it, too.
+_FREED_SENT = SENT_BY_SET + 1
+
+#: Writes something more in the transaction that ends leases, which other threads may share: it may
+#: only write, to keys that no other call writes, and it may run again.
+BesideEnds = Callable[[Transaction], None]
 #: Changes a lease that is held, in a transaction, and returns what it has become.
 Change = Callable[[CountChange, Hidden], "Hidden | None"]
+
+#: Without calls of Python code, because each ack makes them.
+_PLACE, _KEY = operator.itemgetter(0), operator.itemgetter(0, 1)
+
+
+class Token(NamedTuple):
+    """What names a lease: the item's place, the lease's secret; and both as text."""
+
+    place: bytes
+    secret: bytes
+    text: str
+
+
+def parsed_token(store: ItemStore, token: str) -> Token:
+    """Return what a token says.
+
+    Raises:
+        InvalidInput: It is not the token of a lease.
+    """
+    item_id, _, text = token.rpartition(".")
+    try:
+        secret = data_of(text)
+    except ValueError as error:
+        raise InvalidInput(lease=token, reason="it is not the token of a lease") from error
+    return Token(store.keys.place_named(item_id), secret, token)
+
+
+def token_of(lease: Item | str) -> str:
+    """Return the token of a lease, given as the item or as the token itself.
+
+    Raises:
+        InvalidInput: The item was not leased, or it is neither.
+    """
+    token = lease.lease if isinstance(lease, Item) else lease
+    if not isinstance(token, str):
+        raise InvalidInput(reason="a leased item or its token is needed")
+    return token
+
+
+def distinct(tokens: Iterable[Token]) -> list[Token]:
+    """Return one token of each lease, however it is spelled."""
+    return [*{token[:2]: token for token in tokens}.values()]
+
+
+class Ack(Write):
+    """The ack of leases: of one, of many, or in the transaction that takes the next items.
+
+    Args:
+        store: The queue's items.
+        tokens: Their tokens, one of each lease.
+        beside: Writes something more where the leases end; None for nothing.
+
+    Attributes:
+        lease_keys: The leases.
+    """
+
+    __slots__ = ("_held", "_reads", "_tokens", "lease_keys")
+
+    def __init__(
+        self, store: ItemStore, tokens: Sequence[Token], beside: BesideEnds | None = None
+    ) -> None:
+        self._tokens = tokens
+        self.lease_keys: tuple[LeaseKey, ...] = tuple(map(_KEY, tokens))
+        places = frozenset(map(_PLACE, tokens))
+        super().__init__(store, _ACK_KEYS_SENT * store.keys.size_bytes, places, beside)
+        self._reads: list[Any] = []
+        self._held: list[Hidden] = []
+
+    def begin_reads(self, shared: SharedTransaction) -> None:
+        """Begin to read the leases, and the format if this process has not seen it."""
+        self._reads = []
+        for token in self._tokens:  # a comprehension would be one more call of each ack
+            self._reads.append(self.store.begin_facts(shared.tr, State.LEASED, token.place))
+        shared.count_change.expect_ends()
+        if not self.store.format.known_key:
+            shared.begin_format()
+
+    def lost(self) -> list[Token]:
+        """Take what was read; return the tokens of leases that are not held any more."""
+        self._held, lost = [], []
+        for token, read in zip(self._tokens, self._reads, strict=True):
+            hidden = self.store.parse(State.LEASED, token.place, read)
+            if hidden is not None and hidden.secret == token.secret:
+                self._held.append(hidden)
+            else:
+                lost.append(token)
+        return lost
+
+    def check(self) -> LeaseLost | BatchTooLarge | None:
+        """Take what was read; return the error if a lease is not held any more.
+
+        Or if they are too many, because their items have attempts.
+        """
+        for token in self.lost():
+            return _lease_lost(self.store, token)
+        try:
+            self.check_size(MAX_ENDS_BYTES)
+        except BatchTooLarge as error:
+            return error
+        return None
+
+    def check_size(self, limit_bytes: int) -> None:
+        """Refuse more than one transaction can send, as far as what was read says.
+
+        Raises:
+            BatchTooLarge: They do not fit.
+        """
+        count = len(self._tokens)  # of several for one place each is read
+        if count == 1:
+            return
+        most = max(1, (limit_bytes - self._failures_bytes) // self._longest_bytes)
+        if count > most:
+            raise BatchTooLarge(queue=self.store.queue, leases=count, most=most)
+
+    @property
+    def sent_bytes(self) -> int:
+        """About how much it sends to end them, once :meth:`check` has found them held."""
+        return len(self.places) * self._longest_bytes + self._failures_bytes
+
+    @property
+    def _longest_bytes(self) -> int:
+        """The most that the ack of one of them sends, besides its failures."""
+        longest = max(map(len, self.places), default=0)
+        if longest <= LONGEST_RANDOM:  # else it may have a unique key
+            return self.size_bytes
+        keys = _ACK_KEYS_SENT + _FREED_SENT
+        return keys * (self.store.keys.size_bytes + longest - RANDOM_BYTES)
+
+    @property
+    def _failures_bytes(self) -> int:
+        """What it sends to clear the failures of items with attempts, as far as is known."""
+        tried = sum([held.attempts > 0 for held in self._held])
+        return tried * _FAILURES_SENT * self.store.keys.size_bytes
+
+    def apply(self, shared: SharedTransaction) -> None:
+        """End all leases, or raise LeaseLost."""
+        for token in self.lost():
+            raise _lease_lost(self.store, token)
+        self.end(shared.count_change)
+
+    def end(self, count_change: CountChange) -> None:
+        """Remove the items of the leases that were found held."""
+        for held in self._held:
+            self.store.remove_hidden(count_change, held)
+            count_change.pops += 1
+        if self.beside is not None:
+            self.beside(count_change.tr)
+
+    def result_from(self, _: bytes) -> None:
+        """Return nothing."""
 
 
 class _ChangeWrite(Write):
@@ -48,11 +212,13 @@ class _ChangeWrite(Write):
     item (``ends`` is false).
     """
 
-    __slots__ = ("_change", "_ends", "_item", "_leases", "_read", "_token")
+    __slots__ = ("_change", "_ends", "_item", "_read", "_token")
 
-    def __init__(self, leases: Leases, token: Token, change: Change, *, ends: bool = True) -> None:
-        super().__init__(leases.store, CHUNK_BYTES + leases.ack_bytes, frozenset((token.place,)))
-        self._leases = leases
+    def __init__(
+        self, store: ItemStore, token: Token, change: Change, *, ends: bool = True
+    ) -> None:
+        size_bytes = CHUNK_BYTES + _ACK_KEYS_SENT * store.keys.size_bytes
+        super().__init__(store, size_bytes, frozenset((token.place,)))
         self._token = token
         self._change = change
         self._ends = ends
@@ -65,11 +231,16 @@ class _ChangeWrite(Write):
             shared.begin_format()
 
     def apply(self, shared: SharedTransaction) -> None:
-        held = self._leases.held(self._token, self._read)
+        token = self._token
+        held = self.store.parse(State.LEASED, token.place, self._read)
+        if held is None or held.secret != token.secret:
+            raise _lease_lost(self.store, token)
         changed = self._change(shared.count_change, held)
         if changed is not None:
-            self._item = self._leases.shown(shared.tr, self._token, changed)
-            shared.read_bytes += self._item.size_bytes
+            (item,) = self.store.shown(shared.tr, [changed])
+            until = moment(changed.until)
+            self._item = replace(item, lease=token.text, until=until, leased_at=None)
+            shared.read_bytes += item.size_bytes
 
     def result_from(self, _: bytes) -> Item | None:
         return self._item
@@ -103,7 +274,7 @@ class Acks:
         """Remove a leased item for good; ``beside`` writes something more as it ends."""
         text = token_of(lease)
         call = None if once is None else self._call(once, "ack", [text])
-        write = Ack(self._leases, [self._leases.parse(text)], beside)
+        write = Ack(self._store, [parsed_token(self._store, text)], beside)
         if call is None:
             self._runner.share("ack", write, tr)
         else:
@@ -130,7 +301,7 @@ class Acks:
         Raises:
             BatchTooLarge: The transaction can take no more; what is returned raises it, too.
         """
-        tokens = [self._leases.parse(token) for token in _tokens_of(leases)]
+        tokens = [parsed_token(self._store, token) for token in _tokens_of(leases)]
         end = self._begin_ack(tr, distinct(tokens))
         return lambda: [token.text for token in end()]
 
@@ -152,9 +323,9 @@ class Acks:
             last = () if retry else ("dead",)
             call = self._call(once, "nack", [text], delay_us, _packable(reason), *last)
         change = functools.partial(
-            self._leases.give_up, delay_us=delay_us or 0, reason=reason, retry=retry
+            self._give_up, delay_us=delay_us or 0, reason=reason, retry=retry
         )
-        write = _ChangeWrite(self._leases, self._leases.parse(text), change)
+        write = _ChangeWrite(self._store, parsed_token(self._store, text), change)
         if call is None:
             self._runner.share("nack", write, tr)
         else:
@@ -172,14 +343,14 @@ class Acks:
         tokens, reason = _tokens_of(leases), reason_of(self._queue, reason)
         delay_us = self._delay(delay)
         arguments = delay_us, _packable(reason)
-        change = functools.partial(self._leases.give_up, delay_us=delay_us or 0, reason=reason)
+        change = functools.partial(self._give_up, delay_us=delay_us or 0, reason=reason)
         each = functools.partial(self._change_all, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
     def requeue(self, lease: Item | str, tr: Transaction | None) -> None:
         """Requeue a leased item as it was: no attempt is counted."""
-        token = self._leases.parse(token_of(lease))
-        write = _ChangeWrite(self._leases, token, self._leases.put_back)
+        token = parsed_token(self._store, token_of(lease))
+        write = _ChangeWrite(self._store, token, self._leases.put_back)
         self._runner.share("return", write, tr)
 
     # Extending leases
@@ -194,9 +365,9 @@ class Acks:
         """Extend a lease to end the given time from now."""
         text = token_of(lease)
         lasting = duration(self._queue, "seconds", seconds)
-        change = functools.partial(self._leases.extend, lasting_us=lasting)
-        token = self._leases.parse(text)
-        write = _ChangeWrite(self._leases, token, change, ends=False)
+        change = functools.partial(self._extend, lasting_us=lasting)
+        token = parsed_token(self._store, text)
+        write = _ChangeWrite(self._store, token, change, ends=False)
         if once is None:
             extended: Item = self._runner.share("extend", write, tr)
             return extended
@@ -224,9 +395,55 @@ class Acks:
     ) -> Held:
         """Extend leases to end the given time from now, in one transaction."""
         tokens, lasting = _tokens_of(leases), duration(self._queue, "seconds", seconds)
-        change = functools.partial(self._leases.extend, lasting_us=lasting)
+        change = functools.partial(self._extend, lasting_us=lasting)
         each = functools.partial(self._change_all, change=change, ends=False)
         return self._end_many("extend", tokens, once, (lasting,), each, tr, limit=_MAX_REWRITTEN)
+
+    def _give_up(
+        self,
+        count_change: CountChange,
+        held: Hidden,
+        delay_us: int,
+        reason: str,
+        *,
+        retry: bool = True,
+    ) -> None:
+        """Requeue a leased item at its place, at once or after a delay, with one more attempt.
+
+        After its last attempt, or if ``retry`` is false, it is a dead letter.
+        """
+        tr = count_change.tr
+        attempts = held.attempts + 1
+        max_attempts = self._store.options.max_attempts if retry else attempts
+        expiry.note_failure(self._store, tr, held, attempts, reason)
+        if delay_us and not expiry.dies(held, attempts, max_attempts):
+            self._store.reveal(count_change, held)
+            delayed = held._replace(
+                state=State.DELAYED,
+                row=self._store.with_attempts(held.row, attempts) or held.row,
+                until=now_us() + delay_us,
+                attempts=attempts,
+                secret=b"",
+                worker=b"",
+            )
+            self._store.hide(count_change, delayed)
+            return
+        row = expiry.requeue_or_bury(
+            self._store, count_change, held, attempts, max_attempts, reason
+        )
+        if row is not None:
+            tr[self._store.keys.key(row.place)] = row.value
+
+    def _extend(self, count_change: CountChange, held: Hidden, lasting_us: int) -> Hidden:
+        """Let a lease end that many microseconds from now, and return it."""
+        self._store.reveal(count_change, held)
+        extended = held._replace(until=now_us() + lasting_us)
+        self._store.hide(count_change, extended)
+        count_change.wakes += 1  # waiting poppers may have to look sooner
+        if extended.until < held.until:
+            count_change.come_at(extended.until)
+            count_change.shortened += 1
+        return extended
 
     # What they share
 
@@ -277,7 +494,7 @@ class Acks:
         if not tokens and call is None:
             return Held(0)
 
-        parsed = [self._leases.parse(token) for token in tokens]
+        parsed = [parsed_token(self._store, token) for token in tokens]
 
         def end_all(transaction: Transaction) -> bytes:
             lost = {token[:2] for token in end(transaction, distinct(parsed))}
@@ -300,7 +517,7 @@ class Acks:
         Raises:
             BatchTooLarge: The transaction can take no more.
         """
-        shared, ack = SharedTransaction(tr, self._store), Ack(self._leases, tokens)
+        shared, ack = SharedTransaction(tr, self._store), Ack(self._store, tokens)
         ack.check_size(MAX_SENT_BYTES)
         ack.begin_reads(shared)
 
@@ -329,7 +546,7 @@ class Acks:
         shared, lost = SharedTransaction(tr, self._store), []
         for start in range(0, len(tokens), _READ_AT_ONCE):
             some = tokens[start : start + _READ_AT_ONCE]
-            writes = [_ChangeWrite(self._leases, token, change_one, ends=ends) for token in some]
+            writes = [_ChangeWrite(self._store, token, change_one, ends=ends) for token in some]
             for write in writes:
                 write.begin_reads(shared)
             shared.check_format()
@@ -353,3 +570,8 @@ def _tokens_of(leases: Iterable[Item | str]) -> list[str]:
 def _packable(text: str) -> bytes:
     """Return any text as bytes: the tuple layer has no halves of surrogate pairs."""
     return text.encode(errors="surrogatepass")
+
+
+def _lease_lost(store: ItemStore, token: Token) -> LeaseLost:
+    """Return the error of a lease that is not held any more."""
+    return LeaseLost(queue=store.queue, lease=token.text)

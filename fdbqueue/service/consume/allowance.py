@@ -1,13 +1,12 @@
 """Limits of a queue: how many of its items are leased at a time, how many are taken in a time.
 
-What decides is stored in the queue, read by the transaction that takes, for whomever, and verified
-by its commit. A queue without limits has no read and no call of this.
+What decides is stored in the queue, read by the transaction that takes, and verified by its commit.
 
 ``max_leased`` is compared with the count of leased items (``HIDDEN``).
 
 - *A transaction that leases* reads the count by a snapshot read, leases at most what is missing,
   and adds a read and a write conflict on one key, ``LEASING``: of two, one sees what the other has
-  leased, or runs again. So does one that collects leases from a handoff, and requeues the rest.
+  leased, or runs again. So does one that collects leases from a handoff.
 - *The end of a lease* never conflicts: at worst the count that was read is too high. Leases that
   end in the same transaction count as ended.
 
@@ -18,13 +17,11 @@ they were counted. No row is a full bucket, of ``burst`` tokens.
   writes the row; without a whole token it leaves it.
 - *Clocks* are the clients'. A wrong one gains a burst at most, and keeps others back for a minute
   at most (:func:`_counted`).
-- *Tokens are spent* by the commit (but for :meth:`Allowance.give_back`).
 
-*Stored limits*, a row that the pusher writes, stand in place of the setting. Every take depends on
-it. Without it, or if it cannot be read, one item is leased at a time.
+*Stored limits*, a row that the pusher writes, stand in place of the setting, and every take depends
+on it. Without it, or if it cannot be read, one item is leased at a time.
 
 At a limit a caller that came after the round read waits for the next one (:meth:`Allowance.grant`).
-Helpers give what the limits allow, and say that there is no more.
 
 Nothing is kept in memory, so crashes, interrupts and forks leave what the commit leaves. A dead
 process's leases count until they expire. Processes with different limits go as far as the highest.
@@ -39,7 +36,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service.clock import TRUSTED_US
+from fdbqueue.service.clock import MAX_AHEAD_US
 from fdbqueue.service.options import ALLOWED, QueueOptions, Rate, parse_rate
 from fdbqueue.service.storage.counts import leased_in
 from fdbqueue.service.storage.family_index import (
@@ -60,7 +57,7 @@ _ROW = struct.Struct(">QQ")
 _SOON_US = 5_000_000
 
 
-class Limits(NamedTuple):
+class TakeLimits(NamedTuple):
     """The limits of a queue.
 
     Attributes:
@@ -76,7 +73,7 @@ class Limits(NamedTuple):
     stored_at: bytes | None = None
 
     @classmethod
-    def of(cls, options: QueueOptions) -> Limits | None:
+    def of(cls, options: QueueOptions) -> TakeLimits | None:
         """Return the limits among a queue's options, None if it has none."""
         rate = parse_rate(options.rate)
         if options.max_leased is None and rate is None:
@@ -96,7 +93,7 @@ class Limits(NamedTuple):
         return float("inf") if self.rate is None else self.burst
 
     @classmethod
-    def at(cls, key: bytes) -> Limits:
+    def at(cls, key: bytes) -> TakeLimits:
         """Return the limits that a row has; what they are is read with each take."""
         return cls(1, None, 0, key)
 
@@ -115,18 +112,18 @@ class Limits(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1_000)
-def unpacked_limits(row: bytes, key: bytes) -> Limits:
+def unpacked_limits(row: bytes, key: bytes) -> TakeLimits:
     """Return the limits that a row has; one item at a time if it has none that are valid."""
     try:
         found = json.loads(row)
         given = {name: found.get(name) for name in ("max_leased", "rate", "burst")}
     except (AttributeError, ValueError):
-        return Limits.at(key)
+        return TakeLimits.at(key)
     if any(value not in ALLOWED[name] for name, value in given.items()):
-        return Limits.at(key)
+        return TakeLimits.at(key)
     rate = parse_rate(given["rate"])
     burst = 0 if rate is None else given["burst"] or rate.burst
-    return Limits(given["max_leased"], rate, burst, key)
+    return TakeLimits(given["max_leased"], rate, burst, key)
 
 
 class Allowance:
@@ -144,7 +141,7 @@ class Allowance:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: TakeLimits,
         tr: Transaction,
         tables: TableKeys,
         now: int,
@@ -311,7 +308,7 @@ def _counted(row: bytes, full: int, rate: Rate, now: int) -> tuple[int, int]:
 
 def _is_wrong(row: bytes, now: int) -> bool:
     """Tell whether the clock that wrote the row is more than a minute ahead."""
-    return len(row) == _ROW.size and _ROW.unpack(row)[1] > now + TRUSTED_US
+    return len(row) == _ROW.size and _ROW.unpack(row)[1] > now + MAX_AHEAD_US
 
 
 def _bytes(value: Any) -> bytes:

@@ -1,12 +1,8 @@
 """Pop and lease items: at once, or wait until there are some.
 
-A lease that acknowledges others does so in the first transaction that looks for items, whether it
-finds any or not; from then on the call is not without effect, and its errors say so. Under an
-idempotency key that transaction also saves that the leases have ended: the same call ends none
-again, and goes on to lease.
-
-Items that were taken for a thread or a task that no longer waits are requeued here; no attempt is
-counted.
+A lease that acknowledges others does so in the first transaction that looks for items; from then on
+errors of the call say so. Under an idempotency key that transaction saves that the leases have
+ended: the same call ends none again, and goes on to lease.
 """
 
 from __future__ import annotations
@@ -25,16 +21,17 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import duration, in_seconds, now_us
-from fdbqueue.service.consume.leases import Ack, BesideEnds, distinct, token_of, worker_of
+from fdbqueue.service.consume.acks import Ack, BesideEnds, distinct, parsed_token, token_of
+from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.round import Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
-from fdbqueue.service.limits import BATCH_BYTES, MAX_ENDS_BYTES
+from fdbqueue.service.limits import MAX_ENDS_BYTES, STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.rows import End, Loaded
+from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import error_code, run, unlimited
 from fdbqueue.service.writes import Runner
 
@@ -50,12 +47,8 @@ TakeOnce = Callable[[Callable[[], tuple[list[Item], ...]]], Awaitable[tuple[list
 class Popped(list[Item]):
     """Popped items, with the stored rows that requeue them, and the rows of their failures."""
 
-    def __init__(
-        self, items: Iterable[Item], loaded: Sequence[Loaded], failures: Mapping[bytes, list[Any]]
-    ) -> None:
-        super().__init__(items)
-        self.loaded = loaded
-        self.failures = failures
+    loaded: Sequence[Loaded]
+    failures: Mapping[bytes, list[Any]]
 
 
 class Consumer:
@@ -120,7 +113,8 @@ class Consumer:
             reason = "beside goes with ack: there is nothing to acknowledge"
             raise InvalidInput(queue=self._store.queue, reason=reason)
         if tokens:
-            ends = Ack(self._leases, distinct(map(self._leases.parse, tokens)), beside)
+            own = distinct(parsed_token(self._store, token) for token in tokens)
+            ends = Ack(self._store, own, beside)
             ends.check_size(MAX_ENDS_BYTES)
         call = None
         if once is not None:
@@ -245,23 +239,20 @@ class Consumer:
         Whoever pops may be interrupted or cancelled before it has them, and then they are requeued.
         So later pushes go behind them, also if the queue is empty meanwhile.
         """
-        items, failures = [], self._failures_of(count_change.tr, loaded)
+        items, tr = Popped(), count_change.tr
+        reads: dict[bytes, Any] = {}  # of the failures of items that have attempts, by their places
+        for one in loaded:
+            if isinstance(one.item, Item) and one.item.attempts:
+                reads[one.row.place] = self._store.failures.begin_read(tr, one.row.place)
         for one in loaded:
             if isinstance(one.position.sequence, int):  # in commit order they are first anyway
-                self._store.note_hidden(count_change, one.position)
+                count_change.high = max(count_change.high, one.position.sequence)
             self._store.remove_taken(count_change, one)
             assert isinstance(one.item, Item)
             items.append(one.item)
-        return Popped(items, loaded, failures)
-
-    def _failures_of(self, tr: Transaction, loaded: Sequence[Loaded]) -> dict[bytes, list[Any]]:
-        """Return the rows of the failures of items that have attempts, by their places."""
-        reads = []
-        for one in loaded:  # a comprehension would be one more call of each pop
-            if isinstance(one.item, Item) and one.item.attempts:
-                place = one.row.place
-                reads.append((place, self._store.failures.begin_read(tr, place)))
-        return {place: [*rows] for place, rows in reads} if reads else {}
+        items.loaded = loaded
+        items.failures = {place: [*rows] for place, rows in reads.items()} if reads else {}
+        return items
 
     def requeue_popped(self, items: Popped) -> None:
         """Requeue popped items, and remove them from the list: after an error it holds the rest."""
@@ -278,8 +269,8 @@ class Consumer:
         """Requeue leased items in the same way; those whose lease was lost are skipped."""
         while items:
             count = _fitting_count(items)
-            tokens = [token_of(item) for item in items[:count]]
-            self._requeue(functools.partial(self._leases.requeue, tokens=tokens))
+            keys = [parsed_token(self._store, token_of(item))[:2] for item in items[:count]]
+            self._requeue(functools.partial(self._leases.requeue_keys, keys=keys))
             del items[:count]
 
     def _requeue_rows(
@@ -306,6 +297,11 @@ class Consumer:
             run, unlimited(self._runner.database), function, wrote=lambda _: True
         )
         instrumentation.observed("return", self._store.queue, requeue)
+
+
+def first(items: list[Item]) -> Item | None:
+    """Return the first item, None if there is none."""
+    return items[0] if items else None
 
 
 def looks_at(tr: Transaction, consumers: Sequence[Consumer]) -> Iterator[tuple[Consumer, Look]]:
@@ -337,7 +333,7 @@ def _fitting_count(items: Sequence[Item]) -> int:
     size = 0
     for count, item in enumerate(items[:_MAX_REQUEUED]):
         size += item.size_bytes
-        if count and size > BATCH_BYTES:
+        if count and size > STEP_BYTES:
             return count
     return min(len(items), _MAX_REQUEUED)
 

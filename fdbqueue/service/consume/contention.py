@@ -7,12 +7,11 @@ A take that conflicts tries again. What else it does depends on what it has met:
 - *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
 - *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is
   measured to be faster than to race on; for a while its process's others do so at once.
-- *A queue with shards*: nobody asks; it takes from another slot, among twice as many as before, so
-  that processes take different rows, and one is nearest to the end.
+- *A queue with shards*: it takes from another slot, among twice as many as before, so that
+  processes take different rows, and one is nearest to the end.
 - *From the third conflict in a row on* it sleeps first, for longer each time.
 
-All this only decides what is tried: whatever ends a thread leaves nothing behind, and a forked
-process starts again.
+Whatever ends a thread leaves nothing behind, and a forked process starts again.
 """
 
 from __future__ import annotations
@@ -69,9 +68,9 @@ class Contention:
     def __init__(self, database: Database, choices: int = 0) -> None:
         self.has_reservations = getattr(database, "has_reservations", False)
         self._choices = choices
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
         self.helped_until = self.reserved_until = 0.0
         self.slot = 0

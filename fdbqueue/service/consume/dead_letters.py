@@ -12,12 +12,12 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.leases import reason_of
-from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.hidden import Hidden, group_named, group_of
-from fdbqueue.service.storage.rows import Row
+from fdbqueue.service.storage.failures import group_named, group_of
+from fdbqueue.service.storage.item_keys import Row
 from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.tables import Hidden, State
 from fdbqueue.service.writes import Runner
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class DeadLetters:
         count = looked = size = 0
         undecodable = []
         for place, is_chosen in zip(places, self._chosen(tr, places, group), strict=True):
-            if count >= most or size >= BATCH_BYTES:
+            if count >= most or size >= STEP_BYTES:
                 break
             looked += 1
             hidden = self._store.find(tr, State.DEAD, place) if is_chosen else None

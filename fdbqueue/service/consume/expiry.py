@@ -1,9 +1,8 @@
 """Requeue what has expired: leases, delays, batches and handoffs.
 
 All expire by the clock of the popper that looks, by a row in the table DUE; a help request by its
-own row. The next popper requeues them, each item to its own place, in the transaction in which it
-takes, before it takes any: a bounded number of items and bytes, the first to expire. This take may
-pass over the others, whose places it does not know.
+own row. The next popper requeues them, each item at its own place, before it takes any: a bounded
+number, the first to expire. This take may pass over the rest.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from fdbqueue.service.storage.handoffs import (
     remove_pieces,
     remove_request,
 )
-from fdbqueue.service.storage.hidden import Hidden
-from fdbqueue.service.storage.rows import Row
+from fdbqueue.service.storage.item_keys import Row
 from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.storage.tables import Due, Kind, State
+from fdbqueue.service.storage.tables import Due, Hidden, Kind, State
 
 logger = logging.getLogger(__name__)
 
@@ -160,10 +158,10 @@ def _examine_items(
             found.items.append(Expired(item, item.attempts + is_leased))
 
 
-def end_expired(
+def requeue_expired(
     store: ItemStore, count_change: CountChange, found: AllExpired, max_attempts: int | None
 ) -> list[Row]:
-    """Remove what has expired from its tables, and return the rows to requeue."""
+    """Requeue what has expired: remove it from its tables, and return the rows, for the head."""
     tr = count_change.tr
     rows = []
     for key in found.stale:
@@ -171,7 +169,7 @@ def end_expired(
     for hidden, attempts in found.items:
         if hidden.state is State.LEASED:
             note_failure(store, tr, hidden, attempts, LEASE_EXPIRED)
-        row = release(store, count_change, hidden, attempts, max_attempts, LEASE_EXPIRED)
+        row = requeue_or_bury(store, count_change, hidden, attempts, max_attempts, LEASE_EXPIRED)
         if row is not None:
             rows.append(row)
     for batch in found.batches:
@@ -212,7 +210,7 @@ def note_failure(
     store.failures.note(tr, lease.row.place, attempt, lease.worker, stored)
 
 
-def release(
+def requeue_or_bury(
     store: ItemStore,
     count_change: CountChange,
     hidden: Hidden,
@@ -220,10 +218,10 @@ def release(
     max_attempts: int | None,
     reason: str,
 ) -> Row | None:
-    """Remove an item from the hidden ones; to the dead letters after its last attempt.
+    """Requeue an item that is hidden, or bury it after its last attempt.
 
     Returns:
-        The row to requeue, None when the item is dead.
+        The row to write, None if the item is dead.
     """
     store.reveal(count_change, hidden)
     if dies(hidden, attempts, max_attempts):
@@ -250,7 +248,7 @@ def preview(
     requests: Sequence[HelpRequest],
     max_attempts: int | None,
 ) -> tuple[list[Row], dict[bytes, int]]:
-    """Return the rows that :func:`end_expired` would requeue, and their attempts."""
+    """Return the rows that :func:`requeue_expired` would requeue, and their attempts."""
     found = examine(store, tr, dues, requests)
     rows = [row for batch in found.batches for row in batch.rows]
     attempts = {}

@@ -1,13 +1,15 @@
-"""The rows at one end of a queue, for one transaction to take.
+"""What a transaction reads of a queue to take items: its state, and the rows at one end.
 
-They are read by snapshot reads, a window at a time. The transaction then depends on the keys that
-decide which rows are the first, so pushes behind them never conflict.
+The *state* is one range of keys, so one read: the counts, a pause, the help requests of other
+processes, and what has expired.
+
+The *rows* are read by snapshot reads, a window at a time. The transaction then depends on the keys
+that decide which rows are the first, so pushes after them never conflict.
 
 A queue with shards has as many heads. A transaction draws ``choices`` of these, takes the best rows
 of them, in their order, and depends on those rows alone: two conflict only if they take the same.
 If these heads have too few rows, it reads all shards before it says that the queue is empty. An
-item is taken out of turn, but not far (decision 0025): the shard that is most behind wins each draw
-that it is in.
+item is taken out of turn, but not far (decision 0025).
 
 Processes that conflict nevertheless take rows of different *slots* (:mod:`contention`): how many
 runs of rows of each shard they leave to others.
@@ -18,16 +20,23 @@ from __future__ import annotations
 import enum
 import random
 from collections import deque
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Container, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
-from fdbqueue.service.storage.item_keys import EVERY_PLACE, LONGEST_RANDOM
-from fdbqueue.service.storage.rows import End, Row
+from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
+from fdbqueue.service.storage.counts import ready_and_taken
+from fdbqueue.service.storage.handoffs import HelpRequest, read_request
+from fdbqueue.service.storage.item_keys import EVERY_PLACE, LONGEST_RANDOM, End, Row
 from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.tables import Due
 
+#: One range read returns the counts, the help requests and what has expired; requests beyond
+#: these wait for the next popper.
+_MAX_REQUESTS = 200
+_STATE_ROWS = 4 + _MAX_REQUESTS + expiry.MAX_EXPIRED
 #: The most items that a transaction takes for the threads of this process, and the most for other
 #: processes; the first request of each may be larger.
 ROUND_ITEMS = 1_000
@@ -197,11 +206,18 @@ class Head:
         """
         rows: list[Row] = []
         while len(rows) < count and not self._budget.is_full:
-            row = self._next()
-            if row is None:
+            if not self._window:
+                self.preload()
+            source = self._nearest() if self._returned else self._window
+            if not source:
                 self._ran_dry = True
                 break
-            size = self._store.size_of(row)
+            row = source.popleft()
+            if row.place in self._budget.places:
+                continue
+            size = len(row.value)
+            if size >= CHUNK_BYTES:
+                size = self._store.size_of(row)
             if not self._budget.add(row, size, leased=leased, kept=kept, facts_bytes=facts_bytes):
                 break
             self._taken.append(row.place)
@@ -224,8 +240,8 @@ class Head:
     def finish(self) -> None:
         """Clear the rows taken since the last call, after :meth:`depend`.
 
-        It clears them as one range only when the transaction depends on that whole range,
-        because another transaction may have pushed an item there.
+        It clears them as one range only if the transaction depends on that whole range, because
+        another transaction may have pushed an item there.
         """
         self.depend()
         if not self._in_order or self._keys.shards:
@@ -237,17 +253,6 @@ class Head:
             first, last = sorted(self._keys.key(self._taken[at]) for at in (0, -1))
             self._tr.clear_range(first, last + b"\x00")
         self._taken = []
-
-    def _next(self) -> Row | None:
-        while True:
-            if not self._window:
-                self.preload()
-            source = self._nearest() if self._returned else self._window
-            if not source:
-                return None
-            row = source.popleft()
-            if row.place not in self._budget.places:
-                return row
 
     def _nearest(self) -> deque[Row]:
         """Return the source of the next row: the rows in the database, or the requeued ones."""
@@ -267,9 +272,11 @@ class Head:
         size = 0
         for row in rows:
             place = self._keys.place_of(row.key)
-            self._window.append(Row(place, row.value))
+            found = Row(place, row.value)
+            self._window.append(found)
             count += 1
-            size += self._store.size_of(self._window[-1])
+            length = len(found.value)
+            size += length if length < CHUNK_BYTES else self._store.size_of(found)
             if size >= MAX_RETURNED_BYTES:
                 break
         if is_choice:
@@ -279,3 +286,107 @@ class Head:
             return
         begin, stop = self._rest
         self._rest = (place + b"\x00", stop) if self._end == "min" else (begin, place)
+
+
+class QueueState(NamedTuple):
+    """The state of a queue, as a transaction sees it.
+
+    Attributes:
+        taken: How many items were ever taken off the ready ones: it tells whether others pop.
+        retried: Whether attempts may be in rows of their own.
+        is_paused: Whether nothing is to be taken or requeued.
+        requests: The open help requests, the oldest first.
+        expired: The help requests that have expired, handed over or not.
+        dues: The leases, delays and batches that have expired.
+        more_due: Whether there may be more of these.
+    """
+
+    taken: int
+    retried: bool
+    is_paused: bool
+    requests: list[HelpRequest]
+    expired: list[HelpRequest]
+    dues: list[Due]
+    more_due: bool
+
+    def without_leases(self, ending: Container[bytes]) -> QueueState:
+        """Return the state without the leases that end here: they do not expire as well."""
+        return self._replace(dues=[due for due in self.dues if due.rest not in ending])
+
+
+def begin_state(store: ItemStore, tr: Transaction, now: int) -> Any:
+    """Begin to read the state of the queue."""
+    begin, stop = store.tables.present(now)
+    return tr.snapshot.get_range(begin, stop, limit=_STATE_ROWS)
+
+
+def parse_state(
+    store: ItemStore, tr: Transaction, now: int, rows: Any, *, at_random: bool
+) -> QueueState:
+    """Return what the rows of the state say.
+
+    Args:
+        store: The queue's items.
+        tr: The transaction.
+        now: The present, in microseconds.
+        rows: What :func:`begin_state` returned.
+        at_random: Whether to choose what expires at random, because several poppers commit at once.
+
+    Raises:
+        FormatMismatch: The queue was written under other settings.
+    """
+    tables, known = store.tables, store.format.known_key
+    taken, retried, paused = 0, False, False
+    requests: list[HelpRequest] = []
+    others: list[bytes] = []
+    count = 0
+    for row in rows:
+        count += 1
+        if row.key == tables.ready:
+            taken = ready_and_taken(row.value)[1]
+        elif row.key == known:
+            pass
+        elif row.key == tables.retried:
+            retried = True
+        elif row.key == tables.paused:
+            paused = True
+        elif tables.is_request(row.key):
+            request = read_request(tables, row.key, row.value)
+            if request is not None:
+                requests.append(request)
+        elif row.key.startswith(tables.format):
+            store.format.check_key(tr, row.key)
+        else:
+            others.append(row.key)
+    dues = [*filter(None, map(tables.parse_due, others))]
+    is_cut = count == _STATE_ROWS
+    if is_cut and not dues:  # the help requests left no room for it
+        dues = list(all_due(store, tr, now, expiry.MAX_EXPIRED))
+    chosen = expiry.chosen(dues, at_random=at_random) if dues else dues
+    more_due = is_cut or len(dues) > len(chosen)
+    is_open, expired = _by_age(tr, now, requests) if requests else ([], [])
+    return QueueState(taken, retried, paused, is_open, expired, chosen, more_due)
+
+
+def _by_age(
+    tr: Transaction, now: int, requests: list[HelpRequest]
+) -> tuple[list[HelpRequest], list[HelpRequest]]:
+    """Return the open requests, the oldest first, and the expired ones."""
+    version = 0 if all(one.is_dated for one in requests) else tr.get_read_version().wait()
+    requests.sort(key=lambda request: (request.version, request.name))
+    expired = [one for one in requests if one.is_expired(now, version)]
+    gone = {one.name for one in expired}
+    return [one for one in requests if not (one.is_handed or one.name in gone)], expired
+
+
+def all_due(
+    store: ItemStore, tr: Transaction, now: int, limit: int, after: Due | None = None
+) -> Iterator[Due]:
+    """Yield what has expired by the clock, the oldest first, or the oldest after one."""
+    begin, stop = store.tables.dues[0], store.tables.present(now)[1]
+    if after is not None:
+        begin = store.tables.due(*after) + b"\x00"
+    for row in tr.snapshot.get_range(begin, stop, limit=limit):
+        entry = store.tables.parse_due(row.key)
+        if entry is not None:
+            yield entry

@@ -1,8 +1,7 @@
 """Take items for the threads of this process, alone or together.
 
-All queue objects of one queue on one database have the same :class:`ProcessGroup`. It has a
-combiner for each end, because what conflicts at one end need not at the other; and the queue's
-:class:`~fdbqueue.service.writes.SharedWrites`.
+All queue objects of one queue on one database have the same :class:`ProcessGroup`, with a combiner
+for each end, because what conflicts at one end need not at the other; and one for writes.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ from fdbqueue.service.consume.prospect import begin_prospect
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import Item
+from fdbqueue.service.storage.counts import taken_at
 from fdbqueue.service.storage.handoffs import HelpRequest
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 from fdbqueue.service.writes import SharedWrites
 
@@ -55,13 +55,13 @@ class EndPoppers:
         self._contention = Contention(database, taker.choices)
         self._asking = Asking(database, taker, end, self._take)
         self.combiner = Combiner(self)
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
-        self.combiner.forget()
-        self._asking.forget()
-        self._contention.forget()
+        self.combiner.restart_after_fork()
+        self._asking.restart_after_fork()
+        self._contention.restart_after_fork()
         self._extra = 0  # how many items to read for late requests and other processes
 
     # The combiner's work
@@ -143,7 +143,7 @@ class EndPoppers:
                 break
             except Conflict:
                 wanted = sum(map(_COUNT, early)) + self._extra
-                others = len(set(seen[-2:])) > 1
+                others = len({taken_at(self._end, taken) for taken in seen[-2:]}) > 1
                 count = contention.after_conflict(conflicts + 1, others=others, wanted=wanted)
                 if count is None or own is not None:
                     return None
@@ -202,19 +202,19 @@ class ProcessGroup:
         self.watch = self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=False))
         if taker.limits is not None and taker.limits.max_leased is not None:
             self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=True))
-        forget_at_fork(self)
+        restarts_after_fork(self)
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
         for poppers in self.poppers.values():
-            poppers.forget()
-        self.writes.combiner.forget()
-        self.watch.forget()
-        self.lease_watch.forget()
+            poppers.restart_after_fork()
+        self.writes.combiner.restart_after_fork()
+        self.watch.restart_after_fork()
+        self.lease_watch.restart_after_fork()
 
 
-#: What threads of a process share, and a forked child has none of them: each has a ``forget()``.
-_forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
+#: What threads of a process share; a forked child has none of these threads.
+_restarted: weakref.WeakSet[Any] = weakref.WeakSet()
 _shared: weakref.WeakKeyDictionary[Any, weakref.WeakValueDictionary[Any, ProcessGroup]] = (
     weakref.WeakKeyDictionary()
 )
@@ -237,16 +237,16 @@ def shared_group(database: Database, taker: Taker, key: Any) -> ProcessGroup:
         return found
 
 
-def forget_at_fork(shared: Any) -> None:
+def restarts_after_fork(shared: Any) -> None:
     """Let an object start again in each forked process: threads that held its locks are gone."""
-    _forgetful.add(shared)
+    _restarted.add(shared)
 
 
-def _forget_all() -> None:
+def _restart_all() -> None:
     global _sharing  # noqa: PLW0603  # a thread may have held it in the other process
     _sharing = RLock()
-    for one in list(_forgetful):
-        one.forget()
+    for one in list(_restarted):
+        one.restart_after_fork()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_restart_all)

@@ -1,7 +1,7 @@
 """When a queue has something to take: now, from a moment on, or never; and what says so sooner.
 
 There is one look (:class:`Look`), for waiters, ``recount`` and ``queue_doctor``. A take that found
-nothing in a member has read most of it, and asks :func:`prospect_of` itself.
+nothing in a member asks :func:`prospect_of` itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.allowance import Allowance
-from fdbqueue.service.consume.queue_state import begin_state, parse_state
+from fdbqueue.service.consume.head import begin_state, parse_state
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.storage.family_index import BY_LEASES, NEVER, NOW, Prospect
 from fdbqueue.service.storage.tables import Due

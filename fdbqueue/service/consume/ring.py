@@ -1,7 +1,4 @@
-"""Which queues a transaction meets, one after the other: of a list, or members of families.
-
-Where a process is on its way round the members, and the look at the indexes by which it waits.
-"""
+"""Which queues a transaction meets, one after the other: of a list, or members of families."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
@@ -86,9 +84,9 @@ class Ring:
         )
         #: The stretches of a circle: None for the plain names.
         self.stretches: tuple[Source | None, ...] = (*([None] if plain else []), *self.sources)
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Begin anywhere, in a forked process or a new one."""
         #: What was read of a page and not visited yet.
         self.hints: deque[Hint] = deque(maxlen=_MAX_HINTS)
@@ -129,6 +127,8 @@ class ListWalk:
     """
 
     is_strict = True
+    #: A round reads by itself whether the family of a member is paused.
+    pauses: Mapping[bytes, Any] = MappingProxyType({})
 
     def __init__(self, names: Iterable[str], *, in_turn: bool) -> None:
         self.in_turn = in_turn
@@ -141,9 +141,6 @@ class ListWalk:
     def again(self, hint: Hint) -> None:
         """Meet a queue again, as the next one."""
         self._left.appendleft(hint.name)
-
-    def begin_pause(self, *_: object) -> None:
-        """Leave it to the round to read whether the family of a member is paused."""
 
     def passes_over(self, *_: object) -> bool:
         """Tell whether a queue of another format is passed over: none is."""
@@ -160,6 +157,9 @@ class Walk:
         ring: The ring.
         tr: The transaction. It depends on nothing that is read.
         to_lease: Whether items are to be leased.
+
+    Attributes:
+        pauses: The reads of whether families are paused, by their keys.
     """
 
     is_strict, in_turn = False, True
@@ -168,12 +168,12 @@ class Walk:
         self._ring = ring
         self._tr = tr.snapshot
         self._to_lease = to_lease
-        self._now = now_us()
-        #: The reads of whether families are paused, by their keys.
-        self._pauses: dict[bytes, Any] = {}
+        #: The moment of its first page; 0 before.
+        self._now = 0
+        self.pauses: dict[bytes, Any] = {}
         for source in ring.stretches:  # a comprehension would be one more call of each take
             if source is not None:
-                self._pauses[source.keys.paused] = self._tr[source.keys.paused]
+                self.pauses[source.keys.paused] = self._tr[source.keys.paused]
         self._passed: list[Source] | None = None
         self._met: dict[str, Hint] = {}
         #: What is left of the page, and the stretch that it is of.
@@ -194,7 +194,10 @@ class Walk:
         found: list[Hint] = []
         passed = self._paused() if self._met else ()
         while len(found) < count:
-            hint = self._hint()
+            try:
+                hint = self._page.popleft() if self._page else self._ring.hints.popleft()
+            except IndexError:  # there is none any more: another walk may have been faster
+                hint = None
             if hint is not None:
                 if hint.name in self._met:
                     continue
@@ -207,17 +210,10 @@ class Walk:
                 self._read_page()
         return found
 
-    def begin_pause(self, member: Member) -> Any:
-        """Begin to read whether the family of a member is paused, if that is not read already."""
-        read = self._pauses.get(member.paused)
-        if read is None:
-            read = self._pauses[member.paused] = self._tr[member.paused]
-        return read
-
     def _paused(self) -> Sequence[Source]:
         if self._passed is None:
             stretches = [source for source in self._ring.stretches if source is not None]
-            self._passed = [one for one in stretches if self._pauses[one.keys.paused].present()]
+            self._passed = [one for one in stretches if self.pauses[one.keys.paused].present()]
         return self._passed
 
     def passes_over(self, member: Member | None, name: str, error: FormatMismatch) -> bool:
@@ -252,15 +248,10 @@ class Walk:
                 return self._page_of, source.keys.member(hint.name).ready
         return self._at
 
-    def _hint(self) -> Hint | None:
-        try:
-            return self._page.popleft() if self._page else self._ring.hints.popleft()
-        except IndexError:  # another walk was faster
-            return None
-
     def _read_page(self) -> None:
         """Read the next page; all of its reads are under way before the first is awaited."""
         place, begin = self._at
+        self._now = self._now or now_us()
         self._page_of, most = place, self._ring.page_rows
         source = self._ring.stretches[place]
         if source is None:

@@ -1,6 +1,6 @@
 """Take requests, and rounds: transactions that take items from one end for one request or many.
 
-A round reads the head of the queue and its state at once, and serves the requests of this process's
+A round reads the queue's state and its head at once, and serves the requests of this process's
 threads, then the help requests of others.
 """
 
@@ -17,29 +17,37 @@ from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch, SharedOperation
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.allowance import Limits
+from fdbqueue.service.consume.acks import Ack
+from fdbqueue.service.consume.allowance import TakeLimits
 from fdbqueue.service.consume.expiry import ExpiredCounts
-from fdbqueue.service.consume.head import ROUND_ITEMS, Head, Order, TransactionBudget
+from fdbqueue.service.consume.head import (
+    ROUND_ITEMS,
+    Head,
+    Order,
+    QueueState,
+    TransactionBudget,
+    begin_state,
+    parse_state,
+)
 from fdbqueue.service.consume.help.giving import Giving
-from fdbqueue.service.consume.leases import Ack, Leases
-from fdbqueue.service.consume.queue_state import QueueState, begin_state, parse_state
+from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.idempotency import KeyedCall, SavedResponses
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
-from fdbqueue.service.storage.counts import CountChange, taken_at
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
     LeaseKey,
     packed_lease_keys,
     remove_request,
 )
-from fdbqueue.service.storage.rows import End, Loaded, Row
+from fdbqueue.service.storage.item_keys import End, Loaded, Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.writes import SharedTransaction
 
 #: The most leases that a help request asks for, and the most bytes of the names of those that it
 #: ends: the names must fit into its row.
-MAX_LEASES, MAX_NAMES_BYTES = 500, 30_000
+MAX_ASKED_LEASES, MAX_ASKED_KEYS_BYTES = 500, 30_000
 _COUNT = operator.attrgetter("count")
 #: Pops or leases items that were taken, and returns them. Called with the transaction's
 #: ``CountChange``, and the items, none of them corrupt.
@@ -118,7 +126,10 @@ class TakeRequest(SharedOperation):
     @property
     def shared_lease_us(self) -> int:
         """For how long another process may lease items for it; 0 if it must not."""
-        fits = self.count <= MAX_LEASES and len(packed_lease_keys(self.ends)) <= MAX_NAMES_BYTES
+        fits = (
+            self.count <= MAX_ASKED_LEASES
+            and len(packed_lease_keys(self.ends)) <= MAX_ASKED_KEYS_BYTES
+        )
         return self.lease_us if fits and self.call is None else 0
 
     def note_acknowledged(self) -> None:
@@ -164,8 +175,6 @@ def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
 
     And at most as many as one transaction can end the leases of.
     """
-    if len(batch) == 1:
-        return [*batch]
     room, sent = ROUND_ITEMS, 0
     for index, one in enumerate(batch):
         sent += one.ends_bytes
@@ -190,7 +199,7 @@ class Taker:
         choices: Of how many shards a take chooses the best; 0 in a queue without shards.
     """
 
-    def __init__(self, store: ItemStore, limits: Limits | None) -> None:
+    def __init__(self, store: ItemStore, limits: TakeLimits | None) -> None:
         self.store = store
         self.limits = limits
         self.responses = SavedResponses(store)
@@ -221,7 +230,7 @@ class Taker:
     # Before anything is taken: saved responses, and leases that end in the same transaction
 
     def begin_reads(
-        self, shared: SharedTransaction, batch: Iterable[TakeRequest]
+        self, count_change: CountChange, batch: Iterable[TakeRequest]
     ) -> dict[TakeRequest, Any]:
         """Begin to read the saved responses of requests, and the leases that they end.
 
@@ -243,8 +252,9 @@ class Taker:
             names |= own
             reads[one] = None
             if one.call is not None:
-                reads[one] = self.responses.begin_recall(shared.tr, one.call)
+                reads[one] = self.responses.begin_recall(count_change.tr, one.call)
             if one.acknowledges is not None:
+                shared = SharedTransaction(count_change.tr, self.store, count_change)
                 one.acknowledges.begin_reads(shared)
         return reads
 
@@ -378,15 +388,14 @@ class Round:
         self._end: End = end
         self._early = early
         self._order = order
-        self._shared = SharedTransaction(tr, store)
-        self._count_change = self._shared.count_change
+        self._count_change = store.count_change(tr)
         self._budget = TransactionBudget(store.keys.size_bytes)
         self._returned: list[Row] = []
         self._retried = False
         self._more_due = False  # then no popper is told yet that the queue is empty
         self._result = RoundResult()
         self._took = 0
-        #: How many items had ever been taken at this end when it began.
+        #: How many items had ever been taken when it began, for ``counts.taken_at``.
         self.taken = 0
         self._now = now_us()
         self._state_rows = begin_state(store, tr, self._now)
@@ -394,8 +403,8 @@ class Round:
         if member is not None and family_pause is None:
             family_pause = tr.snapshot[member.paused]
         self._family_pause = family_pause
-        prompt = fitting(early) if early else []
-        self._reads = taker.begin_reads(self._shared, prompt) if early else {}
+        prompt = fitting(early) if len(early) > 1 else early
+        self._reads = taker.begin_reads(self._count_change, prompt) if early else {}
         wanted = sum(map(_COUNT, prompt))
         limit = limit or max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         self.allowance = None
@@ -435,57 +444,38 @@ class Round:
         state = parse_state(
             self._store, self._tr, self._now, self._state_rows, at_random=taker.choices > 0
         )
-        self.taken = taken_at(self._end, state.taken)
+        self.taken = state.taken
         if own is not None and not _is_open(own, state):
             result.is_helped = True
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
-        says_so = self._paused_by(state)
-        if says_so is not None:
-            head.close(says_so)
-        else:
-            self._retried = state.retried
-            if state.dues or state.expired:
-                self._expire(state, head, [] if given is None else given.ends())
+        self._retried, result.is_paused = state.retried, state.is_paused
+        if self._family_pause is not None:
+            result.is_with_family = self._family_pause.present()
+        if result.is_paused or result.is_with_family:
+            self._close(head)
+        elif state.dues or state.expired:
+            self._expire(state, head, [] if given is None else given.ends())
         if own is not None:
             remove_request(self._tr, self._store.tables, own.name)
             result.wrote = True
         batch, early_count = self._admitted(combined, own)
         is_sound = self._serve_batch(head, batch, early_count)
         if given is not None:
-            if is_sound:
-                given.serve(
-                    head,
-                    self._budget,
-                    self.allowance,
-                    more_due=self._more_due,
-                    retried=self._retried,
-                )
-            result.asked = given.asked
-            result.wrote = result.wrote or given.wrote
-            self._took += given.took
-        self._finish()
-        return result
-
-    def _finish(self) -> None:
-        """Requeue what has expired and was not taken, and write the counts."""
-        if self._returned:
+            self._help(given, head, is_sound=is_sound)
+        if self._returned:  # what has expired and was not taken
             rest = [row for row in self._returned if row.place not in self._budget.places]
             self._store.requeue_rows(self._count_change, rest)
         self._count_change.take(self._end, self._took)
         self._count_change.write()
         if self.allowance is not None and self.allowance.write(self._took):
-            self._result.wrote = True
+            result.wrote = True
+        return result
 
-    def _paused_by(self, state: QueueState) -> bytes | None:
-        """Return the key that says that nothing is to be taken, None if none does; and note it."""
-        result, member = self._result, self._store.tables.member
-        result.is_paused = state.is_paused
-        if member is not None:
-            result.is_with_family = self._family_pause.present()
-            if result.is_with_family and not state.is_paused:
-                return member.paused
-        return self._store.tables.paused if state.is_paused else None
+    def _close(self, head: Head) -> None:
+        """Take nothing, and depend on the key that says so."""
+        member = None if self._result.is_paused else self._store.tables.member
+        head.close(self._store.tables.paused if member is None else member.paused)
 
     @property
     def leaves_items(self) -> bool:
@@ -502,11 +492,20 @@ class Round:
 
     def _begin_help(self, requests: Sequence[HelpRequest], own: HelpRequest | None) -> Giving:
         """Begin to read what the help requests of other processes need."""
-        given = Giving(self._taker.leases, self._shared)
+        given = Giving(self._taker.leases, self._count_change)
         ending = [place for one in self._ending() for place in one.places]
         others = [one for one in requests if own is None or one.name != own.name]
         given.begin([one for one in others if one.end == self._end], ending)
         return given
+
+    def _help(self, given: Giving, head: Head, *, is_sound: bool) -> None:
+        """Take items for other processes, unless one that was met is corrupt."""
+        if is_sound:
+            is_cut, retried = self._more_due, self._retried
+            given.serve(head, self._budget, self.allowance, more_due=is_cut, retried=retried)
+        self._result.asked = given.asked
+        self._result.wrote = self._result.wrote or given.wrote
+        self._took += given.took
 
     def _expire(self, state: QueueState, head: Head, helped: Sequence[Ack]) -> None:
         """Requeue what has expired; it can be taken at once."""
@@ -517,7 +516,7 @@ class Round:
         store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
         store.format.depend(tr)
         found = expiry.examine(store, tr, state.dues, state.expired)
-        self._returned = expiry.end_expired(store, self._count_change, found, max_attempts)
+        self._returned = expiry.requeue_expired(store, self._count_change, found, max_attempts)
         self._result.expired = expiry.counted(found, max_attempts)
         self._retried = self._result.wrote = True
         self._more_due = state.more_due or found.is_cut
@@ -545,7 +544,7 @@ class Round:
             self._result.results += [(one, concluded[one]) for one in early if one in concluded]
         if combined is not None or self._reads:  # a late one may need reads, too
             line = self._taker.remaining(line, self._reads, concluded)
-        batch = fitting(line)
+        batch = fitting(line) if len(line) > 1 else [*line]
         if combined is None:
             return batch, len(batch)
         batch = combined.take_up(batch)

@@ -22,9 +22,9 @@ from fdbqueue.service.consume.prospect import READ_AT_ONCE, begin_dues, prospect
 from fdbqueue.service.consume.ring import Hint, ListWalk, Walk
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
-from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.family_index import NEVER, Prospect
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.storage.tables import Due
 
 _COUNT = operator.attrgetter("count")
@@ -119,16 +119,13 @@ class VisitEstimate:
     A hint: if it is wrong, members are looked at for nothing and come again, or one after another.
 
     Attributes:
+        turn: How many requests a member can serve in its turn.
         late: How many requests join a transaction.
     """
 
     def __init__(self) -> None:
-        self._turn = float(REQUESTS_A_TURN)  # how many requests a member can serve in its turn
+        self.turn = float(REQUESTS_A_TURN)
         self.late = 0.0
-
-    def members_for(self, requests: int) -> int:
-        """Return in how many members a transaction begins rounds for so many requests in line."""
-        return math.ceil((requests + round(self.late)) / self._turn)
 
     def note(self, turns: Sequence[int], most: int, late: int) -> None:
         """Note what a transaction has met.
@@ -138,8 +135,8 @@ class VisitEstimate:
             most: The most that one served.
             late: How many requests joined.
         """
-        met = max(1.0, sum(turns) / len(turns)) if turns else max(self._turn, most)
-        self._turn = self._turn * _REMEMBERED + met * (1 - _REMEMBERED)
+        met = max(1.0, sum(turns) / len(turns)) if turns else max(self.turn, most)
+        self.turn = self.turn * _REMEMBERED + met * (1 - _REMEMBERED)
         self.late = self.late * _REMEMBERED + late * (1 - _REMEMBERED)
 
 
@@ -210,16 +207,19 @@ class Visit:
                 items, which the commit verifies; they are not told that there are none.
         """
         waiting = deque(requests)
-        wanted = self._estimate.members_for(len(waiting))
+        estimate = self._estimate
+        wanted = math.ceil((len(waiting) + round(estimate.late)) / estimate.turn)
         while waiting and not self.is_cut:
-            hints = self._walk.next(self._ahead(wanted, len(waiting)))
+            is_strict = self._walk.is_strict
+            ahead = self._ahead(len(waiting)) if is_strict else min(wanted, READ_AT_ONCE)
+            hints = self._walk.next(ahead)
             if not hints:
                 hints = self._generous[:READ_AT_ONCE]
                 del self._generous[:READ_AT_ONCE]
             if not hints:
                 break
             count = len(self.served.results)
-            if self._walk.is_strict:
+            if is_strict:
                 self._look_at(hints, waiting)
             else:
                 self._visit(hints, waiting, joined)
@@ -249,10 +249,8 @@ class Visit:
         self._late += len(late)
         waiting += late
 
-    def _ahead(self, wanted: int, waiting: int) -> int:
-        """Return in how many queues to begin rounds, of which some may be for nothing."""
-        if not self._walk.is_strict:
-            return min(wanted, READ_AT_ONCE)
+    def _ahead(self, waiting: int) -> int:
+        """Return in how many queues of a list to begin rounds, of which some may be for nothing."""
         return READ_AT_ONCE if self._walk.in_turn else max(1, READ_AT_ONCE // waiting)
 
     def _visit(
@@ -300,7 +298,7 @@ class Visit:
         for hint in hints:
             consumer = self._open(hint.name)
             member = consumer.taker.store.tables.member
-            pause = None if member is None else self._walk.begin_pause(member)
+            pause = None if member is None else self._walk.pauses.get(member.paused)
             begun = Round(
                 consumer.taker,
                 self._tr,
@@ -385,7 +383,7 @@ class Visit:
 
     def _note(self, look: _Look, result: RoundResult, *, gave: bool, served: int) -> None:
         """Note what becomes of the queue's rows, and whether it may have more."""
-        is_spent = gave and look.is_at_limit()
+        is_spent = gave and look.round.allowance is not None and look.is_at_limit()
         # to resume a family writes no rows: they stay
         if (is_spent or not served) and not (look.is_unfinished or result.is_with_family):
             self._spent.append((look, result))
@@ -402,7 +400,7 @@ class Visit:
             self._sent_bytes = self._tr.get_approximate_size().wait()
         if self._owns and not self.is_cut:
             is_long = self._looks >= MAX_LOOKS or time.monotonic() > self._until
-            self.is_cut = self._sent_bytes > BATCH_BYTES or (is_long and not self._walk.is_strict)
+            self.is_cut = self._sent_bytes > STEP_BYTES or (is_long and not self._walk.is_strict)
 
     def _correct(self) -> None:
         """Correct the rows of the members that gave nothing, or are at their limits now."""
@@ -415,7 +413,7 @@ class Visit:
             prospect = _prospect(look, result, dues())
             member = look.consumer.taker.store.tables.member
             if member is not None and not prospect.is_now:
-                member.write_prospect(self._tr, prospect, look.hint.passing)
+                member.correct_rows(self._tr, prospect, look.hint.passing)
                 self.served.wrote = True
 
 

@@ -2,15 +2,15 @@
 
 A wait is a loop: note how often there may have been an item, look for items, and sleep until a
 watch wakes this waiter, or may have missed a change. A waiter takes part in its watches only while
-it sleeps, and holds one watch's mutex at a time.
+it sleeps.
 
 A process has one watch for each queue (:class:`ItemWatch`), on the keys that :mod:`prospect` names.
-Waiters also wake when something expires or a limit gives again, and look after five seconds in any
-case: the recipes do not change the count.
+Waiters also wake when something expires or a limit gives again, and after five seconds in any case:
+the recipes do not change the count.
 
-A watch wakes the oldest waiter alone, and then none is set. That waiter looks. If it finds nothing,
-it waits again and sets the watch again. If its call ends, it wakes two others, unless the watch is
-set or is being set. So no item is left while a waiter sleeps:
+A watch wakes the oldest waiter alone, and then none is set. If that waiter finds nothing, it sets
+the watch again. If its call ends, it wakes two others, unless the watch is set or is being set. So
+no item is left while a waiter sleeps:
 
 - *It was pushed before the watch was set*: the thread that set it looked in the same transaction,
   and wakes a waiter.
@@ -18,8 +18,7 @@ set or is being set. So no item is left while a waiter sleeps:
   wakes one that does.
 - *A waiter leaves*, however: it wakes two others, and if it alone knew of an earlier moment,
   another looks then.
-- *A signal handler raises* in a waiting thread: the mutex is held by ``with`` alone. Those it would
-  have woken look within five seconds.
+- *A signal handler raises* in a waiting thread: those it would have woken look within five seconds.
 """
 
 from __future__ import annotations
@@ -84,9 +83,9 @@ class ItemWatch:
     def __init__(self, database: Database, begin_look: BeginLook) -> None:
         self.database = database
         self.begin_look = begin_look
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Forget all waiters and the watch, in a forked process."""
         #: Reentrant, because a signal handler may run in the thread that holds it.
         self._mutex = RLock()

@@ -1,8 +1,7 @@
 """Keep the counts and the history of a queue, by atomic operations.
 
 They change in the transaction that changes the items, so they are exact and never conflict. What
-was handed over counts as ready until it is collected. The recipes keep no counts: ``recount``
-corrects them.
+was handed over counts as ready until it is collected.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import dataclasses
 import datetime
 import heapq
 import random
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -18,18 +18,19 @@ from typing import Any
 from fdb import fdboptions
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.items import DeadReason, Priority, moment
+from fdbqueue.service.clock import moment, now_us
+from fdbqueue.service.items import DeadReason, Priority
 from fdbqueue.service.limits import MAX_ITEMS_A_CALL
 from fdbqueue.service.storage.family_index import Member
-from fdbqueue.service.storage.item_keys import Place
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End, Place
 from fdbqueue.service.storage.tables import State, TableKeys
 
 #: How long the history is kept.
 HISTORY_MINUTES = 24 * 60
 
 _MINUTE_US = 60_000_000
+#: The first fields of the count of ready items.
+_READY_AND_TAKEN = struct.Struct("<qq")
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 _FIELD = 64
 _HALF = _FIELD // 2
@@ -186,7 +187,7 @@ class CountChange:
     def write(self) -> None:
         """Add the changes to the queue's counts, and the news to the index of its family."""
         tr, tables = self.tr, self._tables
-        if tables.member is not None:
+        if tables.member is not None and (self._hidden or self.news_at is not None):
             self._write_news(tables.member)
         added = [
             (tables.ready, self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD), 3),
@@ -340,8 +341,8 @@ def taken_at(end: End, taken: int) -> int:
 
 def ready_and_taken(data: bytes) -> tuple[int, int]:
     """Return how many items are ready, and how many were ever taken, for :func:`taken_at`."""
-    ready, taken = _fields(data, 2)
-    return ready, taken
+    ready, taken = _READY_AND_TAKEN.unpack_from(data.ljust(_READY_AND_TAKEN.size, b"\0"))
+    return ready, taken + (ready < 0)  # which has borrowed from the next field
 
 
 def _bytes(value: Any) -> bytes:

@@ -17,17 +17,16 @@ After every commit a member that has something to take now has a row READY, or L
 that is over, or, if a limit keeps its items back, HELD. One that will have something at a moment
 has READY, or LATER of that moment or before. A row too many costs one look.
 
-*Writes.* A transaction that gives a member something new writes its row without a read: pushes
-depend on no row. Only a take from the family removes rows, and depends on those, also on one that
-it wrote itself (:func:`_add_row`): it conflicts if one is written again meanwhile. A take that
-writes HELD depends on READY, and clears it; so HELD needs no conflict.
+*Writes.* A transaction that gives a member something new writes its row without a read. Only a take
+from the family removes rows, and depends on those, also on one that it wrote itself
+(:func:`_add_row`). One that writes HELD depends on READY, and clears it.
 
-*HELD*: a consumer whose own limit is as low passes over it, for others it is as READY. A row LATER
-says when the first lease expires, or the next token comes. The end of a lease depends on LIMITED
+*HELD*: a consumer whose own limit is as low passes over it. A row LATER says when the first lease
+expires, or the next token comes. The end of a lease depends on LIMITED
 (:meth:`Member.begin_end_is_news`).
 
-*PAUSED* is read by each transaction that takes from a member. Meanwhile no row is removed, and
-writers write theirs: once it is cleared, every member is found.
+*PAUSED* is read by each take from a member. Meanwhile no row is removed, and writers write theirs:
+once it is cleared, every member is found.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
-from fdbqueue.service.clock import TRUSTED_US, now_us
+from fdbqueue.service.clock import MAX_AHEAD_US, now_us
 from fdbqueue.service.options import Rate
-from fdbqueue.service.storage.ranges import KeyRange
+from fdbqueue.service.storage.item_keys import Bounds
 
 _CLOCK, _READY, _LATER, _WAKE = b"\x00", b"\x01", b"\x02", b"\x03"
 _PAUSED, _LIMITED = b"\x04", b"\x05"
@@ -169,7 +168,7 @@ class FamilyKeys:
         """Return the key of READY at which the members with a hash begin."""
         return self._ready + hashed
 
-    def open_ranges(self, now: int, *, to_lease: bool) -> list[KeyRange]:
+    def open_ranges(self, now: int, *, to_lease: bool) -> list[Bounds]:
         """Return the ranges, in order, of the members that may have something to take now.
 
         But for those that have it because a moment of LATER is over. A member may be in them twice.
@@ -179,14 +178,14 @@ class FamilyKeys:
             to_lease: Whether it is to be leased: then ``max_leased`` counts, too.
         """
         leased, rate = self.levels
-        first = self._clock + _MOMENT.pack(now + TRUSTED_US + 1)
+        first = self._clock + _MOMENT.pack(now + MAX_AHEAD_US + 1)
         stop = self._later if rate is None else self._held + BY_RATE + _LEVEL.pack(rate)
         if not to_lease or leased is None:
             return [(first, stop)]
         below = self._held + BY_LEASES + _LEVEL.pack(leased)
         return [(first, below), (self._held + BY_RATE, stop)]
 
-    def later(self, since: bytes | None, until: int) -> KeyRange:
+    def later(self, since: bytes | None, until: int) -> Bounds:
         """Return the range of the rows LATER after a key, up to a moment."""
         begin = self._later if since is None else since + b"\x00"
         return begin, self._later + _MOMENT.pack(until + 1)
@@ -200,7 +199,7 @@ class FamilyKeys:
         return self._clock + since + name
 
     @property
-    def all_held(self) -> KeyRange:
+    def all_held(self) -> Bounds:
         """The range of the rows HELD."""
         return self._held, self._later
 
@@ -284,7 +283,7 @@ class Member:
         """
         return None if self.gives_at_end else tr[self._keys.limited]
 
-    def write_prospect(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
+    def correct_rows(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
         """Write when there is something to take next; the caller saw that there is nothing now.
 
         The transaction depends on the rows that it removes: if someone writes one of them, it
@@ -358,7 +357,7 @@ class Member:
             return is_later
         return is_later and self._is_in(tr, self._keys.all_held, self._held(prospect.hold))
 
-    def _is_in(self, tr: SnapshotTransaction, bounds: KeyRange, *likely: bytes) -> bool:
+    def _is_in(self, tr: SnapshotTransaction, bounds: Bounds, *likely: bytes) -> bool:
         """Tell whether a row of this member is in a range; some keys are looked at first."""
         if any(tr[key].present() for key in likely):
             return True

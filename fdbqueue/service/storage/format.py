@@ -5,8 +5,8 @@ row, FORMAT, names those that the queue's items are written under.
 
 - *A transaction that writes, removes or buries ready items* depends on the row: of a write and a
   change of the format, the second to commit runs again and sees the other.
-- *Rounds* depend on the rows that they take, and see this one by a snapshot read; they depend on
-  it, too, if they write ready rows (:meth:`Format.depend`).
+- *Rounds* see it by a snapshot read; they depend on it if they write ready rows
+  (:meth:`Format.depend`), else on the rows that they take.
 - *Acks and extends* know their item by its place, which no change of shards changes: they need not
   read it once the process has seen its own row.
 - *The first push* writes it (:meth:`Format.adopt`), and conflicts with every other format's key: of
@@ -14,8 +14,7 @@ row, FORMAT, names those that the queue's items are written under.
 - *Another row* is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written. Only
   :meth:`Format.replace` changes it; ``clear()`` leaves it.
 
-Which rows a process has seen, its own transaction's apart, only decides which read is sent: nothing
-depends on what ends a thread, or on a fork.
+Which rows a process has seen only decides which read is sent.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
-from fdbqueue.service.storage.rows import Position
+from fdbqueue.service.storage.item_keys import Position
 from fdbqueue.service.storage.tables import TableKeys
 
 #: Begins what stands in place of a number of shards while items move.

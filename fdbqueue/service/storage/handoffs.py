@@ -1,10 +1,10 @@
 """The rows of help between processes (:mod:`fdbqueue.service.consume.help`), and of batches.
 
-- *A request* is one row: at which version it was asked (the oldest is served first), whether it is
-  served, when it expires. For leases it names those that are to end, and then the new.
-- *A handoff* is a batch for a request: the items, with their places and values, in pieces under its
-  name; and, if it holds any, a row DUE at the moment at which the request expires.
-- *A batch*, leased under one token, is the same pieces and the same row.
+- *A request* is one row: when it was asked, whether it is served, when it expires; for leases those
+  that are to end, and then the new.
+- *A handoff* is a batch for a request: the items, in pieces under its name; and, if it holds any, a
+  row DUE at the moment at which the request expires.
+- *A batch*, leased under one token, is the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import fdb.tuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import tuples
-from fdbqueue.service.storage.rows import ENDS, End, Row
+from fdbqueue.service.storage.item_keys import ENDS, End, Row
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Due, Kind, TableKeys
 
 #: The length of a piece; FoundationDB allows values of 100,000 bytes.
@@ -38,7 +38,7 @@ _NAME_LENGTH = struct.Struct(">H")
 #: The lengths of a place and of a secret.
 _KEY_LENGTHS = struct.Struct(">HB")
 #: The most bytes of the lease keys in one row; FoundationDB allows values of 100,000 bytes.
-MAX_MARKS_BYTES = 90_000
+MAX_LEASE_KEYS_BYTES = 90_000
 
 #: What a lease is known by: its place and its secret.
 LeaseKey = tuple[bytes, bytes]

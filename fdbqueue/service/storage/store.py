@@ -11,31 +11,38 @@ from typing import Any
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
-from fdbqueue.service.codecs import Codec
-from fdbqueue.service.items import Item, Page, Undecodable, moment
+from fdbqueue.service.clock import moment
+from fdbqueue.service.codecs import LONG_BYTES, Codec
+from fdbqueue.service.items import Item, Page, Undecodable
 from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
+from fdbqueue.service.storage.failures import FAILURES_BYTES, Failures, group_of
 from fdbqueue.service.storage.format import Format
-from fdbqueue.service.storage.hidden import (
-    FAILURES_BYTES,
-    STATE_NAMES,
-    Failures,
-    Hidden,
-    described,
-    group_of,
-    packed_facts,
-    unpacked_facts,
+from fdbqueue.service.storage.item_keys import (
+    ENDS,
+    UNTIL_TAKEN,
+    WANT_ALL,
+    End,
+    ItemKeys,
+    Loaded,
+    Place,
+    Position,
+    Row,
+    begin_rows,
 )
-from fdbqueue.service.storage.item_keys import UNTIL_TAKEN, WANT_ALL, ItemKeys, Place, begin_rows
-from fdbqueue.service.storage.rows import ENDS, End, Loaded, Position, Row
 from fdbqueue.service.storage.tables import (
     META_TAIL,
+    STATE_NAMES,
     VALUE_TAIL,
+    Hidden,
     Kind,
     State,
     TableKeys,
     chunk_tail,
+    described,
+    packed_facts,
+    unpacked_facts,
 )
 
 STATES = {name: state for state, name in STATE_NAMES.items()}
@@ -473,14 +480,20 @@ class ItemStore:
             self.format.check(tr)
         begun = []
         for row in rows:
-            position = self._position_of(row.place)
+            try:
+                position: Position | CorruptItem = self.keys.position(row.place)
+            except (ValueError, TypeError) as error:
+                position = self._corrupt(row.place, error)
             chunks = None
             if not isinstance(position, CorruptItem) and position.chunks > 1:
                 bounds = self.tables.chunks(row.place)
                 chunks = tr.get_range(*bounds, streaming_mode=WANT_ALL)
             attempts = tr[self.tables.attempts(row.place)] if retried else None
             begun.append((row, position, chunks, attempts))
-        return [self._load(*parts) for parts in begun]
+        loaded = []
+        for parts in begun:  # a comprehension would be one more call of each pop
+            loaded.append(self._load(*parts))  # noqa: PERF401
+        return loaded
 
     def _load(
         self, row: Row, position: Position | CorruptItem, chunks: Any, attempts: Any
@@ -492,7 +505,8 @@ class ItemStore:
         try:
             if chunks is not None:
                 data += _joined(chunks, position.chunks - 1)
-            stored = self.codec.decode_to_show(data)
+            is_long = len(data) > LONG_BYTES
+            stored = (self.codec.decode_to_show if is_long else self.codec.decode)(data)
         except (ValueError, TypeError) as error:
             corrupt = self._corrupt(row.place, error)
             pushed_at = self.codec.pushed_at(data)

@@ -1,58 +1,28 @@
-r"""The keys of everything that a queue stores besides its ready items.
-
-All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read reaches.
-Then follows a byte for each table:
-
-    01  READY                                   items ready; ever taken; ever extended or delayed
-    02  RETRIED                                 set while table 09 may have rows
-    02 01  PAUSED                               since when nothing is to be taken, and why
-    02 02  FORMAT       JSON                    kind, codec, priority type, order, layout
-    03  REQUEST   name                          a help request, open or handed over
-    04  DUE       moment, kind, place or name   what expires at that moment
-    05  HIDDEN                                  how many are leased, delayed, dead; leases shortened
-    05 01  TOKENS                               tokens of the rate, in millionths, and when counted
-    05 02  LEASING                              nothing: leases under a limit conflict here
-    06  LEVEL     tuple(priority)               items ready of that priority
-    07  MINUTE    minute                        pushes and pops of that minute
-    08  AGE       moment, place                 ready items by when they were pushed
-    09  ATTEMPTS  place                         attempts that the stored value cannot hold
-    0a  LEASED    place, part                   0: the lease's facts; 1: the item's value
-    0b  DELAYED                                 as LEASED
-    0c  DEAD                                    as LEASED
-    0d  CHUNK     place, number                 the second and later chunks of a long value
-    0e  RECOUNTED                               written by each recount that corrects counts
-    0f  HIGH                                    the highest count or index ever hidden
-    10  HANDOFF   name, number                  the items of a handoff or a batch
-    11  RESPONSE  name, number                  the saved response of an idempotency key
-    12  FORGET    moment, name                  when a response expires
-    13  UNIQUE    digest                        the place of the item that has a unique key
-    14  FAILURE   place, attempt modulo 3       one of the last three failures of an item
-    15  REASON    first line of the reason      dead letters of that reason
-    16  DEATH     moment, place                 dead letters by when they died
-    20  BATCH     owner                         which batch a drain holds, and until when
-    21  PROGRESS  name                          how far a push has come
+r"""The keys of everything that a queue stores besides its ready items (:class:`TableKeys`).
 
 One range read from READY to the present moment in DUE returns all that a popper must know besides
-the items. Moments are microseconds since the Unix epoch, in eight big-endian bytes.
+the items. Moments are microseconds since the epoch, in eight big-endian bytes.
 """
 
 from __future__ import annotations
 
 import enum
 import struct
+from dataclasses import replace
 from typing import NamedTuple
 
 import fdb.tuple
 
-from fdbqueue.service import tuples
-from fdbqueue.service.items import Priority
+from fdbqueue.service.clock import moment
+from fdbqueue.service.items import Failure, Item, Priority
 from fdbqueue.service.limits import MAX_KEY_BYTES
 from fdbqueue.service.storage.family_index import Member
-from fdbqueue.service.storage.item_keys import Bounds
+from fdbqueue.service.storage.item_keys import Bounds, Row, packed_number
 
 _META = b"\xff"
 _PART_META, _PART_VALUE = b"\x00", b"\x01"
 _LATEST = 2**63
+_MOMENT = struct.Struct(">Q")
 
 #: How many failures of an item are kept.
 FAILURES_KEPT = 3
@@ -61,6 +31,15 @@ FAILURES_KEPT = 3
 HANDOFF_NAME_BYTES = 8
 #: The length of the names of responses.
 RESPONSE_NAME_BYTES = 16
+
+
+#: What is stored of a hidden item besides its value: ``until``, ``attempts``, and ``pushed_at`` or
+#: -1. After them a lease has its secret, the name of its worker, a byte 0, which no name has, and
+#: when it began; and a dead letter its reason.
+_FACTS = struct.Struct(">QIq")
+_BEGAN = struct.Struct(">cQ")
+#: The length of the secret of a lease.
+SECRET_BYTES = 8
 
 
 class State(enum.Enum):
@@ -73,6 +52,8 @@ class State(enum.Enum):
     __hash__ = object.__hash__  # Enum's own hash is a Python function, and slow
 
 
+#: How users call the states.
+STATE_NAMES = {State.LEASED: "leased", State.DELAYED: "delayed", State.DEAD: "dead"}
 #: Read once, because an enumeration's values are slow to read.
 _STATES = [(state, state.value) for state in State]
 
@@ -94,7 +75,39 @@ class Due(NamedTuple):
 
 
 class TableKeys:
-    """The keys of one queue's tables.
+    r"""The keys of one queue's tables.
+
+    All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
+    reaches. Then follows a byte for each table:
+
+        01  READY                           items ready; ever taken; ever extended or delayed
+        02  RETRIED                         set while table 09 may have rows
+        02 01  PAUSED                       since when nothing is to be taken, and why
+        02 02  FORMAT       JSON            kind, codec, priority type, order, layout
+        03  REQUEST   name                  a help request
+        04  DUE       moment, kind, rest    what expires then: a place or a name
+        05  HIDDEN                          how many are leased, delayed, dead; leases shortened
+        05 01  TOKENS                       tokens of the rate, in millionths, and when counted
+        05 02  LEASING                      nothing: leases under a limit conflict here
+        06  LEVEL     tuple(priority)       items ready of that priority
+        07  MINUTE    minute                pushes and pops of that minute
+        08  AGE       moment, place         ready items by when they were pushed
+        09  ATTEMPTS  place                 attempts that the stored value cannot hold
+        0a  LEASED    place, part           0: the lease's facts; 1: the item's value
+        0b  DELAYED                         as LEASED
+        0c  DEAD                            as LEASED
+        0d  CHUNK     place, number         the later chunks of a long value
+        0e  RECOUNTED                       written by each recount that corrects counts
+        0f  HIGH                            the highest count or index ever hidden
+        10  HANDOFF   name, number          the items of a handoff or a batch
+        11  RESPONSE  name, number          the saved response of an idempotency key
+        12  EXPIRY    moment, name          when a response expires
+        13  UNIQUE    digest                the place of the item that has a unique key
+        14  FAILURE   place, attempt % 3    one of the last three failures of an item
+        15  REASON    first line of it      dead letters of that reason
+        16  DEATH     moment, place         dead letters by when they died
+        20  BATCH     owner                 which batch a drain holds, and until when
+        21  PROGRESS  name                  how far a push has come
 
     Args:
         prefix: The bytes of the queue's subspace.
@@ -123,7 +136,7 @@ class TableKeys:
         self.chunk_prefix = tables + b"\x0d"
         self._handoffs = tables + b"\x10"
         self._responses = tables + b"\x11"
-        self._forgets = tables + b"\x12"
+        self._expiries = tables + b"\x12"
         self._uniques = tables + b"\x13"
         self._failures = tables + b"\x14"
         self._reasons = tables + b"\x15"
@@ -153,7 +166,7 @@ class TableKeys:
 
     def present(self, moment: int) -> Bounds:
         """Return the range from the count of ready items to what expires by a moment."""
-        return self.ready, self._due + _moment(moment + 1)
+        return self.ready, self._due + _MOMENT.pack(moment + 1)
 
     def request(self, name: bytes) -> bytes:
         """Return the key of a help request."""
@@ -208,17 +221,17 @@ class TableKeys:
         """Return the range of a response's pieces."""
         return _numbered(self._responses + name)
 
-    def forget(self, moment: int, name: bytes) -> bytes:
+    def response_expiry(self, moment: int, name: bytes) -> bytes:
         """Return the key that says when a response expires."""
-        return self._forgets + _moment(moment) + name
+        return self._expiries + _moment(moment) + name
 
-    def forgets(self, moment: int) -> Bounds:
+    def response_expiries(self, moment: int) -> Bounds:
         """Return the range of the responses that expire before a moment."""
-        return self._forgets, self._forgets + _moment(moment)
+        return self._expiries, self._expiries + _moment(moment)
 
-    def forgotten_name(self, key: bytes) -> bytes:
-        """Return the name of the response that such a key is about."""
-        return key[len(self._forgets) + 8 :]
+    def expiring_response(self, key: bytes) -> bytes:
+        """Return the name of the response that such a key names."""
+        return key[len(self._expiries) + 8 :]
 
     # Unique keys
 
@@ -230,7 +243,7 @@ class TableKeys:
 
     def level(self, priority: Priority) -> bytes:
         """Return the key of the count of a priority."""
-        return self._levels + tuples.packed_number(priority)
+        return self._levels + packed_number(priority)
 
     def priority_of(self, key: bytes) -> Priority:
         """Return the priority of a count's key."""
@@ -340,4 +353,67 @@ def _numbered(prefix: bytes) -> Bounds:
 
 
 def _moment(microseconds: int) -> bytes:
-    return struct.pack(">Q", min(max(microseconds, 0), _LATEST))
+    return _MOMENT.pack(min(max(microseconds, 0), _LATEST))
+
+
+class Hidden(NamedTuple):
+    """A leased, delayed or dead item.
+
+    Attributes:
+        state: Which table it is in.
+        row: Its place and its stored value.
+        until: When the lease or the delay expires, or when it died; in microseconds.
+        attempts: How many leases of it were given up or expired.
+        pushed_at: When it was pushed, in microseconds, or None.
+        secret: What only the holder of a lease knows, as part of its token.
+        reason: Why it is dead, in UTF-8.
+        worker: The name of the worker that holds the lease, in UTF-8; empty if it gave none.
+        began: When the lease began, in microseconds; None if that was not stored.
+    """
+
+    state: State
+    row: Row
+    until: int
+    attempts: int
+    pushed_at: int | None
+    secret: bytes = b""
+    worker: bytes = b""
+    reason: bytes = b""
+    began: int | None = None
+
+
+def packed_facts(hidden: Hidden) -> bytes:
+    """Return what is stored of a hidden item besides its value."""
+    pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
+    facts = _FACTS.pack(hidden.until, hidden.attempts, pushed_at)
+    if hidden.state is State.LEASED:
+        began = b"" if hidden.began is None else _BEGAN.pack(b"\0", hidden.began)
+        return facts + hidden.secret + hidden.worker + began
+    return facts + hidden.reason
+
+
+def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
+    """Return the hidden item of a row and of its :func:`packed_facts`."""
+    until, attempts, pushed_at = _FACTS.unpack_from(facts)
+    rest, known_push = facts[_FACTS.size :], None if pushed_at < 0 else pushed_at
+    if state is not State.LEASED:
+        return Hidden(state, row, until, attempts, known_push, reason=rest)
+    secret, (worker, _, began) = rest[:SECRET_BYTES], rest[SECRET_BYTES:].partition(b"\0")
+    since = int.from_bytes(began, "big") if began else None
+    return Hidden(state, row, until, attempts, known_push, secret, worker, began=since)
+
+
+def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
+    """Return the item of a hidden row, with what is stored besides its value."""
+    dead = hidden.state is State.DEAD
+    return replace(
+        item,
+        state=STATE_NAMES[hidden.state],
+        attempts=hidden.attempts,
+        until=None if dead else moment(hidden.until),
+        reason=hidden.reason.decode(errors="replace") if dead else None,
+        died_at=moment(hidden.until) if dead else None,
+        worker=hidden.worker.decode(errors="replace") or None,
+        failures=failures,
+        leased_at=None if hidden.began is None else moment(hidden.began),
+    )

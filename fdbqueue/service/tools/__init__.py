@@ -6,12 +6,13 @@ reads rows before it decodes them, an examination of the stored bytes.
 
 - :mod:`worker`: call a function for each item, and acknowledge it; :mod:`line`: the items that a
   worker has leased, before they run and until they have ended.
-- :mod:`streams`: lease one batch after the other, or move them to another queue.
-- :mod:`load`: push from a source, and resume after an interruption.
-- :mod:`scan`: search the items of a queue, up to a number of items and bytes.
+- :mod:`streams`: lease one batch after the other, move them to another queue, or search for items.
+- :mod:`alternating`: lease from families, by turns with other queues.
+- :mod:`resumable_push`: push from a source, and resume after an interruption.
 - :mod:`members`: a family as one object: its members, what they have, and the pause of all.
-- :mod:`upkeep`: count a queue item by item, requeue what has expired, and remove what clients that
-  died have left, their receipts among it.
+- :mod:`presence`: which workers there are.
+- :mod:`examination`: count a queue item by item, requeue what has expired, and remove what clients
+  that died have left, their receipts among it.
 
 Several queues as one are :mod:`fdbqueue.service.several`; shards are an option of a queue.
 """

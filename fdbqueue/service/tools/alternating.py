@@ -29,15 +29,15 @@ from collections.abc import Callable, Mapping, Sequence
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import instrumentation
-from fdbqueue.service.clock import now_us
+from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
-from fdbqueue.service.consume.family_takes import SeveralGroup
 from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.consume.visits import SeveralRequest
 from fdbqueue.service.consume.waiting import ItemWait, Notice, deadline_after
 from fdbqueue.service.instrumentation import Operation
-from fdbqueue.service.items import Item, moment
+from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.several import Directory, SeveralQueues
 from fdbqueue.service.tools.members import Family

@@ -20,8 +20,8 @@ from fdbqueue.service.bulk.recount import write_row
 from fdbqueue.service.bulk.reshape import count_strays
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
+from fdbqueue.service.consume.head import QueueState, begin_state, parse_state
 from fdbqueue.service.consume.prospect import Look
-from fdbqueue.service.consume.queue_state import QueueState, begin_state, parse_state
 from fdbqueue.service.items import Item, Priority, Undecodable
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.counts import Counts
@@ -170,17 +170,17 @@ class Examiner:
             total += done
         return total
 
-    def stale_holds(self, *, forget: bool = False) -> int:
+    def stale_holds(self, *, remove: bool = False) -> int:
         """Count the records of drains whose batch was requeued.
 
         Args:
-            forget: Whether to remove these records.
+            remove: Whether to remove these records.
         """
         begin, stop = self._tables.batches
         total = 0
         while True:
-            look = functools.partial(self._stale_holds, begin=begin, stop=stop, forget=forget)
-            found, last = run(self._database, look, wrote=lambda page: forget and bool(page[0]))
+            look = functools.partial(self._stale_holds, begin=begin, stop=stop, remove=remove)
+            found, last = run(self._database, look, wrote=lambda page: remove and bool(page[0]))
             total += found
             if last is None:
                 return total
@@ -252,13 +252,13 @@ class Examiner:
         count_change = self._store.count_change(tr)
         self._store.format.depend(tr)
         found = expiry.examine(self._store, tr, state.dues, state.expired)
-        rows = expiry.end_expired(self._store, count_change, found, self._taker.max_attempts)
+        rows = expiry.requeue_expired(self._store, count_change, found, self._taker.max_attempts)
         self._store.requeue_rows(count_change, rows)
         count_change.write()
         return len(found.items) + len(found.batches) + len(found.stale)
 
     def _stale_holds(
-        self, tr: Transaction, *, begin: bytes, stop: bytes, forget: bool
+        self, tr: Transaction, *, begin: bytes, stop: bytes, remove: bool
     ) -> tuple[int, bytes | None]:
         """Count stale records on one page, and return the last key read; None at the end."""
         rows = list(tr.snapshot.get_range(begin, stop, limit=_HOLDS_AT_ONCE))
@@ -269,7 +269,7 @@ class Examiner:
             for row, batch in zip(rows, reads, strict=True)
             if batch is None or not batch.present()
         ]
-        for key in stale if forget else []:
+        for key in stale if remove else []:
             tr.add_read_conflict_key(key)
             tr.clear(key)
         return len(stale), bytes(rows[-1].key) if len(rows) == _HOLDS_AT_ONCE else None

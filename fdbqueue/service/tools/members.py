@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service.clock import now_us
-from fdbqueue.service.consume.queue_state import Pause, Pausing, parse_pause
-from fdbqueue.service.items import LAST_MOMENT
+from fdbqueue.service.clock import LAST_MOMENT, now_us
+from fdbqueue.service.consume.pauses import Pause, Pausing, parse_pause
 from fdbqueue.service.storage.family_index import FamilyKeys
 
 #: So many rows of the index are read at once.

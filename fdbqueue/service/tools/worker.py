@@ -40,7 +40,7 @@ from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_e
 from fdbqueue.locks import RLock, start_thread
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.tools.line import Collect, LeaseSource, Line, check_done
 from fdbqueue.service.tools.presence import Presences, WorkerCounts, worker_here
 

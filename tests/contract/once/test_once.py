@@ -20,7 +20,7 @@ from fdbqueue.exceptions import (
 )
 from fdbqueue.service import FifoQueue, IdempotencyKey, Push, run
 from fdbqueue.service import clock as service_clock
-from fdbqueue.service.items import moment
+from fdbqueue.service.clock import moment
 from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together

@@ -13,10 +13,10 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
-from fdbqueue.service.consume.queue_state import begin_state, parse_state
+from fdbqueue.service.consume.head import begin_state, parse_state
 from fdbqueue.service.consume.round import (
-    MAX_LEASES,
-    MAX_NAMES_BYTES,
+    MAX_ASKED_KEYS_BYTES,
+    MAX_ASKED_LEASES,
     Contended,
     Portion,
     Result,
@@ -39,10 +39,9 @@ from fdbqueue.service.storage.handoffs import (
     unpacked_lease_keys,
     write_request,
 )
-from fdbqueue.service.storage.rows import End
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
 from fdbqueue.service.transactions import run
-from fdbqueue.service.writes import SharedTransaction
 
 #: Threads that are in line again within this many moments share a help request.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
@@ -78,7 +77,9 @@ def alike(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
         size += len(packed_lease_keys(keys))
         count += one.count
         sent += one.ends_bytes
-        if found and (size > MAX_NAMES_BYTES or count > MAX_LEASES or sent > MAX_ENDS_BYTES):
+        if found and (
+            size > MAX_ASKED_KEYS_BYTES or count > MAX_ASKED_LEASES or sent > MAX_ENDS_BYTES
+        ):
             break
         places = {place for place, _ in keys}
         if not ending & places:  # else its lease ends for another thread first
@@ -109,9 +110,9 @@ class Asking:
         self._tables = taker.store.tables
         self._end: End = end
         self._take_round = take
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
         self._commit_seconds = 0.002
         self._helped_seconds = 0.005  # from a request to its handoff
@@ -159,13 +160,13 @@ class Asking:
         """Write a help request for the requests without a result yet; return both."""
         taker = self._taker
         lease_us = batch[0].shared_lease_us
-        until = now_us() + taker.store.options.handoff_timeout_us
+        until = now_us() + taker.store.options.help_lasting_us
         # The process that helps reads the leases that are to end; after a refusal this one does.
         reads_nothing = lease_us > 0 and not self._was_refused
 
         def ask(tr: Transaction) -> tuple[RoundResult, list[TakeRequest], HelpRequest]:
-            shared = SharedTransaction(tr, taker.store)
-            reads = {} if reads_nothing else taker.begin_reads(shared, batch)
+            count_change = taker.store.count_change(tr)
+            reads = {} if reads_nothing else taker.begin_reads(count_change, batch)
             concluded = taker.concluded(reads)
             rest = batch if reads_nothing else taker.remaining(batch, reads, concluded)
             if lease_us and any(one.ends for one in rest):
@@ -236,7 +237,7 @@ class Asking:
         if handoff is not None:
             return self.collect(tr, combined.take_up(batch), request, handoff)
         if not row.present():
-            return RoundResult(self._expired(tr, batch, request))
+            return RoundResult(self._errors_of_gone(tr, batch, request))
         found = read_request(self._tables, key, bytes(row))
         if found is not None and found.refused:
             self._was_refused = True
@@ -257,11 +258,10 @@ class Asking:
         next request; the rest is requeued. So are those that may not be leased now.
         """
         taker = self._taker
-        shared = SharedTransaction(tr, taker.store)
-        count_change = shared.count_change
-        shared.begin_format()
-        reads = taker.begin_reads(shared, batch)
-        shared.check_format()
+        count_change = taker.store.count_change(tr)
+        check_format = taker.store.format.begin_read(tr)
+        reads = taker.begin_reads(count_change, batch)
+        check_format()
         remove_handoff(tr, self._tables, request)
         concluded = taker.concluded(reads)
         portions: list[Portion] = []
@@ -325,7 +325,7 @@ class Asking:
                 one.note_acknowledged()
         return result
 
-    def _expired(
+    def _errors_of_gone(
         self, tr: Transaction, batch: Sequence[TakeRequest], request: HelpRequest
     ) -> list[Result]:
         """Return the errors of requests whose help request is gone.

@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.clock import now_us
+from fdbqueue.service.consume.acks import Ack, Token
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
-from fdbqueue.service.consume.leases import NAME_BYTES, Ack, Leases, Token
-from fdbqueue.service.limits import BATCH_BYTES
+from fdbqueue.service.consume.leases import LEASE_KEY_BYTES, Leases
+from fdbqueue.service.limits import STEP_BYTES
+from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
-    MAX_MARKS_BYTES,
+    MAX_LEASE_KEYS_BYTES,
     Handoff,
     HelpRequest,
     answer,
@@ -21,7 +23,7 @@ from fdbqueue.service.storage.handoffs import (
     remove_request,
     unpacked_lease_keys,
 )
-from fdbqueue.service.storage.rows import Loaded, Row
+from fdbqueue.service.storage.item_keys import Loaded, Row
 from fdbqueue.service.writes import SharedTransaction
 
 
@@ -37,7 +39,7 @@ class Giving:
 
     Args:
         leases: The queue's leases.
-        shared: The transaction.
+        count_change: What the transaction changes.
 
     Attributes:
         asked: How many items the served requests wanted.
@@ -45,13 +47,12 @@ class Giving:
         wrote: Whether anything was written.
     """
 
-    def __init__(self, leases: Leases, shared: SharedTransaction) -> None:
+    def __init__(self, leases: Leases, count_change: CountChange) -> None:
         self._store = leases.store
         self._leases = leases
         self._tables = leases.store.tables
-        self._shared = shared
-        self._tr = shared.tr
-        self._count_change = shared.count_change
+        self._tr = count_change.tr
+        self._count_change = count_change
         self._helped: list[_Helped] = []
         self.asked = self.took = 0
         self.wrote = False
@@ -76,11 +77,12 @@ class Giving:
                 break
             ends = None
             if keys:
-                ends = Ack(self._leases, [Token(*key, "") for key in keys])
+                ends = Ack(self._store, [Token(*key, "") for key in keys])
                 if ends.places & taken:
                     continue
                 taken |= ends.places
-                ends.begin_reads(self._shared)
+                shared = SharedTransaction(self._tr, self._store, self._count_change)
+                ends.begin_reads(shared)
             self._helped.append(_Helped(request, ends))
 
     def ends(self) -> list[Ack]:
@@ -132,7 +134,7 @@ class Giving:
             goes_on = self._serve(request, ends, rows, is_cut, retried)
             if allowance is not None:
                 allowance.note(self.took - took, leases=leases)
-            if not goes_on or size >= BATCH_BYTES:
+            if not goes_on or size >= STEP_BYTES:
                 break
 
     def _serve(
@@ -168,7 +170,7 @@ class Giving:
                 self._store.note_hidden(self._count_change, one.position)
             handoff = Handoff([one.row for one in sound], empty, retried)
             if not request.is_dated:  # version 1.0.0 asks
-                until = now_us() + self._store.options.handoff_timeout_us
+                until = now_us() + self._store.options.help_lasting_us
                 request = request._replace(until=until, is_dated=True)
             hand_over(self._tr, self._tables, request, handoff)
         return is_sound
@@ -207,5 +209,5 @@ class Giving:
 
 def _is_long(request: HelpRequest, rows: Sequence[Row]) -> bool:
     """Tell whether the row of a request has no room for the keys of the leases."""
-    size = sum([len(row.place) + NAME_BYTES for row in rows]) if request.lease_us else 0
-    return size > MAX_MARKS_BYTES
+    size = sum([len(row.place) + LEASE_KEY_BYTES for row in rows]) if request.lease_us else 0
+    return size > MAX_LEASE_KEYS_BYTES

@@ -9,18 +9,16 @@ How a take goes, without a transaction of the caller's:
 
    *In order*, all requests go to the first queue, and those that it does not serve to the next. *In
    turn*, the walk begins after the queue that gave last. Both are strict: at the commit, the queues
-   before the one that gave had nothing, or were paused. Of families see :mod:`family_takes`.
-3. **Commit**, all or nothing; after a conflict again. After two, each thread takes from the queue
-   that the last attempt took from for it, by that queue's own poppers, where processes help each
-   other; the queues before it were empty when 2 read them. If nothing is left there, 1 begins
-   again. For a while a transaction that only reads finds the queue.
+   before the one that gave had nothing, or were paused. Of families see :mod:`several_poppers`.
+3. **Commit**, all or nothing; after a conflict again. After two, each thread takes by the poppers
+   of the queue that the last attempt took from for it; the queues before it were empty when 2 read
+   them. If nothing is left there, 1 begins again.
 4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
-   too much on its way is committed, and 1 begins again.
-5. **Wait** at the watches of all queues, and of families (:mod:`waiting`).
+   too much is committed, and 1 begins again.
+5. **Wait** at the watches of all queues (:mod:`waiting`).
 
 In a transaction of the caller's there is 2 alone. Under an idempotency key a thread does 2 and 3 by
-itself, and depends on the one place of such responses (:class:`SeveralResponses`): of two calls
-under one key only one takes items.
+itself, and depends on the place of the key's response: of two calls only one takes items.
 
 What is left behind by
 
@@ -46,15 +44,15 @@ from fdbqueue.service import instrumentation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
 from fdbqueue.service.consume.contention import sleep_before_retry
-from fdbqueue.service.consume.family_takes import SeveralGroup
 from fdbqueue.service.consume.ring import Walking
 from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.consume.visits import Served, SeveralRequest, Visit
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.rows import End, Loaded
+from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
@@ -194,7 +192,6 @@ class SeveralTake:
         waits_while: Callable[[], bool] | None = None,
     ) -> list[Item]:
         """Take items for a thread, as :meth:`Consumer.take` does from one queue."""
-        found: tuple[list[Item], ...] | None
         if tr is not None:
             if wait is not None:
                 raise InvalidInput(queue=self._name, reason="a transaction cannot wait")
@@ -202,10 +199,9 @@ class SeveralTake:
                 return []
             return [*self._take_in(tr)]
         if wait is None and waits_while is None:
-            found = self._look()
-        else:
-            deadline = deadline_after(self._name, wait)
-            found = self._wait().until(self._look, deadline, waits_while, self._database)
+            return [*self._take_now(saves=True)]
+        deadline = deadline_after(self._name, wait)
+        found = self._wait().until(self._look, deadline, waits_while, self._database)
         if found is None:
             return []
         return [*found[0]] if found else self._take_nothing()
@@ -264,7 +260,7 @@ class SeveralTake:
             for turn in itertools.count():
                 if turn >= _TURNS:
                     sleep_before_retry(turn - _TURNS)
-                names = self._look_up()
+                names = () if self._group.ring is not None else self._look_up()
                 request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
                 found = self._try(request, saves=saves)
                 if isinstance(found, str):

@@ -1,25 +1,22 @@
 """Take from families: from each member that has something, in turn. And what all takes share.
 
-A take looks at the members that the index names (:mod:`fdbqueue.service.storage.family_index`).
-Each has one turn in each *circle*, the way over all that have a row. A take goes as
-:mod:`any_queue` says, with these rules:
+Each member that the index names (:mod:`fdbqueue.service.storage.family_index`) has one turn in each
+*circle*, the way over all that have a row. A take goes as :mod:`several_take` says, but:
 
-1. **Combine** (:class:`SeveralPoppers`). A call that joins the line while the transaction reads is
-   *late*: it gets items, which the commit verifies, or waits for the next transaction.
-2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped, over
-   pages of rows, with the rows LATER whose moments are over. All of this is a hint.
-3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed. Then
-   one after another gives, as it has items, to the first eight requests in line; those that nobody
-   needs any more come first in the next transaction. A round depends on the items that it takes and
-   those before them; one that finds nothing, on the row that 4 removes.
+1. **Combine** (:class:`SeveralPoppers`). A call that joins the line while the transaction reads
+   gets items, which the commit verifies, or waits for the next transaction.
+2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped.
+3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed. One
+   after another gives to the first eight requests in line; those that nobody needs come first in
+   the next transaction. A round depends on the items that it takes and those before them; one that
+   finds nothing, on the row that 4 removes.
 4. **Correct.** The rows of a member that gave nothing, or all that its limits allow, are removed in
-   the same transaction, or its row says when it has something next (:mod:`prospect`), or for which
-   consumers. The transaction depends on the rows that it removes, and whatever gives the member
-   something new writes one of them: so no row is ever missing.
-5. **Commit**, all or nothing. After a conflict its members come again after the others of the page,
-   and nothing is corrected, so only takes of the same items conflict twice. After two, without
-   reservations, each thread takes by its member's own poppers, and for a while a transaction that
-   only reads chooses the members.
+   the same transaction, or say when it has something next (:mod:`prospect`), or for whom. The
+   transaction depends on the rows that it removes, and whatever gives the member something new
+   writes one of them: so no row is ever missing.
+5. **Commit**, all or nothing. After a conflict its members come after the others of the page, and
+   nothing is corrected, so only takes of the same items conflict twice. After two, without
+   reservations, each thread takes by its member's own poppers.
 6. **None** is returned after a whole circle in one transaction, at whose read version no member had
    anything, to those in line at its beginning. A transaction that has looked at too much is
    committed with its corrections, and 1 begins again; then each member had nothing when it was
@@ -30,18 +27,16 @@ Each has one turn in each *circle*, the way over all that have a row. A take goe
 In a caller's transaction there is 2, 3 and 6, without a bound; that there was nothing makes it
 depend on the whole index. Under an idempotency key a thread does 2 to 6 by itself.
 
-What is left behind, besides what :mod:`any_queue` says, by
+What is left behind, besides what :mod:`several_take` says, by
 
-- *an error of one member*: the others are not concerned. One of another format is set aside for a
-  minute, and its rows stay;
+- *an error of one member*: nothing of the others. One of another format is set aside for a minute;
 - *any other error, a deadline, a refused commit, a crash*: nothing; or the transaction with its
   rows. After an interrupt the circle may miss some names once;
 - *a thread that leaves*: a helper requeues what was taken for it, and writes the member's row;
 - *a fork*: the child begins a walk of its own;
-- *a pause of a member*: it has no row once it is looked at; resuming writes it;
+- *a pause of a member*: no row once it was looked at; resuming writes it;
 - *a clock far ahead*: rows of moments that are too late, at which others look at once;
-- *a writer that does not know the catalog* (a recipe, a queue over its subspace): no row, until
-  ``recount``.
+- *a writer that does not know the catalog*: no row, until ``recount``.
 """
 
 from __future__ import annotations
@@ -55,19 +50,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import FormatMismatch
+from fdbqueue.service.clock import LAST_MOMENT
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, looks_at
 from fdbqueue.service.consume.contention import Contention
 from fdbqueue.service.consume.head import ROUND_ITEMS
-from fdbqueue.service.consume.poppers import forget_at_fork, requeue_or_log
+from fdbqueue.service.consume.poppers import requeue_or_log, restarts_after_fork
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.ring import ListWalk, Ring, Walk, Walking, begin_index_look
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, Visit, VisitEstimate
 from fdbqueue.service.consume.waiting import ItemWatch
-from fdbqueue.service.items import LAST_MOMENT
-from fdbqueue.service.storage.rows import ENDS, End
+from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 
 logger = logging.getLogger(__name__)
@@ -88,12 +83,12 @@ class SeveralPoppers:
         self._end: End = end
         self.combiner = Combiner(self)
         self._contention = Contention(group.database)
-        self.forget()
+        self.restart_after_fork()
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
-        self.combiner.forget()
-        self._contention.forget()
+        self.combiner.restart_after_fork()
+        self._contention.restart_after_fork()
         self._estimate = VisitEstimate()
 
     # The combiner's work
@@ -250,16 +245,16 @@ class SeveralGroup:
         look = functools.partial(begin_index_look, sources=self._sources)
         self._watch = ItemWatch(self.database, functools.partial(look, to_lease=False))
         self._lease_watch = ItemWatch(self.database, functools.partial(look, to_lease=True))
-        forget_at_fork(self)
+        restarts_after_fork(self)
 
-    def forget(self) -> None:
+    def restart_after_fork(self) -> None:
         """Start again in a forked process."""
         for poppers in self.poppers.values():
-            poppers.forget()
+            poppers.restart_after_fork()
         if self.ring is not None:
-            self.ring.forget()
-        self._watch.forget()
-        self._lease_watch.forget()
+            self.ring.restart_after_fork()
+        self._watch.restart_after_fork()
+        self._lease_watch.restart_after_fork()
 
     def watches(self, names: Iterable[str] = (), *, to_lease: bool) -> tuple[ItemWatch, ...]:
         """Return where to wait for items to pop, or to lease.

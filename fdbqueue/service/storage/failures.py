@@ -1,0 +1,84 @@
+"""The failures of items, and the reasons of dead letters.
+
+A failure is written without a read, over the one of three attempts before. All go when the item
+leaves the queue for good or is redriven.
+
+Dead letters of one reason are a group, named by the first line of the reason. Their counts are
+stored, so another rule of naming needs a recount of every queue.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from fdbqueue.engines.protocols import Transaction
+from fdbqueue.service.clock import moment, now_us
+from fdbqueue.service.items import Failure
+from fdbqueue.service.storage.tables import FAILURES_KEPT, TableKeys
+
+#: The attempt, when it failed, and the length of the worker's name; the name and the reason
+#: follow, both in UTF-8.
+_FAILURE = struct.Struct(">IQH")
+#: About the most bytes that the failures of one item take, reasons of ASCII characters assumed.
+FAILURES_BYTES = FAILURES_KEPT * 1_250
+#: The longest name of a group of dead letters.
+_MAX_GROUP_CHARACTERS = 200
+
+
+class Failures:
+    """Write, read and remove the failures of one queue's items.
+
+    Args:
+        tables: The keys of its tables.
+    """
+
+    def __init__(self, tables: TableKeys) -> None:
+        self._tables = tables
+
+    def note(
+        self, tr: Transaction, place: bytes, attempt: int, worker: bytes, reason: bytes
+    ) -> None:
+        """Write the failure of an attempt, in place of the one of three attempts before."""
+        facts = _FAILURE.pack(attempt, now_us(), len(worker))
+        tr[self._tables.failure(place, attempt)] = facts + worker + reason
+
+    def remove(self, tr: Transaction, place: bytes) -> None:
+        """Remove the failures of an item."""
+        tr.clear_range(*self._tables.failures(place))
+
+    def restore(self, tr: Transaction, rows: Iterable[Any]) -> None:
+        """Write failures again that were read before they were removed."""
+        for row in rows:
+            tr[bytes(row.key)] = bytes(row.value)
+
+    def begin_read(self, tr: Transaction, place: bytes) -> Any:
+        """Begin to read the failures of an item, for :meth:`parse`; nothing depends on them."""
+        return tr.snapshot.get_range(*self._tables.failures(place))
+
+    def parse(self, rows: Iterable[Any]) -> tuple[Failure, ...]:
+        """Return the failures that were read, the latest last."""
+        found = [_failure(bytes(row.value)) for row in rows]
+        return tuple(sorted(found, key=lambda failure: failure.attempt))
+
+
+def _failure(data: bytes) -> Failure:
+    attempt, at, size = _FAILURE.unpack_from(data)
+    middle = _FAILURE.size + size
+    worker = data[_FAILURE.size : middle].decode(errors="replace")
+    return Failure(moment(at), worker or None, data[middle:].decode(errors="replace"), attempt)
+
+
+def group_of(reason: bytes) -> bytes:
+    """Return the name of the group of a stored reason, in UTF-8 as the reason."""
+    return _group(reason.decode(errors="replace")).encode()
+
+
+def group_named(reason: str) -> bytes:
+    """Return the name of the group that a reason is in, or that it names."""
+    return _group(reason).encode(errors="replace")
+
+
+def _group(reason: str) -> str:
+    return reason.strip().partition("\n")[0].rstrip()[:_MAX_GROUP_CHARACTERS].rstrip()
