@@ -100,7 +100,7 @@ coverage: install ## Run the tests, or ARGS, and say what of fdbqueue/ they do n
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report $(if $(ARGS),--fail-under=0)
 
-schema: install ## Write the OpenAPI schema anew.
+schema: install ## Write the OpenAPI schema.
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
 options: install ## Write what --help says into docs/commands.md and docs/tasks-operations.md.
@@ -127,9 +127,9 @@ weight: install ## Print how heavy the house is: lines, files, pages, names.
 bench: install ## Measure, in ratios to peers and limits.
 	$(BIN)/python -m benchmarks $(ARGS)
 
-figures: install ## Measure all on ENGINE anew for docs/benchmarks.md; nothing else should run.
+figures: install ## Measure all on ENGINE again for docs/benchmarks.md; nothing else should run.
 	$(if $(filter-out -%,$(ARGS)),$(error figures measures all: ARGS takes options, \
-		a value behind its =))
+		a value after its =))
 	rm -f $(RESULTS).new $(IN_MEMORY).new
 	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS).new $(ARGS)
 	$(BIN)/python -m benchmarks --engine $(ENGINE) --save $(RESULTS).new $(ARGS) \

@@ -3,10 +3,10 @@
 How a request goes
     ``urls.py`` maps ``queues/NAME/VERB/`` to an action of ``viewsets.QueueViewSet``, and
     ``pop-from/`` and ``lease-from/``, whose bodies name several queues; its root lists these
-    addresses, and ``unknown.py`` answers all others. ``answers.py`` is the base of these views: it
-    says in which order a request is served, and gives each response its headers, with those of
-    ``request_ids.py`` and ``throttling.py``, and its form: JSON, a page (``browsable.py``) or
-    problem details (``errors.py``), as ``media.py`` chooses.
+    addresses, and ``unknown.py`` answers all others. ``base_view.py`` has the base of these
+    views: it says in which order a request is served, and gives each response its headers, with
+    those of ``request_ids.py`` and ``throttling.py``, and its form: JSON, a page (``browsable.py``)
+    or problem details (``errors.py``), as ``media.py`` chooses.
 
     Before the action, ``requests.py`` checks the address, the length of the body and its media
     type, ``actions.py`` asks :mod:`fdbqueue.access` for the permission that the action declares,
@@ -19,8 +19,8 @@ How a request goes
     fields as its arguments.
 
     ``outputs.py`` turns the result into JSON. An exception becomes a response in ``errors.py``, the
-    only place that knows which error has which status. At the end ``answers.py`` frees the body at
-    once.
+    only place that knows which error has which status. At the end ``base_view.py`` frees the
+    body at once.
 
 Where to add something
     An action

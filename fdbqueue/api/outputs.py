@@ -332,7 +332,7 @@ class HomeField(serializers.CharField):
     @staticmethod
     def shown(queue: Queue, _codec: Codec) -> Any:
         """Return the name of its home."""
-        return _LEFT_OUT if queue.home == queue.name else queue.home
+        return queue.home if queue.is_part else _LEFT_OUT
 
 
 class QueueOutput(Output):

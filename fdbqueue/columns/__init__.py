@@ -16,7 +16,7 @@ queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
     a row of an    ``fdbqueue/tasks/outbox/``             ``tasks/pages``, ``tasks_outbox``
     outbox         ``columns.py``
     a worker,      ``columns/``                           ``pages``, ``queue_list``
-    a reason       ``workers_and_failures.py``
+    a reason       ``workers_and_reasons.py``
     a function,    ``fdbqueue/tasks/pages/``              ``pages``
     a schedule     ``functions_and_schedules.py``
     =============  =====================================  ===================================

@@ -37,7 +37,7 @@ from fdbqueue.columns.text import (
     short_time,
     timestamp,
 )
-from fdbqueue.columns.workers_and_failures import workers_of
+from fdbqueue.columns.workers_and_reasons import workers_of
 from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, run
 
 #: This many queues are read in one transaction.

@@ -208,7 +208,7 @@ class QueueCommand(BaseCommand):
 
     def listed(self) -> tuple[list[Queue], list[Family]]:
         """Return all queues that are no parts of others, and the families of those that are."""
-        queues = [queue for queue in self.catalog.queues() if queue.home == queue.name]
+        queues = [queue for queue in self.catalog.queues() if not queue.is_part]
         return queues, [family for family in self.families_there() if family.has_parts]
 
     def families_there(self) -> Iterator[Family]:

@@ -31,7 +31,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fdbqueue.columns import ValueKind, record
@@ -119,6 +119,11 @@ def item_line(queue: Queue, item: Item, *, detailed: bool = False) -> str:
     if isinstance(value, Undecodable):
         found |= {"undecodable": value.reason, "raw": value.raw}
     return formats.json_line(found)
+
+
+def text_of(queue: Queue, batch: Iterable[Item]) -> str:
+    """Return the items of a batch as a drain writes them, a line each, without the last end."""
+    return "\n".join(item_line(queue, item) for item in batch)
 
 
 def parse(text: str | bytes) -> Any:

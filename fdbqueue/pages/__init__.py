@@ -11,7 +11,7 @@ How a request goes
     page           module                   what it says is in               template
     ============== ======================== ================================ ====================
     list of queues ``queues_page``          ``columns.queues``               ``queues.html``
-    all queues     ``workers_and_failures`` ``columns.workers_and_failures`` ``workers.html`` ...
+    all queues     ``workers_and_failures`` ``columns.workers_and_reasons``  ``workers.html`` ...
     a family       ``queues_page``          ``columns.families``             ``family.html``
     a queue        ``queue_page``           ``columns.queues``               ``queue.html``
     its items      ``item_list``            ``columns.items``                ``items.html``

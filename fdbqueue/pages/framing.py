@@ -170,7 +170,7 @@ class PageView(View):
         return {
             "queue": queue,
             "queue_address": self.addresses.queue(queue.name),
-            "home_address": "" if queue.home == queue.name else self.addresses.queue(queue.home),
+            "home_address": self.addresses.queue(queue.home) if queue.is_part else "",
             "find_address": self.addresses.find(queue.name),
             "has_tasks": reading.task is not None,
         }

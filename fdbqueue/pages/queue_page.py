@@ -362,7 +362,7 @@ def _tabs(
         address, items = form.tab_address(name), others.counts.get(name, "")
         if name not in reading.scans:
             items = grouped(getattr(row.counts, name))
-        elif queue.home != queue.name:
+        elif queue.is_part:
             address = addresses.queue(queue.home, state=name, **others.at_home)
         tabs.append(Tab(name, label, items, address, name == form.cleaned_data["state"]))
     return tabs

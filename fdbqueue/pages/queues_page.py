@@ -288,8 +288,8 @@ def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
     found = [
         QueueRow(catalog.queue(name)) for name in names[:LOOKED_AT] if wanted in name.casefold()
     ]
-    rows = [row for row in found if row.queue.home == row.queue.name]
-    parts = [row for row in found if row.queue.home != row.queue.name]
+    rows = [row for row in found if not row.queue.is_part]
+    parts = [row for row in found if row.queue.is_part]
     is_first = not after and form.cleaned_data["page"] == 1
     family_rows: list[FamilyRow] = []
     first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE

@@ -31,7 +31,7 @@ from fdbqueue.columns.items import (
     reason_text,
 )
 from fdbqueue.columns.text import folded, grouped, visible
-from fdbqueue.columns.workers_and_failures import (
+from fdbqueue.columns.workers_and_reasons import (
     PRESENT,
     ReasonRow,
     WorkerLeases,

@@ -35,6 +35,9 @@ Where to find, and to change:
 
 from __future__ import annotations
 
+import warnings
+from typing import TYPE_CHECKING
+
 from fdbqueue.service.aio import arun
 from fdbqueue.service.browse import (
     ITEM_STATES,
@@ -85,7 +88,7 @@ from fdbqueue.service.limits import (
     MAX_WORKER_CHARACTERS,
 )
 from fdbqueue.service.moments import ORDERS, Order
-from fdbqueue.service.names import NAME, PATTERN, covers, share_a_name
+from fdbqueue.service.names import NAME, PATTERN, covers, is_among, share_a_name
 from fdbqueue.service.options import DEFAULT_MAX_VALUE_BYTES, QueueOptions
 from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
@@ -180,6 +183,7 @@ __all__ = [
     "ends_of",
     "error_code",
     "group_named",
+    "is_among",
     "long_values_unparsed",
     "make_call",
     "microseconds",
@@ -197,3 +201,20 @@ __all__ = [
     "transactional",
     "worker_here",
 ]
+
+#: Public names of 1.0.0, which work until 2.0, and what they are called now.
+_FORMER = {
+    "Load": "ResumablePush",
+    "MAX_ITEMS": "MAX_ITEMS_A_CALL",
+    "MAX_VALUE_BYTES": "DEFAULT_MAX_VALUE_BYTES",
+}
+
+if not TYPE_CHECKING:  # type checkers would take every name for one of these
+
+    def __getattr__(name: str) -> object:
+        """Return what had another name in 1.0.0."""
+        if name not in _FORMER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        message = f"fdbqueue.service.{name} works until 2.0: write {_FORMER[name]}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return globals()[_FORMER[name]]

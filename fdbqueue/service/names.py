@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
 import time
@@ -108,6 +109,12 @@ def fits_of(patterns: Sequence[str]) -> Callable[[str], list[str]]:
 def matcher(pattern: str) -> Callable[[str], Any]:
     """Return what matches the names that fit a pattern, without a call of Python code."""
     return re.compile(fnmatch.translate(pattern)).match
+
+
+def is_among(name: str, patterns: Sequence[str], left_out: Sequence[str] = ()) -> bool:
+    """Tell whether a name fits one of some patterns, and none of others that are left out."""
+    fits = functools.partial(fnmatch.fnmatchcase, name)
+    return any(map(fits, patterns)) and not any(map(fits, left_out))
 
 
 def covers(pattern: str, other: str) -> bool:

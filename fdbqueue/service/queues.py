@@ -144,6 +144,11 @@ class Queue(AsyncVerbs):
         """What readers call it: its name, unless it is a part of another queue."""
         return self.label_of(self.name)
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of another queue, its home."""
+        return self.home != self.name
+
     # Push
 
     def push(

@@ -7,7 +7,6 @@ step.
 from __future__ import annotations
 
 import datetime
-import fnmatch
 import functools
 import itertools
 import operator
@@ -32,7 +31,7 @@ from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS_A_CALL
-from fdbqueue.service.names import fits_of
+from fdbqueue.service.names import fits_of, is_among
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import run
@@ -184,7 +183,7 @@ class SeveralQueues:
         return f"<SeveralQueues {self.name}>"
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and any(fnmatch.fnmatchcase(name, one) for one in self.names)
+        return isinstance(name, str) and is_among(name, self.names)
 
     # Pop
 

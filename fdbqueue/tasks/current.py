@@ -283,7 +283,7 @@ def _started_at_once(sender: type, task_result: TaskResult[..., Any], **_: Any) 
 
 
 def _finished_at_once(task_result: TaskResult[..., Any], **_: Any) -> None:
-    current = running()
+    current = _running.get()
     if current is None or current.result is not task_result:
         return  # not one that began here
     set_running(current.outer)

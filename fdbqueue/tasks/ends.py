@@ -62,7 +62,7 @@ from fdbqueue.tasks.records import (
     unknown_call,
     wishes_in,
 )
-from fdbqueue.tasks.results import change, microseconds, result_time, set_attempts
+from fdbqueue.tasks.results import change, fields_of, microseconds, result_time
 from fdbqueue.tasks.states import error_in, was_redriven
 from fdbqueue.tasks.trees import PartEnd, note_ends
 
@@ -119,11 +119,6 @@ class AttemptEnd:
     is_aborted: bool = False
     is_done: bool = False
     is_unsure: bool = False
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether the task has limits, so that it is in a part of its queue."""
-        return self.queue.home != self.queue.name
 
     @property
     def is_success(self) -> bool:
@@ -189,11 +184,6 @@ class Attempt:
         return (self.thread > 0 or self.coroutine is not None) and not self.has_left
 
     @property
-    def is_limited(self) -> bool:
-        """Whether the task has limits, so that it is in a part of its queue."""
-        return self.queue.home != self.queue.name
-
-    @property
     def is_ahead(self) -> bool:
         """Whether it was leased before it could begin, so that its lease alone counts nothing."""
         return is_ahead(self.item.worker)
@@ -238,7 +228,7 @@ class Attempt:
         if end.failure is not None:
             is_over = end.retry_seconds is None
             status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
-            set_attempts(self.result, self.attempts)  # those of a success are as when it began
+            change(self.result, **fields_of(self.attempts))  # of a success they are as it began
         finished = result_time(end.moment) if is_over else None
         change(self.result, status=status, finished_at=finished, _return_value=returned(end.value))
         self.is_unnoted, self.end = False, end
@@ -393,50 +383,45 @@ class AttemptEnds:
 
     def _commit(self, end: AttemptEnd) -> None:
         if end.failure is None and not end.at_end and end.call.place is None:
-            end.queue.ack(end.item, beside=self.writes(end))
+            end.queue.ack(end.item, beside=self.writes_of([end]))
         else:
             commit = self._finish if end.is_success else self._fail
             is_long = bool(end.at_end)
             run(end.queue.database, lambda tr: commit(tr, end), wrote=True, may_be_long=is_long)
 
     def writes_of(self, ending: Sequence[AttemptEnd]) -> Callable[[Transaction], None]:
-        """Return what writes all that is kept of some tasks whose items are removed."""
-        writes = [self.writes(end) for end in ending]
+        """Return what writes all that is kept of some tasks whose items are removed.
+
+        It counts the attempts at their functions, too.
+        """
+        kept = [(end, self._kept_of(end)) for end in ending]
 
         def write_all(tr: Transaction) -> None:
-            for write in writes:
-                write(tr)
+            for end, keep in kept:
+                keep(tr)
+                self._count(tr, end)
 
         return write_all
 
-    def writes(self, end: AttemptEnd) -> Callable[[Transaction], None]:
-        """Return what writes all that is kept of a task whose item is removed."""
-        keep: Callable[[Transaction], None]
+    def _kept_of(self, end: AttemptEnd) -> Callable[[Transaction], None]:
+        """Return what writes the final record of a task, if one is kept, and else removes it."""
         if not self._keeps(end):
-            keep = functools.partial(self._records.remove, result_id=end.call.id)
-        else:
-            status = SUCCESSFUL if end.is_success else FAILED
-            keep = final_writes(
-                self._records,
-                end.call,
-                end.queue.home,
-                end.item,
-                end.attempts,
-                status,
-                end.moment,
-                end.value,
-                end.noted,
-            )
-
-        def write(tr: Transaction) -> None:
-            keep(tr)
-            self._count(tr, end)
-
-        return write
+            return functools.partial(self._records.remove, result_id=end.call.id)
+        return final_writes(
+            self._records,
+            end.call,
+            end.queue.home,
+            end.item,
+            end.attempts,
+            SUCCESSFUL if end.failure is None else FAILED,
+            end.moment,
+            end.value,
+            end.noted,
+        )
 
     def _keeps(self, end: AttemptEnd) -> bool:
         """Tell whether a record is kept: of a part of a group at least until that has ended."""
-        return not end.is_success or self._keeps_successful or end.call.place is not None
+        return end.failure is not None or self._keeps_successful or end.call.place is not None
 
     def _count(self, tr: Transaction, end: AttemptEnd) -> None:
         """Count an attempt at its function."""
@@ -472,7 +457,7 @@ class AttemptEnds:
     def _finish(self, tr: Transaction, end: AttemptEnd) -> None:
         end.queue.ack(end.item, tr=tr)
         _call_at_end(tr, end)
-        self.writes(end)(tr)
+        self.writes_of([end])(tr)
         self._note_end(tr, end)
 
     def _note_end(self, tr: Transaction, end: AttemptEnd) -> None:
@@ -502,7 +487,7 @@ class AttemptEnds:
             entry = EndedTask(queue.home, FAILED, end.moment, call.id, call.task, _tree_of(call))
             tr.set(*self._records.ended_row(entry))
             self._note_end(tr, end)
-            if end.is_limited and end.failure is not None and end.failure.exception == EXPIRED:
+            if end.queue.is_part and end.failure is not None and end.failure.exception == EXPIRED:
                 AlternatingLeases.give_back_token(tr, queue)
 
 

@@ -37,8 +37,6 @@ Backoff = Callable[[BaseException | None, Any], float | None]
 _DAY = 86_400.0
 #: The longest time limit of an attempt: a week.
 MAX_TIMEOUT = 604_800
-#: For how many seconds a process may go on with an attempt that is over its time limit.
-GRACE_SECONDS: float = 5
 #: Ten years.
 MAX_KEPT_SECONDS = 315_360_000
 
@@ -157,7 +155,7 @@ class BackendOptions:
     max_result_bytes: int = 1_000_000
     rich_types: bool = False
     timeout: float | None = None
-    grace_seconds: float = GRACE_SECONDS
+    grace_seconds: float = 5
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -211,7 +209,8 @@ def timeouts(grace_seconds: float) -> Range:
 
 def _grace_problems(given: Mapping[str, Any]) -> Iterator[tuple[str, SettingProblem]]:
     """Yield what is wrong with a sound time limit that is shorter than the grace."""
-    timeout, grace = given.get("timeout"), given.get("grace_seconds", GRACE_SECONDS)
+    timeout = given.get("timeout")
+    grace = given.get("grace_seconds", BackendOptions().grace_seconds)
     if timeout not in RULES["timeout"].allowed or grace not in RULES["grace_seconds"].allowed:
         return
     if timeout not in timeouts(grace):

@@ -442,7 +442,7 @@ class Records:
         tasks = Subspace((*prefix, "tasks"))
         self._results = tasks["result"]
         self._results_key: bytes = self._results.key()
-        self._ended_key: bytes = tasks["ended"].key()
+        self._ended_begin = functools.lru_cache(lambda *within: tasks["ended"].pack(within))
         self._ended = tasks["ended"]
         self._state = tasks["state"]
 
@@ -544,7 +544,7 @@ class Records:
 
     def ended_row(self, ended: EndedTask) -> tuple[bytes, bytes]:
         """Return the key and the value of an entry."""
-        key = self._ended_key + b"".join(map(packed_element, ended[:4]))
+        key = self._ended_begin(*ended[:2]) + b"".join(map(packed_element, ended[2:4]))
         text = f"{ended.task}{_TREE}{ended.tree}" if ended.tree else ended.task
         return key, text.encode(errors="replace")
 

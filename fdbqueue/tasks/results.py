@@ -163,7 +163,7 @@ def new_result(
         if is_rich:
             taken = decode(encode(given[0])), decode(encode(kwargs))
         else:
-            taken = normalised(given[0]), normalised(kwargs)
+            taken = normalised(given[0]), normalised(kwargs) if kwargs else {}
     except (TypeError, ValueError) as error:
         find = encode if is_rich else normalised
         raise error_with_place(error, {"args": given[0], "kwargs": kwargs}, find) from error
@@ -296,7 +296,10 @@ def result_time(microseconds: int | None) -> datetime.datetime | None:
     Only results and their signals have such times. What compares or shows times needs
     :func:`fdbqueue.service.moment`, which is UTC in all projects.
     """
-    return None if microseconds is None else local(service.moment(microseconds))
+    if microseconds is None:
+        return None
+    at = service.moment(microseconds)
+    return at if settings.USE_TZ else timezone.make_naive(at)
 
 
 def local(at: datetime.datetime | None) -> datetime.datetime | None:
@@ -437,17 +440,19 @@ def running_result(
     return _result(state, queue_name, task)
 
 
-def set_attempts(result: TaskResult[..., Any], attempts: Attempts) -> None:
-    """Set what attempts say in a result."""
+def fields_of(attempts: Attempts) -> dict[str, Any]:
+    """Return the fields of a result that attempts say."""
     started, latest = attempts[2:4] if attempts.workers else (None, None)
     started_at = result_time(started)
-    change(
-        result,
-        started_at=started_at,
-        last_attempted_at=started_at if latest == started else result_time(latest),
-        errors=[TaskError(exception_class_path=e, traceback=text) for e, text in attempts.errors],
-        worker_ids=list(attempts.workers),
-    )
+    errors = attempts.errors and [
+        TaskError(exception_class_path=path, traceback=text) for path, text in attempts.errors
+    ]
+    return {
+        "started_at": started_at,
+        "last_attempted_at": started_at if latest == started else result_time(latest),
+        "errors": [*errors],
+        "worker_ids": [*attempts.workers],
+    }
 
 
 def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> TaskResult[..., Any]:
@@ -458,17 +463,14 @@ def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> T
         id=state.id,
         status=state.status,
         enqueued_at=result_time(state.enqueued),
-        started_at=None,
         finished_at=result_time(state.finished),
-        last_attempted_at=None,
         args=copy(call.args),
         kwargs=copy(call.kwargs),
         backend=call.backend,
-        errors=[],
-        worker_ids=[],
+        **fields_of(state.attempts),
     )
-    change(result, _return_value=returned(value_in(state.record)))
+    if state.value is not None:
+        change(result, _return_value=returned(value_in(state.record)))
     if state.metadata or state.progress:
         change(result, metadata=state.metadata or {}, progress=state.progress)
-    set_attempts(result, state.attempts)
     return result

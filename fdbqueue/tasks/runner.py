@@ -234,6 +234,7 @@ class TaskRunner:
         self._aborts: ForcedAborts | None = None
         #: The beginnings of the names of members whose limits this process has said.
         self._declared: set[str] = set()
+        self._tasks: dict[str, Task[..., Any]] = {}
         self.loop = Loop()
 
     def __call__(self, item: Item, overdue: OverdueAttempt | None = None) -> None:
@@ -264,7 +265,7 @@ class TaskRunner:
             if state.metadata or state.progress:  # this only of an attempt that has begun
                 attempt.notes = Notes(state.metadata, state.progress)
         is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))
-        imports = call is not None and not self._has_killed(call, before)
+        imports = call is not None and not (before.errors and self._has_killed(call, before))
         attempt.call = call or unknown_call(item.id)
         attempt.attempts = (
             before.begun(self._worker, now_us())
@@ -281,8 +282,9 @@ class TaskRunner:
                 raise TaskUnknown(reason="the item is not a task")
             if is_aborted or has_expired:
                 raise (TaskAborted if is_aborted else TaskExpired)(id=call.id)
-            task = task_at(call.task) if imports else None
-            if task is None or len(before.workers) >= max_attempts(self._options, task, call):
+            task = self._task_at(call.task) if imports else None
+            most = max_attempts(self._options, task, call)
+            if task is None or len(before.workers) >= most:
                 raise WorkerDied(attempts=len(before.workers))
             if overdue is not None:
                 raise TaskTimeout(overdue.seconds)
@@ -295,7 +297,7 @@ class TaskRunner:
             raise
         attempt.result = result_of(task)
         attempt.is_unnoted = True
-        if attempt.is_ahead and not item.attempts and max_attempts(self._options, task, call) == 1:
+        if most == 1 and not item.attempts and attempt.is_ahead:
             self._source.note_begun([attempt])  # else a kill would have it run twice
             self._source.check(attempt)
         self._run(task, attempt)
@@ -342,12 +344,23 @@ class TaskRunner:
         if call is None or not is_imported(call.task):
             return False
         try:
-            most = max_attempts(self._options, task_at(call.task), call)
+            most = max_attempts(self._options, self._task_at(call.task), call)
             if item.attempts < most:
                 return False
             return len(self._source.read_state(item, call.id).over.workers) >= most
         except Exception:  # noqa: BLE001  # it is unknown or gone, or the engine has failed
             return False
+
+    def _task_at(self, path: str) -> Task[..., Any]:
+        """Return the task with a dotted path, which is looked for once for each worker.
+
+        Raises:
+            TaskUnknown: There is none.
+        """
+        task = self._tasks.get(path)
+        if task is None:
+            task = self._tasks[path] = task_at(path)
+        return task
 
     def _is_aborted(self, attempt: Attempt, call: TaskCall) -> bool:
         """Tell whether a task was aborted before it begins, by itself or with its group."""
@@ -377,15 +390,14 @@ class TaskRunner:
 
     def _has_killed(self, call: TaskCall, before: Attempts) -> bool:
         """Tell whether importing the code of a task seems to kill workers each time."""
-        died = bool(before.errors) and before.errors[-1].exception == path_of(WorkerDied)
         return (
-            died
+            before.errors[-1].exception == path_of(WorkerDied)
             and not is_imported(call.task)
             and len(before.workers) >= max_attempts(self._options, None, call)
         )
 
     def _run(self, task: Task[..., Any], attempt: Attempt) -> None:
-        if attempt.is_limited:
+        if attempt.queue.is_part:
             self._declare_limits(task, attempt.item)
         running = Running(
             self._backend,

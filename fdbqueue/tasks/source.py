@@ -336,7 +336,7 @@ class TaskSource:
         if beside.is_first():
             items = self._leased(beside, count, seconds, worker, ending)
             return items or self._leased(self._queue, count, seconds, worker, ())
-        if limited := [end for end in ending if end.is_limited]:
+        if limited := [end for end in ending if end.queue.is_part]:
             self._ends.commit_all(limited)
             ending = [end for end in ending if not end.is_done]
         seen = beside.seen()
@@ -555,7 +555,7 @@ class TaskSource:
             with contextlib.suppress(LeaseLost):
                 if attempt.has_begun or is_abort_asked(record):
                     queue.nack(item, reason=f"The worker {worker} was stopped.", tr=tr)
-                elif self._beside is not None and attempt.is_limited:
+                elif self._beside is not None and attempt.queue.is_part:
                     self._beside.give_back(tr, item)
                 else:
                     queue.requeue(item, tr=tr)

@@ -17,8 +17,6 @@ How it ends:
 from __future__ import annotations
 
 import contextlib
-import fnmatch
-import functools
 import logging
 import math
 import os
@@ -40,6 +38,7 @@ from fdbqueue.service import (
     Worker,
     WorkerCounts,
     error_code,
+    is_among,
     share_a_name,
     worker_here,
 )
@@ -107,7 +106,7 @@ class TaskWorker:
         worker: str | None = None,
         catalog: Catalog | None = None,
         let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        on_end: Callable[[AttemptEnd | None], None] = lambda _: None,
+        on_end: Callable[[AttemptEnd | None], None] | None = None,
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
         watch: ParentWatch | None = None,
@@ -128,8 +127,9 @@ class TaskWorker:
         self._on_stop = on_stop
         self._on_beat = on_beat
         options = backend.settings
-        self.queue = _queue(backend, names, excluded, catalog)
-        self._beside = _beside(self.queue, backend, names, excluded, catalog)
+        taken = _TakenQueues(backend, names, excluded)
+        self.queue = taken.queue(catalog)
+        self._beside = taken.beside(self.queue, catalog)
         self._source = TaskSource(
             self.queue,
             backend.records,
@@ -147,8 +147,8 @@ class TaskWorker:
                 "tasks",
                 self.queue.name,
                 threads=threads,
-                serves=_wanted(backend, names),
-                left_out=[backend.queue_prefix + name for name in excluded],
+                serves=taken.wanted,
+                left_out=taken.left_out,
             ),
             self._counts,
             self._runner.look_for_aborts,
@@ -256,10 +256,7 @@ class TaskWorker:
         return self._house.moved > moved
 
     def _goes_on(self) -> bool:
-        return not self._is_stopped and self._left() > 0
-
-    def _left(self) -> float:
-        return self._limit - self.succeeded - self.failed - self.lost
+        return not self._is_stopped and self.succeeded + self.failed + self.lost < self._limit
 
     def _work(self) -> bool:
         """Work until the work ends; return False if the engine has failed, and may return."""
@@ -272,7 +269,7 @@ class TaskWorker:
             settle=self._source.settle,
             seconds=self.backend.settings.lease_seconds,
             worker=self.worker,
-            limit=self._left(),
+            limit=self._limit - self.succeeded - self.failed - self.lost,
             follow=self._follow,
             let_in=self._let_in,
             on_end=self._ended,
@@ -369,14 +366,15 @@ class TaskWorker:
                 self.retried += end.retry_seconds is not None
             if end.retry_seconds is None:
                 self._signals.add(end, error)
-        self._log(item, end)
-        _observe(end, item)
-        self._on_end(end)
+        if logger.isEnabledFor(logging.INFO):
+            self._log(item, end)
+        if observers:
+            _observe(end, item)
+        if self._on_end is not None:
+            self._on_end(end)
 
     def _log(self, item: Item, end: AttemptEnd | None) -> None:
         """Log the end of an attempt, without arguments."""
-        if not logger.isEnabledFor(logging.INFO):
-            return
         facts: dict[str, Any] = {"queue": self._home(item.queue), "worker": self.worker}
         if end is None:
             facts |= {"item": item.id, "attempts": item.attempts + 1}
@@ -505,54 +503,46 @@ class _FinishedSignals:
             del error  # its traceback has this frame
 
 
-def _wanted(backend: Any, names: Sequence[str]) -> list[str]:
-    """Return the names of queues, and patterns, that a worker takes from; all if it has none."""
-    return [backend.queue_prefix + name for name in names] or backend.names()
+class _TakenQueues:
+    """Which queues a worker takes tasks from.
 
-
-def _beside(
-    main: Queue | SeveralQueues,
-    backend: Any,
-    names: Sequence[str],
-    excluded: Sequence[str],
-    catalog: Catalog,
-) -> AlternatingLeases | None:
-    """Return the limited tasks of the same queues; None if none of these may have any."""
-    wanted = _wanted(backend, names)
-    left_out = [backend.queue_prefix + name for name in excluded]
-
-    def is_in(name: str) -> bool:
-        home = catalog.home(name)
-        fits = functools.partial(fnmatch.fnmatchcase, home)
-        return any(map(fits, wanted)) and not any(map(fits, left_out)) and backend.owns(home)
-
-    asked = [*map(family_of, wanted)]
-    families = [
-        family
-        for family in catalog.families()
-        if family.has_parts and any(share_a_name(family.name, one) for one in asked)
-    ]
-    return AlternatingLeases(main, catalog, families, is_in) if families else None
-
-
-def _queue(
-    backend: Any, names: Sequence[str], excluded: Sequence[str], catalog: Catalog
-) -> Queue | SeveralQueues:
-    """Return the queue with the tasks of some names, or several.
-
-    Those of one pattern are a family, of any size, and each of them has its turn. Of several names
-    the first has its tasks run first; then a pattern stands for 1,000 queues at most.
+    Args:
+        backend: The backend of the tasks.
+        names: The queues as ``QUEUES`` names them, and patterns of names; empty for all.
+        excluded: Queues to leave out, and patterns of names.
     """
-    wanted = _wanted(backend, names)
-    left_out = [backend.queue_prefix + name for name in excluded]
 
-    def is_in(name: str) -> bool:
-        is_left_out = any(fnmatch.fnmatchcase(name, one) for one in left_out)
-        return not is_left_out and ("*" in name or backend.owns(name))
+    def __init__(self, backend: Any, names: Sequence[str], excluded: Sequence[str]) -> None:
+        self._backend = backend
+        self.wanted: list[str] = [backend.queue_prefix + one for one in names] or backend.names()
+        self.left_out = [backend.queue_prefix + one for one in excluded]
 
-    wanted = [name for name in wanted if is_in(name)]
-    if len(wanted) == 1 and "*" not in wanted[0]:
-        return catalog.queue(wanted[0])
-    if len(wanted) == 1 and not left_out and len(backends()) == 1:  # all that fit are its own
-        return catalog.several(wanted)
-    return catalog.several(wanted, fair=False).limited_to(is_in)
+    def has(self, name: str) -> bool:
+        """Tell whether a queue is one of these, or may be if it is a pattern that is wanted."""
+        is_one = is_among(name, self.wanted, self.left_out)
+        return is_one and ("*" in name or self._backend.owns(name))
+
+    def queue(self, catalog: Catalog) -> Queue | SeveralQueues:
+        """Return the queue, or the queues.
+
+        Those of one pattern are a family, of any size, and each of them has its turn. Of several
+        names the first has its tasks run first; then a pattern stands for 1,000 queues at most.
+        """
+        wanted = [*filter(self.has, self.wanted)]
+        if len(wanted) == 1 and "*" not in wanted[0]:
+            return catalog.queue(wanted[0])
+        if len(wanted) == 1 and not self.left_out and len(backends()) == 1:  # all are its own
+            return catalog.several(wanted)
+        return catalog.several(wanted, fair=False).limited_to(self.has)
+
+    def beside(self, main: Queue | SeveralQueues, catalog: Catalog) -> AlternatingLeases | None:
+        """Return the limited tasks of the same queues; None if none of these may have any."""
+        asked = [*map(family_of, self.wanted)]
+        families = [
+            family
+            for family in catalog.families()
+            if family.has_parts and any(share_a_name(family.name, one) for one in asked)
+        ]
+        if not families:
+            return None
+        return AlternatingLeases(main, catalog, families, lambda name: self.has(catalog.home(name)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import mmap
 import os
 import signal
@@ -15,7 +16,7 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import reservations
 from fdbqueue.engines.embedded.reservations import Reservations
-from fdbqueue.engines.embedded.turn import Turn
+from fdbqueue.engines.embedded.turn import WriterTurn
 from tests.engines.children import Child, run, wait_until
 from tests.engines.interrupts import Preemption
 
@@ -340,7 +341,7 @@ def test_a_full_disk_leaves_the_retries_as_they_were():
 
 def test_lock_files_that_are_deleted_while_their_memory_is_opened(tmp_path, monkeypatch):
     """A thread that is late has the memory of the old one; all others have the new one's."""
-    turn = Turn(str(tmp_path))
+    turn = WriterTurn(str(tmp_path))
     turn.open()
     real = mmap.mmap
 
@@ -649,3 +650,23 @@ def test_an_exception_at_any_place(database):
             break
     assert place > 20
     assert total >= 2 * place
+
+
+def test_memory_that_is_closed_at_any_place(tmp_path):
+    """As by a fork in another thread: who reserves goes on without a reservation."""
+    (tmp_path / "turn").touch()
+    for place in itertools.count(1):
+        own = Reservations(str(tmp_path / "turn"))
+
+        def work(own=own):
+            given = own.reserve(None)
+            number = 0 if given is None else given.number
+            own.hold(number)
+            own.release(number)
+
+        preemption = Preemption(place, handler=own.close, within="reservations.py")
+        preemption.run(work)
+        own.close()
+        if not preemption.was_interrupted:
+            break
+    assert place > 20

@@ -216,6 +216,7 @@ def test_a_claim_that_was_taken_after_a_quiet_time_is_new(backend, monkeypatch):
     assert not other.claim()
 
 
+@pytest.mark.usefixtures("lasting_claims")
 def test_movers_that_wait_read_no_table(backend, django_assert_num_queries):
     """But one of all does."""
     first, second = (RowMover(backend.outbox(), backend.catalog) for _ in range(2))

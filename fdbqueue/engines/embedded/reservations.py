@@ -42,6 +42,9 @@ import time
 _NOTE = struct.Struct("=QQQQQ")
 #: The process, since when it waits, until when it looks again.
 _PLACE = struct.Struct("=QQQ")
+#: Written as a slice: if the memory was closed, that is a ValueError, as reading is; ``pack_into``
+#: raises a TypeError.
+_NOTE_AT = slice(0, _NOTE.size)
 _PLACES_AT, _PLACES = 64, 128
 _PLACES_END = _PLACES_AT + _PLACES * _PLACE.size
 _NOBODY = bytes(_PLACES * _PLACE.size)
@@ -260,7 +263,8 @@ class Reservations:
         """Write the note, and tell whether no other was written just then."""
         self._given, own.given_at = own, now
         until = now + max(_THINK, self._think)
-        _NOTE.pack_into(memory, 0, self._process, own.number, until, began, self.is_strict)
+        note = _NOTE.pack(self._process, own.number, until, began, self.is_strict)
+        memory[_NOTE_AT] = note
         return _NOTE.unpack_from(memory, 0)[:2] == (self._process, own.number)
 
     def _others(self, waiting: bytes, now: int) -> list[tuple[int, int]]:
@@ -280,13 +284,14 @@ class Reservations:
                 process, _, looked_at = _PLACE.unpack_from(memory, place)
                 if not process or looked_at + _PATIENCE < looks_at:
                     break
-        _PLACE.pack_into(memory, place, self._process, since, looks_at + _LATE)
+        packed = _PLACE.pack(self._process, since, looks_at + _LATE)
+        memory[place : place + _PLACE.size] = packed
         return place
 
     def _leave(self, memory: mmap.mmap, place: int) -> None:
         with contextlib.suppress(ValueError):  # it was closed
             if _PLACE.unpack_from(memory, place)[0] == self._process:
-                _PLACE.pack_into(memory, place, 0, 0, 0)
+                memory[place : place + _PLACE.size] = bytes(_PLACE.size)
 
     def _sleep(self, pause: int) -> None:
         """Sleep for so long, or until another process rings."""
@@ -362,7 +367,7 @@ class Reservations:
             now = time.monotonic_ns()
             given = self._given
             if (process, held) == (self._process, number) and now < until:
-                _NOTE.pack_into(memory, 0, process, number, now + _COMMIT, began, strict)
+                memory[_NOTE_AT] = _NOTE.pack(process, number, now + _COMMIT, began, strict)
                 self._think = self._think * 15 // 16
             elif given is not None and given.number == number:
                 self._think = min(2 * (now - given.given_at), _LONGEST_THINK)
@@ -377,7 +382,8 @@ class Reservations:
             now = time.monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
                 stays = self._goes_on and now - began < _SLICE
-                _NOTE.pack_into(memory, 0, process, 0, now + _GRACE if stays else now, began, 0)
+                until = now + _GRACE if stays else now
+                memory[_NOTE_AT] = _NOTE.pack(process, 0, until, began, 0)
                 if not stays:
                     self._ring(memory, now)
             self._used_at = time.monotonic_ns()  # after whoever was rung ran in its place

@@ -19,7 +19,7 @@ from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.emptying import Emptying
 from fdbqueue.management.exit_codes import error_text, explain_errors, usage_error
 from fdbqueue.management.formats import item_count
-from fdbqueue.management.item_lines import FileExists, ItemsFile, NotADrain, item_line
+from fdbqueue.management.item_lines import FileExists, ItemsFile, NotADrain, text_of
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import Batch, Batcher, Queue
 
@@ -62,7 +62,7 @@ class FileSink(Sink):
     """
 
     def __init__(self, queue: Queue, file: ItemsFile) -> None:
-        super().__init__(queue, lambda batch: file.write(f"{_text(queue, batch)}\n".encode()))
+        super().__init__(queue, lambda batch: file.write(f"{text_of(queue, batch)}\n".encode()))
         self._file = file
 
     def take(self, batch: Batch) -> None:
@@ -163,7 +163,7 @@ examples:
         """Write the items to standard output."""
 
         def write(batch: Batch) -> None:
-            lines = _text(queue, batch)  # printed as one: all are in the pipe, or requeued
+            lines = text_of(queue, batch)  # printed as one: all are in the pipe, or requeued
             self.console.check_output()
             self.console.print_lines([lines])
 
@@ -246,7 +246,3 @@ def explain(error: BaseException, done: int, queue: Queue, sink: Sink) -> str:
             "command again with --resume."
         )
     return text
-
-
-def _text(queue: Queue, batch: Batch) -> str:
-    return "\n".join(item_line(queue, item) for item in batch)

@@ -29,7 +29,7 @@ from fdbqueue.columns.queues import (
     reads_of,
 )
 from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
-from fdbqueue.columns.workers_and_failures import PRESENT
+from fdbqueue.columns.workers_and_reasons import PRESENT
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error

@@ -15,8 +15,6 @@ old or too young for those five seconds.
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
-import functools
 import json
 import logging
 import os
@@ -34,6 +32,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import start_thread
 from fdbqueue.service.clock import is_machines, now_us, shared_us
+from fdbqueue.service.names import is_among
 from fdbqueue.service.transactions import run, unlimited
 
 logger = logging.getLogger(__name__)
@@ -102,8 +101,7 @@ class WorkerRow:
         words = self.serves.split()
         wanted = [word for word in words if not word.startswith(_LEFT_OUT)]
         left_out = [word[1:] for word in words if word.startswith(_LEFT_OUT)]
-        fits = functools.partial(fnmatch.fnmatchcase, queue)
-        return not wanted or (any(map(fits, wanted)) and not any(map(fits, left_out)))
+        return not wanted or is_among(queue, wanted, left_out)
 
     @property
     def state(self) -> str:

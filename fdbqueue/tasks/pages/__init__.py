@@ -108,7 +108,7 @@ def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:
     named = _("What commands call it: the tasks of one limit.")
     name = Setting(_("Name"), queue.name, is_code=True, meaning=named)
     return [
-        *([] if queue.home == queue.name else [name]),
+        *([name] if queue.is_part else []),
         Setting(
             _("Kind"),
             _("tasks"),

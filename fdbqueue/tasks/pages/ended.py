@@ -116,7 +116,7 @@ def begin_ended(backend: Any, queue: Queue, tr: Any) -> Callable[[], OtherTabs]:
     The tasks of a limited queue have ended in its home, among others of their function.
     """
     records: Records = backend.records
-    if queue.home != queue.name:
+    if queue.is_part:
         limits = tr.snapshot[limits_key(records.prefix, queue.name)]
 
         def at_home() -> OtherTabs:

@@ -17,7 +17,7 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import INTERRUPTED, Interrupted, failure, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
-from fdbqueue.service import MAX_ITEMS_A_CALL, MAX_WORKER_CHARACTERS, NAME, PATTERN
+from fdbqueue.service import MAX_ITEMS_A_CALL, MAX_WORKER_CHARACTERS, NAME, PATTERN, is_among
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.management import task_arguments
@@ -79,14 +79,14 @@ examples:
             "--prefetch",
             type=arguments.whole_number(most=_MAX_PREFETCH),
             metavar="N",
-            help="Lease N tasks for each thread; those that wait for a thread are RUNNING "
+            help="Lease N tasks for each thread; tasks that wait for a thread are RUNNING "
             "(default: as many as take 0.1 seconds, 16 at most)",
         ),
         arguments.Argument(
             "--processes",
             type=arguments.whole_number(most=_MAX_PROCESSES),
             metavar="N",
-            help="Run N processes, and replace those that end, or that do not end a task at its "
+            help="Run N processes, and replace each that ends, or does not end a task at its "
             "time limit (default: this process alone)",
         ),
         arguments.Argument(
@@ -285,5 +285,5 @@ def _check_left(backend: FdbQueueBackend, names: list[str], excluded: list[str])
         CommandError: There are none.
     """
     chosen = {one for name in names for one in fnmatch.filter(backend.queues, name)} or set(names)
-    if all(any(fnmatch.fnmatchcase(one, out) for out in excluded) for one in chosen):
+    if not any(is_among(one, names, excluded) for one in chosen):
         raise usage_error("--queue and --exclude-queues leave no queue.")
