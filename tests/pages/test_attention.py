@@ -245,6 +245,8 @@ def test_the_page_of_an_item_that_blocks_says_what_to_do(viewer, queue):
     call_command(*shlex.split(html.unescape(command))[2:])
     (dead,) = mail.page(state="dead").items
     assert (dead.id, dead.reason) == (bad.id, "undecodable")
+    page = text(viewer.get(of("mail", dead)))
+    assert ("queue_remove mail " in page, "queue_redrive" in page) == (True, False)
     assert mail.pop().value == 1
 
 

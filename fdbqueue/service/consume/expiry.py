@@ -16,6 +16,7 @@ from typing import NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ, SENT_BY_SET
+from fdbqueue.service.options import is_last
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
@@ -198,8 +199,7 @@ def log(queue: str, expired: ExpiredCounts) -> None:
 
 def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
     """Tell whether an item dies, because its lease was the last of its attempts."""
-    is_leased = hidden.state is State.LEASED
-    return is_leased and max_attempts is not None and attempts >= max_attempts
+    return hidden.state is State.LEASED and is_last(attempts, max_attempts)
 
 
 def note_failure(
