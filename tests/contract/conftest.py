@@ -26,7 +26,7 @@ _DEADLINE_SECONDS = 60
 @pytest.fixture
 def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let waiters look when they are woken, and never by themselves, as they do in five seconds."""
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr(waiting, "UNWOKEN_LOOK_SECONDS", 3_600.0)
 
 
 class Meddled:
