@@ -272,7 +272,7 @@ class Concern:
     remedy: Callable[[QueueRow], str] = lambda _row: ""
 
 
-def is_overdue(oldest: datetime.datetime | None) -> bool:
+def waits_too_long(oldest: datetime.datetime | None) -> bool:
     """Tell whether the oldest ready item, pushed at this time, has waited too long."""
     return oldest is not None and seconds_since(oldest) > OLDEST_SECONDS
 
@@ -296,7 +296,7 @@ def _only_gets(row: QueueRow) -> bool:
 
 def is_held(row: QueueRow) -> bool:
     """Tell whether items wait because of the queue's own limit, and for nothing else."""
-    waits = _only_gets(row) or is_overdue(row.oldest) or _has_old(row)
+    waits = _only_gets(row) or waits_too_long(row.oldest) or _has_old(row)
     return bool(row.held) and row.pause is None and waits
 
 
@@ -401,7 +401,7 @@ CONCERNS = (
         name="overdue",
         label=_("Waiting for over an hour"),
         meaning=_("The oldest ready item has waited too long."),
-        applies=lambda row: (is_overdue(row.oldest) or _has_old(row)) and not is_held(row),
+        applies=lambda row: (waits_too_long(row.oldest) or _has_old(row)) and not is_held(row),
         figure=lambda row: short_age(row.oldest) if row.oldest else "",
         remedy=lambda row: f"queue_list {shlex.quote(row.queue.name)} --rates",
     ),
@@ -516,7 +516,7 @@ OLDEST = QueueColumn(
         "oldest": at and timestamp(at),
         "age_seconds": at and seconds_since(at),
     },
-    alarm=lambda at: "warning" if is_overdue(at) else "",
+    alarm=lambda at: "warning" if waits_too_long(at) else "",
     why_nothing=lambda row: (
         _("the codec stores no push time")
         if row.counts.ready > 0 and not keeps_push_times(row.queue)

@@ -154,9 +154,9 @@ def test_an_item_that_waits_too_long_is_a_concern():
     """An hour is the limit; a queue without a known age has none."""
     limit = datetime.timedelta(seconds=queues.OLDEST_SECONDS)
     begin = datetime.datetime.now(datetime.timezone.utc) - limit
-    assert queues.is_overdue(begin - datetime.timedelta(seconds=5))
-    assert not queues.is_overdue(begin + datetime.timedelta(minutes=5))
-    assert not queues.is_overdue(None)
+    assert queues.waits_too_long(begin - datetime.timedelta(seconds=5))
+    assert not queues.waits_too_long(begin + datetime.timedelta(minutes=5))
+    assert not queues.waits_too_long(None)
 
 
 @pytest.mark.parametrize(
