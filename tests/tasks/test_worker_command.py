@@ -526,3 +526,21 @@ def test_the_metrics_of_attempts(configure):
     assert value("fdbqueue_task_attempts_total", task=note, outcome="succeeded") == 3
     assert value("fdbqueue_task_attempts_total", task=fail, outcome="failed") == 1
     assert value("fdbqueue_task_seconds_count", task=note) == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_streams_that_are_closed(environment, tmp_path):
+    """It works all the same, and no file of the engine gets one of their descriptors."""
+    beats = tmp_path / "beats"
+    command = [sys.executable, "manage.py", "tasks_worker", "--heartbeat-file", str(beats)]
+    settings = {**environment, "DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]
+    with subprocess.Popen(closed, cwd=ROOT, env=settings) as worker:
+        try:
+            wait_until(lambda: beats.exists() or worker.poll() is not None)
+            streams = [os.readlink(f"/proc/{worker.pid}/fd/{number}") for number in range(3)]
+            worker.terminate()
+            assert worker.wait(DEADLINE_SECONDS) == 0
+        finally:
+            worker.kill()
+    assert streams == ["/dev/null"] * 3
