@@ -100,11 +100,11 @@ CASES = (
     Case("pop_from", "family", "calls", 196, 268),
     Case("pop_from", "family", "frames", 15, 19),
     Case("pop_from", "family", "files", 17, 23),
-    Case("enqueue", "task", "calls", 211, 297),
-    Case("run", "task", "calls", 450, 708),
+    Case("enqueue", "task", "calls", 206, 297),
+    Case("run", "task", "calls", 300, 708),
     Case("enqueue", "task", "frames", 12, 12),
     Case("enqueue", "task", "files", 16, 19),
-    Case("life", "task", "files", 54, 36),
+    Case("life", "task", "files", 53, 36),
 )
 
 

@@ -113,6 +113,15 @@ class FdbQueueError(Exception):
         return _rebuild, (type(self), self.context)
 
 
+def _with_install(error: FdbQueueError) -> str:
+    """Return the message of an error whose context says what to install, as sentences."""
+    if not error.context.keys() >= {"reason", "install"}:
+        return FdbQueueError.__str__(error)
+    text = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
+    install = str(error.context["install"])
+    return f"{text} ({error.context['reason']}). {install[:1].upper()}{install[1:]}"
+
+
 def _rebuild(kind: type[FdbQueueError], context: dict[str, Any]) -> FdbQueueError:
     return kind(**context)
 
@@ -273,6 +282,9 @@ class ClientLibraryMissing(EngineError):
 
     code = "client_library_missing"
 
+    def __str__(self) -> str:
+        return _with_install(self)
+
 
 class ClientLibraryTooOld(EngineError):
     """Install a newer client library, or an older package foundationdb: the library is too old.
@@ -282,6 +294,9 @@ class ClientLibraryTooOld(EngineError):
     """
 
     code = "client_library_too_old"
+
+    def __str__(self) -> str:
+        return _with_install(self)
 
 
 class ApiVersionTooOld(EngineError):

@@ -498,9 +498,14 @@ class _BoundedOutput(serializers.Serializer[Any]):
 class RedrivenOutput(_BoundedOutput):
     """The result of requeuing dead letters."""
 
-    example: ClassVar[Any] = {"redriven": 3, "more": False}
+    example: ClassVar[Any] = {"redriven": 3, "undecodable": 0, "more": False}
 
     redriven = serializers.IntegerField(min_value=0, help_text="The number of requeued items.")
+    undecodable = serializers.IntegerField(
+        min_value=0,
+        help_text="The number of dead letters that cannot be decoded. They stay dead, unless `ids` "
+        "named them: then they block the queue.",
+    )
 
 
 class PurgedOutput(_BoundedOutput):

@@ -368,13 +368,21 @@ class QueueViewSet(ViewSetMixin, BaseView):
         },
     )
     def redrive(self, asked: Asked, name: str) -> Any:
-        """Requeue dead letters by ids, by a reason, or all; at most ``limit``."""
+        """Requeue dead letters by ids, by a reason, or all; at most ``limit``.
+
+        A dead letter that cannot be decoded stays dead unless ``ids`` names it: it would block the
+        queue.
+        """
         queue, ids = self._queue(name), asked.pop("ids")
-        return self._do_some(
+        undecodable: list[str] = []
+        answer = self._do_some(
             "redriven",
             asked["limit"],
-            lambda done: queue.redrive(ids, on_redriven=done, **asked),
+            lambda done: queue.redrive(
+                ids, on_redriven=done, on_undecodable=undecodable.extend, **asked
+            ),
         )
+        return {**answer, "undecodable": len(undecodable)}
 
     @Action(
         "POST",

@@ -260,6 +260,7 @@ class Concern:
         applies: Tells whether a queue has it.
         figure: Returns how much of it a queue has; empty if there is no number.
         tab: The state whose items show it.
+        remedy: Returns a command that helps; empty if ``queue_doctor`` has a check of its own.
     """
 
     name: str
@@ -268,9 +269,10 @@ class Concern:
     applies: Callable[[QueueRow], bool]
     figure: Callable[[QueueRow], str] = lambda _row: ""
     tab: str = "ready"
+    remedy: Callable[[QueueRow], str] = lambda _row: ""
 
 
-def is_overdue(oldest: datetime.datetime | None) -> bool:
+def waits_too_long(oldest: datetime.datetime | None) -> bool:
     """Tell whether the oldest ready item, pushed at this time, has waited too long."""
     return oldest is not None and seconds_since(oldest) > OLDEST_SECONDS
 
@@ -280,9 +282,8 @@ def is_unattended(row: QueueRow) -> bool:
 
     Pushes of the present minute do not count: no worker may have had the time to take them.
     """
-    if row.is_workerless:  # which says more
-        return False
-    return row.counts.leased <= 0 and not row.held and _only_gets(row)
+    # without a worker it has a concern that says more
+    return not row.is_workerless and not row.held and row.counts.leased <= 0 and _only_gets(row)
 
 
 def _only_gets(row: QueueRow) -> bool:
@@ -295,11 +296,8 @@ def _only_gets(row: QueueRow) -> bool:
 
 def is_held(row: QueueRow) -> bool:
     """Tell whether items wait because of the queue's own limit, and for nothing else."""
-    return (
-        bool(row.held)
-        and row.pause is None
-        and (_only_gets(row) or is_overdue(row.oldest) or _has_old(row))
-    )
+    waits = _only_gets(row) or waits_too_long(row.oldest) or _has_old(row)
+    return bool(row.held) and row.pause is None and waits
 
 
 def is_growing(row: QueueRow) -> bool:
@@ -360,6 +358,7 @@ WORKERLESS = Concern(
     meaning=_("Tasks are ready, and no worker of this queue is alive: start tasks_worker."),
     applies=attrgetter("is_workerless"),
     figure=lambda row: short_age(row.oldest) if row.oldest else "",
+    remedy=lambda _row: "tasks_worker",
 )
 #: What concerns look at.
 CONCERN_READS = (
@@ -377,6 +376,7 @@ CONCERNS = (
         applies=lambda row: row.counts.dead > 0,
         figure=lambda row: grouped(row.counts.dead),
         tab="dead",
+        remedy=lambda row: f"queue_list {shlex.quote(row.queue.name)} --by-reason",
     ),
     Concern(
         name="unattended",
@@ -384,6 +384,7 @@ CONCERNS = (
         meaning=_("Items are pushed, and nothing takes them."),
         applies=is_unattended,
         figure=lambda row: _("%(rate)s/min") % {"rate": mean(row.pushes)},
+        remedy=lambda _row: "queue_list --workers",
     ),
     Concern(
         name="growing",
@@ -394,13 +395,15 @@ CONCERNS = (
         ),
         applies=is_growing,
         figure=lambda row: grouped(row.counts.ready),
+        remedy=lambda row: f"queue_peek {shlex.quote(row.queue.name)} --state leased",
     ),
     Concern(
         name="overdue",
         label=_("Waiting for over an hour"),
         meaning=_("The oldest ready item has waited too long."),
-        applies=lambda row: (is_overdue(row.oldest) or _has_old(row)) and not is_held(row),
+        applies=lambda row: (waits_too_long(row.oldest) or _has_old(row)) and not is_held(row),
         figure=lambda row: short_age(row.oldest) if row.oldest else "",
+        remedy=lambda row: f"queue_list {shlex.quote(row.queue.name)} --rates",
     ),
     Concern(
         name="held",
@@ -513,7 +516,7 @@ OLDEST = QueueColumn(
         "oldest": at and timestamp(at),
         "age_seconds": at and seconds_since(at),
     },
-    alarm=lambda at: "warning" if is_overdue(at) else "",
+    alarm=lambda at: "warning" if waits_too_long(at) else "",
     why_nothing=lambda row: (
         _("the codec stores no push time")
         if row.counts.ready > 0 and not keeps_push_times(row.queue)

@@ -8,6 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 RELEASES = "https://github.com/apple/foundationdb/releases"
 #: The binding's distribution on package indexes.
 _BINDING = "foundationdb"
+#: The clusters that fdbqueue is tested on, and a client library for them.
+_SERIES, _RELEASE = "7.3", "7.3.79"
+_UNKNOWN = "VERSION"
 #: What FoundationDB calls a processor in the names of its files; Debian's packages differ.
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 _DEB_MACHINES = {"x86_64": "amd64", "aarch64": "aarch64"}
@@ -17,16 +20,25 @@ _RPM_FAMILY = frozenset({"rhel", "fedora", "centos", "amzn", "suse"})
 
 
 def how_to_install() -> str:
-    """Return how to install the library on this system, in the version of the binding.
+    """Return how to install the library on this system, for a cluster of 7.3.
 
-    A library that is newer than the binding serves it too; an older one does not.
+    The library must have the version of the cluster, which nobody knows without one. A library
+    that is newer than the binding serves it too; an older one does not.
     """
     try:
         release = platform.freedesktop_os_release()
     except OSError:
         release = {}
     family = frozenset({release.get("ID", ""), *release.get("ID_LIKE", "").split()})
-    return instruction(platform.system(), platform.machine(), family, binding_version())
+    binding = binding_version()
+    is_of_series = binding.startswith(f"{_SERIES}.")
+    version = binding if is_of_series else _RELEASE
+    text = instruction(platform.system(), platform.machine(), family, version)
+    if not is_of_series and binding != _UNKNOWN:
+        text += (
+            f'; and run: pip install "foundationdb~={_SERIES}.0", because {binding} is installed'
+        )
+    return f"it must have the version of the cluster; for {_SERIES}, {text}"
 
 
 def binding_version() -> str:
@@ -34,7 +46,7 @@ def binding_version() -> str:
     try:
         return version(_BINDING)
     except PackageNotFoundError:  # it was copied, and not installed
-        return "VERSION"
+        return _UNKNOWN
 
 
 def instruction(system: str, machine: str, family: frozenset[str], version: str) -> str:

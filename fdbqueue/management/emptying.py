@@ -47,8 +47,8 @@ class Emptying:
         return int(min(max(0, self._source.size()), self.limit))
 
     def report_expected(self, to: str) -> None:
-        """Print how many items a drain would take, and where to."""
-        number = self.expected
+        """Print how many items a drain would take, none if the queue is paused, and where to."""
+        number = 0 if self._console.note_pauses(self._source) else self.expected
         self._console.report(
             {**name_record(self._source), "would_drain": number, "to": to},
             f"Would drain {item_count(number)} from {self._source.name!r} to {to}.",

@@ -2,8 +2,8 @@
 
 The first are the setting, the engine, receipts of processes that have ended, queues that are stored
 but are not in the setting, which queue is the busiest, and which are at a limit of their own. Those
-of a queue are its format, pause, row in the index of its family, overdue items, drains, pushes,
-items and counts.
+of a queue are its format, pause, row in the index of its family, the concerns that the list of
+queues names, overdue items, drains, pushes, items and counts.
 
 A new check of a queue is a method like :meth:`QueueChecks._pause`, and a line in
 :meth:`QueueChecks.findings`.
@@ -15,12 +15,14 @@ import contextlib
 import itertools
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
 from fdbqueue.columns.queues import (
+    CONCERN_READS,
+    CONCERNS,
     QueueRow,
     begin_counts,
     begin_held,
@@ -52,7 +54,7 @@ _STATUS_KEY = b"\xff\xff/status/json"
 _SLOW_SECONDS = 1.0
 _SHOWN_NAMES, _SHOWN_IDS = 10, 5
 #: What is suggested if --timeout was too short for a queue.
-_LONGER_SECONDS = 300
+LONGER_SECONDS = 300
 #: If so much of the embedded engine's file is free, and so many bytes, it may be made smaller.
 _MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
 #: The doctor reads the load of at most so many queues.
@@ -149,9 +151,9 @@ def check_engine(database: Any) -> Finding:
 
 def check_file(database: Any) -> Iterator[Finding]:
     """Tell how much of the embedded engine's file is free; other engines have none."""
-    database = conf.innermost(database)
-    if not hasattr(database, "file_sizes"):
+    if not is_file(database):
         return
+    database = conf.innermost(database)
     size, free = database.file_sizes()
     text = f"{free / size:.0%} of {size / 1_000_000:,.1f} MB is free, for items to come"
     if free < _MUCH_FREE_BYTES or free < _MUCH_FREE * size:
@@ -163,6 +165,11 @@ def check_file(database: Any) -> Iterator[Finding]:
         f"and run: python -c {shlex.quote(vacuum)}"
     )
     yield Finding("file", None, WARNING, text)
+
+
+def is_file(database: Any) -> bool:
+    """Tell whether the embedded engine keeps a database in a file."""
+    return hasattr(conf.innermost(database), "file_sizes")
 
 
 def check_receipts(database: Any) -> Finding:
@@ -192,33 +199,35 @@ def check_names(catalog: Catalog) -> Finding:
     return Finding("names", None, WARNING, text)
 
 
-def check_load(catalog: Catalog) -> Iterator[Finding]:
+def check_load(catalog: Catalog, names: Iterable[str], *, on_cluster: bool) -> Iterator[Finding]:
     """Name the busiest queue, and what limits it; and the queues that their own limits hold.
 
     Reads the history of the last minutes, the counts and the limits of at most 500 queues.
     """
-    queues = map(catalog.queue, catalog.names(limit=MAX_LOADS))
+    queues = map(catalog.queue, itertools.islice(names, MAX_LOADS))
     reads = (begin_rates, begin_counts, begin_held, begin_pauses)
     rows = list(read_rows(catalog.database, queues, reads))
-    yield _busiest(rows)
+    yield _busiest(rows, on_cluster=on_cluster)
     yield _held(rows)
 
 
-def _busiest(rows: list[QueueRow]) -> Finding:
+def _busiest(rows: list[QueueRow], *, on_cluster: bool) -> Finding:
     row = max(rows, key=lambda one: one.pushes + one.pops, default=None)
     looked = counted(len(rows), "queue") + " looked at"
     if row is None or not row.pushes + row.pops:
         return Finding("load", None, OK, f"nothing was pushed or popped in 5 minutes; {looked}")
-    has_shards = row.queue.options.shards is not None
-    most, place, rate = SHARDS_CARRY, "its counts let", row.pushes + row.pops
-    if not has_shards:
-        most, place, rate = HEAD_CARRIES, "its head lets", max(row.pushes, row.pops)
-    share = rate / 60 / most
     text = (
-        f"the busiest queue is {row.queue.name}: {row.pushes:,.1f} pushes and {row.pops:,.1f} pops "
-        f"a minute over 5 minutes, {share:.0%} of the {most:,} transactions a second that {place} "
-        f"through on a cluster, if each has one item; {looked}"
+        f"busiest: {row.queue.name}, {row.pushes:,.1f} pushes and {row.pops:,.1f} pops a minute "
+        f"(mean of 5 minutes); {looked}"
     )
+    if not on_cluster:
+        return Finding("load", None, OK, text)
+    has_shards = row.queue.options.shards is not None
+    most, rate = HEAD_CARRIES, max(row.pushes, row.pops)
+    if has_shards:
+        most, rate = SHARDS_CARRY, row.pushes + row.pops
+    share, kind = rate / 60 / most, "with" if has_shards else "without"
+    text += f"; a queue {kind} shards carries about {most:,} transactions a second: {share:.0%}"
     if share < _NEAR or row.counts.ready <= row.pops or row.pushes <= row.pops:
         return Finding("load", None, OK, text)
     more = (
@@ -288,12 +297,13 @@ class QueueChecks:
         if written.status == ERROR:  # the rest would read the items under the wrong settings
             return
         yield from self._index()
+        yield from self._concerns()
         yield self._overdue(pause)
         yield self._holds()
         yield self._pushes()
         census = self._examiner.census(self._deadline)
-        yield self._items(census)
-        yield self._counts(census)
+        # both before a repair changes what was counted
+        yield from [self._items(census), self._counts(census)]
 
     def _found(
         self, check: str, status: str, text: str, repair: Repair | None = None, remedy: str = ""
@@ -350,6 +360,18 @@ class QueueChecks:
         text = "its row in the index is missing: takes from its family do not find its items"
         yield self._found("family", ERROR, text, write)
 
+    def _concerns(self) -> Iterator[Finding]:
+        """Say what the list of queues says, but for what other checks say."""
+        queue = self._readable
+        (row,) = read_rows(queue.database, [queue], CONCERN_READS)
+        found = [one for one in CONCERNS if one.remedy(row) and one.applies(row)]
+        for one in found:
+            figure = f" ({one.figure(row)})" if one.figure(row) else ""
+            text = f"{one.label}{figure}: {one.meaning}"
+            yield self._found("attention", WARNING, text, remedy=one.remedy(row))
+        if not found:
+            yield self._found("attention", OK, "no item waits too long, and none is dead")
+
     def _overdue(self, pause: Pause | None) -> Finding:
         overdue = self._examiner.overdue()
         if not overdue.total:
@@ -397,7 +419,7 @@ class QueueChecks:
         if not census.undecodable:
             status, remedy = OK, ""
             if not census.is_whole:
-                status, remedy = ERROR, self._command(f"--timeout {_LONGER_SECONDS}")
+                status, remedy = ERROR, self._command(f"--timeout {LONGER_SECONDS}")
             return self._found("items", status, f"all can be decoded; {looked}", remedy=remedy)
         shown = ", ".join(census.ids[:_SHOWN_IDS])
         text = f"{census.undecodable:,} cannot be decoded: {shown}; {looked}"

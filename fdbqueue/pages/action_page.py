@@ -193,6 +193,7 @@ class Outcome:
         number: How many items were handled; None if it is no action on items.
         has_more: Whether there is more to do.
         going_on: What the next form says besides.
+        undecodable: How many dead letters stayed dead because they cannot be decoded.
         is_repeated: Whether the same form was sent before, and nothing was done.
     """
 
@@ -200,6 +201,7 @@ class Outcome:
     has_more: bool = False
     is_repeated: bool = False
     going_on: Mapping[str, int] = field(default_factory=dict)
+    undecodable: int = 0
 
 
 @dataclass(frozen=True)
@@ -321,17 +323,18 @@ def perform(request: HttpRequest, queue_name: str, action: PageAction, form: Act
     note = _Note(catalog, request.user, asked["once"])
     if not note.begin(again=asked["again"]):
         return Outcome(None, is_repeated=True)
-    until, number, more = time.monotonic() + _SECONDS, 0, 1
+    until, number, more, undecodable = time.monotonic() + _SECONDS, 0, 1, 0
     while more and number < MOST_AT_ONCE and time.monotonic() < until:
         found = act()
         number += found.get(action.counted, 1) if action.counted else 1
         more = int(found.get("more") or 0)
+        undecodable = max(undecodable, found.get("undecodable", 0))  # each call meets the first
     note.end()
     facts = {"user": str(request.user.pk), "action": action.name, "queue": queue_name}
     logger.info("a user has done an action on a page", extra={**facts, "items": number})
     going_on = {"at": more} if action.work is not None else {}
     counted = number if action.counted else None
-    return Outcome(counted, has_more=bool(more), going_on=going_on)
+    return Outcome(counted, has_more=bool(more), going_on=going_on, undecodable=undecodable)
 
 
 def _prepared(
@@ -416,6 +419,8 @@ def told(action: PageAction, outcome: Outcome, queue_name: str) -> str:
     if outcome.number is not None:
         said |= {"count": outcome.number, "number": grouped(outcome.number)}
     text = str(action.told % said)
+    if outcome.undecodable:
+        text += " " + _("Some cannot be decoded and stay dead: they would block the queue.")
     more = _("There are more: continue if you wish.")
     return f"{text} {more}" if outcome.has_more else text
 

@@ -38,6 +38,8 @@ _MOMENTS: dict[str | None, list[tuple[str, Any]]] = {
 }
 
 _PRIORITIES = ("min_priority", "max_priority")
+#: The rows of a page, if its form does not say another number.
+ROWS_PER_PAGE = 50
 _MAX_TEXT = 200
 _MAX_CURSOR = 14_000
 #: At most this many unknown parameters are named.
@@ -219,7 +221,7 @@ class ItemsForm(PageForm):
         "refresh": "5",
         "state": "ready",
         "end": "min",
-        "limit": "50",
+        "limit": str(ROWS_PER_PAGE),
         "span": "hour",
         "start": "1",
     }

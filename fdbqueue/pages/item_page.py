@@ -107,17 +107,22 @@ def facts_of(
 def _acts(item: Item, reading: Reading) -> str:
     """Return the names of the actions on an item; one that is a task is requeued alone."""
     more = "" if reading.task is not None else "remove"
-    return {"dead": f"redrive {more}", "ready": f"bury {more}" if more else ""}.get(
+    requeue = "" if isinstance(item.value, Undecodable) else "redrive "
+    return {"dead": f"{requeue}{more}", "ready": f"bury {more}" if more else ""}.get(
         item.state, more
     )
 
 
 def _remedy(queue: Queue, item: Item) -> Remedy | None:
     """Return what helps a dead letter, or a ready item that cannot be decoded; None for others."""
+    is_decodable = not isinstance(item.value, Undecodable)
+    if item.state == "dead" and not is_decodable:
+        text = _("It cannot be decoded, and would block the queue. Remove it:")
+        return Remedy(text, command("queue_remove", queue.name, item.id))
     if item.state == "dead":
         text = _("Requeue it, as if it had never been tried:")
         return Remedy(text, command("queue_redrive", queue.name, id=item.id))
-    if item.state == "ready" and isinstance(item.value, Undecodable):
+    if item.state == "ready" and not is_decodable:
         text = _("Make it a dead letter, which keeps its bytes:")
         return Remedy(text, bury_command(queue, [item.id]))
     return None

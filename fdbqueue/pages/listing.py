@@ -18,11 +18,10 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import Column, Tile, ValueKind, cells, headers
 from fdbqueue.columns.text import grouped
-from fdbqueue.pages.forms import CHOICE_ERRORS, PageForm
+from fdbqueue.pages.forms import CHOICE_ERRORS, ROWS_PER_PAGE, PageForm
 from fdbqueue.pages.item_columns import AnyColumn, in_one_line
 from fdbqueue.pages.search import text_contains
 
-ROWS_PER_PAGE = 50
 #: No page has a larger number.
 _MOST_PAGES = 1_000
 

@@ -35,6 +35,9 @@ Where to find, and to change:
 
 from __future__ import annotations
 
+import warnings
+from typing import TYPE_CHECKING
+
 from fdbqueue.service.aio import arun
 from fdbqueue.service.browse import (
     ITEM_STATES,
@@ -58,7 +61,7 @@ from fdbqueue.service.codecs import (
     long_values_unparsed,
     strict_json,
 )
-from fdbqueue.service.consume.expiry import LEASE_EXPIRED
+from fdbqueue.service.consume.expiry import LEASE_EXPIRED, is_last_attempt
 from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
@@ -181,6 +184,7 @@ __all__ = [
     "error_code",
     "group_named",
     "is_among",
+    "is_last_attempt",
     "long_values_unparsed",
     "make_call",
     "microseconds",
@@ -198,3 +202,20 @@ __all__ = [
     "transactional",
     "worker_here",
 ]
+
+#: Public names of 1.0.0, which work until 2.0, and what they are called now.
+_FORMER = {
+    "Load": "ResumablePush",
+    "MAX_ITEMS": "MAX_ITEMS_A_CALL",
+    "MAX_VALUE_BYTES": "DEFAULT_MAX_VALUE_BYTES",
+}
+
+if not TYPE_CHECKING:  # type checkers would take every name for one of these
+
+    def __getattr__(name: str) -> object:
+        """Return what had another name in 1.0.0."""
+        if name not in _FORMER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        message = f"fdbqueue.service.{name} works until 2.0: write {_FORMER[name]}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return globals()[_FORMER[name]]

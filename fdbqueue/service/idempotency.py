@@ -29,6 +29,7 @@ from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput,
 from fdbqueue.service.clock import microseconds, moment, now_us
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import (
+    DEFAULT_KEPT_SECONDS,
     MAX_IDEMPOTENCY_CHARACTERS,
     MAX_KEPT_SECONDS,
     SENT_BY_CLEAR,
@@ -65,7 +66,7 @@ class IdempotencyKey:
     """
 
     key: str
-    kept_seconds: float = 86_400
+    kept_seconds: float = DEFAULT_KEPT_SECONDS
     replayed: bool = field(default=False, init=False)
 
 

@@ -37,5 +37,5 @@ MAX_SHARDS = 100
 MAX_UNIQUE_BYTES = 1_000
 #: The longest idempotency key.
 MAX_IDEMPOTENCY_CHARACTERS = 1_000
-#: Responses of idempotency keys are kept for at most a year.
-MAX_KEPT_SECONDS = 31_536_000
+#: Responses of idempotency keys are kept for a day by default, for at most a year.
+DEFAULT_KEPT_SECONDS, MAX_KEPT_SECONDS = 86_400, 31_536_000

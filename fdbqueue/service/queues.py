@@ -813,19 +813,24 @@ class Queue(AsyncVerbs):
         limit: int | None = None,
         reason: str | None = None,
         on_redriven: Callable[[int], None] = lambda _: None,
+        on_undecodable: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> int:
         """Return dead letters to their places, as if they had never been tried; count them.
 
         In transactions of up to 200 items, each all or nothing; ``on_redriven`` is called after
         each, with how many it returned. One whose unique key another item has by now stays dead.
+        So does one that cannot be decoded, unless ``item_ids`` names it: it would block the queue.
 
         Args:
             item_ids: Which; None for all that are dead when it starts. Of those that die meanwhile,
                 some may be among them: those whose places are before the last of these.
             limit: The most to return.
             reason: Only dead letters of this reason, as :meth:`dead_by_reason` names it.
+            on_undecodable: Called after a transaction that met letters that cannot be decoded, with
+                their ids.
         """
-        return self.parts.dead_letters.redrive(item_ids, limit, reason, on_redriven)
+        redrive = self.parts.dead_letters.redrive
+        return redrive(item_ids, limit, reason, on_redriven, on_undecodable)
 
     def dead_by_reason(
         self, *, limit: int = 100, tr: Transaction | None = None

@@ -37,7 +37,7 @@ from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.results import change, new_result
 
 #: A task that asks again and again whether it is aborted reads about once in this time.
-_LOOK_SECONDS = 1.0
+_ABORT_LOOK_SECONDS = 1.0
 
 _running: contextvars.ContextVar[Running | None] = contextvars.ContextVar("running", default=None)
 
@@ -184,7 +184,7 @@ class Running:
         now = time.monotonic()
         if self._backend is None:
             return False
-        if not self._is_aborted and now - self._looked_at > _LOOK_SECONDS:
+        if not self._is_aborted and now - self._looked_at > _ABORT_LOOK_SECONDS:
             found = self._backend.found(self.result.id)
             self._is_aborted = found is not None and found.is_abort_asked
             self._looked_at = time.monotonic()

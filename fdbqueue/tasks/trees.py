@@ -225,11 +225,11 @@ class Tree:
     def _note_of_branch(self, branch: int, ends: Sequence[PartEnd]) -> None:
         parts = {end.place.at: end.is_success for end in ends if end.place.at < end.place.of}
         marked = self._marked(branch, ends[0].place.of, parts) if parts else (False, False)
-        if marked is None or not (known := self._goes_on(branch, ends, *marked)):
+        if marked is None or not (known := self._followed_branch(branch, ends, *marked)):
             return
         if known["kind"] == "chain":
             for end in ends:
-                self._note_step(branch, known, end)
+                self._end_chain_part(branch, known, end)
             return
         for end in ends:
             if end.place.at == end.place.of:  # what follows the group
@@ -246,7 +246,7 @@ class Tree:
         elif has_ended or has_succeeded:
             self._branch_ended(branch, known, has_succeeded, group_id(self._id, branch))
 
-    def _goes_on(
+    def _followed_branch(
         self, branch: int, ends: Sequence[PartEnd], has_ended: bool, has_succeeded: bool
     ) -> dict[str, Any]:
         """Return what a branch is if something follows these ends, and else nothing.
@@ -312,7 +312,7 @@ class Tree:
 
         return value
 
-    def _note_step(self, branch: int, known: dict[str, Any], end: PartEnd) -> None:
+    def _end_chain_part(self, branch: int, known: dict[str, Any], end: PartEnd) -> None:
         if end.is_success and end.place.at + 1 < known["count"]:
             self._begin_part(branch, end.place.at + 1, (end.value,))
         else:

@@ -11,6 +11,7 @@ from fdbqueue.exceptions import DeadlineExceeded
 from tests.api.test_errors import ITEM, check_shape
 from tests.api.test_schema import check
 from tests.cases import cases
+from tests.commands.spoiling import spoil
 
 
 @pytest.fixture
@@ -92,17 +93,32 @@ def test_bury(api, mail):
 
 def test_redrive(api, mail):
     """By ids, by a reason, up to a limit, or all."""
+
+    def redrive(**asked):
+        found = post(api, "redrive", **asked)
+        assert found.pop("undecodable") == 0
+        return found
+
     ids = kill(mail, "a", "b", "a", "b", "a", "c")
-    assert post(api, "redrive", ids=[ids[1], ITEM, ids[1]]) == {"redriven": 1, "more": False}
-    assert post(api, "redrive", reason="a", limit=2) == {"redriven": 2, "more": True}
-    assert post(api, "redrive", reason="a", limit=2) == {"redriven": 1, "more": False}
-    assert post(api, "redrive", reason="a\nlines behind do not count") == {
+    assert redrive(ids=[ids[1], ITEM, ids[1]]) == {"redriven": 1, "more": False}
+    assert redrive(reason="a", limit=2) == {"redriven": 2, "more": True}
+    assert redrive(reason="a", limit=2) == {"redriven": 1, "more": False}
+    assert redrive(reason="a\nlines behind do not count") == {
         "redriven": 0,
         "more": False,
     }
-    assert post(api, "redrive", ids=[], reason=None) == {"redriven": 0, "more": False}
-    assert post(api, "redrive", ids=None, reason=None) == {"redriven": 2, "more": False}
+    assert redrive(ids=[], reason=None) == {"redriven": 0, "more": False}
+    assert redrive(ids=None, reason=None) == {"redriven": 2, "more": False}
     assert mail.counts().dead == 0
+
+
+def test_a_redrive_leaves_what_cannot_be_decoded(api, mail):
+    """It would block the queue; the answer says how many there are."""
+    ids = kill(mail, "a")
+    spoil(mail, mail.get(ids[0]))
+    found = post(api, "redrive", limit=5)
+    assert (found, mail.counts().dead) == ({"redriven": 0, "undecodable": 1, "more": False}, 1)
+    assert post(api, "redrive", ids=ids)["redriven"] == 1
 
 
 def test_purge(api, mail):
@@ -140,6 +156,7 @@ def test_a_request_whose_time_is_over_tells_what_was_done(api, queues, monkeypat
     name = {"redrive": "redrive", "purge": "clear_state"}[verb]
     monkeypatch.setattr(service.Queue, name, stop)
     found = post(api, verb, **body)
+    found.pop("undecodable", 0)
     assert found == {f"{verb}n" if verb == "redrive" else "purged": 7, "more": True}
     response = api.post(f"/api/queues/mail/{verb}/", body)
     check_shape(response, 503, "deadline_exceeded")

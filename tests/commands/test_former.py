@@ -66,7 +66,7 @@ def test_a_drain_to_a_function(manage, mail, folder):
     done = manage("queue_drain", "mail", "user-*", handler("fail_on_odd"), *options)
     instead = note("queue_drain --handler", "queue_work NAME --handler PATH")
     assert done.stderr.startswith(instead)
-    assert done.stderr.endswith("CommandError: 1 item failed.\n")
+    assert done.stderr.endswith("CommandError: 1 attempt failed.\n")
     assert (done.returncode, noted(folder)) == (1, ["0-0", "1-0", "2-0"])
     (delayed,) = mail.iterate(state="delayed")
     assert [one.worker for one in mail.get(delayed.id).failures] == ["mine"]

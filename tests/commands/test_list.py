@@ -139,6 +139,10 @@ def row_of(name, call):
 
 
 def test_no_queues(call, settings):
-    """A setting without queues lists none."""
+    """What there is none of is said, but not to programs."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {}}
-    assert call("queue_list") == ("", "")
+    assert call("queue_list") == ("There are no queues.\n", "")
+    assert call("queue_list", "--family") == ("There are no families.\n", "")
+    assert call("queue_list", "--workers").out.startswith("No worker is alive, ")
+    for option in ("--rates", "--family", "--workers"):
+        assert call("queue_list", option, "--json") == ("", "")

@@ -136,7 +136,7 @@ def test_a_pop_says_that_the_queue_is_paused(call, mail, note, options):
     [
         (["queue_move", "mail", "user-1", "--no-input"], "Moved 0 items from 'mail' to 'user-1'."),
         (["queue_drain", "mail", "--discard", "--no-input"], "Discarded 0 items from 'mail'."),
-        (["queue_drain", "mail", "--dry-run"], "Would drain 3 items from 'mail' to standard out"),
+        (["queue_drain", "mail", "--dry-run"], "Would drain 0 items from 'mail' to standard out"),
         (["queue_work", "mail", "--handler=tests.commands.handlers.note"], "Handled 0 items"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
+from fdbqueue.service import run
 
 
 @pytest.fixture
@@ -37,12 +38,28 @@ def test_some(call, dead):
     printed = call(
         "queue_redrive", "mail", "--id", dead[2], "--id", dead[2], "--no-input", "--json"
     )
-    assert json.loads(printed.out) == {"queue": "mail", "redriven": 1}
+    assert json.loads(printed.out) == {"queue": "mail", "redriven": 1, "undecodable": 0}
     assert values() == [2, 3]
     call("queue_redrive", "mail", "--limit=1", "--no-input")
     assert values() == [0, 2, 3]
     printed = call("queue_redrive", "mail", "--id", dead[0], "--no-input")
     assert printed.out == "Requeued 0 dead items in 'mail'.\n"
+
+
+def test_what_cannot_be_decoded(call):
+    """It stays dead, and the error names it; --id requeues it all the same."""
+    queue = fdbqueue.queue("mail")
+    queue.push("good")
+    run(queue.database, lambda tr: tr.set(queue.subspace.pack((0, b"before")), b"no JSON"))
+    (bad, good) = queue.page().items
+    queue.bury(good.id)
+    queue.bury(bad.id)
+    with pytest.raises(CommandError, match="1 item that cannot be decoded stayed dead") as caught:
+        call("queue_redrive", "mail", "--no-input")
+    assert (caught.value.returncode, values()) == (1, ["good"])
+    printed = call("queue_redrive", "mail", "--id", bad.id, "--no-input")
+    assert printed.err.endswith(f"will block the queue until queue_bury: {bad.id}.\n")
+    assert queue.counts().dead == 0
 
 
 @pytest.mark.parametrize("more", [[], ["--limit=5"], ["--reason=gone"]])

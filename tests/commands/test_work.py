@@ -64,23 +64,29 @@ def test_a_function_that_raises(manage, mail, folder):
     mail.push_many(range(4))
     done = manage("queue_work", "mail", handler("fail_on_odd"), "--json")
     assert done.returncode == 1
-    assert json.loads(done.stdout) == {"queue": "mail", "handled": 2, "failed": 2, "lost": 0}
+    assert json.loads(done.stdout) == {
+        "queue": "mail",
+        "handled": 2,
+        "failed": 2,
+        "lost": 0,
+        "dead": 0,
+    }
     assert "failed: ValueError: odd\\x1b: 1\n" in done.stderr
-    assert done.stderr.endswith("CommandError: 2 items failed.\n")
+    assert done.stderr.endswith("CommandError: 2 attempts failed.\n")
     assert noted(folder) == ["0-0", "1-0", "2-0", "3-0"]
     delayed = list(mail.iterate(state="delayed"))
     assert [(item.value, item.attempts) for item in delayed] == [(1, 1), (3, 1)]
 
 
-def test_dead_letters(call, settings, mail, folder):
-    """After max_attempts an item is a dead letter, with the exception as its reason."""
+def test_dead_letters(manage, settings, mail, folder):
+    """After max_attempts an item is a dead letter, with the exception as its reason; it is said."""
     queues = {**settings.FDBQUEUE["QUEUES"], "mail": {"kind": "fifo", "max_attempts": 3}}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": queues}
     queue = fdbqueue.queue("mail")
     queue.push_many([1, 2])
-    with pytest.raises(CommandError, match="3 items failed") as caught:
-        call("queue_work", "mail", handler("fail_on_odd"), "--retry-delay=0")
-    assert caught.value.returncode == 1
+    done = manage("queue_work", "mail", handler("fail_on_odd"), "--retry-delay=0")
+    assert done.returncode == 1
+    assert done.stdout.startswith("Handled 1 item from 'mail', 3 attempts failed; 1 item is a dead")
     assert noted(folder) == ["1-0", "1-1", "1-2", "2-0"]
     (dead,) = queue.iterate(state="dead")
     assert (dead.value, dead.reason) == (1, "ValueError: odd\x1b: 1")
@@ -112,7 +118,7 @@ def test_end_and_limit(call, mail, folder):
 def test_a_function_that_ends_its_thread(call, mail, folder):
     """SystemExit is an error like any other."""
     mail.push_many(range(3))
-    with pytest.raises(CommandError, match="3 items failed"):
+    with pytest.raises(CommandError, match="3 attempts failed"):
         call("queue_work", "mail", handler("leave"))
     assert mail.counts().delayed == 3
 
@@ -126,7 +132,13 @@ def test_an_item_that_is_lost(processes, mail, folder):
     (folder / "end").touch()
     done = processes.finish(process)
     assert done.returncode == 1
-    assert json.loads(done.stdout) == {"queue": "mail", "handled": 0, "failed": 0, "lost": 1}
+    assert json.loads(done.stdout) == {
+        "queue": "mail",
+        "handled": 0,
+        "failed": 0,
+        "lost": 1,
+        "dead": 0,
+    }
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -220,7 +232,13 @@ def test_a_function_that_prints(manage, mail):
     """With --json what it prints goes to standard error, without it where it always does."""
     mail.push_many([1, 2])
     done = manage("queue_work", "mail", handler("talk"), "--json", "--limit=1")
-    assert json.loads(done.stdout) == {"queue": "mail", "handled": 1, "failed": 0, "lost": 0}
+    assert json.loads(done.stdout) == {
+        "queue": "mail",
+        "handled": 1,
+        "failed": 0,
+        "lost": 0,
+        "dead": 0,
+    }
     assert done.stderr == "talking\n"
     done = manage("queue_work", "mail", handler("talk"))
     assert done.stdout == "talking\nHandled 1 item from 'mail', 0 failed.\n"

@@ -38,7 +38,13 @@ def test_each_item_of_all_queues_is_handled(call, filled, folder, fair):
 def test_the_json_names_the_queues(call, filled, folder):
     """As they were given."""
     printed, _ = call("queue_work", "user-*", handler("note"), "--json", "--limit", "2")
-    assert json.loads(printed) == {"queues": ["user-*"], "handled": 2, "failed": 0, "lost": 0}
+    assert json.loads(printed) == {
+        "queues": ["user-*"],
+        "handled": 2,
+        "failed": 0,
+        "lost": 0,
+        "dead": 0,
+    }
 
 
 @cases(
@@ -58,7 +64,7 @@ def test_what_makes_no_sense_is_refused(call, filled, arguments, message):
 
 def test_a_failed_item_is_given_up_in_its_queue(call, filled, folder):
     """The others are acknowledged."""
-    with pytest.raises(CommandError, match="3 items failed"):
+    with pytest.raises(CommandError, match="3 attempts failed"):
         call("queue_work", "mail", "user-*", handler("fail_on_odd"))
     delayed = {
         name: [item.value for item in fdbqueue.queue(name).iterate(state="delayed")]

@@ -15,6 +15,7 @@ from fdbqueue.service.consume import waiting
 from tests.concurrency.conftest import clock, start
 from tests.concurrency.kinds import STRICT, Kind
 from tests.concurrency.requests import ask_and_die, let_expire
+from tests.wrapped import WrappedTransaction
 
 __all__ = ["ask_and_die", "clock", "let_expire", "start"]
 
@@ -25,7 +26,26 @@ _DEADLINE_SECONDS = 60
 @pytest.fixture
 def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let waiters look when they are woken, and never by themselves, as they do in five seconds."""
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr(waiting, "UNWOKEN_LOOK_SECONDS", 3_600.0)
+
+
+class Meddled:
+    """A database object around another: something is done just before each commit."""
+
+    def __init__(self, database: Any) -> None:
+        self.meddle: Callable[[], object] = lambda: None
+        self._database = database
+
+    def create_transaction(self) -> Any:
+        """Return a transaction whose commit is meddled with."""
+        outer, transaction = self, self._database.create_transaction()
+
+        class Wrapped(WrappedTransaction):
+            def commit(self) -> Any:
+                outer.meddle()
+                return transaction.commit()
+
+        return Wrapped(transaction)
 
 
 class Observed:
@@ -127,6 +147,12 @@ def rows(database: Any, subspace: Any) -> Callable[[], list[tuple[bytes, bytes]]
         return [(row.key[len(prefix) :], row.value) for row in found]
 
     return read
+
+
+@pytest.fixture
+def meddled(database: Any) -> Meddled:
+    """The database, where something may be done before each commit."""
+    return Meddled(database)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from fdbqueue.exceptions import InvalidValue, LeaseLost, OutcomeUnknown, ValueTo
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, run
 from fdbqueue.service.writes import _IN_FLIGHT
 from tests.concurrency.census import assert_counted
-from tests.contract.test_contention import Meddled
+from tests.contract.conftest import Meddled
 from tests.engines.children import wait_until
 
 SOON_SECONDS = 60

@@ -21,8 +21,8 @@ from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted
 from tests.concurrency.requests import ask
+from tests.contract.conftest import Meddled
 from tests.contract.test_combined_writes import Held
-from tests.contract.test_contention import Meddled
 from tests.engines.children import wait_until
 
 SOON_SECONDS = 60

@@ -15,9 +15,9 @@ from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import KINDS, STRICT
 from tests.concurrency.requests import ask, requests_of
 from tests.engines.children import wait_until
-from tests.wrapped import WrappedTransaction
 
 CLIENTS, THREADS = 4, 12
+REQUESTS, HANDOFFS = 0x03, 0x10
 ITEMS = 240
 MEAN_RANK = 4
 #: Of the strict kinds, one of each order, codec and type of priority.
@@ -83,33 +83,6 @@ def test_threads_of_one_client_share_transactions(observed, subspace):
 
 
 # Those who ask for help
-
-
-class Meddled:
-    """A database object around another: something is done just before each commit."""
-
-    def __init__(self, database):
-        self.meddle = lambda: None
-        self._database = database
-
-    def create_transaction(self):
-        outer, transaction = self, self._database.create_transaction()
-
-        class Wrapped(WrappedTransaction):
-            def commit(self):
-                outer.meddle()
-                return transaction.commit()
-
-        return Wrapped(transaction)
-
-
-REQUESTS, HANDOFFS = 0x03, 0x10
-
-
-@pytest.fixture
-def meddled(database):
-    """The database, with somebody meddling."""
-    return Meddled(database)
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_only_ready_items_are_buried(fifo, state):
 
 @pytest.mark.parametrize("codec", ["json", "tuple"])
 def test_a_corrupt_item_is_buried_out_of_the_way(database, subspace, codec):
-    """Pops go on behind it; it is shown with its bytes, and comes back as corrupt as it was."""
+    """Pops go on behind it; it is shown with its bytes, and comes back if it is named."""
     queue = FifoQueue(database, subspace, codec=codec)
     queue.push("first")
     queue.push("last")
@@ -77,7 +77,11 @@ def test_a_corrupt_item_is_buried_out_of_the_way(database, subspace, codec):
     assert isinstance(dead.value, Undecodable)
     assert (dead.value.raw, dead.reason) == (b"\xff\xfe", "corrupt")
     assert_counted(queue)
-    assert queue.redrive() == 1
+    told = []
+    assert queue.redrive(on_undecodable=told.extend) == 0
+    assert queue.peek().value == "last"
+    assert queue.redrive([dead.id], on_undecodable=told.extend) == 1
+    assert told == [dead.id] * 2
     with pytest.raises(CorruptItem):
         queue.pop()
     assert_counted(queue)

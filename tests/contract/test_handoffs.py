@@ -21,7 +21,7 @@ from fdbqueue.service.tools.examination import Examiner
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
-from tests.contract.test_contention import HANDOFFS, REQUESTS, Meddled, tables
+from tests.contract.test_contention import HANDOFFS, REQUESTS, tables
 from tests.engines.children import wait_until
 
 DUES = 0x04
@@ -32,12 +32,6 @@ NAME = b"12345678"
 OPEN = bytes.fromhex("0000000000030000000001c9c380")
 HANDED = bytes.fromhex("0100000000030000000001c9c380")
 LEASING = bytes.fromhex("0000000000030000000001c9c38000000000039387000000")
-
-
-@pytest.fixture
-def meddled(database):
-    """The database, where something is done before each commit."""
-    return Meddled(database)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from fdbqueue.service.storage.handoffs import packed_lease_keys
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.requests import ask, requests_of
-from tests.contract.test_contention import HANDOFFS, Meddled, tables
+from tests.contract.test_contention import HANDOFFS, tables
 from tests.covering import pairs
 from tests.engines.children import wait_until
 
@@ -28,12 +28,6 @@ MINUTE_US = 60_000_000
 def open_queue(request, subspace):
     """Open the queue on a database."""
     return lambda database: request.param(database, subspace)
-
-
-@pytest.fixture
-def meddled(database):
-    """The database, where something is done before each commit."""
-    return Meddled(database)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from fdbqueue.service.consume.help.asking import alike
 from fdbqueue.service.storage.tables import State
 from tests.concurrency.clients import another
 from tests.concurrency.requests import requests_of
-from tests.contract.test_contention import Meddled
+from tests.contract.conftest import Meddled
 
 
 @pytest.fixture

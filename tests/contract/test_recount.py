@@ -9,8 +9,8 @@ from fdbqueue.service.bulk import recount
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
+from tests.contract.conftest import Meddled
 from tests.contract.recipes import JavaPriorityQueue, PythonPriorityQueue, PythonQueue
-from tests.contract.test_contention import Meddled
 from tests.wrapped import WrappedDatabase, WrappedTransaction
 
 KINDS = ["fifo", "priority"]

@@ -25,7 +25,7 @@ from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
 from tests.contract.awaiting.gates import cancellation_of
-from tests.contract.test_contention import Meddled
+from tests.contract.conftest import Meddled
 from tests.engines.children import wait_until
 
 LONG_SECONDS = 60

@@ -148,7 +148,7 @@ def test_many_who_wait_share_one_watch(observed, subspace):
 @pytest.mark.nightly
 def test_a_foreign_push_is_noticed_in_time(database, observed, subspace, waiting, monkeypatch):
     """The recipes change no count: one look in five seconds finds what they pushed."""
-    monkeypatch.setattr("fdbqueue.service.consume.waiting.LOOK_SECONDS", 5.0)
+    monkeypatch.setattr("fdbqueue.service.consume.waiting.UNWOKEN_LOOK_SECONDS", 5.0)
     found = waiting("pop", FifoQueue(observed, subspace, codec="bytes"))
     reads = len(observed.reads)
     PythonQueue(database, subspace).enqueue(b"theirs")

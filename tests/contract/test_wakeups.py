@@ -102,7 +102,7 @@ class Watch:
 
 def test_a_watch_that_two_threads_have_set_is_not_left_behind(database, monkeypatch):
     """Setting it may take longer than others rely on; then the first one is cancelled."""
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "UNWOKEN_LOOK_SECONDS", 0.0)
     watch = waiting.ItemWatch(database, lambda tr: None)
     watch.enter(lambda: None, 0)
     assert watch.claim()

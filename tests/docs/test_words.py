@@ -15,6 +15,8 @@ LIMITS = {
     "docs/tasks.md": 2_000,
     "docs/benchmarks.md": 2_500,
 }
+#: Lines of a how-to, which answers one question.
+MOST_LINES_OF_A_HOW_TO = 80
 #: Words of a decision: a page.
 MOST_WORDS_OF_A_DECISION = 800
 #: Words of ``docs/`` and the README together, without the decisions.
@@ -55,6 +57,12 @@ def sentences(page):
 def test_a_page_is_short(page):
     """No page has more words than its limit: what is said twice, or is for few, goes elsewhere."""
     assert words(page.text) <= LIMITS.get(page.path, MOST_WORDS)
+
+
+@cases("page", [page for page in pages() if page.path.startswith("docs/how-to/")])
+def test_a_how_to_is_short(page):
+    """A second question has a page of its own."""
+    assert len(page.text.splitlines()) <= MOST_LINES_OF_A_HOW_TO
 
 
 @cases("page", [page for page in pages() if page.path.startswith(DECISIONS)])

@@ -26,6 +26,12 @@ def database(path: Path) -> Iterator[embedded.Database]:
     database.close()
 
 
+@pytest.fixture
+def transaction(database: embedded.Database) -> Any:
+    """A new transaction."""
+    return database.create_transaction()
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Database]:
     """A database of all tests of a file, which each example empties or fills anew."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fdbqueue.engines import client_library
 from fdbqueue.engines.client_library import RELEASES, how_to_install, instruction
 from tests.cases import cases
 
@@ -45,6 +46,20 @@ def test_a_system_without_one_is_told(system, machine, family, reason):
     assert "/download/" not in text
 
 
-def test_this_system_has_an_instruction():
-    """It is in the version of the binding that is installed."""
-    assert how_to_install()
+@pytest.mark.parametrize(
+    ("binding", "file", "pip"),
+    [
+        ("7.3.63", "/7.3.63/", ""),
+        ("8.0.0", "/7.3.79/", "foundationdb~=7.3.0"),
+        ("VERSION", "/7.3.79/", ""),
+    ],
+)
+def test_the_version_is_one_of_a_cluster_of_7_3(monkeypatch, binding, file, pip):
+    """A newer binding refuses such a library, so the text says how to replace it."""
+    monkeypatch.setattr(client_library, "binding_version", lambda: binding)
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    text = how_to_install()
+    assert text.startswith("it must have the version of the cluster; for 7.3, download ")
+    assert file in text
+    assert pip in text

@@ -39,12 +39,6 @@ def selector(engine, prefix):
 
 
 @pytest.fixture
-def transaction(database):
-    """A new transaction."""
-    return database.create_transaction()
-
-
-@pytest.fixture
 def put(database, prefix):
     """Set keys as another client would: ``put(k=b"1")``."""
 

@@ -18,12 +18,6 @@ def _code(future):
     return None if error is None else error.code
 
 
-@pytest.fixture
-def transaction(database):
-    """A new transaction."""
-    return database.create_transaction()
-
-
 def test_a_timeout_ends_every_use(transaction):
     """Once the time has passed, reads and the commit fail with 1031."""
     transaction.options.set_timeout(1)

@@ -17,12 +17,6 @@ def database(engine):
     return engine.database
 
 
-@pytest.fixture
-def transaction(database):
-    """A new transaction."""
-    return database.create_transaction()
-
-
 def _written(reads, *arguments, **options):
     rows = reads.get_range(*(arguments or (WRITTEN, WRITTEN_END)), **options)
     return [(row.key.removeprefix(WRITTEN), row.value) for row in rows]

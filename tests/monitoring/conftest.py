@@ -8,10 +8,10 @@ import pytest
 
 from fdbqueue.service import instrumentation
 from fdbqueue.service.instrumentation import Observer, Operation
-from tests.api.conftest import clock, fdbqueue_queues, queues, user_with
+from tests.api.conftest import allow, clock, fdbqueue_queues, queues, user_with
 from tests.contract.conftest import ask_and_die
 
-__all__ = ["ask_and_die", "clock", "fdbqueue_queues", "queues", "user_with"]
+__all__ = ["allow", "ask_and_die", "clock", "fdbqueue_queues", "queues", "user_with"]
 
 
 class Notes(Observer):

@@ -13,6 +13,7 @@ from django.test import Client
 from fdb.subspace_impl import Subspace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
+from rest_framework.authtoken.models import Token
 
 from fdbqueue import access
 from fdbqueue.exceptions import CorruptItem, LeaseLost
@@ -367,6 +368,14 @@ def test_users_need_the_permission_to_view_all_queues(queues, user_with):
         client = Client()
         client.force_login(user_with(*permissions))
         assert client.get(ADDRESS).status_code == status
+
+
+@pytest.mark.parametrize("scheme", ["Token", "Bearer"])
+def test_a_token_of_the_rest_api_lets_nobody_in(queues, user_with, scheme):
+    """Though its user may view all queues."""
+    token = Token.objects.create(user=user_with("view_queue"))
+    client = Client(headers={"Authorization": f"{scheme} {token.key}"})
+    assert client.get(ADDRESS).status_code == 401
 
 
 def test_only_reading_is_possible(queues, bearer):

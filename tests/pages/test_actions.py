@@ -385,10 +385,12 @@ def test_the_buttons_of_an_item(on, site, manager, mail):
 
 
 def test_what_blocks_a_queue_is_buried(on, site, manager, queue, setting):
-    """An item that cannot be decoded is out of the way after it."""
+    """An item that cannot be decoded is out of the way after it, and stays so."""
     raw = queue("mail")
     item = raw.push(1)
     spoil(raw, item)
     (address,) = [one for one in buttons(manager.get(f"{site}mail/")) if "/bury/" in one]
     do(manager, address.partition("?")[0], {"id": item.id, "reason": "undecodable"})
+    page = do(manager, at(site, "mail", "redrive"))
+    assert "Some cannot be decoded and stay dead" in text(page)
     assert states(raw) == (0, 1)

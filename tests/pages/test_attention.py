@@ -154,9 +154,9 @@ def test_an_item_that_waits_too_long_is_a_concern():
     """An hour is the limit; a queue without a known age has none."""
     limit = datetime.timedelta(seconds=queues.OLDEST_SECONDS)
     begin = datetime.datetime.now(datetime.timezone.utc) - limit
-    assert queues.is_overdue(begin - datetime.timedelta(seconds=5))
-    assert not queues.is_overdue(begin + datetime.timedelta(minutes=5))
-    assert not queues.is_overdue(None)
+    assert queues.waits_too_long(begin - datetime.timedelta(seconds=5))
+    assert not queues.waits_too_long(begin + datetime.timedelta(minutes=5))
+    assert not queues.waits_too_long(None)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,8 @@ def test_the_page_of_an_item_that_blocks_says_what_to_do(viewer, queue):
     call_command(*shlex.split(html.unescape(command))[2:])
     (dead,) = mail.page(state="dead").items
     assert (dead.id, dead.reason) == (bad.id, "undecodable")
+    page = text(viewer.get(of("mail", dead)))
+    assert ("queue_remove mail " in page, "queue_redrive" in page) == (True, False)
     assert mail.pop().value == 1
 
 

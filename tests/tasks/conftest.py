@@ -71,6 +71,12 @@ def lasting_claims(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def fdbqueue_queues() -> dict[str, Any]:
+    """No queue but those of tasks, for ``empty_queues``."""
+    return {}
+
+
+@pytest.fixture
 def viewer() -> Any:
     """Somebody who may view queues."""
     return person("viewer", "view_queue")

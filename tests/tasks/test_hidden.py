@@ -30,12 +30,6 @@ _CHANGING = re.compile(
 )
 
 
-@pytest.fixture
-def fdbqueue_queues():
-    """No queue but those of tasks."""
-    return {}
-
-
 @pytest.fixture(autouse=True)
 def backend(empty_queues, settings, db):
     """A backend, one of whose queues readers may view, and another one with an outbox."""

@@ -26,12 +26,6 @@ _HOUR = 3_600
 
 
 @pytest.fixture
-def fdbqueue_queues():
-    """No other queues."""
-    return {}
-
-
-@pytest.fixture
 def backend(empty_queues, settings, db):
     """A backend whose tasks are in queues of the test's own."""
     return backend_of(settings, max_attempts=1)

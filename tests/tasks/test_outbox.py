@@ -553,9 +553,9 @@ def test_the_command_shows_moves_and_retries(backend):
 
 
 def test_the_command_without_an_outbox(configure):
-    """It says what is missing."""
+    """It says what is missing, and which backend has one."""
     configure()
-    with pytest.raises(CommandError, match="has no outbox"):
+    with pytest.raises(CommandError, match=r"has no outbox\. No other has one"):
         called("tasks_outbox")
 
 

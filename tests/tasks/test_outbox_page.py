@@ -21,12 +21,6 @@ from tests.tasks.test_pages import rows_in
 PAGE = f"{LIST}-/outbox/"
 
 
-@pytest.fixture
-def fdbqueue_queues():
-    """No queue but those of tasks."""
-    return {}
-
-
 @pytest.fixture(autouse=True)
 def backend(empty_queues, settings, db):
     """A backend with an outbox."""

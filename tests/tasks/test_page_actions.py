@@ -19,12 +19,6 @@ from tests.tasks.conftest import backend_of
 QUEUE = "tasks-default"
 
 
-@pytest.fixture
-def fdbqueue_queues():
-    """No other queues."""
-    return {}
-
-
 @pytest.fixture(autouse=True)
 def backend(empty_queues, settings, db):
     """A backend whose tasks are in queues of the test's own, and pages with actions."""

@@ -53,7 +53,7 @@ def waiting_for(result, timeout=DEADLINE_SECONDS):
 @pytest.fixture
 def only_watches(monkeypatch):
     """Let nobody look by himself within the test."""
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 10 * DEADLINE_SECONDS)
+    monkeypatch.setattr(waiting, "UNWOKEN_LOOK_SECONDS", 10 * DEADLINE_SECONDS)
 
 
 class CountingDatabase(FaultyDatabase):
@@ -138,7 +138,7 @@ def test_where_nothing_is_kept(configure, work):
 
 def test_what_is_done_by_hand_is_noticed(backend, monkeypatch):
     """A task that is buried or popped changes no record: the next look finds it."""
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "UNWOKEN_LOOK_SECONDS", 0.05)
     buried, popped = jobs.note.enqueue(1), jobs.note.enqueue(2)
     queue = backend.queue("default")
     with waiting_for(buried) as outcome:

@@ -1,7 +1,4 @@
-"""The SQLite file: its connections, snapshots of it, and who writes to it.
-
-The lock files in the directory ``-sync`` order the writers of all processes; snapshots are read
-meanwhile.
+"""The SQLite file: its connections, snapshots of it, and who writes to it (:mod:`turn`).
 
 A signal handler's exception may come after a call, at the start of a function, and at the end of a
 turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call of a

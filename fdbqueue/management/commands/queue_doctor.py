@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import queue as queues
+import shlex
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,6 +46,8 @@ from fdbqueue.management.exit_codes import (
 )
 from fdbqueue.management.findings import (
     ERROR,
+    LONGER_SECONDS,
+    MAX_LOADS,
     OK,
     STALE_SECONDS,
     WARNING,
@@ -56,6 +59,7 @@ from fdbqueue.management.findings import (
     check_names,
     check_receipts,
     check_settings,
+    is_file,
 )
 from fdbqueue.management.formats import (
     Painted,
@@ -146,7 +150,8 @@ examples:
             type=positive_seconds,
             default=30.0,
             metavar="SECONDS",
-            help="Stop the checks after SECONDS, finished or not (default: 30)",
+            help="Stop the checks after SECONDS (default: 30): exit code 1, or 4 if the "
+            "engine did not answer",
         )
         NO_INPUT.add(parser)
         JSON_LINES.add(parser)
@@ -215,8 +220,10 @@ examples:
         finally:  # the rest may take long: Ctrl-C shows what was found so far
             if prints and not self.console.as_json:
                 self.console.print_lines(_table_lines(found, self.console.look))
-        if examination.failure is not None:
-            raise examination.failure
+        if (error := examination.failure) is not None:
+            is_printed = prints and bool(found) and found[-1].detail == str(error)
+            text = str(error).partition(": ")[0] if is_printed else None  # the rest is printed
+            raise command_error(error, text) or error from error
         return found
 
     # Repairs without looking for anything
@@ -305,7 +312,9 @@ class _Examination:
         check, queue = self._at
         if check == "engine":
             self.failure = EngineUnavailable(reason="no answer within --timeout")
-        return Finding(check, queue, ERROR, "not finished within --timeout")
+        names = [] if queue is None else [shlex.quote(queue)]
+        longer = " ".join(["queue_doctor", *names, f"--timeout {LONGER_SECONDS}"])
+        return Finding(check, queue, ERROR, "not finished within --timeout", remedy=longer)
 
     def _examine(self) -> None:
         try:
@@ -336,8 +345,9 @@ class _Examination:
         if not self._names:
             self._at = ("names", None)
             yield check_names(readable)
-            self._at = ("load", None)
-            yield from check_load(readable)
+        self._at = ("load", None)
+        names = self._all_names(readable) if self._names else readable.names(limit=MAX_LOADS)
+        yield from check_load(readable, names, on_cluster=not is_file(catalog.database))
         for name in self._all_names(readable):
             self._at = ("queue", name)
             queue, read = catalog.queue(name), readable.queue(name)

@@ -147,6 +147,8 @@ examples:
             self.console.note("There are more workers than were read.")
         if self.console.as_json:
             return [formats.json_line(record(PRESENT, row)) for row in found.rows]
+        if not found.rows:
+            return ["No worker is alive, and none was lost in the last hour."]
         return formats.table_of(PRESENT, self.console.look)(found.rows)
 
     def _json_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
@@ -164,7 +166,10 @@ examples:
         queues, families = self._named(names, view)
         rows = list(self._rows(queues, view, reads_of(view.columns)))
         yield from formats.table_of(view.columns, self.console.look)(rows)
-        if summed := list(families):
+        summed = list(families)
+        if not rows and not summed:
+            yield "There are no families." if view.is_of_families else "There are no queues."
+        if summed:
             sums = formats.table_of(view.family_columns, self.console.look)(summed)
             yield from ["", *sums] if rows else sums
         for part in view.parts:

@@ -15,7 +15,7 @@ from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import End, Item, Queue
 
 #: At most this many are popped before they are printed: a broken output loses no more.
-BATCH_ITEMS = 100
+_POPPED_AT_ONCE = 100
 
 
 class Command(QueueCommand):
@@ -53,7 +53,7 @@ examples:
             while self._popped < limit:
                 with interrupts.allowed():
                     self.console.check_output()
-                items = queue.pop_many(min(BATCH_ITEMS, limit - self._popped), end=end)
+                items = queue.pop_many(min(_POPPED_AT_ONCE, limit - self._popped), end=end)
                 if not items:
                     return
                 self._popped += len(items)

@@ -7,12 +7,23 @@ from typing import Any
 from fdbqueue.columns.text import clipped
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
+from fdbqueue.management.exit_codes import failure
 from fdbqueue.management.formats import item_count
 from fdbqueue.service import Queue
 
+_SHOWN_IDS = 5
+_STAY = (
+    "{items} that cannot be decoded stayed dead, because each would block the queue: {ids}. "
+    "queue_show shows one, queue_remove removes it, --id requeues it nevertheless."
+)
+_BLOCK = "{items} that cannot be decoded will block the queue until queue_bury: {ids}."
+
 
 class Command(QueueCommand):
-    help = "Requeue dead letters at their original places, with no attempts. Asks first."
+    help = (
+        "Requeue dead letters at their original places, with no attempts. Asks first. What cannot "
+        "be decoded stays dead unless --id names it."
+    )
     examples = """\
 examples:
   manage.py queue_redrive mail
@@ -45,11 +56,27 @@ examples:
             question = _question(queue, most, dead, reason)
             self.console.confirm(question)
         with self.console.steps(queue.name, most, "requeued") as finish_step:
-            redriven = queue.redrive(ids, limit=most, reason=reason, on_redriven=finish_step)
+            undecodable: list[str] = []
+            redriven = queue.redrive(
+                ids,
+                limit=most,
+                reason=reason,
+                on_redriven=finish_step,
+                on_undecodable=undecodable.extend,
+            )
         self.console.report(
-            {"queue": queue.name, "redriven": redriven},
+            {"queue": queue.name, "redriven": redriven, "undecodable": len(undecodable)},
             f"Requeued {item_count(redriven, 'dead')} in {queue.name!r}.",
         )
+        if undecodable:
+            shown = ", ".join(undecodable[:_SHOWN_IDS])
+            more = " and more" if len(undecodable) > _SHOWN_IDS else ""
+            text = (_BLOCK if ids else _STAY).format(
+                items=item_count(len(undecodable)), ids=f"{shown}{more}"
+            )
+            if not ids:
+                raise failure(text)
+            self.console.note(text)
 
 
 def _question(queue: Queue, most: int, dead: int, reason: str | None) -> str:

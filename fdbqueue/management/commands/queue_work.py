@@ -11,9 +11,9 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
-from fdbqueue.columns.text import clipped
+from fdbqueue.columns.text import clipped, counted
 from fdbqueue.connections import left_in_order
-from fdbqueue.exceptions import text_of_error
+from fdbqueue.exceptions import LeaseLost, text_of_error
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.emptying import Emptying, name_record
@@ -26,7 +26,7 @@ from fdbqueue.management.exit_codes import (
 )
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
-from fdbqueue.service import Item, Queue, SeveralQueues, Worker
+from fdbqueue.service import Item, Queue, SeveralQueues, Worker, is_last_attempt
 
 _RETRY_DELAY_SECONDS = 60
 #: More threads than this would wait for each other.
@@ -103,8 +103,14 @@ examples:
         self.console.note_pauses(source)
         emptying = Emptying(source, self.console, limit=options["limit"], follow=options["follow"])
 
+        dead = 0
+
         def finish(item: Item, error: BaseException | None) -> None:
+            nonlocal dead
             if error is not None:
+                most = self.catalog.queue(item.queue).options.max_attempts
+                is_dead = is_last_attempt(item.attempts + 1, most)
+                dead += is_dead and not isinstance(error, LeaseLost)
                 text = clipped(f"Item {item.id} failed: {text_of_error(error)}")
                 self.console.note(text)
             progress.advance(1)
@@ -132,22 +138,24 @@ examples:
             with _redirected_prints(as_json=as_json):
                 _run(worker, interrupts)
         self.console.note_pauses(source)
-        self._report(source, worker)
+        self._report(source, worker, dead)
         emptying.check_buried(worker.buried, worker.handled)
         failed = worker.failed + worker.lost
         if failed and not interrupts.is_terminated:
-            raise failure(f"{item_count(failed)} failed.")
+            raise failure(f"{counted(failed, 'attempt')} failed.")
 
-    def _report(self, source: Queue | SeveralQueues, worker: Worker) -> None:
+    def _report(self, source: Queue | SeveralQueues, worker: Worker, dead: int) -> None:
         numbers = {"handled": worker.handled, "failed": worker.failed, "lost": worker.lost}
-        text = (
-            f"Handled {item_count(worker.handled)} from {source.name!r}, {worker.failed:,} failed"
-        )
+        text = f"Handled {item_count(worker.handled)} from {source.name!r}, "
+        text += f"{counted(worker.failed, 'attempt') if worker.failed else 0} failed"
         text += f", {worker.lost:,} lost their lease" if worker.lost else ""
-        self.console.report({**name_record(source), **numbers}, f"{text}.")
+        if dead:
+            became = "1 item is a dead letter" if dead == 1 else f"{dead:,} items are dead letters"
+            text += f"; {became} now, see queue_list --by-reason"
+        self.console.report({**name_record(source), **numbers, "dead": dead}, f"{text}.")
 
     def _note_waiting(self, running: int) -> None:
-        text = f"Waiting for {item_count(running)} to finish; press Ctrl-C to abandon."
+        text = f"Waiting for {item_count(running)} to finish; Ctrl-C, or SIGINT, abandons."
         self.console.note(text)
 
 
@@ -188,7 +196,7 @@ def _run(worker: Worker, interrupts: DeferredInterrupts) -> None:
     """Run a worker to its end; SIGTERM is an end like any other."""
 
     def explain(error: BaseException) -> str:
-        ended = f"{item_count(worker.handled)} handled, {worker.failed:,} failed."
+        ended = f"{item_count(worker.handled)} handled, {counted(worker.failed, 'attempt')} failed."
         return f"{error_text(error)}. {ended}"
 
     with explain_errors(explain):

@@ -60,6 +60,7 @@ class DeadLetters:
         limit: int | None,
         reason: str | None,
         on_redriven: Callable[[int], None],
+        on_undecodable: Callable[[Sequence[str]], None],
     ) -> int:
         """Requeue dead letters at their places, in transactions of at most 200; count them."""
         group = None if reason is None else group_named(reason_of(self._store.queue, reason))
@@ -72,10 +73,16 @@ class DeadLetters:
             rest = some
             while rest and moved < most:
                 redrive = functools.partial(
-                    self._redrive, places=rest, most=most - moved, group=group
+                    self._redrive,
+                    places=rest,
+                    most=most - moved,
+                    group=group,
+                    is_forced=item_ids is not None,
                 )
-                count, looked = self._runner.write("redrive", None, redrive)
+                count, looked, undecodable = self._runner.write("redrive", None, redrive)
                 on_redriven(count)
+                if undecodable:
+                    on_undecodable(undecodable)
                 moved, rest = moved + count, rest[looked:]
             if moved >= most:
                 break
@@ -129,31 +136,46 @@ class DeadLetters:
         count_change.write()
 
     def _redrive(
-        self, tr: Transaction, places: Sequence[bytes], most: float, group: bytes | None
-    ) -> tuple[int, int]:
+        self,
+        tr: Transaction,
+        places: Sequence[bytes],
+        most: float,
+        group: bytes | None,
+        *,
+        is_forced: bool,
+    ) -> tuple[int, int, list[str]]:
         """Requeue dead letters of a group, or of all, at their places, without attempts.
 
         Places without such a dead letter, and letters whose unique key another item has, are
-        skipped. Stops after about 1,000,000 bytes.
+        skipped. So are letters that cannot be decoded, which would block the queue, unless
+        ``is_forced``. Stops after about 1,000,000 bytes.
 
         Returns:
-            How many were requeued, and how many of the places were looked at.
+            How many were requeued, how many of the places were looked at, and the ids of letters
+            that cannot be decoded.
         """
         self._store.format.check(tr)
         count_change = self._store.count_change(tr)
         count = looked = size = 0
+        undecodable = []
         for place, is_chosen in zip(places, self._chosen(tr, places, group), strict=True):
             if count >= most or size >= STEP_BYTES:
                 break
             looked += 1
             hidden = self._store.find(tr, State.DEAD, place) if is_chosen else None
-            if hidden is None or not self._store.take_key_again(tr, place):
+            if hidden is None:
                 continue
-            self._requeue(count_change, hidden)
-            count += 1
-            size += len(hidden.row.value)
+            size += self._store.size_of(hidden.row)
+            (loaded,) = self._store.load(tr, [hidden.row], retried=False)
+            if isinstance(loaded.item, CorruptItem):
+                undecodable.append(self._store.keys.id_of(place))
+                if not is_forced:
+                    continue
+            if self._store.take_key_again(tr, place):
+                self._requeue(count_change, hidden)
+                count += 1
         count_change.write()
-        return count, looked
+        return count, looked, undecodable
 
     def _chosen(
         self, tr: Transaction, places: Sequence[bytes], group: bytes | None

@@ -196,10 +196,14 @@ def log(queue: str, expired: ExpiredCounts) -> None:
         logger.warning("items that were taken and never collected were requeued", extra=facts)
 
 
+def is_last_attempt(attempts: int, max_attempts: int | None) -> bool:
+    """Tell whether an item that failed so often has no attempt left."""
+    return max_attempts is not None and attempts >= max_attempts
+
+
 def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
     """Tell whether an item dies, because its lease was the last of its attempts."""
-    is_leased = hidden.state is State.LEASED
-    return is_leased and max_attempts is not None and attempts >= max_attempts
+    return hidden.state is State.LEASED and is_last_attempt(attempts, max_attempts)
 
 
 def note_failure(

@@ -2,8 +2,8 @@
 
 A pause is one key within what each take reads (:mod:`head`). Writing it conflicts with every take
 that has not committed: once ``pause`` has returned, nothing is taken. A take that finds the key
-only ends the leases that it was asked to end, and returns saved responses. Waiters watch the key,
-so resuming wakes them. A family has a key of its own, which a take from a member reads as well.
+only ends the leases that it was asked to end, and returns saved responses. Waiters watch it. A
+family has a key of its own, which is read with it.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from fdbqueue.service.transactions import run
 T = TypeVar("T")
 
 #: Foreign pushes, and changes that a watch misses, are noticed after this time.
-LOOK_SECONDS = 5.0
+UNWOKEN_LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
 #: When a limit gives again, one waiter looks, and wakes others as if it had been woken. These look
 #: so much later by themselves, if it has left.
@@ -160,7 +160,7 @@ class ItemWatch:
             if self.is_watched():
                 return False
             late, self._watch = self._watch, None
-            self._arming_until = self.look_at = time.monotonic() + LOOK_SECONDS
+            self._arming_until = self.look_at = time.monotonic() + UNWOKEN_LOOK_SECONDS
         if late is not None:
             late.cancel()
         return True
@@ -321,7 +321,7 @@ class ItemWait:
             if not self._enter(wake, seen):
                 return True
             arm(self.watches, database)
-            return self._sleep(gate, wake, self._end(deadline), waits_while)
+            return self._sleep(gate, wake, self._latest_look(deadline), waits_while)
         finally:
             self._leave(wake)
 
@@ -337,7 +337,7 @@ class ItemWait:
                 return
             if not all(watch.is_watched() for watch in self.watches):
                 await in_thread(arm, self.watches, None)
-            end = self._end(deadline)
+            end = self._latest_look(deadline)
             while self._is_asleep(wake):
                 woken.clear()
                 remaining = self._next_look(end, wake) - time.monotonic()
@@ -385,9 +385,9 @@ class ItemWait:
     def _is_asleep(self, wake: Callable[[], None]) -> bool:
         return all(watch.is_asleep(wake) for watch in self.watches)
 
-    def _end(self, deadline: float) -> float:
+    def _latest_look(self, deadline: float) -> float:
         """Return when this wait ends at the latest; without a watch nothing else would end it."""
-        return min(deadline, self.look_at, time.monotonic() + LOOK_SECONDS)
+        return min(deadline, self.look_at, time.monotonic() + UNWOKEN_LOOK_SECONDS)
 
     def _next_look(self, end: float, wake: Callable[[], None]) -> float:
         return min([end, *[watch.next_look(wake) for watch in self.watches]])

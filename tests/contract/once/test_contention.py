@@ -16,14 +16,8 @@ from tests.concurrency.clients import another, together
 from tests.concurrency.kinds import STRICT
 from tests.concurrency.requests import ask
 from tests.contract.once.test_once import ENDS, TAKES, long_queue
-from tests.contract.test_contention import HANDOFFS, REQUESTS, Meddled, fill, numbers, tables
+from tests.contract.test_contention import HANDOFFS, REQUESTS, fill, numbers, tables
 from tests.engines.children import wait_until
-
-
-@pytest.fixture
-def meddled(database):
-    """The database, with somebody meddling."""
-    return Meddled(database)
 
 
 @pytest.fixture

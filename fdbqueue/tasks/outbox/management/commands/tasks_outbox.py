@@ -13,6 +13,7 @@ from fdbqueue.management.arguments import JSON, Argument, OneOf, flag
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import table_of
+from fdbqueue.tasks.compat import backends
 from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.outbox.mover import Moved, move_now
 from fdbqueue.tasks.outbox.outbox_columns import COLUMNS, OutboxSums, first, sums
@@ -61,7 +62,10 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         backend = task_arguments.backend_of(options["backend"])
         if backend.settings.outbox is None:
-            raise usage_error(f"The task backend {clipped(backend.alias)!r} has no outbox.")
+            having = [one.alias for one in backends() if one.settings.outbox is not None]
+            known = f"Give --backend: {', '.join(having)}." if having else "No other has one."
+            text = f"The task backend {clipped(backend.alias)!r} has no outbox. {known}"
+            raise usage_error(text)
         outbox = backend.outbox()
         try:
             if options["move"]:
