@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import queue as queues
 import threading
 
 import pytest
@@ -143,6 +145,29 @@ def test_a_closed_loop_begins_nothing_more(database, subspace):
     del task
     gc.collect()
     assert values(assert_counted(queue)["ready"]) == ["x"]
+
+
+@pytest.mark.usefixtures("only_woken")
+def test_waiters_of_a_closed_loop_let_no_other_sleep_on(observed, subspace):
+    """A push that would have woken them wakes a thread that waits after them."""
+    queue = FifoQueue(observed, subspace)
+    watch = queue.parts.group.watch
+
+    async def work():
+        await asyncio.gather(*[queue.apop(wait=DEADLINE_SECONDS) for _ in range(3)])
+
+    def are_waiting(count):
+        wait_until(lambda: watch.waiting == count)
+        return observed.watching.wait(DEADLINE_SECONDS)
+
+    task = closed_with(work, lambda: are_waiting(3))
+    found = queues.Queue()
+    pop = functools.partial(queue.pop, wait=60 * DEADLINE_SECONDS)
+    threading.Thread(target=lambda: found.put(pop()), daemon=True).start()
+    are_waiting(4)
+    queue.push("x")
+    assert found.get(timeout=DEADLINE_SECONDS).value == "x"
+    del task
 
 
 @pytest.mark.parametrize(
