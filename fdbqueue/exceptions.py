@@ -110,7 +110,7 @@ class FdbQueueError(Exception):
         return f"{text}: {details}" if details else text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.context)
+        return _rebuild, (type(self), self.context), vars(self)  # outcome_known, and notes
 
 
 def _with_install(error: FdbQueueError) -> str:

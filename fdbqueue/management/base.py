@@ -9,6 +9,7 @@ import argparse
 import gc
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -18,6 +19,7 @@ from django.core.management.base import (
     CommandError,
     CommandParser,
     DjangoHelpFormatter,
+    OutputWrapper,
 )
 
 from fdbqueue import conf
@@ -41,6 +43,8 @@ from fdbqueue.management.formats import item_count
 from fdbqueue.service import Catalog, Family, Queue, SeveralQueues
 
 _NAMES_IN_HINT = 20
+#: The last of the descriptors of standard streams.
+_STANDARD_ERROR = 2
 #: How the usage writes an argument, by how many times it may be given.
 _FORMS: dict[Any, str] = {None: "{0}", "?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}
 
@@ -67,6 +71,14 @@ class QueueCommand(BaseCommand):
     #: Whether its reader, such as ``head``, may stop early without an error.
     allows_closed_output: ClassVar[bool] = False
     requires_system_checks = ()
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Run the command as a process of its own, also if its standard streams are closed."""
+        _fill_closed_descriptors()
+        if sys.stderr is None:
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
+            self.stderr = OutputWrapper(sys.stderr)
+        super().run_from_argv(argv)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Add to the parser what all commands have: the examples, and ``--engine-timeout``."""
@@ -303,6 +315,16 @@ class QueueCommand(BaseCommand):
     def is_process(self) -> bool:
         """Whether the command is a process of its own, not called by a program."""
         return getattr(self, "_called_from_command_line", False)
+
+
+def _fill_closed_descriptors() -> None:
+    """Open the descriptors of closed streams, or the engine's next files would get their numbers.
+
+    Then what a task's subprocess prints would be written there.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        os.set_inheritable(number, True)
+    os.close(number)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -61,7 +61,7 @@ from fdbqueue.service.codecs import (
     long_values_unparsed,
     strict_json,
 )
-from fdbqueue.service.consume.expiry import LEASE_EXPIRED
+from fdbqueue.service.consume.expiry import LEASE_EXPIRED, is_last_attempt
 from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
@@ -184,6 +184,7 @@ __all__ = [
     "error_code",
     "group_named",
     "is_among",
+    "is_last_attempt",
     "long_values_unparsed",
     "make_call",
     "microseconds",

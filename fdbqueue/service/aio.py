@@ -492,25 +492,31 @@ async def take_in_thread(
         queue: The queue's name, for the log.
         requeue: Requeues them; None if they are to stay taken.
     """
-    ended = await end_of(take)
+    undo = functools.partial(_requeued, queue, requeue)
+    ended = await end_of(take, undo=undo)
     if ended.cancelled is None:
         return ended.result()
     nothing = not ended.begun or getattr(ended.error, "outcome_known", False) is True
     if nothing or ended.error is not None:
         raise stopped(ended, outcome_known=nothing)
-    taken = [items for items in ended.result() if items]
-    is_known = not taken or (requeue is not None and await _is_back(queue, taken[0], requeue))
-    raise stopped(ended, outcome_known=is_known)
+    undone = await end_of(functools.partial(undo, ended.result()), always=True)
+    raise stopped(ended, outcome_known=undone.result())
 
 
-async def _is_back(queue: str, items: list[Item], requeue: Callable[[Any], None]) -> bool:
-    """Requeue items whatever happens, and tell whether that is done."""
-    ended = await end_of(functools.partial(requeue, items), always=True)
-    if ended.error is None:
-        return True
-    facts = {"queue": queue, "items": [item.id for item in items]}
-    logger.error("items were taken for a cancelled task", extra=facts, exc_info=ended.error)
-    return False
+def _requeued(
+    queue: str, requeue: Callable[[Any], None] | None, taken: tuple[list[Item], ...]
+) -> bool:
+    """Requeue items whatever happens, and tell whether none is taken any more."""
+    items = taken[0] if taken else []
+    if not items or requeue is None:
+        return not items
+    try:
+        requeue(items)
+    except Exception:
+        facts = {"queue": queue, "items": [item.id for item in items]}
+        logger.exception("items were taken for a cancelled task", extra=facts)
+        return False
+    return True
 
 
 def _until_set(items: Iterable[T], cancelled: threading.Event) -> Iterator[T]:

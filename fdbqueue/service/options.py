@@ -226,10 +226,6 @@ class QueueOptions:
         """Whether items are in the order of their commits."""
         return self.order == "commit"
 
-    def dies_after(self, attempts: int) -> bool:
-        """Tell whether so many failed attempts make an item a dead letter."""
-        return is_last(attempts, self.max_attempts)
-
 
 class QueueKeywords(TypedDict, total=False):
     """The options that the constructors of all queues take."""
@@ -244,11 +240,6 @@ class QueueKeywords(TypedDict, total=False):
     max_leased: int | None
     rate: str | None
     burst: int | None
-
-
-def is_last(attempts: int, max_attempts: int | None) -> bool:
-    """Tell whether an item that failed so often has no attempt left."""
-    return max_attempts is not None and attempts >= max_attempts
 
 
 def misfits(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,13 @@ When a task is cancelled before its call has begun, the call is not made. When i
 later, it waits until the call has ended, because a commit under way cannot be undone, and then
 raises ``CancelledError``. That has an attribute ``outcome_known``: True when nothing was
 changed for certain, False when the call was made or may have been.
+
+Left behind by
+
+- *a loop that is closed before its tasks have ended*, or a coroutine that is closed or interrupted:
+  a call that has not begun is not made; one that has goes on, and what it has taken is requeued;
+- *a process that ends, or has as many threads as it may*: the pool takes no calls, or not all. The
+  event loop's own thread makes them: a loop may outlive the main thread.
 """
 
 from __future__ import annotations
@@ -16,8 +23,9 @@ import asyncio
 import contextvars
 import functools
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
@@ -40,6 +48,58 @@ def _restart_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_restart_after_fork)
+
+
+class _Job(Future[T]):
+    """A call for a task, to be made once.
+
+    Args:
+        call: The call.
+        always: Whether to make it even when the task's loop is closed before it has begun.
+    """
+
+    def __init__(self, call: Callable[[], T], *, always: bool) -> None:
+        super().__init__()
+        self._call = call
+        self._always = always
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._begun = threading.Lock()
+        self._undone = threading.Lock()
+
+    def submit(self) -> None:
+        """Let a thread of the pool make the call; this thread, if the pool does not take it."""
+        try:
+            _pool.submit(self._make)
+        except RuntimeError:  # it may be in the pool's line all the same, if no thread can start
+            self._make()
+
+    def _make(self) -> None:
+        if not self._begun.acquire(blocking=False):
+            return
+        if self._loop.is_closed() and not self._always:
+            self.cancel()
+        if not self.set_running_or_notify_cancel():
+            return
+        try:
+            self.set_result(self._context.run(self._call))
+        except BaseException as error:  # noqa: BLE001  # who awaits the call raises it
+            self.set_exception(error)
+        finally:
+            del self  # an error that its own frames refer to keeps all of them
+
+    def undo_if_closed(self, undo: Callable[[T], object]) -> None:
+        """Undo what was done if the loop is closed by then."""
+        self.add_done_callback(lambda _: self._undo(undo) if self._loop.is_closed() else None)
+
+    def undo_when_done(self, undo: Callable[[T], object]) -> None:
+        """Undo what was done, or will have been."""
+        self.add_done_callback(lambda _: self._undo(undo))
+
+    def _undo(self, undo: Callable[[T], object]) -> None:
+        is_done = not self.cancelled() and self.exception() is None
+        if is_done and self._undone.acquire(blocking=False):
+            undo(self.result())
 
 
 class EndedCall(Generic[T]):
@@ -70,6 +130,7 @@ async def end_of(
     *,
     always: bool = False,
     on_cancel: Callable[[], None] = lambda: None,
+    undo: Callable[[T], object] | None = None,
 ) -> EndedCall[T]:
     """Make a call in a thread, and return once it has ended, however often the task is cancelled.
 
@@ -77,18 +138,29 @@ async def end_of(
         call: The call.
         always: Whether to make it even when the task is cancelled before it has begun.
         on_cancel: Called in the event loop when the task is cancelled.
+        undo: Called with what the call has returned, if its loop or the coroutine was closed
+            meanwhile, or this was interrupted; it raises nothing.
     """
-    job = _pool.submit(contextvars.copy_context().run, call)
+    job = _Job(call, always=always)
+    job.submit()
+    if undo is not None:
+        job.undo_if_closed(undo)
     future: asyncio.Future[T] = asyncio.wrap_future(job)
     cancelled = None
-    while not future.done():
-        try:
-            await asyncio.wait([future])  # which leaves it alone when this task is cancelled
-        except asyncio.CancelledError as error:
-            cancelled = cancelled or error
-            on_cancel()
-            if not always and job.cancel():
-                return EndedCall(None, cancelled)
+    try:
+        while not future.done():
+            try:
+                await asyncio.wait([future])  # which leaves it alone when this task is cancelled
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+                on_cancel()
+                if not always and job.cancel():
+                    return EndedCall(None, cancelled)
+    except BaseException:  # such as GeneratorExit: nobody awaits the outcome
+        on_cancel()
+        if not (always or job.cancel() or undo is None):
+            job.undo_when_done(undo)
+        raise
     return EndedCall(future, cancelled)
 
 

@@ -324,6 +324,12 @@ def test_a_reader_that_is_gone(processes, command, code):
     assert (done.returncode, done.stderr) == (code, "")
 
 
+@pytest.mark.parametrize(("name", "code"), [("nosuch", 3), ("mail", 0)])
+def test_standard_error_that_is_closed(processes, name, code):
+    """What goes there is lost, and the exit code is the same."""
+    assert processes.run("queue_pop", name, redirect="2>&-").returncode == code
+
+
 def test_a_result_that_has_no_reader(processes):
     """What was done is said on standard error, because nothing is left to do."""
     fdbqueue.queue("mail").push("x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import types
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from fdbqueue.exceptions import (
     InvalidPriority,
     InvalidValue,
+    PushInterrupted,
     message_of,
     path_of,
     text_of_error,
@@ -175,3 +177,11 @@ def test_an_error_whose_frames_cannot_be_had_is_told_without():
             raise LookupError
 
     assert traceback_of(Hiding("why")) == f"{__name__}.{Hiding.__qualname__}: why\n"
+
+
+def test_an_error_of_another_process_says_what_is_known():
+    """A pool of processes pickles it: with what is noted on it, not only what it was made of."""
+    error = PushInterrupted(queue="mail", pushed=3)
+    error.outcome_known = True
+    copied = pickle.loads(pickle.dumps(error))
+    assert (str(copied), vars(copied)) == (str(error), vars(error))

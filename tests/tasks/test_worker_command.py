@@ -538,3 +538,21 @@ def test_a_worker_says_which_options_are_wrong(configure, caplog):
     found = [record for record in caplog.records if "is wrong" in record.message]
     assert [record.check for record in found] == ["fdbqueue.tasks.E002", "fdbqueue.tasks.E012"]
     assert "'odd'" in found[1].problem
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_streams_that_are_closed(environment, tmp_path):
+    """It works all the same, and no file of the engine gets one of their descriptors."""
+    beats = tmp_path / "beats"
+    command = [sys.executable, "manage.py", "tasks_worker", "--heartbeat-file", str(beats)]
+    settings = {**environment, "DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]
+    with subprocess.Popen(closed, cwd=ROOT, env=settings) as worker:
+        try:
+            wait_until(lambda: beats.exists() or worker.poll() is not None)
+            streams = [os.readlink(f"/proc/{worker.pid}/fd/{number}") for number in range(3)]
+            worker.terminate()
+            assert worker.wait(DEADLINE_SECONDS) == 0
+        finally:
+            worker.kill()
+    assert streams == ["/dev/null"] * 3

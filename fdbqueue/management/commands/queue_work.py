@@ -26,7 +26,7 @@ from fdbqueue.management.exit_codes import (
 )
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
-from fdbqueue.service import Item, Queue, SeveralQueues, Worker
+from fdbqueue.service import Item, Queue, SeveralQueues, Worker, is_last_attempt
 
 _RETRY_DELAY_SECONDS = 60
 #: More threads than this would wait for each other.
@@ -108,8 +108,9 @@ examples:
         def finish(item: Item, error: BaseException | None) -> None:
             nonlocal dead
             if error is not None:
-                options = self.catalog.queue(item.queue).options
-                dead += not isinstance(error, LeaseLost) and options.dies_after(item.attempts + 1)
+                most = self.catalog.queue(item.queue).options.max_attempts
+                is_dead = is_last_attempt(item.attempts + 1, most)
+                dead += is_dead and not isinstance(error, LeaseLost)
                 text = clipped(f"Item {item.id} failed: {text_of_error(error)}")
                 self.console.note(text)
             progress.advance(1)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ, SENT_BY_SET
-from fdbqueue.service.options import is_last
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
@@ -197,9 +196,14 @@ def log(queue: str, expired: ExpiredCounts) -> None:
         logger.warning("items that were taken and never collected were requeued", extra=facts)
 
 
+def is_last_attempt(attempts: int, max_attempts: int | None) -> bool:
+    """Tell whether an item that failed so often has no attempt left."""
+    return max_attempts is not None and attempts >= max_attempts
+
+
 def dies(hidden: Hidden, attempts: int, max_attempts: int | None) -> bool:
     """Tell whether an item dies, because its lease was the last of its attempts."""
-    return hidden.state is State.LEASED and is_last(attempts, max_attempts)
+    return hidden.state is State.LEASED and is_last_attempt(attempts, max_attempts)
 
 
 def note_failure(

@@ -90,7 +90,8 @@ class ItemWatch:
         #: Reentrant, because a signal handler may run in the thread that holds it.
         self._mutex = RLock()
         #: Functions that wake one sleeping waiter each, the oldest first; called under the mutex.
-        self._wakes: dict[Callable[[], None], None] = {}
+        #: False says that this one is no more.
+        self._wakes: dict[Callable[[], object], None] = {}
         self.generation = 0
         self._watch: Any = None
         #: Until when to rely on the thread that is setting the watch; 0 when none is.
@@ -106,7 +107,7 @@ class ItemWatch:
         """How many threads and tasks wait."""
         return len(self._wakes)
 
-    def enter(self, wake: Callable[[], None], seen: int) -> bool:
+    def enter(self, wake: Callable[[], object], seen: int) -> bool:
         """Let a waiter take part, unless there may be an item since the generation it has seen."""
         with self._mutex:
             if self.generation != seen:
@@ -114,11 +115,11 @@ class ItemWatch:
             self._wakes[wake] = None
             return True
 
-    def is_asleep(self, wake: Callable[[], None]) -> bool:
+    def is_asleep(self, wake: Callable[[], object]) -> bool:
         """Tell whether a waiter takes part and was not woken."""
         return wake in self._wakes
 
-    def leave(self, wake: Callable[[], None]) -> None:
+    def leave(self, wake: Callable[[], object]) -> None:
         """Let a waiter go; the last one cancels the watch."""
         watch = None
         with self._mutex:
@@ -146,7 +147,7 @@ class ItemWatch:
         now = time.monotonic()
         return (self._watch is not None and now < self.look_at) or now < self._arming_until
 
-    def next_look(self, wake: Callable[[], None]) -> float:
+    def next_look(self, wake: Callable[[], object]) -> float:
         """Return when a waiter is to look, even if nothing wakes it."""
         if not self._is_paced:
             return self.look_at
@@ -210,10 +211,10 @@ class ItemWatch:
 
     def _wake(self, count: int) -> None:
         """Wake the waiters that have slept longest; called under the mutex."""
-        for wake in list(itertools.islice(self._wakes, count)):
-            if wake in self._wakes:  # else the one before has woken it
-                del self._wakes[wake]
-                wake()
+        while count and self._wakes:
+            wake = next(iter(self._wakes))
+            del self._wakes[wake]
+            count -= wake() is not False
 
 
 class ItemWait:
@@ -355,7 +356,7 @@ class ItemWait:
     def _sleep(
         self,
         gate: threading.Lock,
-        wake: Callable[[], None],
+        wake: Callable[[], object],
         end: float,
         waits_while: Callable[[], bool] | None,
     ) -> bool:
@@ -373,23 +374,23 @@ class ItemWait:
                 gate.acquire(timeout=min(remaining, check_at - now))
         return False
 
-    def _enter(self, wake: Callable[[], None], seen: Sequence[int]) -> bool:
+    def _enter(self, wake: Callable[[], object], seen: Sequence[int]) -> bool:
         """Take part in the watches; tell whether none of the queues may have an item since."""
         pairs = zip(self.watches, seen, strict=True)
         return all(watch.enter(wake, generation) for watch, generation in pairs)
 
-    def _leave(self, wake: Callable[[], None]) -> None:
+    def _leave(self, wake: Callable[[], object]) -> None:
         for watch in self.watches:
             watch.leave(wake)
 
-    def _is_asleep(self, wake: Callable[[], None]) -> bool:
+    def _is_asleep(self, wake: Callable[[], object]) -> bool:
         return all(watch.is_asleep(wake) for watch in self.watches)
 
     def _latest_look(self, deadline: float) -> float:
         """Return when this wait ends at the latest; without a watch nothing else would end it."""
         return min(deadline, self.look_at, time.monotonic() + UNWOKEN_LOOK_SECONDS)
 
-    def _next_look(self, end: float, wake: Callable[[], None]) -> float:
+    def _next_look(self, end: float, wake: Callable[[], object]) -> float:
         return min([end, *[watch.next_look(wake) for watch in self.watches]])
 
 
@@ -541,6 +542,10 @@ def _open(gate: threading.Lock) -> None:
         gate.release()
 
 
-def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop was closed while a task waited
+def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> bool:
+    """Wake a task; False if its loop was closed while it waited."""
+    try:
         loop.call_soon_threadsafe(woken.set)
+    except RuntimeError:
+        return False
+    return True
