@@ -63,7 +63,7 @@ def test_every_operation_can_be_awaited(name):
     """It takes what the other takes, but no transaction and nothing to be called meanwhile."""
     method, twin = getattr(Queue, name), getattr(Queue, f"a{name}")
     left_out = ("priority",) if name == "push" else ()
-    others = ("tr", "waits_while", "on_removed", "on_redriven", "beside")
+    others = ("tr", "waits_while", "on_removed", "on_redriven", "on_undecodable", "beside")
     assert parameters(twin, *left_out) == parameters(method, *left_out, *others)
     assert twin.__doc__.splitlines()[0].endswith((".", "``"))
     assert inspect.iscoroutinefunction(twin) or name in {"iterate", "leased"}
