@@ -165,15 +165,28 @@ class QueueCommand(BaseCommand):
         """Return the queue with a name.
 
         Raises:
-            CommandError: There is none, and the message names those there are; or it is a pattern.
+            CommandError: There is none, and the message names those there are; or it is a pattern;
+                or it is a part of another queue, and nothing was ever pushed into it.
         """
         if "*" in name:
             text = clipped(repr(name))
             raise usage_error(f"{text} is a pattern: give the name of a queue.")
         try:
-            return self.catalog.queue(name)
+            queue = self.catalog.queue(name)
         except QueueNotFound as error:
             raise self._not_found(error) from error
+        if queue.is_part and not self._is_stored(name):
+            message = (
+                f"There is no queue named {name!r}: nothing was ever pushed into it. queue_doctor "
+                "names all queues; on the pages, the name is among a queue's settings."
+            )
+            raise CommandError(message, returncode=NO_SUCH_QUEUE)
+        return queue
+
+    def _is_stored(self, name: str) -> bool:
+        """Tell whether anything is stored of a queue: people mistype the name of a part."""
+        family = self.catalog.family(self.catalog.spec(name).name)
+        return next(family.names(name), None) == name
 
     def source(self, names: Sequence[str], *, fair: bool | None) -> Queue | SeveralQueues:
         """Return a queue, or several if there is more than one name, or a pattern.

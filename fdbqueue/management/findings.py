@@ -155,7 +155,7 @@ def check_file(database: Any) -> Iterator[Finding]:
         return
     database = conf.innermost(database)
     size, free = database.file_sizes()
-    text = f"{free / size:.0%} of {size / 1_000_000:,.1f} MB is free, for items to come"
+    text = f"{size / 1_000_000:,.1f} MB, of which {free / size:.0%} are unused and are filled first"
     if free < _MUCH_FREE_BYTES or free < _MUCH_FREE * size:
         yield Finding("file", None, OK, text)
         return
@@ -335,9 +335,7 @@ class QueueChecks:
             )
             return self._found("format", ERROR, text, remedy=adopt)
         if stored is None:
-            here = self._examiner.format_here()
-            text = f"nothing is stored; the first push will store: {here}"
-            return self._found("format", OK, text)
+            return self._found("format", OK, "nothing is stored yet")
         return self._found("format", OK, f"as the setting says; stored: {stored}")
 
     def _pause(self, pause: Pause | None) -> Finding:

@@ -229,6 +229,18 @@ def _wrong(id: str, message: str, hint: str) -> WrongSchedule:
     return WrongSchedule(SettingProblem(id, message, hint))
 
 
+def unused(backend: Any) -> Iterator[SettingProblem]:
+    """Yield what is wrong with the schedules of a backend that are not used; nothing is imported.
+
+    What is wrong with the task of another is logged when it is due.
+    """
+    for name, given in backend.settings.schedules.items():
+        try:
+            parsed(name, given)
+        except WrongSchedule as wrong:
+            yield wrong.problem
+
+
 def schedules_of(backend: Any) -> list[Schedule]:
     """Return the schedules of a backend without the wrong ones, which its check names."""
     found = []

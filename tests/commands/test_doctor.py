@@ -120,7 +120,7 @@ def test_the_table(manage, mail):
     assert all(row.startswith("OK ") for row in rows)
     shown = [re.split("  +", row)[1:4] for row in rows]
     at = 6 + len(FILE)
-    assert shown[at] == ["format", "5 queues", "nothing is stored"]
+    assert shown[at] == ["format", "5 queues", "nothing is stored yet"]
     assert shown[at + 1][:2] == ["format", "mail"]
     assert shown[at + 2] == ["pause", "6 queues", "the queue is not paused"]
     engine = rows[1]
@@ -137,7 +137,7 @@ def test_a_row_tells_of_no_queue_what_was_found_of_another(mail, names):
     call_command("queue_doctor", *names, stdout=out)
     rows = [re.split("  +", row) for row in out.getvalue().splitlines()]
     texts = {row[2]: row[3] for row in rows if row[1] == "format"}
-    assert texts["quakes"].startswith("nothing is stored; the first push will store: ")
+    assert texts["quakes"] == "nothing is stored yet"
     assert texts["mail"].startswith("as the setting says; stored: ")
     out = io.StringIO()
     call_command("queue_doctor", *names, "user-1", stdout=out)
@@ -151,7 +151,9 @@ def test_a_file_that_is_mostly_free(examine, mail, monkeypatch):
     monkeypatch.setattr(findings, "_MUCH_FREE_BYTES", 100_000)
     _, found = examine("mail")
     assert found["file"]["status"] == "ok"
-    assert re.fullmatch(r"\d+% of \d\.\d MB is free, for items to come", found["file"]["detail"])
+    assert re.fullmatch(
+        r"\d\.\d MB, of which \d+% are unused and are filled first", found["file"]["detail"]
+    )
     mail.push_many(["x" * 50_000] * 20)
     size, _free = conf.database().file_sizes()
     mail.clear()

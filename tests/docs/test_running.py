@@ -126,6 +126,8 @@ def _next(reader):
         ('"IcAZmZmZmZmaFAGK6Ip64BLc0K"', '"FQEBCF7MemwH8xOTchMtvRknhCudzkMA"', True),
         ("IcAYZmZmFQEBpvJElMBC_sVefZzcLNybEg", "IcAYZmZmFQEBpvJElMBC_sVefZzcLNy-Eg", True),
         ("antidisestablishmentarianism", "pseudopseudohypoparathyroidism", False),
+        ("on\nTask id=a1 path=shop.tasks.add state=RUNNING\noff", "on\noff", True),
+        ("on\nTask a1 of shop.tasks.add\noff", "on\noff", False),
         ("http://127.0.0.1:41234/", "http://127.0.0.1:8000/", True),
     ],
 )

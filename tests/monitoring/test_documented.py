@@ -102,7 +102,7 @@ def test_the_liveness_probe_outlasts_a_long_poll():
     """A server whose threads all wait is not restarted."""
     (probes,) = [block for block in MONITORING.split("```") if block.startswith("yaml\nliveness")]
     probe = yaml.safe_load(probes.removeprefix("yaml\n"))["livenessProbe"]
-    longest = ApiOptions.timeout_seconds + ApiOptions.max_wait_seconds
+    longest = 2 * ApiOptions.timeout_seconds + ApiOptions.max_wait_seconds
     assert probe["timeoutSeconds"] * probe["failureThreshold"] > longest
 
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import io
 import json
 import logging
 import re
@@ -13,6 +14,7 @@ import time
 
 import pytest
 from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.test import override_settings
 from django.utils import timezone
 
@@ -581,3 +583,17 @@ def test_backends_whose_queues_have_any_name(configure, work):
     assert work(excluded=["mail-2"]).succeeded == 0
     assert work().succeeded == 1
     assert limited_jobs.begun == [("a", 1), ("a", 2)]
+
+
+def test_a_command_refuses_a_queue_of_limited_tasks_that_there_is_not(backend, work):
+    """A mistyped name is no empty queue; the right one is in the doctor's rows."""
+    limited_jobs.fail.enqueue("a")
+    work()
+    with pytest.raises(CommandError, match="nothing was ever pushed into it") as caught:
+        call_command("queue_redrive", "limited.tasks-default.shop.tasks.fail.a", interactive=False)
+    assert caught.value.returncode == 3
+    out = io.StringIO()
+    call_command("queue_doctor", stdout=out)
+    (name,) = set(re.findall(r"limited[.]tasks-default[.]\w+[.]a\b", out.getvalue()))
+    call_command("queue_redrive", name, interactive=False, stdout=out)
+    assert out.getvalue().endswith(f"Requeued 1 dead item in '{name}'.\n")

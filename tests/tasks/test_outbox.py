@@ -8,10 +8,11 @@ import json
 import threading
 
 import pytest
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connection, transaction
-from django.test import modify_settings
+from django.test import modify_settings, override_settings
 from django.utils import timezone
 
 from fdbqueue.exceptions import ValueTooLarge
@@ -34,6 +35,7 @@ from fdbqueue.tasks.outbox.mover import ClaimLost, RowMover, move_now
 from fdbqueue.tasks.records import packed, unknown_call
 from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
+from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.tasks import jobs, limited_jobs, outbox_jobs
 from tests.tasks.outboxes import claims, database_at, enqueue_all, queued
@@ -628,3 +630,15 @@ def test_an_abort_whose_transaction_is_rolled_back_has_taken_effect(backend, wor
     assert not jobs.done
     assert backend.get_result(result.id).status is TaskResultStatus.FAILED
     assert not OutboxTask.objects.exists()
+
+
+@cases("command", ["tasks_show", "tasks_abort"])
+def test_a_task_in_the_outbox_of_another_backend(backend, command):
+    """The command says which option finds it."""
+    rows = settings.TASKS["default"]
+    with override_settings(TASKS={"default": {**rows, "OPTIONS": {}}, "rows": rows}):
+        result = jobs.note.using(backend="rows").enqueue("x")
+        with pytest.raises(CommandError, match=r"add --backend rows\.$") as caught:
+            called(command, result.id)
+        assert caught.value.returncode == 1
+        assert result.id in called("tasks_show", result.id, "--backend", "rows")

@@ -528,6 +528,18 @@ def test_the_metrics_of_attempts(configure):
     assert value("fdbqueue_task_seconds_count", task=note) == 3
 
 
+def test_a_worker_says_which_options_are_wrong(configure, caplog):
+    """Once, at its start: each with what its check says, and the text of the log is constant."""
+    configure(lease_secondz=5, schedules={"odd": {"task": "tests.tasks.jobs.note", "cron": "x"}})
+    err = io.StringIO()
+    call_command("tasks_worker", "--batch", stdout=io.StringIO(), stderr=err)
+    assert err.getvalue().count("fdbqueue.tasks.E002: ") == 1
+    assert "lease_secondz" in err.getvalue()
+    found = [record for record in caplog.records if "is wrong" in record.message]
+    assert [record.check for record in found] == ["fdbqueue.tasks.E002", "fdbqueue.tasks.E012"]
+    assert "'odd'" in found[1].problem
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
 def test_streams_that_are_closed(environment, tmp_path):
     """It works all the same, and no file of the engine gets one of their descriptors."""

@@ -121,8 +121,9 @@ examples:
         parser.add_argument(
             "--adopt-settings",
             action="store_true",
-            help="Record the settings here as those of the items of the named queues. Ready items "
-            "move to the shards of these settings; nothing else changes",
+            help="Declare that the items of the named queues were stored under this project's "
+            "present settings. Ready items move to the shards of these settings; nothing else "
+            "changes",
         )
         repairs.add_argument(
             "--recount",

@@ -21,8 +21,8 @@ _BLOCK = "{items} that cannot be decoded will block the queue until queue_bury: 
 
 class Command(QueueCommand):
     help = (
-        "Requeue dead letters at their original places, with no attempts. Asks first. What cannot "
-        "be decoded stays dead unless --id names it."
+        "Requeue dead letters at their original places, with their attempts set back to 0. Asks "
+        "first. What cannot be decoded stays dead unless --id names it."
     )
     examples = """\
 examples:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+
+from django.db import DatabaseError
 
 from fdbqueue.columns.text import clipped
 from fdbqueue.exceptions import text_of_error
@@ -47,11 +50,26 @@ ID = Argument("id", metavar="ID", type=task_id, help="Id of the task's result")
 
 
 def not_found(backend: FdbQueueBackend, result_id: str) -> str:
-    """Return what to say if there is no task with an id."""
+    """Return what to say if there is no task with an id, except in another backend's outbox."""
+    for other in backends():
+        if other.alias != backend.alias and _waits_in_outbox(other, result_id):
+            return (
+                f"The task {clipped(repr(result_id))} is in the outbox of the task backend "
+                f"{other.alias!r}: add --backend {other.alias}."
+            )
     return (
         f"The task backend {backend.alias!r} has no task with the id {clipped(repr(result_id))}: "
         "there never was one, or it ended and was removed when its retention was over."
     )
+
+
+def _waits_in_outbox(backend: FdbQueueBackend, result_id: str) -> bool:
+    """Tell whether a task is in a backend's outbox; not if its database is away."""
+    if backend.settings.outbox is None:
+        return False
+    with contextlib.suppress(DatabaseError):
+        return backend.found_in_outbox(result_id) is not None
+    return False
 
 
 def backend_of(alias: str) -> FdbQueueBackend:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import logging
 import math
 import signal
 from typing import Any
@@ -29,7 +30,10 @@ from fdbqueue.tasks.management.processes import (
     Reload,
     ended_in_time,
 )
+from fdbqueue.tasks.schedules import unused
 from fdbqueue.tasks.worker import EXTENDED_PER_SECOND, TaskWorker
+
+logger = logging.getLogger(__name__)
 
 _MAX_THREADS = 256
 _MAX_PREFETCH = 100
@@ -62,7 +66,7 @@ examples:
             "--queue",
             default="*",
             metavar="NAME[,NAME]",
-            help="Run the tasks of these queues, the first first; * stands for any characters "
+            help="Run the tasks of these queues, in this order; * stands for any characters "
             "(default: *, all queues)",
         ),
         arguments.Argument(
@@ -130,8 +134,17 @@ examples:
             return
         if warning is not None:
             self.console.note(warning)
+        if parent.number in {None, 1}:
+            self._note_problems(backend)
         with ended_in_time() if self.is_process else contextlib.nullcontext():
             self._work(backend, chosen, parent)
+
+    def _note_problems(self, backend: FdbQueueBackend) -> None:
+        """Say what of the backend's setting is wrong, and therefore not used."""
+        for problem in [*backend.problems, *unused(backend)]:
+            facts = {"backend": backend.alias, "check": problem.id, "problem": problem.message}
+            logger.error("an option of a task backend is wrong, and not used", extra=facts)
+            self.console.note(f"{problem.id}: {problem.message} {problem.hint}")
 
     # The parent of several processes
 
