@@ -178,7 +178,7 @@ class QueueCommand(BaseCommand):
         if queue.is_part and not self._is_stored(name):
             message = (
                 f"There is no queue named {name!r}: nothing was ever pushed into it. queue_doctor "
-                "names all queues; on the pages, the name is among a queue's settings."
+                "--json names all queues; on the pages, the name is among a queue's settings."
             )
             raise CommandError(message, returncode=NO_SUCH_QUEUE)
         return queue

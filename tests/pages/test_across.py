@@ -128,7 +128,6 @@ def test_the_workers_there_are_come_first(viewer, queue):
         conf.catalog().presences, {**facts, **counts, "name": "ada", "queues": "mail, user-*"}
     )
     write_rows(conf.catalog().presences, {"name": "Abe"}, silent_seconds=60)
-    write_rows(conf.catalog().presences, {"name": "old"}, silent_seconds=3_700)
     queue("mail").push(1)
     queue("mail").lease(seconds=60, worker="ada")
     response = viewer.get(WORKERS)

@@ -593,7 +593,7 @@ def test_a_command_refuses_a_queue_of_limited_tasks_that_there_is_not(backend, w
         call_command("queue_redrive", "limited.tasks-default.shop.tasks.fail.a", interactive=False)
     assert caught.value.returncode == 3
     out = io.StringIO()
-    call_command("queue_doctor", stdout=out)
+    call_command("queue_doctor", "--json", stdout=out)
     (name,) = set(re.findall(r"limited[.]tasks-default[.]\w+[.]a\b", out.getvalue()))
     call_command("queue_redrive", name, interactive=False, stdout=out)
     assert out.getvalue().endswith(f"Requeued 1 dead item in '{name}'.\n")
