@@ -13,6 +13,8 @@ import pytest
 from tests.cases import cases
 from tests.engines.children import wait_until
 
+#: Some look beyond their own keys, at the last one of a cluster: so they run one after the other.
+pytestmark = pytest.mark.xdist_group("cluster answers")
 _STAMP_AT_0 = bytes(14)
 
 
@@ -24,7 +26,7 @@ def database(engine):
 
 @pytest.fixture
 def prefix(database):
-    """A random prefix behind all others, so that a selector can run off the end."""
+    """A random prefix after all others, so that a selector can run off the end."""
     prefix = b"\xfefdbqueue-test-" + secrets.token_hex(8).encode() + b"/"
     yield prefix
     transaction = database.create_transaction()
