@@ -5,16 +5,18 @@ Each test is a small program that a real 7.3 cluster was given; the answers are 
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import secrets
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from tests.cases import cases
 from tests.engines.children import wait_until
 
-#: Some look beyond their own keys, at the last one of a cluster: so they run one after the other.
-pytestmark = pytest.mark.xdist_group("cluster answers")
 _STAMP_AT_0 = bytes(14)
 
 
@@ -26,12 +28,18 @@ def database(engine):
 
 @pytest.fixture
 def prefix(database):
-    """A random prefix after all others, so that a selector can run off the end."""
+    """A random prefix after all others, so that a selector can run off the end.
+
+    One test at a time has one, of all processes that test on one cluster.
+    """
+    lock = os.open(Path(tempfile.gettempdir(), "fdbqueue-tests-last-keys"), os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     prefix = b"\xfefdbqueue-test-" + secrets.token_hex(8).encode() + b"/"
     yield prefix
     transaction = database.create_transaction()
     transaction.clear_range(prefix, prefix + b"\xff\xff")
     transaction.commit().wait()
+    os.close(lock)
 
 
 @pytest.fixture
