@@ -492,7 +492,7 @@ def test_a_queue_that_gets_more_than_its_head_lets_through(mail, monkeypatch):
     monkeypatch.setattr("fdbqueue.management.findings.HEAD_CARRIES", 0.001)
 
     def load():
-        return next(findings.check_load(conf.catalog(), ["mail"], on_cluster=True))
+        return next(findings.check_load_and_limits(conf.catalog(), ["mail"], on_cluster=True))
 
     assert (load().status, load().queue) == ("warning", "mail")
     assert "Its ready items grow: take more at a time" in load().detail
