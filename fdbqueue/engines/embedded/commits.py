@@ -218,6 +218,9 @@ class Committer:
                         snapshot = None  # too old to write by, or with too small a cache
                 run = functools.partial(self._run, snapshot, version, request)
                 self._store.write(request.deadline, run, snapshot, request.release)
+                if request.on_written is not None:
+                    request.on_written()
+                self._tell_group()
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
         finally:
@@ -297,7 +300,6 @@ class Committer:
                 self._run(None, version, leader, connection, is_again=True)
                 return
             logger.exception("a commit failed", extra={"path": self._store.path})
-        self._tell_group()
         if self._groups_until_log_check <= 0:
             self._groups_until_log_check = _GROUPS_BETWEEN_LOG_CHECKS
             self._store.shrink_large_log(connection)
@@ -305,11 +307,18 @@ class Committer:
     def _tell_group(self) -> None:
         """Tell the requests of the last group that were not told yet how it ended.
 
-        If an exception came before its end they are still in the line, and run again.
+        They are told once the disk has the group. If an exception came before its end they are
+        still in the line, and run again.
         """
         group = self._group
         if group is None:
             return
+        if group.failure is None and group.has_ended and group.accepted:
+            try:
+                self._store.sync(group.version)
+            except (FDBError, EngineUnavailable) as error:
+                group.failure = error
+                logger.exception("a commit failed", extra={"path": self._store.path})
         if group.failure is not None:
             for request in group.requests:
                 request.end(self._error(group.failure_code(), group.failure))
@@ -319,7 +328,7 @@ class Committer:
         self._group = None
         self._leave_line()
 
-    def _error(self, code: int, cause: sqlite3.Error | None) -> Exception:
+    def _error(self, code: int, cause: Exception | None) -> Exception:
         """Return what one request is told: an error of its own, for threads raise it."""
         error: Exception = FDBError(code)
         if code == 1510 and getattr(cause, "sqlite_errorcode", 0) & 0xFF in _UNUSABLE:

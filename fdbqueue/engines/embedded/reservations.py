@@ -51,6 +51,8 @@ _NOBODY = bytes(_PLACES * _PLACE.size)
 #: After the places: when a process last began to wait for the writer's turn (``storage``), and a
 #: number that is another one after a pipe was made (``watches``).
 WAITED, PIPES = slice(3200, 3208), slice(3208, 3216)
+#: Then the version up to which the disk has all commits.
+_SYNCED = slice(3216, 3224)
 _SIZE = 4096
 
 _MS = 1_000_000  # in nanoseconds, as all times here
@@ -59,6 +61,9 @@ _MS = 1_000_000  # in nanoseconds, as all times here
 _THINK, _LONGEST_THINK, _COMMIT = 20 * _MS, 640 * _MS, 250 * _MS
 #: For how long a process may go on, and within which time its next attempt must come.
 _SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
+#: If the disk takes longer for a commit, others go on meanwhile; a switch to another process costs
+#: less than that.
+_SLOW_DISK = 6 * _MS // 10
 #: Whoever looks may reserve if the first in line has not for so long.
 _UNCLAIMED = 5 * _MS
 #: How often to look: the first in line, and those behind it, by how many are before them.
@@ -106,6 +111,8 @@ class Reservations:
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
+        #: How long the disk takes for a commit, on average.
+        self._sync_time = 0
         #: What the processes share, once it was needed.
         self.memory: mmap.mmap | None = None
         self._bell: socket.socket | None = None
@@ -162,6 +169,27 @@ class Reservations:
         except ValueError:  # it was closed
             return False
         return True
+
+    def synced(self) -> int:
+        """Return a version up to which the disk has all commits; 0 if none is known."""
+        memory = self.memory or self.shared_memory()
+        try:
+            return 0 if memory is None else int.from_bytes(memory[_SYNCED], "little")
+        except ValueError:  # it was closed
+            return 0
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether the disk is so fast that a process goes on for a slice."""
+        return self._sync_time < _SLOW_DISK
+
+    def note_synced(self, version: int, took: int) -> None:
+        """Note that the disk has all commits up to a version, and how long that took."""
+        self._sync_time += (took - self._sync_time) // 8
+        memory = self.memory
+        if memory is not None:
+            with contextlib.suppress(ValueError):
+                memory[_SYNCED] = version.to_bytes(8, "little")
 
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.
@@ -381,7 +409,7 @@ class Reservations:
             process, held, until, began, _ = _NOTE.unpack_from(memory, 0)
             now = time.monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
-                stays = self._goes_on and now - began < _SLICE
+                stays = self._goes_on and self.has_slices and now - began < _SLICE
                 until = now + _GRACE if stays else now
                 memory[_NOTE_AT] = _NOTE.pack(process, 0, until, began, 0)
                 if not stays:

@@ -411,7 +411,10 @@ class TransactionState:
                     self._end_stamps(error=FDBError(2021))
                 if self.watches:
                     self._set_watches()
-                return Future()
+                version = self.read_version.number
+                if version is None or self.store.has_synced(version):
+                    return Future()
+                return WorkFuture(functools.partial(self.store.confirm, version))
             self._request = request
             self._committer.submit(request)
             future = WorkFuture(functools.partial(self._finish_commit, request))
@@ -484,6 +487,8 @@ class TransactionState:
         else:
             number = 0 if self._reservation is None else self._reservation.number
             reservations.hold(number)
+            if not reservations.has_slices:  # others go on while the disk works
+                request.on_written = functools.partial(reservations.release, number)
             try:
                 self._committer.wait(request)
             finally:
