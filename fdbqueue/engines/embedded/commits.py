@@ -2,9 +2,15 @@
 
 - *Any thread* puts its request in the line. The first leads; the others wait to be woken.
 - *The leader* waits for the writer's turn, commits all in line by then in one SQLite transaction,
-  tells each how it ended, and passes the lead on.
+  gives the turn up, waits until the disk has the log, tells each how it ended, and passes the lead
+  on.
 - *No wake is lost*: a thread registers to be woken, then looks whether it is done; the leader marks
   it as done, then looks whether it has registered.
+
+Others see a commit before the disk has it. Theirs are later in the same log, so what is acknowledged
+depends on nothing that a power cut undoes. A transaction that has only read waits at its commit,
+unless the shared memory says that the disk has its version. If the disk fails, the log is copied
+into the database, which SQLite syncs; until it is, this process reads and commits nothing.
 
 If a signal handler's exception ends a leader, the lead is free, and all are woken. An assignment
 after COMMIT notes that a group took effect: by it the next leader tells the group, or commits it

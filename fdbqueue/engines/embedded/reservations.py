@@ -1,7 +1,7 @@
 """Reservations: after a conflict an attempt reserves the file before it reads.
 
-One attempt of all processes has the reservation, from before its snapshot until its commit has
-ended. Commits without one (a push, a first attempt) go between; but if an attempt that had it
+One attempt of all processes has the reservation, from before its snapshot until its commit is
+written. Commits without one (a push, a first attempt) go between; but if an attempt that had it
 conflicts, the next is *strict*: the commits of others wait for it.
 
 **Nothing depends on it**, because each commit compares what it read with what was written since. It
@@ -13,8 +13,8 @@ is a note in memory that the processes share (the lock file ``turn``), and says 
    another's. If the first is late, any may.
 3. *Read.* An attempt that takes too long has lost it.
 4. *Commit.* A note that still holds is written again.
-5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow each
-   other at once goes on for a *slice*, then is the last in line.
+5. *Release.* The note ends, and the first in line is rung. But if the disk is fast, a process whose
+   attempts follow each other at once goes on for a *slice*, then is the last in line.
 
 An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
 goes on without. What is left behind by

@@ -111,15 +111,13 @@ class Store:
         """
         if self._snapshots:
             self._expire_old()
-        if self._is_log_doubted:
-            self._settle_log()
         with self._opening:
             if self._paused:  # by this thread, which has the lock
                 raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
             if not self._ready and not self.is_retired:
                 self._prepare()
             if version_clock.seconds() >= self.files.check_at:
-                self.files.check()
+                self._check()
             check = None
             try:
                 if self._read_only:
@@ -270,9 +268,7 @@ class Store:
             if not self.turn.acquire(deadline, release):
                 snapshot = None
             if version_clock.seconds() >= self.files.check_at:
-                self.files.check()
-            if self._is_log_doubted:
-                self._settle_log()
+                self._check()
             if snapshot is None or not snapshot.write(work):
                 if connection.in_transaction:  # the last rollback failed
                     with contextlib.suppress(sqlite3.Error):  # then this commit fails, too
@@ -327,8 +323,15 @@ class Store:
         except OSError:
             logger.exception("the log was not synced", extra={"path": self.path})
             self._is_log_doubted = True
+            self.files.check_at = 0.0
             self._settle_log()
         self.turn.reservations.note_synced(version, time.monotonic_ns() - began)
+
+    def _check(self) -> None:
+        """Raise if there is no going on: the disk has failed, or a file is not where it was."""
+        if self._is_log_doubted:
+            self._settle_log()
+        self.files.check()
 
     def _settle_log(self) -> None:
         """Copy the log into the database, which SQLite syncs: then nothing depends on the log.

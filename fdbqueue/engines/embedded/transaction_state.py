@@ -404,23 +404,27 @@ class TransactionState:
                     self._end_stamps(error=FDBError(2020))
                 return Future(error=error)
             if request is None:
-                if self._reservation is not None:
-                    self._release()
-                self.committed_version = -1
-                if self.stamps:
-                    self._end_stamps(error=FDBError(2021))
-                if self.watches:
-                    self._set_watches()
-                version = self.read_version.number
-                if version is None or self.store.has_synced(version):
-                    return Future()
-                return WorkFuture(functools.partial(self.store.confirm, version))
+                return self._commit_nothing()
             self._request = request
             self._committer.submit(request)
             future = WorkFuture(functools.partial(self._finish_commit, request))
             for stamp in self.stamps:
                 stamp.attach(future)
             return future
+
+    def _commit_nothing(self) -> Future[None]:
+        """End a transaction that has only read: the disk must have what it has read."""
+        if self._reservation is not None:
+            self._release()
+        self.committed_version = -1
+        if self.stamps:
+            self._end_stamps(error=FDBError(2021))
+        if self.watches:
+            self._set_watches()
+        version = self.read_version.number
+        if version is None or self.store.has_synced(version):
+            return Future()
+        return WorkFuture(functools.partial(self.store.confirm, version))
 
     def _commit_request(self) -> CommitRequest | None:
         """Return what to commit, None when nothing was written.
