@@ -7,16 +7,16 @@
 - *No wake is lost*: a thread registers to be woken, then looks whether it is done; the leader marks
   it as done, then looks whether it has registered.
 
-Others see a commit before the disk has it. Theirs are later in the same log, so what is acknowledged
-depends on nothing that a power cut undoes. A transaction that has only read waits at its commit,
-unless the shared memory says that the disk has its version. If the disk fails, the log is copied
-into the database, which SQLite syncs; until it is, this process reads and commits nothing.
+Others see a commit before the disk has it; theirs are later in the same log. A transaction that has
+only read waits at its commit, unless the shared memory says that the disk has its version. If the
+disk fails, the log is copied into the database, which SQLite syncs; until then this process reads
+and commits nothing.
 
 If a signal handler's exception ends a leader, the lead is free, and all are woken. An assignment
 after COMMIT notes that a group took effect: by it the next leader tells the group, or commits it
 again. A request whose thread has left is not begun. A signal handler is refused if its own thread
 waits for a commit, opens or closes the file, or forks. If it forks there, its child cannot use the
-file, because the connections are in the middle of something.
+file.
 """
 
 from __future__ import annotations
