@@ -183,13 +183,19 @@ class Reservations:
         """Whether the disk is so fast that a process goes on for a slice."""
         return self._sync_time < _SLOW_DISK
 
-    def note_synced(self, version: int, took: int) -> None:
-        """Note that the disk has all commits up to a version, and how long that took."""
-        self._sync_time += (took - self._sync_time) // 8
+    def note_synced(self, version: int, began: int) -> None:
+        """Note that the disk has all commits up to a version; ``began`` says since when it worked.
+
+        That is 0 if nobody has reserved.
+        """
+        if began:
+            self._sync_time += (time.monotonic_ns() - began - self._sync_time) // 8
         memory = self.memory
-        if memory is not None:
-            with contextlib.suppress(ValueError):
+        try:
+            if memory is not None:
                 memory[_SYNCED] = version.to_bytes(8, "little")
+        except ValueError:  # it was closed; suppress() would be three calls a commit
+            return
 
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.

@@ -317,7 +317,8 @@ class Store:
         if self._log is None:  # closed since the commit
             self._prepare(to_write=True)
         assert self._log is not None
-        began = time.monotonic_ns()
+        reservations = self.turn.reservations
+        began = time.monotonic_ns() if reservations.is_used else 0
         try:
             _sync(self._log)
         except OSError:
@@ -325,7 +326,7 @@ class Store:
             self._is_log_doubted = True
             self.files.check_at = 0.0
             self._settle_log()
-        self.turn.reservations.note_synced(version, time.monotonic_ns() - began)
+        reservations.note_synced(version, began)
 
     def _check(self) -> None:
         """Raise if there is no going on: the disk has failed, or a file is not where it was."""
