@@ -204,16 +204,16 @@ def test_an_interrupt_while_the_disk_works(database, monkeypatch):
 def test_a_slow_disk_lets_others_go_on(database, put, monkeypatch):
     """A process that conflicts reserves the file until its commit is written, for no slice."""
     monkeypatch.setattr(storage, "_sync", lambda _: time.sleep(0.005))
-    for number in range(20):
-        database[b"a"] = b"%d" % number
-    assert not database._store.turn.reservations.has_slices
     with closing(another(database)) as other:
         put({b"count": b"0"})
+        for client in (database, other):
+            client.create_transaction().reserve()
         threads = [threading.Thread(target=_increment, args=(one, 20)) for one in (database, other)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        assert not all(one._store.turn.reservations.has_slices for one in (database, other))
     assert database[b"count"] == b"40"
 
 

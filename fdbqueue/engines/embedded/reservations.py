@@ -51,8 +51,8 @@ _NOBODY = bytes(_PLACES * _PLACE.size)
 #: After the places: when a process last began to wait for the writer's turn (``storage``), and a
 #: number that is another one after a pipe was made (``watches``).
 WAITED, PIPES = slice(3200, 3208), slice(3208, 3216)
-#: Then the version up to which the disk has all commits.
-_SYNCED = slice(3216, 3224)
+#: Then the version up to which the disk has all commits (``storage``).
+SYNCED = slice(3216, 3224)
 _SIZE = 4096
 
 _MS = 1_000_000  # in nanoseconds, as all times here
@@ -170,32 +170,14 @@ class Reservations:
             return False
         return True
 
-    def synced(self) -> int:
-        """Return a version up to which the disk has all commits; 0 if none is known."""
-        memory = self.memory or self.shared_memory()
-        try:
-            return 0 if memory is None else int.from_bytes(memory[_SYNCED], "little")
-        except ValueError:  # it was closed
-            return 0
-
     @property
     def has_slices(self) -> bool:
         """Whether the disk is so fast that a process goes on for a slice."""
         return self._sync_time < _SLOW_DISK
 
-    def note_synced(self, version: int, began: int) -> None:
-        """Note that the disk has all commits up to a version; ``began`` says since when it worked.
-
-        That is 0 if nobody has reserved.
-        """
-        if began:
-            self._sync_time += (time.monotonic_ns() - began - self._sync_time) // 8
-        memory = self.memory
-        try:
-            if memory is not None:
-                memory[_SYNCED] = version.to_bytes(8, "little")
-        except ValueError:  # it was closed; suppress() would be three calls a commit
-            return
+    def note_sync(self, took: int) -> None:
+        """Note for how long the disk worked for a commit."""
+        self._sync_time += (took - self._sync_time) // 8
 
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.

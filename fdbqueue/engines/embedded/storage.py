@@ -21,7 +21,7 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded import files, version_clock
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.fdb_limits import TRANSACTION_LIFE_SECONDS
-from fdbqueue.engines.embedded.reservations import Reservation
+from fdbqueue.engines.embedded.reservations import SYNCED, Reservation
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
@@ -285,7 +285,14 @@ class Store:
 
     def has_synced(self, version: int) -> bool:
         """Tell whether the disk has all commits up to a version, if this process syncs."""
-        return not self._syncs or self._read_only or self.turn.reservations.synced() >= version
+        if not self._syncs or self._read_only:
+            return True
+        reservations = self.turn.reservations
+        memory = reservations.memory or reservations.shared_memory()
+        try:
+            return memory is not None and int.from_bytes(memory[SYNCED], "little") >= version
+        except ValueError:  # it was closed
+            return False
 
     def confirm(self, version: int) -> None:
         """Wait until the disk has all commits up to a version, which were read.
@@ -326,7 +333,13 @@ class Store:
             self._is_log_doubted = True
             self.files.check_at = 0.0
             self._settle_log()
-        reservations.note_synced(version, began)
+        if began:
+            reservations.note_sync(time.monotonic_ns() - began)
+        try:
+            if reservations.memory is not None:
+                reservations.memory[SYNCED] = version.to_bytes(8, "little")
+        except ValueError:  # it was closed; suppress() would be three calls a commit
+            return
 
     def _check(self) -> None:
         """Raise if there is no going on: the disk has failed, or a file is not where it was."""

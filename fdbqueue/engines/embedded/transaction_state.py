@@ -6,11 +6,11 @@ share this object and its lock.
 
 from __future__ import annotations
 
-import functools
 import random
 import time
 from _thread import RLock
 from dataclasses import dataclass
+from functools import partial
 
 from fdbqueue.engines.embedded.commit_groups import CommitRequest
 from fdbqueue.engines.embedded.commits import Committer
@@ -411,24 +411,22 @@ class TransactionState:
                 return self._commit_nothing()
             self._request = request
             self._committer.submit(request)
-            future = WorkFuture(functools.partial(self._finish_commit, request))
+            future = WorkFuture(partial(self._finish_commit, request))
             for stamp in self.stamps:
                 stamp.attach(future)
             return future
 
     def _commit_nothing(self) -> Future[None]:
         """End a transaction that has only read: the disk must have what it has read."""
-        if self._reservation is not None:
-            self._release()
+        self._release()
         self.committed_version = -1
         if self.stamps:
             self._end_stamps(error=FDBError(2021))
         if self.watches:
             self._set_watches()
-        version = self.read_version.number
-        if version is None or self.store.has_synced(version):
-            return Future()
-        return WorkFuture(functools.partial(self.store.confirm, version))
+        version = self.read_version.number or 0
+        is_synced = self.store.has_synced(version)
+        return Future() if is_synced else WorkFuture(partial(self.store.confirm, version))
 
     def _commit_request(self) -> CommitRequest | None:
         """Return what to commit, None when nothing was written.
@@ -486,7 +484,7 @@ class TransactionState:
             number = 0 if self._reservation is None else self._reservation.number
             reservations.hold(number)
             if not reservations.has_slices:  # others go on while the disk works
-                request.on_written = functools.partial(reservations.release, number)
+                request.on_written = partial(reservations.release, number)
             try:
                 self._committer.wait(request)
             finally:
