@@ -20,18 +20,16 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
-from fdbqueue.columns.queues import (
-    CONCERN_READS,
-    CONCERNS,
+from fdbqueue.columns.concerns import CONCERN_READS, CONCERNS
+from fdbqueue.columns.queue_rows import (
     QueueRow,
     begin_counts,
     begin_held,
     begin_pauses,
     begin_rates,
-    paused_since,
     read_rows,
-    resume_command,
 )
+from fdbqueue.columns.queues import paused_since, resume_command
 from fdbqueue.columns.text import counted
 from fdbqueue.exceptions import FormatMismatch, ItemNotFound
 from fdbqueue.management.formats import item_count
