@@ -51,7 +51,7 @@ class Format:
         database: Where the queue is, without a time limit.
         tables: The keys of its tables.
         queue: Its name, for errors.
-        facts: Its kind and the options that decide, by name.
+        facts: Its kind and the options of its format, by name.
 
     Attributes:
         key: The key of the row that names this format.
