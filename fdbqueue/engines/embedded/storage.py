@@ -301,13 +301,12 @@ class Store:
             FDBError: 1510 when the disk fails.
             EngineUnavailable: The file cannot be opened, or is not where it was.
         """
-        is_synced = self.has_synced(version)
-        while not is_synced:
+        while not self.has_synced(version):
             self._prepare()
             with self._lock:  # until then a pause does not close the log
                 if self._log is not None:
                     self.sync(version)
-                    is_synced = True
+                    return
 
     def sync(self, version: int) -> None:
         """Wait until the disk has all commits up to a version, if this process syncs.
