@@ -63,19 +63,13 @@ class SharedOperation:
         left_in: Its state when its thread left.
     """
 
-    # Of the class, because a signal may come before restart() has begun.
+    # Of the class, because a signal may come before submit() has set them.
     state = left_in = OperationState.WAITING
     result: Any = None
     error: BaseException | None = None
     gate: threading.Lock | None = None
     batch: Any = None
     database: Any = None
-
-    def restart(self, database: Any) -> None:
-        """Start, or start again, on a database."""
-        self.state = self.left_in = OperationState.WAITING
-        self.result = self.error = self.gate = self.batch = None
-        self.database = database
 
     def conclude(self, result: Any) -> None:
         """Note the result; an error says whether anything was done, unless it does already."""
@@ -155,7 +149,9 @@ class Combiner:
         """
         turn = threading.Lock()
         try:
-            operation.restart(database)
+            operation.state = operation.left_in = OperationState.WAITING
+            operation.result = operation.error = operation.gate = operation.batch = None
+            operation.database = database
             with turn:
                 is_done = self._may_work(turn)
                 if is_done:

@@ -26,7 +26,7 @@ from fdbqueue.engines.embedded.fdb_errors import (
     copy_of,
 )
 from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versionstamp, WorkFuture
-from fdbqueue.engines.embedded.keys import Range
+from fdbqueue.engines.embedded.keys import Range, RangeSet
 from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
@@ -141,9 +141,11 @@ class TransactionState:
         #: The keys set with a versionstamp, whose conflict ranges are known after the commit.
         self.versionstamped_keys: list[bytes] = []
         self.approximate_size = 0
-        #: The keys that were written one by one, and whether more than these was written.
+        #: The keys that were written one by one, and the ranges that were cleared; and whether keys
+        #: were written that are not known before the commit.
         self._keys: set[bytes] = set()
-        self._has_spans = False
+        self._cleared: RangeSet | None = None
+        self._has_stamped_keys = False
         self._buffer: WriteBuffer | None = None
         #: How many of the mutations the buffer has.
         self._buffered = 0
@@ -298,7 +300,7 @@ class TransactionState:
             self.write("set_versionstamped_key", key, value)
             if self.deferred is not None:
                 return
-            self._has_spans = True
+            self._has_stamped_keys = True
             try:
                 stamp_position(key)
             except FDBError as error:
@@ -327,7 +329,9 @@ class TransactionState:
         if conflicts:
             self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
             self.write_conflicts.append((begin, end))
-        self._has_spans = True
+        if self._cleared is None:
+            self._cleared = RangeSet()
+        self._cleared.add(begin, end)
         self.mutations.append(("clear_range", begin, end))
 
     def add_conflict(self, begin: bytes, end: bytes, *, is_read: bool) -> None:
@@ -361,10 +365,11 @@ class TransactionState:
             return
         size = len(begin) + len(end) + _RANGE_BYTES
         if self.mutations and self.options.read_your_writes:
-            if self._has_spans or end != begin + b"\x00":
+            if self._has_stamped_keys or end != begin + b"\x00":
                 touches = self.buffer().touches(begin, end)
-            else:  # one key: mostly answered without the buffer
+            else:  # one key, as that of each receipt: mostly answered without the buffer
                 touches = begin in self._keys
+                touches = touches or (self._cleared is not None and begin in self._cleared)
             if touches:
                 parts = self.buffer().undetermined(begin, end)
                 self.read_conflicts.extend(parts)

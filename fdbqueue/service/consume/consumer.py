@@ -113,7 +113,7 @@ class Consumer:
             reason = "beside goes with ack: there is nothing to acknowledge"
             raise InvalidInput(queue=self._store.queue, reason=reason)
         if tokens:
-            own = distinct(parsed_token(self._store, token) for token in tokens)
+            own = distinct(map(functools.partial(parsed_token, self._store), tokens))
             ends = Ack(self._store, own, beside)
             ends.check_size(MAX_ENDS_BYTES)
         call = None
