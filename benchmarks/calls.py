@@ -11,6 +11,9 @@ and that of the transaction's method. *Files* are those of the package in which 
 called, without the engine's. Nothing observes the queues: the metrics, where they are installed,
 make some twenty calls more for each operation.
 
+The *list* is what ``manage.py queue_list`` prints of three queues, from its arguments on: Django's
+and argparse's calls are counted, too.
+
 Of a task there are its enqueue, its *run* and its *life*. The calls of a run are those of all
 threads of a worker that has one thread for tasks, from one lease to the next, Django's included.
 The files of a life are those from the enqueue over the run to the result.
@@ -23,6 +26,7 @@ import dataclasses
 import functools
 import gc
 import inspect
+import io
 import os
 import statistics
 import sys
@@ -57,6 +61,12 @@ _PRIORITY = 3
 _RUNS = 50
 #: How often that is measured.
 _ROUNDS = 3
+#: The queues that are listed, and their options.
+_LISTED: dict[str, dict[str, str]] = {
+    "mail": {"kind": "fifo"},
+    "jobs": {"kind": "priority"},
+    "raw": {"kind": "fifo", "codec": "bytes"},
+}
 _PACKAGE = str(Path(fdbqueue.__file__).parent)
 _ENGINES = str(Path(_PACKAGE, "engines"))
 #: The methods of a transaction that read.
@@ -102,6 +112,7 @@ CASES = (
     Case("pop_from", "family", "files", 17, 23),
     Case("enqueue", "task", "calls", 206, 297),
     Case("run", "task", "calls", 300, 708),
+    Case("list", "three queues", "calls", 2_400, 3_860),
     Case("enqueue", "task", "frames", 12, 12),
     Case("enqueue", "task", "files", 16, 19),
     Case("life", "task", "files", 53, 36),
@@ -111,8 +122,10 @@ CASES = (
 def calls(plan: Plan) -> Iterator[Line]:
     """The calls of verbs, their frames to the first read, and their files; beside the most."""
     turns = max(plan.turns(_TURNS), _LEAST_TURNS)
-    with Process(our_backend(plan, ("fdbqueue-benchmarks", os.urandom(8).hex()))) as process:
-        measured = process.call(tasks_counted, turns)
+    backend = our_backend(plan, ("fdbqueue-benchmarks", os.urandom(8).hex()))
+    backend.settings["FDBQUEUE"]["QUEUES"] = _LISTED
+    with Process(backend) as process:
+        measured = process.call(list_counted, turns) | process.call(tasks_counted, turns)
     for case in CASES:
         operation = case.verb, case.kind
         if operation not in measured:
@@ -198,6 +211,21 @@ def median(counts: list[Count]) -> Count:
             for field in dataclasses.fields(Count)
         )
     )
+
+
+def list_counted(_: Backend, turns: int) -> dict[tuple[str, str], Count]:
+    """Return what is counted of the list, in a process that has set Django up."""
+    from django.core.management import call_command
+
+    for name, options in _LISTED.items():
+        value: Any = b"work" if "codec" in options else SMALL
+        fdbqueue.queue(name).push_many([value] if options["kind"] == "fifo" else [(value, 1)])
+
+    def list_queues() -> None:
+        call_command("queue_list", stdout=io.StringIO())
+
+    counts = [counted(list_queues)[0] for _ in range(_WARM_UP + turns)]
+    return {("list", "three queues"): median(counts[_WARM_UP:])}
 
 
 def tasks_counted(_: Backend, turns: int) -> dict[tuple[str, str], Count]:

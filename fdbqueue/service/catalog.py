@@ -8,6 +8,7 @@ import difflib
 import functools
 import heapq
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
+from fdbqueue.service.storage.item_keys import packed
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import Presences
@@ -129,6 +131,21 @@ class QueueSpec:
         return queue
 
 
+class _Consumers(dict[str, Consumer]):
+    """What takes from each queue of a catalog, by name: a take finds many, without a call for each.
+
+    Args:
+        catalog: Opens a queue that is met for the first time.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def __missing__(self, name: str) -> Consumer:
+        found = self[name] = self._catalog.queue(name).parts.consumer
+        return found
+
+
 class Catalog:
     """Open queues by name.
 
@@ -155,6 +172,8 @@ class Catalog:
             transactions.keep_receipts_at(database, Subspace((*prefix, "receipt")))
         self._prefix = Subspace(prefix)
         self._subspace = self._prefix["queue"]
+        #: What all keys of queues begin with.
+        self._begin: bytes = self._subspace.key()
         self.presences = Presences(database, self._prefix["worker"])
         specs = list(specs)
         self.has_owned = any(spec.owner is not None for spec in specs)
@@ -200,10 +219,10 @@ class Catalog:
         catalog._root = self._root or self  # noqa: SLF001  # as above
         return catalog
 
-    def _consumer(self, name: str) -> Consumer:
-        """Return what takes from the queue with a name."""
-        found = self._opened.get(name)
-        return (self.queue(name) if found is None else found).parts.consumer
+    @functools.cached_property
+    def _consumers(self) -> _Consumers:
+        """What takes from its queues, for groups; made for the first of these."""
+        return _Consumers(self)
 
     def queue(self, name: str) -> Queue:
         """Return the queue with a name; a queue of a pattern needs no creation.
@@ -219,6 +238,7 @@ class Catalog:
             subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
             if len(self._opened) >= _MAX_OPENED:
                 self._opened.clear()
+                self._consumers.clear()
             index = self.index(spec)
             member = None if index is None else index.member(name)
             made = spec.open(self.database, subspace, name, member)
@@ -342,7 +362,7 @@ class Catalog:
 
     def _beginning_with(self, start: str) -> tuple[bytes, bytes]:
         """Return the range of the queues whose names, which are ASCII, begin with a text."""
-        begin = self._subspace.key() + _TEXT + start.encode()
+        begin = self._begin + _TEXT + start.encode()
         return begin, begin + b"\xff"
 
     def _group_of(
@@ -357,7 +377,7 @@ class Catalog:
             root = self._root or self
             made = SeveralGroup(
                 root.database,
-                root._consumer,  # noqa: SLF001  # of this class
+                root._consumers.__getitem__,  # noqa: SLF001  # of this class
                 ring,
                 in_turn=several[1],
                 facts=(with_owned,) if by_index else (),
@@ -461,14 +481,14 @@ class Catalog:
         return self._names(after=after, with_responses=with_responses)
 
     def _names(self, *, after: str = "", start: str = "", with_responses: bool) -> Iterator[str]:
-        """Yield the names that sort after one and begin with a text."""
+        """Return the names that sort after one and begin with a text, each read when asked for."""
         named = sorted(
             name
             for name in self._named
             if name > after and name.startswith(start) and name not in self._owned
         )
         merged = heapq.merge(named, self._existing(after, start, with_responses))
-        yield from (name for name, _ in itertools.groupby(merged))
+        return map(operator.itemgetter(0), itertools.groupby(merged))
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
         """Return the queues of :meth:`names`, in their order."""
@@ -550,7 +570,7 @@ class Catalog:
         whole = self._subspace.range()
         begin, end = self._beginning_with(start) if start else (whole.start, whole.stop)
         if NAME.fullmatch(after):
-            begin = max(begin, self._range_of(self._subspace[after].key())[1])
+            begin = max(begin, self._range_of(self._begin + packed(after))[1])
         search = RangeSearch(begin, end, self._range_of)
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while True:
@@ -561,9 +581,9 @@ class Catalog:
             found = run(self.database, read, read_only=True) if tr is None else read(tr)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
-                    name = _name_in(key[len(self._subspace.key()) :])
+                    name = _name_in(key[len(self._begin) :])
                     is_next = isinstance(name, str) and NAME.fullmatch(name) and name > after
-                    if is_next and (with_responses or key == self._subspace[name].key()):
+                    if is_next and (with_responses or key == self._begin + packed(name)):
                         yield name
             if len(found) < count:
                 return
@@ -576,7 +596,7 @@ class Catalog:
         leaves one, too, where nothing was ever pushed; so is the format, which a clear leaves.
         """
         try:
-            first: bytes = self._subspace[_name_in(key[len(self._subspace.key()) :])].key()
+            first = self._begin + packed(_name_in(key[len(self._begin) :]))
         except ValueError:
             return key, key + b"\x00"
         rest = key[len(first) :]
