@@ -375,7 +375,7 @@ class ItemKeys:
         """
         at = self._place_at
         if priority is not None:
-            at += len(packed_number(priority))
+            at += len(_packed_number(priority))  # the two zeros are equal, and equally long
         sequence, at = number_at(key, at)
         return sequence if type(sequence) is int and ends_with_bytes(key, at) else None
 
