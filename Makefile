@@ -12,7 +12,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 FREE = $(shell df --output=avail -k $(MEMORY) 2>/dev/null | tail -n 1)
 SCRATCH ?= $(shell [ "$(FREE)" -gt 2000000 ] 2>/dev/null && echo $(MEMORY))
 PYTEST = $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 \
-	--dist loadgroup
+	--dist load --maxschedchunk 1
 FUZZ_SECONDS ?= 300
 LOCALE ?= de
 export PORT

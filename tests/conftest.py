@@ -71,11 +71,6 @@ def _cluster() -> Engine:
     return Engine("foundationdb", foundationdb.open(CLUSTER_FILE), fdb.KeySelector, fdb.FDBError)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Keep pytest-xdist from beginning with the groups that have the most tests."""
-    config.option.loadscopereorder = False
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark what is nightly before marks choose, and begin with the longest of what is chosen."""

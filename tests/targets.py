@@ -16,7 +16,7 @@ A test is nightly if it
 
 ``durations.json`` has how long each test takes that takes half a second or more, from one
 run at rest (``make durations``). The longest begin first, so that no worker has one left when
-the others have ended. Tests that share a server, a browser or a project are one worker's.
+the others have ended. Tests that share a server, a browser or a project are next to each other.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ KINDS = ("fifo", "ints-commit-bytes", "ints-shards", "floats")
 MOST_KINDS = 3
 #: The pages of the documentation whose blocks ``make test`` always runs.
 PAGES = frozenset({"README.md", "docs/quickstart.md"})
-#: Fixtures of a whole session that cost next to nothing, so that tests need not share a worker.
+#: Fixtures of a whole session that cost next to nothing.
 CHEAP = frozenset({"embedded_path", "token"})
 #: What a test takes that is not in the table.
 SHORT_SECONDS = 0.02
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Mark what is nightly, and give tests that share something the name of their group."""
+    """Mark what is nightly."""
     nightly = _other_kinds(items)
     for item in items:
         page = _page(item)
@@ -120,16 +120,15 @@ def mark(items: list[pytest.Item]) -> None:
             or (page is not None and page not in PAGES | _changed())
         ):
             item.add_marker(pytest.mark.nightly)
-        if group := _group(item):
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def order(items: list[pytest.Item]) -> None:
-    """Let the longest begin first; a group is as long as its tests together."""
+    """Let the longest begin first; tests that share something are as long as all of them."""
+    shared = {item: _shared(item) or item.nodeid for item in items}
     seconds: dict[str, float] = defaultdict(float)
-    for item in items:
-        seconds[_unit(item)] += duration(item)
-    items.sort(key=lambda item: (-seconds[_unit(item)], _unit(item)))
+    for item, name in shared.items():
+        seconds[name] += duration(item)
+    items.sort(key=lambda item: (-seconds[shared[item]], shared[item]))
 
 
 def duration(item: pytest.Item) -> float:
@@ -138,19 +137,14 @@ def duration(item: pytest.Item) -> float:
 
 
 def name_of(nodeid: str) -> str:
-    """Return the name under which the table has a test: without parameters and group."""
-    return nodeid.partition("[")[0].partition("@")[0]
+    """Return the name under which the table has a test: without parameters."""
+    return nodeid.partition("[")[0]
 
 
 @cache
 def _durations() -> dict[str, float]:
     found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
     return found
-
-
-def _unit(item: pytest.Item) -> str:
-    marker = item.get_closest_marker("xdist_group")
-    return marker.args[0] if marker else item.nodeid
 
 
 def _page(item: pytest.Item) -> str | None:
@@ -215,8 +209,8 @@ def _changed() -> frozenset[str]:
     return frozenset(line[3:] for line in done.stdout.splitlines())
 
 
-def _group(item: pytest.Item) -> str | None:
-    """Return who must run a test: tests that share a costly fixture, or None for any worker."""
+def _shared(item: pytest.Item) -> str | None:
+    """Return what a test shares with others: where its costly fixture is from, or None."""
     scopes = {}
     for name, definitions in getattr(item, "_fixtureinfo").name2fixturedefs.items():  # noqa: B009
         if definitions[-1].baseid.startswith("tests") and name not in CHEAP:

@@ -17,7 +17,7 @@ from rest_framework import serializers
 
 from fdbqueue.api.fields import AnyJSONField, PriorityField
 from fdbqueue.api.inputs import VALUE_HELP
-from fdbqueue.columns.queues import (
+from fdbqueue.columns.queue_rows import (
     QueueRow,
     begin_counts,
     begin_first,

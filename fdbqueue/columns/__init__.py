@@ -9,6 +9,7 @@ queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
     of             columns                                shown by
     =============  =====================================  ===================================
     a queue        ``columns/queues.py``                  ``pages``, ``queue_list``
+    its concerns   ``columns/concerns.py``                ``pages``, ``queue_doctor``
     a family       ``columns/families.py``                ``pages``, ``queue_list``
     an item        ``columns/items.py``                   ``pages``, ``queue_peek``,
                                                           ``queue_pop``, ``queue_show``
@@ -25,8 +26,8 @@ queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
 them as markup. This room knows neither the pages nor the commands. What only a page shows, such as
 links and sparklines, is there.
 
-To add a column, add it to its module, and to the tuples there that say where it is shown. To change
-how an age is said, change ``text.py``.
+To add a column, add it to its module, and to the tuples there that say where it is shown. What is
+read of queues is in ``queue_rows.py``. To change how an age is said, change ``text.py``.
 """
 
 from __future__ import annotations

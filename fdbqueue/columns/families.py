@@ -14,14 +14,8 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import NOTHING, Column, ValueKind
-from fdbqueue.columns.queues import (
-    FIGURES,
-    KIND,
-    NAME,
-    QueueRow,
-    pause_record,
-    paused_text,
-)
+from fdbqueue.columns.queue_rows import QueueRow
+from fdbqueue.columns.queues import FIGURES, KIND, NAME, pause_record, paused_text
 from fdbqueue.columns.text import grouped
 from fdbqueue.service import Counts, Family, Pause
 

@@ -17,7 +17,7 @@ from django.utils.decorators import method_decorator
 from django.views import View
 
 from fdbqueue import access, deadlines
-from fdbqueue.columns.queues import begin_ends, read_rows
+from fdbqueue.columns.queue_rows import begin_ends, read_rows
 from fdbqueue.columns.workers_and_reasons import workers_of
 from fdbqueue.exceptions import FdbQueueError, QueueNotFound
 from fdbqueue.service import Catalog, Workers, error_code

@@ -5,8 +5,8 @@ but are not in the setting, which queue is the busiest, and which are at a limit
 of a queue are its format, pause, row in the index of its family, the concerns that the list of
 queues names, overdue items, drains, pushes, items and counts.
 
-A new check of a queue is a method like :meth:`QueueChecks._pause`, and a line in
-:meth:`QueueChecks.findings`.
+The function or the method that makes a check has its name. To check one more thing of a queue,
+write a method like :meth:`QueueChecks._check_pause`, and a line in :meth:`QueueChecks.findings`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
-from fdbqueue.columns.queues import (
-    CONCERN_READS,
-    CONCERNS,
+from fdbqueue.columns.concerns import CONCERN_READS, CONCERNS
+from fdbqueue.columns.queue_rows import (
     QueueRow,
     begin_counts,
     begin_held,
     begin_pauses,
     begin_rates,
-    paused_since,
     read_rows,
-    resume_command,
 )
+from fdbqueue.columns.queues import paused_since, resume_command
 from fdbqueue.columns.text import counted
 from fdbqueue.exceptions import FormatMismatch, ItemNotFound
 from fdbqueue.management.formats import item_count
@@ -144,7 +142,7 @@ def check_engine(database: Any) -> Finding:
         "engine",
         None,
         WARNING if slow else OK,
-        f"{_version(database)}; opened in {_ms(opened - started)}, a read took "
+        f"{_engine_version(database)}; opened in {_ms(opened - started)}, a read took "
         f"{_ms(read - opened)}, a commit {_ms(committed - read)}",
     )
 
@@ -199,7 +197,9 @@ def check_names(catalog: Catalog) -> Finding:
     return Finding("names", None, WARNING, text)
 
 
-def check_load(catalog: Catalog, names: Iterable[str], *, on_cluster: bool) -> Iterator[Finding]:
+def check_load_and_limits(
+    catalog: Catalog, names: Iterable[str], *, on_cluster: bool
+) -> Iterator[Finding]:
     """Name the busiest queue, and what limits it; and the queues that their own limits hold.
 
     Reads the history of the last minutes, the counts and the limits of at most 500 queues.
@@ -207,11 +207,11 @@ def check_load(catalog: Catalog, names: Iterable[str], *, on_cluster: bool) -> I
     queues = map(catalog.queue, itertools.islice(names, MAX_LOADS))
     reads = (begin_rates, begin_counts, begin_held, begin_pauses)
     rows = list(read_rows(catalog.database, queues, reads))
-    yield _busiest(rows, on_cluster=on_cluster)
-    yield _held(rows)
+    yield _check_load(rows, on_cluster=on_cluster)
+    yield _check_limits(rows)
 
 
-def _busiest(rows: list[QueueRow], *, on_cluster: bool) -> Finding:
+def _check_load(rows: list[QueueRow], *, on_cluster: bool) -> Finding:
     row = max(rows, key=lambda one: one.pushes + one.pops, default=None)
     looked = counted(len(rows), "queue") + " looked at"
     if row is None or not row.pushes + row.pops:
@@ -237,7 +237,7 @@ def _busiest(rows: list[QueueRow], *, on_cluster: bool) -> Finding:
     return Finding("load", row.queue.name, WARNING, text)
 
 
-def _held(rows: list[QueueRow]) -> Finding:
+def _check_limits(rows: list[QueueRow]) -> Finding:
     held = [one for one in rows if one.held and one.counts.ready > 0 and one.pause is None]
     if not held:
         return Finding("limits", None, OK, "no queue is held by its max_leased or its rate")
@@ -250,7 +250,7 @@ def _held(rows: list[QueueRow]) -> Finding:
     return Finding("limits", None, WARNING, text)
 
 
-def _version(database: Any) -> str:
+def _engine_version(database: Any) -> str:
     """Return the engine's version: a cluster has a status, the embedded engine is SQLite."""
     transaction = database.create_transaction()
     try:
@@ -290,22 +290,22 @@ class QueueChecks:
 
     def findings(self) -> Iterator[Finding]:
         """Check one thing after the other."""
-        written = self._format()
+        written = self._check_format()
         yield written
         pause = self._readable.paused()
-        yield self._pause(pause)
+        yield self._check_pause(pause)
         if written.status == ERROR:  # the rest would read the items under the wrong settings
             return
-        yield from self._index()
-        yield from self._concerns()
-        yield self._overdue(pause)
-        yield self._holds()
-        yield self._pushes()
+        yield from self._check_family()
+        yield from self._check_attention()
+        yield self._check_overdue(pause)
+        yield self._check_drains()
+        yield self._check_pushes()
         census = self._examiner.census(self._deadline)
         # both before a repair changes what was counted
-        yield from [self._items(census), self._counts(census)]
+        yield from [self._check_items(census), self._check_counts(census)]
 
-    def _found(
+    def _finding(
         self, check: str, status: str, text: str, repair: Repair | None = None, remedy: str = ""
     ) -> Finding:
         """Return a finding; what can be repaired is, by ``--repair``."""
@@ -315,7 +315,7 @@ class QueueChecks:
     def _command(self, option: str) -> str:
         return f"queue_doctor {shlex.quote(self._queue.name)} {option}"
 
-    def _format(self) -> Finding:
+    def _check_format(self) -> Finding:
         adopt = self._command("--adopt-settings")
         try:
             stored = self._examiner.stored_format()
@@ -326,28 +326,28 @@ class QueueChecks:
                 "setting. If it was changed on purpose, stop all processes that have the former "
                 f"one, then run {adopt}"
             )
-            return self._found("format", ERROR, text)
+            return self._finding("format", ERROR, text)
         if strays := self._examiner.strays():
             least = "at least " if strays >= examination.MAX_STRAYS else ""
             text = (
                 f"{least}{item_count(strays)} in shards that the setting here leaves out: no pop "
                 "finds them, or pops take the same ones again and again"
             )
-            return self._found("format", ERROR, text, remedy=adopt)
+            return self._finding("format", ERROR, text, remedy=adopt)
         if stored is None:
-            return self._found("format", OK, "nothing is stored yet")
-        return self._found("format", OK, f"as the setting says; stored: {stored}")
+            return self._finding("format", OK, "nothing is stored yet")
+        return self._finding("format", OK, f"as the setting says; stored: {stored}")
 
-    def _pause(self, pause: Pause | None) -> Finding:
+    def _check_pause(self, pause: Pause | None) -> Finding:
         if pause is None:
-            return self._found("pause", OK, "the queue is not paused")
+            return self._finding("pause", OK, "the queue is not paused")
         text = f"nothing is taken until queue_resume; {paused_since(pause)}"
-        return self._found("pause", WARNING, text, remedy=resume_command(self._queue.name, pause))
+        return self._finding("pause", WARNING, text, remedy=resume_command(self._queue.name, pause))
 
-    def _index(self) -> Iterator[Finding]:
+    def _check_family(self) -> Iterator[Finding]:
         is_indexed = self._examiner.is_indexed()
         if is_indexed:
-            yield self._found("family", OK, "takes from its family find it")
+            yield self._finding("family", OK, "takes from its family find it")
         if is_indexed is not False:
             return
 
@@ -356,9 +356,9 @@ class QueueChecks:
             return "written", True
 
         text = "its row in the index is missing: takes from its family do not find its items"
-        yield self._found("family", ERROR, text, write)
+        yield self._finding("family", ERROR, text, write)
 
-    def _concerns(self) -> Iterator[Finding]:
+    def _check_attention(self) -> Iterator[Finding]:
         """Say what the list of queues says, but for what other checks say."""
         queue = self._readable
         (row,) = read_rows(queue.database, [queue], CONCERN_READS)
@@ -366,14 +366,14 @@ class QueueChecks:
         for one in found:
             figure = f" ({one.figure(row)})" if one.figure(row) else ""
             text = f"{one.label}{figure}: {one.meaning}"
-            yield self._found("attention", WARNING, text, remedy=one.remedy(row))
+            yield self._finding("attention", WARNING, text, remedy=one.remedy(row))
         if not found:
-            yield self._found("attention", OK, "no item waits too long, and none is dead")
+            yield self._finding("attention", OK, "no item waits too long, and none is dead")
 
-    def _overdue(self, pause: Pause | None) -> Finding:
+    def _check_overdue(self, pause: Pause | None) -> Finding:
         overdue = self._examiner.overdue()
         if not overdue.total:
-            return self._found("overdue", OK, "no lease or delay has expired")
+            return self._finding("overdue", OK, "no lease or delay has expired")
         numbers = {kind[:-1]: number for kind, number in asdict(overdue).items() if number}
         parts = ", ".join(counted(number, kind) for kind, number in numbers.items())
         least = "at least " if overdue.total >= examination.MAX_OVERDUE else ""
@@ -384,33 +384,33 @@ class QueueChecks:
             examiner = Examiner(self._queue)
             return f"requeued {examiner.requeue_expired():,}", not examiner.overdue().total
 
-        return self._found("overdue", WARNING, text, requeue)
+        return self._finding("overdue", WARNING, text, requeue)
 
-    def _holds(self) -> Finding:
+    def _check_drains(self) -> Finding:
         number = self._examiner.stale_holds()
         if not number:
-            return self._found("drains", OK, "no killed drain left a record")
+            return self._finding("drains", OK, "no killed drain left a record")
 
         def remove() -> tuple[str, bool]:
             examiner = Examiner(self._queue)
             return f"removed {examiner.stale_holds(remove=True):,}", not examiner.stale_holds()
 
         text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
-        return self._found("drains", WARNING, text, remove)
+        return self._finding("drains", WARNING, text, remove)
 
-    def _pushes(self) -> Finding:
+    def _check_pushes(self) -> Finding:
         found = resumable_push.recorded(self._readable, older_than_seconds=STALE_SECONDS)
         if not found:
-            return self._found("pushes", OK, "no record is older than a day")
+            return self._finding("pushes", OK, "no record is older than a day")
 
         def remove() -> tuple[str, bool]:
             count = resumable_push.sweep(self._queue, older_than_seconds=STALE_SECONDS)
             return f"removed {count:,}", True
 
         text = f"{counted(len(found), 'record')} older than a day"
-        return self._found("pushes", WARNING, text, remove)
+        return self._finding("pushes", WARNING, text, remove)
 
-    def _items(self, census: Census) -> Finding:
+    def _check_items(self, census: Census) -> Finding:
         looked = f"{item_count(sum(astuple(census.counts)))} checked"
         if not census.is_whole:
             looked += ", then --timeout ended"
@@ -418,16 +418,16 @@ class QueueChecks:
             status, remedy = OK, ""
             if not census.is_whole:
                 status, remedy = ERROR, self._command(f"--timeout {LONGER_SECONDS}")
-            return self._found("items", status, f"all can be decoded; {looked}", remedy=remedy)
+            return self._finding("items", status, f"all can be decoded; {looked}", remedy=remedy)
         shown = ", ".join(census.ids[:_SHOWN_IDS])
         text = f"{census.undecodable:,} cannot be decoded: {shown}; {looked}"
         if census.undecodable < census.counts.ready:
-            return self._found("items", ERROR, text, self._bury)
+            return self._finding("items", ERROR, text, self._bury)
         text += (
             ". Was it written under other settings (kind, codec, priority type)? No ready item can "
             "be decoded, so --repair buries none; queue_bury does"
         )
-        return self._found("items", ERROR, text)
+        return self._finding("items", ERROR, text)
 
     def _bury(self) -> tuple[str, bool]:
         """Move the items that cannot be decoded to the dead letters."""
@@ -439,21 +439,21 @@ class QueueChecks:
                     buried += 1
         return f"moved {buried:,} to the dead letters", census.is_whole
 
-    def _counts(self, census: Census) -> Finding:
+    def _check_counts(self, census: Census) -> Finding:
         if not census.is_whole:
-            return self._found("counts", WARNING, "not compared within --timeout")
+            return self._finding("counts", WARNING, "not compared within --timeout")
         if not census.is_exact:
             text = "not compared, because other clients are using the queue"
-            return self._found("counts", WARNING, text)
+            return self._finding("counts", WARNING, text)
         wrong = self._wrong_counts(asdict(census.counts), dict(census.levels))
         if not wrong:
-            return self._found("counts", OK, "the counts are correct")
+            return self._finding("counts", OK, "the counts are correct")
 
         def recount() -> tuple[str, bool]:
             self._queue.recount()
             return "recounted", True
 
-        return self._found("counts", ERROR, wrong, recount)
+        return self._finding("counts", ERROR, wrong, recount)
 
     def _wrong_counts(self, found: dict[str, int], levels: dict[Any, int]) -> str:
         """Return which counts are not those of the items; empty if all are."""

@@ -16,7 +16,7 @@ Where to add something
         One metric in ``operations.OperationMetrics``: made in ``__init__``, counted in
         ``operation`` or ``engine_error``.
     A size
-        Read it in ``fdbqueue/columns/queues.py``, if that does not read it yet, and name the read
+        Read it in ``fdbqueue/columns/queue_rows.py``, if that does not do so yet, and name the read
         in ``_Sizes.read``; add it up in ``_Sizes._add``, and yield its family in
         ``_Sizes.metrics``.
 

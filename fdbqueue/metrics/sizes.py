@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fdbqueue import access, deadlines
-from fdbqueue.columns.queues import (
+from fdbqueue.columns.queue_rows import (
     QueueRow,
     begin_counts,
     begin_ends,

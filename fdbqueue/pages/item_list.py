@@ -19,7 +19,7 @@ from django.utils.translation import ngettext
 
 from fdbqueue import deadlines
 from fdbqueue.columns.items import REASON, ItemRow, ReasonGroup, shown
-from fdbqueue.columns.queues import QueueRow
+from fdbqueue.columns.queue_rows import QueueRow
 from fdbqueue.columns.text import grouped, visible
 from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
 from fdbqueue.pages.listing import table

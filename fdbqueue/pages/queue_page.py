@@ -16,15 +16,8 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import conf
 from fdbqueue.columns import Tile, nothing
 from fdbqueue.columns.items import ReasonGroup, reason_text
-from fdbqueue.columns.queues import (
-    COUNTS,
-    FIGURES,
-    STATUS,
-    QueueRow,
-    fill,
-    reads_of,
-    resume_command,
-)
+from fdbqueue.columns.queue_rows import QueueRow, fill
+from fdbqueue.columns.queues import COUNTS, FIGURES, STATUS, reads_of, resume_command
 from fdbqueue.columns.text import (
     FoldedText,
     Moment,

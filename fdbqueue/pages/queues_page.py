@@ -28,28 +28,17 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
+from fdbqueue.columns.concerns import BLOCKED, CONCERN_READS, CONCERNS, MISMATCHED, Concern
 from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, FamilyRow, Members, family_row
-from fdbqueue.columns.queues import (
-    BLOCKED,
-    CONCERN_READS,
-    CONCERNS,
-    COUNTS,
-    KIND,
-    MISMATCHED,
-    NAME,
-    OLDEST,
+from fdbqueue.columns.queue_rows import (
     RATE_MINUTES,
-    RATES,
-    TOTAL,
-    Concern,
-    QueueColumn,
     QueueRow,
     begin_counts,
     begin_history,
     begin_workers,
     fill,
-    reads_of,
 )
+from fdbqueue.columns.queues import COUNTS, KIND, NAME, OLDEST, RATES, TOTAL, QueueColumn, reads_of
 from fdbqueue.columns.text import age, clip, grouped
 from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.charts import Sparkline, drawn, rate_sparkline, sparkline

@@ -492,7 +492,7 @@ def test_a_queue_that_gets_more_than_its_head_lets_through(mail, monkeypatch):
     monkeypatch.setattr("fdbqueue.management.findings.HEAD_CARRIES", 0.001)
 
     def load():
-        return next(findings.check_load(conf.catalog(), ["mail"], on_cluster=True))
+        return next(findings.check_load_and_limits(conf.catalog(), ["mail"], on_cluster=True))
 
     assert (load().status, load().queue) == ("warning", "mail")
     assert "Its ready items grow: take more at a time" in load().detail
@@ -549,7 +549,7 @@ def test_what_the_list_says_of_a_queue(examine):
 def test_the_load_of_some_queues_is_read(examine, mail, monkeypatch):
     """However many there are."""
     monkeypatch.setattr("fdbqueue.management.findings.MAX_LOADS", 3)
-    monkeypatch.setattr("fdbqueue.columns.queues.QUEUES_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.columns.queue_rows.QUEUES_AT_ONCE", 2)
     for number in range(5):
         fdbqueue.queue(f"user-{number}").push(1)
     assert examine()[1]["load"]["detail"].endswith("; 3 queues looked at")

@@ -228,6 +228,17 @@ def test_resumed_when_the_lease_has_run_out(processes, manage, file, mail):
     assert rows(mail) == []
 
 
+def test_resumed_when_the_drain_had_ended(call, file, mail):
+    """The file goes on, and whoever has pushed it back is told that it keeps the former items."""
+    arguments = "queue_drain", "mail", "--output", str(file), "--resume"
+    assert call(*arguments).err == ""
+    call("queue_push", "mail", str(file), "--items")
+    notes = call(*arguments).err.splitlines()
+    assert notes[0] == f"Resuming {file} after line 300."
+    assert "If you have pushed the file back, stop" in notes[1]
+    assert numbers(file) == 2 * list(range(ITEMS))
+
+
 def test_another_file_gives_back_what_was_held(processes, call, file, mail):
     """--force on the file of a killed drain loses nothing that was not acknowledged."""
     arguments = "queue_drain", "mail", "--output", str(file), "--batch=100"

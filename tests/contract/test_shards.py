@@ -114,6 +114,19 @@ def test_priorities_come_before_the_order_of_pushes(database, subspace):
     assert [item.value for item in queue.pop_many(40, end="max")] == wanted[40:][::-1]
 
 
+def test_a_pop_of_many_is_in_order_though_one_shard_has_most_of_them(database, subspace):
+    """If it looks at all shards, it does not go on past the rows that it has read of one."""
+    queue = FifoQueue(database, subspace, shards=6, choices=6)
+    queue.push_many(range(400))
+    items = queue.peek_many(400)
+    crowded = [item for item in items if shard_of(queue, item) == shard_of(queue, items[0])][:30]
+    others = [item for item in items if item not in crowded and item.value > crowded[20].value][:20]
+    wanted = sorted([*crowded, *others], key=lambda item: item.value)
+    queue.remove_many({item.id for item in items} - {item.id for item in wanted})
+    assert queue.pop_many(40) == wanted[:40]
+    assert queue.pop_many(40, end="max") == wanted[:39:-1]
+
+
 def test_the_last_item_is_found_in_whichever_shard(database, subspace):
     """None is returned only if all shards are empty."""
     queue = FifoQueue(database, subspace, shards=100)

@@ -60,7 +60,7 @@ def test_a_queue_that_is_mended_is_not_blocked(queues, monitor):
 def test_too_many_queues_of_patterns(queues, monitor, monkeypatch):
     """It says that it has not read all of them; those that have something come first."""
     monkeypatch.setattr(access, "MAX_PATTERNED", 2)
-    monkeypatch.setattr("fdbqueue.columns.queues.QUEUES_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.columns.queue_rows.QUEUES_AT_ONCE", 2)
     for number in range(4):
         queues.queue(f"user-{number}").push("x")
     while queues.several(["user-*"]).pop():

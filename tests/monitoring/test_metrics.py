@@ -325,7 +325,7 @@ def test_a_scrape_costs_a_bounded_number_of_transactions(settings, tmp_path, bea
         "OPTIONS": {"path": tmp_path / "queues.sqlite3", "durability": "normal"},
         "QUEUES": {name: {"kind": "fifo"} for name in names},
     }
-    monkeypatch.setattr("fdbqueue.columns.queues.QUEUES_AT_ONCE", 20)
+    monkeypatch.setattr("fdbqueue.columns.queue_rows.QUEUES_AT_ONCE", 20)
     watched_engine.transactions.clear()
     watched_engine.writes.clear()
     found = samples(bearer.get(ADDRESS))

@@ -10,8 +10,8 @@ import shlex
 import pytest
 from django.core.management import call_command
 
-from fdbqueue.columns import queues
-from fdbqueue.columns.queues import QueueRow
+from fdbqueue.columns import concerns
+from fdbqueue.columns.queue_rows import QueueRow
 from fdbqueue.pages import queues_page
 from fdbqueue.service import Counts, Ends, FifoQueue, Minute, Pause, run
 from fdbqueue.testing import time_ahead
@@ -152,11 +152,11 @@ def tiles(response):
 
 def test_an_item_that_waits_too_long_is_a_concern():
     """An hour is the limit; a queue without a known age has none."""
-    limit = datetime.timedelta(seconds=queues.OLDEST_SECONDS)
+    limit = datetime.timedelta(seconds=concerns.OLDEST_SECONDS)
     begin = datetime.datetime.now(datetime.timezone.utc) - limit
-    assert queues.waits_too_long(begin - datetime.timedelta(seconds=5))
-    assert not queues.waits_too_long(begin + datetime.timedelta(minutes=5))
-    assert not queues.waits_too_long(None)
+    assert concerns.waits_too_long(begin - datetime.timedelta(seconds=5))
+    assert not concerns.waits_too_long(begin + datetime.timedelta(minutes=5))
+    assert not concerns.waits_too_long(None)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_an_item_that_waits_too_long_is_a_concern():
 )
 def test_pushes_that_nothing_takes_are_a_concern(known, is_unattended):
     """Of a queue with ready items that is not paused, and of which no worker holds any."""
-    assert queues.is_unattended(row(**{"counts": Counts(9, 0, 0, 0), **known})) is is_unattended
+    assert concerns.is_unattended(row(**{"counts": Counts(9, 0, 0, 0), **known})) is is_unattended
 
 
 @pytest.mark.parametrize(
@@ -191,13 +191,13 @@ def test_pushes_that_nothing_takes_are_a_concern(known, is_unattended):
 )
 def test_a_backlog_beside_a_lease_is_a_concern(known, is_growing):
     """If items come and none leaves, though more wait than are leased."""
-    assert queues.is_growing(row(**{"minutes": minutes([3] * 5), **known})) is is_growing
+    assert concerns.is_growing(row(**{"minutes": minutes([3] * 5), **known})) is is_growing
 
 
 @pytest.mark.parametrize("order", ["name", "-trouble"])
 def test_items_without_push_times_wait_too_long(viewer, queue, order):
     """More are ready than came in the last hour; the page says why it has no age."""
-    with time_ahead(-2 * queues.OLDEST_SECONDS):
+    with time_ahead(-2 * concerns.OLDEST_SECONDS):
         queue("raw").push_many([b"a", b"b"])
     queue("pairs").push(("new", 1))
     assert strip(viewer.get(f"{LIST}?sort={order}")) == {"overdue": [("raw", "")]}
@@ -283,7 +283,7 @@ def test_an_old_item_is_seen_on_its_page(viewer, queue, monkeypatch):
     queue("mail").push_many(range(2))
     assert 'fdbqueue-tile" id="tile-oldest"' in text(viewer.get(of("mail")))
     queue("mail").bury(queue("mail").peek().id)
-    monkeypatch.setattr(queues, "OLDEST_SECONDS", -1)
+    monkeypatch.setattr(concerns, "OLDEST_SECONDS", -1)
     markup = text(viewer.get(of("mail")))
     assert 'fdbqueue-tile fdbqueue-warning" id="tile-oldest"' in markup
     assert 'fdbqueue-tile fdbqueue-bad" id="tile-dead"' in markup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fdbqueue.columns import queues
+from fdbqueue.columns import concerns
 from fdbqueue.testing import time_ahead
 from tests.pages.addresses import LIST
 from tests.pages.test_attention import strip
@@ -49,7 +49,7 @@ def test_leases_that_hold_a_queue_are_said(viewer, queue, monkeypatch):
     reports = queue("reports")
     reports.push_many((n, n) for n in range(4))
     leased = reports.lease_many(4)
-    monkeypatch.setattr(queues, "OLDEST_SECONDS", -1)
+    monkeypatch.setattr(concerns, "OLDEST_SECONDS", -1)
     ((name, figure),) = strip(viewer.get(LIST))["held"]
     assert name == "reports"
     assert figure.startswith("2 of 2 leased, ")

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.calls import counted
 from fdbqueue import columns
-from fdbqueue.columns.queues import QueueRow, rates
+from fdbqueue.columns.queue_rows import QueueRow, rates
 from fdbqueue.pages import queues_page
 from fdbqueue.service import Counts, Minute
 from tests.cases import cases

@@ -7,6 +7,7 @@ import re
 
 from fdbqueue import columns
 from fdbqueue.columns import items, queues
+from fdbqueue.columns.queue_rows import QueueRow
 from tests.called import called
 from tests.pages.addresses import LIST, of, text
 
@@ -40,7 +41,7 @@ def test_a_queue_has_the_same_figures_in_the_list_and_in_queue_list(viewer, queu
 
 def test_what_is_nothing_is_a_dash_and_null():
     """On a page, at a terminal, and in JSON."""
-    row = queues.QueueRow(None)
+    row = QueueRow(None)
     assert columns.DASH in queues.OLDEST.shown(queues.OLDEST.value(row))
     assert queues.OLDEST.cell_text(row) == columns.NOTHING
     assert queues.OLDEST.record(row) == {"oldest": None, "age_seconds": None}

@@ -280,7 +280,7 @@ def test_a_key_that_its_limit_holds(viewer, part, backend, monkeypatch):
     limited_jobs.two_a_customer.enqueue("Tonga & co", 2)
     limited_jobs.two_a_customer.enqueue("Tonga & co", 3)
     part.lease_many(2, seconds=60)
-    monkeypatch.setattr("fdbqueue.columns.queues.OLDEST_SECONDS", -1)
+    monkeypatch.setattr("fdbqueue.columns.concerns.OLDEST_SECONDS", -1)
     for path in (LIST, f"{LIST}limited.tasks-default.*/"):
         found = shown(viewer.get(path)).partition("Held by its limit")[2]
         assert re.search(r"2 leased, \d", found[:300]), path

@@ -10,7 +10,7 @@ import pytest
 from django.test import RequestFactory
 
 from fdbqueue import conf
-from fdbqueue.columns import queues
+from fdbqueue.columns import queue_rows
 from fdbqueue.health.views import QueuesView
 from fdbqueue.service.tools import presence
 from fdbqueue.tasks.worker import TaskWorker
@@ -59,7 +59,7 @@ def waits(backend, soon):
 @pytest.fixture
 def soon(monkeypatch):
     """No worker needs any time to take a task."""
-    monkeypatch.setattr(queues, "WORKERLESS_SECONDS", 0)
+    monkeypatch.setattr(queue_rows, "WORKERLESS_SECONDS", 0)
 
 
 def said(viewer):

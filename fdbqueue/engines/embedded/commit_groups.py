@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
 from fdbqueue.engines.embedded import version_clock
-from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
+from fdbqueue.engines.embedded.fdb_limits import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
 from fdbqueue.engines.embedded.keys import Range, RangeSet, after, encoded
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.write_buffer import OPERATIONS, Mutation, stamped

@@ -1,26 +1,9 @@
-"""FoundationDB's limits, and the errors of the embedded engine, with its own codes and meanings.
+"""The embedded engine's errors, with FoundationDB's codes and meanings.
 
 What ``on_error`` retries, and the predicates, are what a 7.3 cluster answered.
 """
 
 from __future__ import annotations
-
-# The limits, from "Known Limitations" in its documentation
-
-KEY_SIZE_LIMIT = 10_000  # bytes
-VALUE_SIZE_LIMIT = 100_000  # bytes
-TRANSACTION_SIZE_LIMIT = 10_000_000  # bytes
-TRANSACTION_LIFE_SECONDS = 5.0
-VERSIONS_PER_SECOND = 1_000_000
-MAX_WATCHES = 10_000  # outstanding, each database
-
-#: The end of the keys a transaction may use, and with access to the system keys.
-KEYS_END = b"\xff"
-SYSTEM_KEYS_END = b"\xff\xff"
-#: A longer key is not looked for: the client knows that there is none.
-READ_KEY_SIZE_LIMIT = 10_008
-
-# The errors
 
 _DESCRIPTIONS = {
     1007: "Transaction is too old to perform reads or be committed",

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fdbqueue.engines.embedded.fdb_errors import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT, FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.fdb_limits import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT
 from fdbqueue.engines.embedded.transaction_state import OptionValues, TransactionState
 
 _INT_MAX = 2**31 - 1

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain, starmap
 
-from fdbqueue.engines.embedded.fdb_errors import SYSTEM_KEYS_END, FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.fdb_limits import SYSTEM_KEYS_END
 from fdbqueue.engines.embedded.futures import Future, KeyValue
 from fdbqueue.engines.embedded.keys import (
     KeySelector,

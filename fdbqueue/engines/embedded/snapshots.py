@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.embedded import version_clock
-from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.fdb_limits import TRANSACTION_LIFE_SECONDS
 from fdbqueue.locks import RLock
 
 _SIZE = "SELECT sum(length(key) + length(value)) FROM kv WHERE key >= ? AND key < ?"

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 
 from fdbqueue.engines.embedded import files, version_clock
-from fdbqueue.engines.embedded.fdb_errors import TRANSACTION_LIFE_SECONDS, FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.fdb_limits import TRANSACTION_LIFE_SECONDS
 from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.engines.embedded.turn import WriterTurn

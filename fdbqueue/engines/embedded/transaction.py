@@ -9,13 +9,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from fdbqueue.engines.embedded.commits import Committer
-from fdbqueue.engines.embedded.fdb_errors import (
-    KEY_SIZE_LIMIT,
-    KEYS_END,
-    READ_KEY_SIZE_LIMIT,
-    FDBError,
-    copy_of,
-)
+from fdbqueue.engines.embedded.fdb_errors import FDBError, copy_of
+from fdbqueue.engines.embedded.fdb_limits import KEY_SIZE_LIMIT, KEYS_END, READ_KEY_SIZE_LIMIT
 from fdbqueue.engines.embedded.futures import Delay, Future, Value, Versionstamp
 from fdbqueue.engines.embedded.keys import (
     Place,

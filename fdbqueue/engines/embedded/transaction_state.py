@@ -16,14 +16,16 @@ from fdbqueue.engines.embedded.commit_groups import CommitRequest
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.fdb_errors import (
     BACKED_OFF,
-    KEY_SIZE_LIMIT,
-    KEYS_END,
     REPORTED_AS,
-    TRANSACTION_SIZE_LIMIT,
-    VALUE_SIZE_LIMIT,
     VERSION_ERRORS,
     FDBError,
     copy_of,
+)
+from fdbqueue.engines.embedded.fdb_limits import (
+    KEY_SIZE_LIMIT,
+    KEYS_END,
+    TRANSACTION_SIZE_LIMIT,
+    VALUE_SIZE_LIMIT,
 )
 from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versionstamp, WorkFuture
 from fdbqueue.engines.embedded.keys import Range, RangeSet
@@ -48,7 +50,7 @@ _VERSION_PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Persistent:
+class PersistentOptions:
     """The options that outlive ``on_error``, and that a database sets as defaults."""
 
     timeout_ms: int = 0
@@ -58,12 +60,9 @@ class Persistent:
 
 
 class OptionValues:
-    """The options in force for one transaction.
+    """The options in force for one transaction, which takes the first two from its database."""
 
-    A database has one as well: a new transaction takes the first two of that.
-    """
-
-    persistent = Persistent()
+    persistent = PersistentOptions()
     snapshot_read_your_writes = 1
     read_your_writes = True
     skip_next_write_conflict = False
@@ -113,7 +112,7 @@ class TransactionState:
         self.committed_version = -1
         self._begin_attempt(defaults.persistent)
 
-    def _begin_attempt(self, persistent: Persistent) -> None:
+    def _begin_attempt(self, persistent: PersistentOptions) -> None:
         self.options = options = OptionValues()
         options.persistent = persistent
         options.snapshot_read_your_writes = self._defaults.snapshot_read_your_writes
@@ -223,7 +222,7 @@ class TransactionState:
             is_open=self.snapshot is not None,
         )
 
-    def set_persistent(self, persistent: Persistent) -> None:
+    def set_persistent(self, persistent: PersistentOptions) -> None:
         """Replace the options that outlive ``on_error``."""
         with self.lock:
             self.options.persistent = persistent

@@ -22,7 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.embedded import version_clock
-from fdbqueue.engines.embedded.fdb_errors import MAX_WATCHES, FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.fdb_limits import MAX_WATCHES
 from fdbqueue.engines.embedded.files import CHECK_SECONDS, STAMP_GRANULARITY_NS
 from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.keys import RangeSet

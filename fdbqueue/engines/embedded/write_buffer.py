@@ -6,7 +6,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from fdbqueue.engines.embedded.fdb_errors import VALUE_SIZE_LIMIT, FDBError
+from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.fdb_limits import VALUE_SIZE_LIMIT
 from fdbqueue.engines.embedded.keys import Range, RangeSet, after
 
 #: What a commit applies, in order: the operation's name, the key, and its parameter (the

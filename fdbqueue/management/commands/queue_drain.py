@@ -190,6 +190,11 @@ examples:
             self.console.note(f"Resuming {file.path} after line {file.count_lines():,}.")
         if removed:
             self.console.note(f"Removed {item_count(removed)} that the file has already.")
+        elif file.size:  # the drain may have ended: then its items may have been pushed back
+            self.console.note(
+                "None of its last items is in the queue any more. If you have pushed the file "
+                "back, stop, and drain to another file: this one keeps the items."
+            )
 
     def _drain(
         self, queue: Queue, batcher: Batcher, emptying: Emptying, sink: Sink, *, bar: bool = True

@@ -18,16 +18,8 @@ from fdbqueue.columns.families import (
     FamilyRow,
     family_row,
 )
-from fdbqueue.columns.queues import (
-    LISTED,
-    STATS,
-    BeginRead,
-    QueueColumn,
-    QueueRow,
-    begin_first,
-    read_rows,
-    reads_of,
-)
+from fdbqueue.columns.queue_rows import BeginRead, QueueRow, begin_first, read_rows
+from fdbqueue.columns.queues import LISTED, STATS, QueueColumn, reads_of
 from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
 from fdbqueue.columns.workers_and_reasons import PRESENT
 from fdbqueue.management import arguments, formats

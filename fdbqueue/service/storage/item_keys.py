@@ -276,6 +276,9 @@ class ItemKeys:
             limit: How many rows of all of them; of each about its part is read.
             end: Which end.
             slot: Twice as many parts of each are skipped, if it has so many.
+
+        Returns:
+            Rows of these shards; if they are all there are, the first ones in exact order.
         """
         part = min(limit, 1 + 2 * limit // len(shards))
         # Twice, because another process may take some of those between while this one reads.
@@ -285,7 +288,21 @@ class ItemKeys:
         ]
         if slot:
             reads = [_behind(read, skipped, part) for read in reads]
+        elif len(shards) == self.shards:
+            return self._until_one_ends(reads, part, limit, end)
         return self._merged(reads, limit, end)
+
+    def _until_one_ends(
+        self, reads: Sequence[Iterable[Any]], part: int, limit: int, end: End
+    ) -> Iterator[Any]:
+        """Yield rows in one order while the next of each shard is known."""
+        left = dict.fromkeys(self._prefixes, part)
+        for row in self._merged(reads, limit, end):
+            yield row
+            shard = row.key[: self._place_at]
+            left[shard] -= 1
+            if not left[shard]:
+                return
 
     def _merged(self, reads: Sequence[Iterable[Any]], limit: int, end: End) -> Iterable[Any]:
         merged = heapq.merge(*reads, key=lambda row: self.place_of(row.key), reverse=end == "max")

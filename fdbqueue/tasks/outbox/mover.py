@@ -146,7 +146,7 @@ class RowMover:
         return _claim_at(self._backend, found.name)
 
     def _claim_in(self, tr: Transaction, by_force: bool) -> _Claim | None:
-        claim, version = _stored_claim(tr, self._key), self._version(tr)
+        claim, version = _stored_claim(tr, self._key), shared_us(tr, self._catalog.database)
         age = (version - claim.version) / VERSIONS_PER_SECOND
         if claim.mover == self._name:
             if not 0 <= age < CLAIM_SECONDS / 2:
@@ -158,10 +158,6 @@ class RowMover:
             self._write(tr, taken)
             return taken
         return None
-
-    def _version(self, tr: Transaction) -> int:
-        """Return when a claim is renewed; a file's version would be that of its last commit."""
-        return shared_us(tr, self._catalog.database)
 
     def release(self) -> None:
         """Give up the claim, if this mover has it, so that another can take it at once."""
@@ -334,7 +330,7 @@ class RowMover:
         left = self._left()
 
         def move(tr: Transaction) -> int:
-            claim, version = _stored_claim(tr, self._key), self._version(tr)
+            claim, version = _stored_claim(tr, self._key), shared_us(tr, self._catalog.database)
             if claim.mover != self._name:
                 raise ClaimLost
             known = self._known(tr, ids)

@@ -200,12 +200,13 @@ examples:
             if parent.watch is None and backend.has_time_limits():
                 self.console.note(_CANNOT_END)
             reload.stops(worker.stop)
-            self._run(worker, interrupts)
+            self._run_and_report(worker, interrupts)
         if reload.has_changed:
             self.console.note("The code has changed.")
             raise SystemExit(CHANGED)
 
-    def _run(self, worker: TaskWorker, interrupts: DeferredInterrupts) -> None:
+    def _run_and_report(self, worker: TaskWorker, interrupts: DeferredInterrupts) -> None:
+        """Run the worker, and print what it has done, however it ends."""
         try:
             worker.run()
         except Interrupted:
