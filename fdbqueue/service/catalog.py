@@ -17,7 +17,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import transactions, tuples
-from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.consumer import Consumers
 from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.consume.several_poppers import SeveralGroup
@@ -35,7 +35,7 @@ from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
-from fdbqueue.service.storage.item_keys import packed
+from fdbqueue.service.storage.item_keys import bounds, packed
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import Presences
@@ -131,21 +131,6 @@ class QueueSpec:
         return queue
 
 
-class _Consumers(dict[str, Consumer]):
-    """What takes from each queue of a catalog, by name: a take finds many, without a call for each.
-
-    Args:
-        catalog: Opens a queue that is met for the first time.
-    """
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    def __missing__(self, name: str) -> Consumer:
-        found = self[name] = self._catalog.queue(name).parts.consumer
-        return found
-
-
 class Catalog:
     """Open queues by name.
 
@@ -172,8 +157,7 @@ class Catalog:
             transactions.keep_receipts_at(database, Subspace((*prefix, "receipt")))
         self._prefix = Subspace(prefix)
         self._subspace = self._prefix["queue"]
-        #: What all keys of queues begin with.
-        self._begin: bytes = self._subspace.key()
+        self._begin: bytes = self._subspace.key()  # of the keys of all queues
         self.presences = Presences(database, self._prefix["worker"])
         specs = list(specs)
         self.has_owned = any(spec.owner is not None for spec in specs)
@@ -214,15 +198,14 @@ class Catalog:
         catalog.presences = self.presences.over(database)
         with contextlib.suppress(TypeError):  # of a class without weak references
             transactions.keep_receipts_at(database, transactions.receipts_of(self.database))
-        catalog._opened = {}  # noqa: SLF001  # of this class
-        catalog._several = {}  # noqa: SLF001  # as above
+        catalog._opened, catalog._several = {}, {}  # noqa: SLF001  # of this class
         catalog._root = self._root or self  # noqa: SLF001  # as above
         return catalog
 
     @functools.cached_property
-    def _consumers(self) -> _Consumers:
+    def _consumers(self) -> Consumers:
         """What takes from its queues, for groups; made for the first of these."""
-        return _Consumers(self)
+        return Consumers(lambda name: self.queue(name).parts.consumer)
 
     def queue(self, name: str) -> Queue:
         """Return the queue with a name; a queue of a pattern needs no creation.
@@ -436,10 +419,8 @@ class Catalog:
 
     def sweep(self) -> int:
         """Remove expired responses of calls on families, as Queue.sweep does; return how many."""
-        total = 0
-        while count := run(self.database, self.responses.sweep, wrote=bool):
-            total += count
-        return total
+        some = functools.partial(run, self.database, self.responses.sweep, wrote=bool)
+        return sum(iter(some, 0))
 
     def names_of_their_own(self) -> list[str]:
         """Return the names of :meth:`names` that do not fit a pattern alone, sorted."""
@@ -535,10 +516,9 @@ class Catalog:
             return
         check_pattern(name)
         fits = fits_of([name])
-        specs = (*self._named.values(), *self._patterns)
         if not any(
             share_a_name(name, spec.name) if spec.is_pattern else fits(spec.name)
-            for spec in specs
+            for spec in (*self._named.values(), *self._patterns)
             if with_owned or spec.owner is None
         ):
             raise QueueNotFound(name=name)
@@ -567,8 +547,7 @@ class Catalog:
         self, after: str, start: str, with_responses: bool, tr: Transaction | None
     ) -> Iterator[str]:
         """Yield the names that begin with a text and under which something is stored, in order."""
-        whole = self._subspace.range()
-        begin, end = self._beginning_with(start) if start else (whole.start, whole.stop)
+        begin, end = self._beginning_with(start) if start else bounds(self._subspace)
         if NAME.fullmatch(after):
             begin = max(begin, self._range_of(self._begin + packed(after))[1])
         search = RangeSearch(begin, end, self._range_of)

@@ -33,6 +33,8 @@ from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded, EngineUnavailable, OutcomeUnknown
 from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
 
+#: The name of the helper threads.
+HELPER = "fdbqueue-helper"
 #: How long an idle helper stays.
 _IDLE_SECONDS = 1.0
 #: Threads served together come back within this time, and join the line straight away.
@@ -274,7 +276,7 @@ class Combiner:
             if self._helpers == self._most:
                 return True  # they look again before they are idle
         try:
-            start_thread(threading.Thread(target=self._help, name="fdbqueue-helper", daemon=True))
+            start_thread(threading.Thread(target=self._help, name=HELPER, daemon=True))
         except RuntimeError:  # the process is ending, or has as many threads as it may
             return self._helpers > 0
         return True

@@ -140,11 +140,9 @@ class TransactionState:
         #: The keys set with a versionstamp, whose conflict ranges are known after the commit.
         self.versionstamped_keys: list[bytes] = []
         self.approximate_size = 0
-        #: The keys that were written one by one, and the ranges that were cleared; and whether keys
-        #: were written that are not known before the commit.
+        #: The keys that were written one by one, and the ranges that were cleared.
         self._keys: set[bytes] = set()
-        self._cleared: RangeSet | None = None
-        self._has_stamped_keys = False
+        self._spans: RangeSet | None = None
         self._buffer: WriteBuffer | None = None
         #: How many of the mutations the buffer has.
         self._buffered = 0
@@ -299,7 +297,6 @@ class TransactionState:
             self.write("set_versionstamped_key", key, value)
             if self.deferred is not None:
                 return
-            self._has_stamped_keys = True
             try:
                 stamp_position(key)
             except FDBError as error:
@@ -328,9 +325,9 @@ class TransactionState:
         if conflicts:
             self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
             self.write_conflicts.append((begin, end))
-        if self._cleared is None:
-            self._cleared = RangeSet()
-        self._cleared.add(begin, end)
+        if self._spans is None:
+            self._spans = RangeSet()
+        self._spans.add(begin, end)
         self.mutations.append(("clear_range", begin, end))
 
     def add_conflict(self, begin: bytes, end: bytes, *, is_read: bool) -> None:
@@ -364,11 +361,10 @@ class TransactionState:
             return
         size = len(begin) + len(end) + _RANGE_BYTES
         if self.mutations and self.options.read_your_writes:
-            if self._has_stamped_keys or end != begin + b"\x00":
+            if self.versionstamped_keys or end != begin + b"\x00":
                 touches = self.buffer().touches(begin, end)
             else:  # one key, as that of each receipt: mostly answered without the buffer
-                touches = begin in self._keys
-                touches = touches or (self._cleared is not None and begin in self._cleared)
+                touches = begin in self._keys or (self._spans is not None and begin in self._spans)
             if touches:
                 parts = self.buffer().undetermined(begin, end)
                 self.read_conflicts.extend(parts)

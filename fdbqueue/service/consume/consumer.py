@@ -299,6 +299,22 @@ class Consumer:
         instrumentation.observed("return", self._store.queue, requeue)
 
 
+class Consumers(dict[str, Consumer]):
+    """What takes from each queue, by name: a take that meets many finds them without a call each.
+
+    Args:
+        open_queue: Returns what takes from a queue that is met for the first time.
+    """
+
+    def __init__(self, open_queue: Callable[[str], Consumer]) -> None:
+        super().__init__()
+        self._open_queue = open_queue
+
+    def __missing__(self, name: str) -> Consumer:
+        found = self[name] = self._open_queue(name)
+        return found
+
+
 def first(items: list[Item]) -> Item | None:
     """Return the first item, None if there is none."""
     return items[0] if items else None
