@@ -39,7 +39,7 @@ from fdbqueue.service import (
     QueueOptions,
     Undecodable,
 )
-from fdbqueue.service.options import ALLOWED, Choice, RateText, choices_of
+from fdbqueue.service.options import ALLOWED, Choice, RateText, texts_of
 
 #: What a field returns in place of a value to leave out its key.
 _LEFT_OUT = object()
@@ -357,10 +357,10 @@ class QueueOutput(Output):
         ),
     )
     kind = serializers.ChoiceField(source="queue.kind", choices=tuple(KINDS))
-    codec = serializers.ChoiceField(source="queue.codec.name", choices=choices_of("codec"))
+    codec = serializers.ChoiceField(source="queue.codec.name", choices=texts_of("codec"))
     priority_type = serializers.ChoiceField(
         source="queue.priority_type",
-        choices=choices_of("priority_type"),
+        choices=texts_of("priority_type"),
         allow_null=True,
         help_text="Null for a FIFO queue.",
     )

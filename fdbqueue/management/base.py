@@ -40,7 +40,7 @@ from fdbqueue.management.exit_codes import (
     usage_error,
 )
 from fdbqueue.management.formats import item_count
-from fdbqueue.service import Catalog, Family, Queue, SeveralQueues
+from fdbqueue.service import Catalog, Family, Queue, SeveralQueues, run
 
 _NAMES_IN_HINT = 20
 #: The last of the descriptors of standard streams.
@@ -175,18 +175,14 @@ class QueueCommand(BaseCommand):
             queue = self.catalog.queue(name)
         except QueueNotFound as error:
             raise self._not_found(error) from error
-        if queue.is_part and not self._is_stored(name):
+        begin_stored = queue.overview.begin_stored
+        if queue.is_part and not run(queue.database, lambda tr: begin_stored(tr)(), read_only=True):
             message = (
                 f"There is no queue named {name!r}: nothing was ever pushed into it. queue_doctor "
                 "--json names all queues; on the pages, the name is among a queue's settings."
             )
             raise CommandError(message, returncode=NO_SUCH_QUEUE)
         return queue
-
-    def _is_stored(self, name: str) -> bool:
-        """Tell whether anything is stored of a queue: people mistype the name of a part."""
-        family = self.catalog.family(self.catalog.spec(name).name)
-        return next(family.names(name), None) == name
 
     def source(self, names: Sequence[str], *, fair: bool | None) -> Queue | SeveralQueues:
         """Return a queue, or several if there is more than one name, or a pattern.

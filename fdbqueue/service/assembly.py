@@ -89,7 +89,7 @@ def assemble(
     limits = TakeLimits.of(options) if limits_at is None else TakeLimits.at(limits_at)
     if member is not None:
         member.gives_at_end = limits is not None and limits.max_leased is not None
-    facts = {"kind": kind, **options.shown(kind, deciding=True)}
+    facts = {"kind": kind, **options.of_format(kind)}
     format_ = Format(unlimited(database), tables, name, facts)
     store = ItemStore(keys, tables, codec, format_, name, options)
     taker = Taker(store, limits)

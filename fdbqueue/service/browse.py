@@ -326,6 +326,18 @@ class Overview:
         """Return the lowest priorities with their counts, and whether there may be more."""
         return self._counters.some_by_priority(tr, None, limit)
 
+    def begin_stored(self, tr: Transaction) -> Callable[[], bool]:
+        """Begin to read whether anything is stored of the queue: then it is among the names.
+
+        So it is from the first push on, also once it was drained, but not once it was cleared.
+        """
+        begin = self._keys.subspace.key()
+        stop = begin + b"\xff\xff"
+        (formats, after_formats), (responses, after_responses) = self._tables.without_queue
+        ranges = (begin, formats), (after_formats, responses), (after_responses, stop)
+        reads = [tr.snapshot.get_range(first, end, limit=1) for first, end in ranges]
+        return lambda: any(True for rows in reads for _row in rows)
+
     def begin_mismatch(self, tr: Transaction) -> Callable[[], FormatMismatch | None]:
         """Begin to read whether the queue was written under other settings than these."""
         stored = self._store.format.begin_read(tr)

@@ -44,8 +44,8 @@ from fdbqueue.service.writes import OperationRunner
 
 #: The byte of the tuple layer that a text starts with; a zero byte ends it.
 _TEXT = b"\x02"
-#: The ranges of a queue's keys that are there without the queue, as what follows its subspace.
-_ALONE = (TableKeys(b"").formats, TableKeys(b"").responses)
+#: The ranges of keys that may be there without the queue, as what follows its subspace.
+_WITHOUT_QUEUE = TableKeys(b"").without_queue
 
 #: So many names are looked for in one transaction, or looked through for one that is like another.
 _NAMES_AT_ONCE = 1_000
@@ -425,11 +425,10 @@ class Catalog:
     def names_of_their_own(self) -> list[str]:
         """Return the names of :meth:`names` that do not fit a pattern alone, sorted."""
 
-        def is_listed(tr: Transaction, name: str) -> bool:
-            return name not in self._owned or name == next(self._existing("", name, False, tr), "")
-
         def read(tr: Transaction) -> list[str]:
-            return [name for name in self.plain_names() if is_listed(tr, name)]
+            owned = self._owned.intersection(self._named)
+            stored = {name: self.queue(name).overview.begin_stored(tr) for name in owned}
+            return [name for name in self.plain_names() if name not in stored or stored[name]()]
 
         return run(self.database, read, read_only=True) if self._owned else self.plain_names()
 
@@ -523,12 +522,10 @@ class Catalog:
         ):
             raise QueueNotFound(name=name)
 
-    def _existing(
-        self, after: str, start: str, with_responses: bool, tr: Transaction | None = None
-    ) -> Iterator[str]:
+    def _existing(self, after: str, start: str, with_responses: bool) -> Iterator[str]:
         """Yield the names that fit a pattern and under which something is stored, in order."""
         if self._patterns or self._owned:
-            for name in self._stored(after, start, with_responses, tr):
+            for name in self._stored(after, start, with_responses):
                 if name in self._owned or any(spec.matches(name) for spec in self._patterns):
                     yield name
 
@@ -537,15 +534,13 @@ class Catalog:
 
         As after a name or a pattern was removed. All names that are stored are gone through.
         """
-        for name in self._stored("", "", False, None):
+        for name in self._stored("", "", False):
             try:
                 self.spec(name)
             except QueueNotFound:
                 yield name
 
-    def _stored(
-        self, after: str, start: str, with_responses: bool, tr: Transaction | None
-    ) -> Iterator[str]:
+    def _stored(self, after: str, start: str, with_responses: bool) -> Iterator[str]:
         """Yield the names that begin with a text and under which something is stored, in order."""
         begin, end = self._beginning_with(start) if start else bounds(self._subspace)
         if NAME.fullmatch(after):
@@ -557,7 +552,7 @@ class Catalog:
             def read(tr: Transaction, count: int = count) -> list[tuple[bytes, bytes]]:
                 return search.following(tr.snapshot, count)
 
-            found = run(self.database, read, read_only=True) if tr is None else read(tr)
+            found = run(self.database, read, read_only=True)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
                     name = _name_in(key[len(self._begin) :])
@@ -571,15 +566,14 @@ class Catalog:
     def _range_of(self, key: bytes) -> tuple[bytes, bytes]:
         """Return the range of the keys with the same name, or of one that has none.
 
-        The responses of calls with an idempotency key are a range of their own, because a pop
-        leaves one, too, where nothing was ever pushed; so is the format, which a clear leaves.
+        The format and the responses, which may be there without the queue, are ranges of their own.
         """
         try:
             first = self._begin + packed(_name_in(key[len(self._begin) :]))
         except ValueError:
             return key, key + b"\x00"
         rest = key[len(first) :]
-        for begin, end in _ALONE:
+        for begin, end in _WITHOUT_QUEUE:
             if begin <= rest < end:
                 return first + begin, first + end
         return first, first + b"\xff\xff"

@@ -131,10 +131,11 @@ ALLOWED: Mapping[str, Choice | Range | RateText] = {
 }
 #: Options that one kind of queue alone has.
 _OF_ONE_KIND = {"priority_type": "priority"}
-#: Options that decide how a queue's bytes are read and ordered: all its processes need the same.
-_DECIDING = frozenset({"codec", "priority_type", "order", "shards"})
-#: Of how many shards a pop takes the first item if nothing else is said.
-CHOICES = 2
+#: Options that decide how a queue's bytes are read and ordered. Its format stores them, and all its
+#: processes need the same.
+_OF_FORMAT = frozenset({"codec", "priority_type", "order", "shards"})
+#: How many shards a take draws, to take the first of their items, if ``choices`` does not say.
+DEFAULT_SHARDS_DRAWN = 2
 #: How many characters of a wrong name are compared with the right ones.
 _MAX_COMPARED = 100
 
@@ -200,21 +201,20 @@ class QueueOptions:
         if rate is not None and given.get("burst") is None:
             given = {**given, "burst": rate.burst}
         if given.get("shards") is not None and given.get("choices") is None:
-            given = {**given, "choices": CHOICES}
+            given = {**given, "choices": DEFAULT_SHARDS_DRAWN}
         return cls(**given)
 
-    def shown(self, kind: str, *, deciding: bool = False) -> dict[str, Any]:
-        """Return the options that a kind of queue has, by name, as a setting would say them.
+    def shown(self, kind: str) -> dict[str, Any]:
+        """Return the options that a kind of queue has, by name, as a setting would say them."""
+        names = names_for(kind)
+        return {name: _named(getattr(self, name)) for name in ALLOWED if name in names}
 
-        Args:
-            kind: The kind of queue.
-            deciding: Whether to return those alone that decide how its bytes are read and ordered.
-        """
-        names = names_for(kind) & _DECIDING if deciding else names_for(kind)
-        shown = {name: _named(getattr(self, name)) for name in ALLOWED if name in names}
-        if deciding and self.shards is None:  # as before there were any
-            del shown["shards"]
-        return shown
+    def of_format(self, kind: str) -> dict[str, Any]:
+        """Return the options that the format of a kind of queue stores, by name."""
+        found = {name: one for name, one in self.shown(kind).items() if name in _OF_FORMAT}
+        if self.shards is None:  # as before there were any
+            del found["shards"]
+        return found
 
     @property
     def help_lasting_us(self) -> int:
@@ -253,7 +253,7 @@ def misfits(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "choices", f"at most as many as there are shards: {shards}"
 
 
-def choices_of(name: str) -> tuple[str, ...]:
+def texts_of(name: str) -> tuple[str, ...]:
     """Return the texts that an option may be."""
     allowed = ALLOWED[name]
     assert isinstance(allowed, Choice)

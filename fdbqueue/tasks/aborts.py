@@ -257,13 +257,13 @@ class ForcedAborts:
 
         Reads one number, and only after aborts by force the records of what was leased before.
         """
-        look = functools.partial(self._look, called=called)
+        look = functools.partial(self._read_force_asked, called=called)
         looked = run(self._database, look, read_only=True)
         for attempt in looked:
             attempt.looked = time.monotonic()
         return [attempt for attempt, is_abort_asked in looked.items() if is_abort_asked]
 
-    def _look(self, tr: Transaction, called: Sequence[Attempt]) -> dict[Attempt, bool]:
+    def _read_force_asked(self, tr: Transaction, called: Sequence[Attempt]) -> dict[Attempt, bool]:
         row = tr.snapshot[_number_key(self._records)]
         number = bytes(row) if row.present() else b""
         if number != self._number:

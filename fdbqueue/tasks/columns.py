@@ -160,12 +160,12 @@ def progress_text(progress: Progress | None) -> str:
         return ""
     done = _amount(progress.done)
     if progress.share is None:
-        return done if progress.of is None else _of(done, _amount(progress.of))
+        return done if progress.of is None else _out_of(done, _amount(progress.of))
     share = gettext("%(percent)s %%") % {"percent": int(100 * progress.share)}
-    return f"{_of(done, _amount(progress.of))}, {share}"
+    return f"{_out_of(done, _amount(progress.of))}, {share}"
 
 
-def _of(done: str, of: str) -> str:
+def _out_of(done: str, of: str) -> str:
     return gettext("%(done)s of %(of)s") % {"done": done, "of": of}
 
 
@@ -311,7 +311,7 @@ def course(task: TaskState) -> list[Step]:
             words = _("ran %(time)s") if ran else event.before
             took = words % {"time": lasting((event.at - before.at).total_seconds())}
         steps.append(Step(event.text, event.at, str(took)))
-    now = _now(task, events[-1].at if events else None)
+    now = _step_of_now(task, events[-1].at if events else None)
     return steps if now is None else [*steps, now]
 
 
@@ -359,7 +359,7 @@ def reason_to_wait(task: TaskState) -> str:
     return last.reason.partition("\n")[2] if _asks(last) else ""
 
 
-def _now(task: TaskState, since: datetime.datetime | None) -> Step | None:
+def _step_of_now(task: TaskState, since: datetime.datetime | None) -> Step | None:
     """Return what a task does now, None if it has ended or cannot say."""
     if task.item is None or task.finished is not None or since is None:
         return None

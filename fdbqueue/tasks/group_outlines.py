@@ -122,7 +122,7 @@ class _Outline:
         found = read_group(self._tr, self._backend, self._here.tree, branch)
         if found is None:
             return
-        text = _text(found) if self._sees_all else _what(found)
+        text = _kind_and_progress(found) if self._sees_all else _kind_and_count(found)
         line = OutlineLine(
             depth, _("then: %(part)s") % {"part": text} if is_next else text, branch=found.id
         )
@@ -175,13 +175,13 @@ class _Outline:
         self.lines.append(line)
 
 
-def _what(found: GroupResult) -> str:
+def _kind_and_count(found: GroupResult) -> str:
     """Return what a branch is, and nothing of what its tasks have done."""
     count = {"count": grouped(found.count)}
     return (_("Chain of %(count)s") if found.kind == "chain" else _("Group of %(count)s")) % count
 
 
-def _text(found: GroupResult) -> str:
+def _kind_and_progress(found: GroupResult) -> str:
     numbers = {
         "count": grouped(found.count),
         "ended": grouped(found.succeeded + found.failed),

@@ -277,7 +277,7 @@ class _Plan:
     def _add_call(self, part: Call, branch: int, at: int, *, is_given: bool) -> dict[str, Any]:
         if self._tasks > MAX_TASKS:
             raise InvalidTask(f"A group or a chain has at most {MAX_TASKS:,} tasks in all.")
-        self._check(part.task)
+        self._check_task(part.task)
         is_rich = self.backend.settings.rich_types
         alias = self.backend.alias
         result = new_result(part.task, part.args, part.kwargs, alias, is_rich=is_rich)
@@ -299,7 +299,7 @@ class _Plan:
         self.rows += chunks_of(self._keys.all["call"][branch][at], data)
         return {"id": found.id, "task": found.task, "queue": queue, "size": len(data)}
 
-    def _check(self, task: Any) -> None:
+    def _check_task(self, task: Any) -> None:
         """Check a task as an enqueue does, once for each."""
         if task.backend != self.backend.alias:
             text = f"All tasks of a group or a chain are of one backend: {task.module_path} is of"

@@ -193,7 +193,7 @@ def remove_lost(
         look_up = functools.partial(begun, backend=backend, after=due)
         trees, due = run(catalog.database, look_up, read_only=True)
         for tree in trees:
-            for done in _look_at(backend, catalog, tree, dry_run=dry_run):
+            for done in _fail_lost_parts(backend, catalog, tree, dry_run=dry_run):
                 pruned = pruned.plus(done)
                 if not goes_on(pruned):
                     return pruned
@@ -201,7 +201,7 @@ def remove_lost(
             return pruned
 
 
-def _look_at(
+def _fail_lost_parts(
     backend: Any, catalog: Catalog, tree: str, *, dry_run: bool = False
 ) -> Iterator[Pruned]:
     """Have the lost parts of a tree fail, and enqueue what waits; yield after each transaction."""
@@ -263,10 +263,10 @@ class _Pruner:
 
     def portion(self, after: tuple[int, str] | None) -> _Portion:
         """Remove some of what follows an entry."""
-        work = functools.partial(self._work, after=after)
+        work = functools.partial(self._portion_in, after=after)
         return _given_way(self._catalog, work) or (Pruned(gave_way=True), None)
 
-    def _work(self, tr: Transaction, after: tuple[int, str] | None) -> _Portion:
+    def _portion_in(self, tr: Transaction, after: tuple[int, str] | None) -> _Portion:
         found = list(
             self._records.ended(
                 tr.snapshot,
@@ -394,13 +394,13 @@ class Housekeeping:
 
             self._mover = MoverThread(self._backend.outbox(), self._catalog)
             self._mover.start()
-        self._start(self._once if once else self._run)
+        self._start(self._run_once if once else self._run)
 
     def start_moving(self) -> bool:
         """Begin to move the rows of the outbox once more; False if there is none."""
         if self._backend.settings.outbox is None:
             return False
-        self._start(functools.partial(self._do, self._move))
+        self._start(functools.partial(self._try, self._move))
         return True
 
     def _start(self, work: Callable[[], None]) -> None:
@@ -423,11 +423,11 @@ class Housekeeping:
             self._mover.stop()
         self.join(_STOP_SECONDS)
 
-    def _once(self) -> None:
-        self._do(self._periodic.enqueue_due)
+    def _run_once(self) -> None:
+        self._try(self._periodic.enqueue_due)
         if self._backend.settings.outbox is not None:
-            self._do(self._move)
-        self._do(self._prune)
+            self._try(self._move)
+        self._try(self._prune)
 
     def _move(self) -> None:
         """Move the rows of the outbox that wait."""
@@ -444,14 +444,14 @@ class Housekeeping:
     def _run(self) -> None:
         prune_at = time.monotonic() + random.uniform(0, _PRUNE_SECONDS)
         while not self._is_over.is_set():
-            self._do(self._periodic.enqueue_due)
+            self._try(self._periodic.enqueue_due)
             if time.monotonic() >= prune_at:
-                self._do(self._prune)
+                self._try(self._prune)
                 prune_at = time.monotonic() + random.uniform(1, 2) * _PRUNE_SECONDS
             left = self._periodic.seconds_left() + random.uniform(0, _SPREAD_SECONDS)
             self._is_over.wait(min(left, max(0.0, prune_at - time.monotonic())))
 
-    def _do(self, work: Callable[[], Any]) -> None:
+    def _try(self, work: Callable[[], Any]) -> None:
         """Do some work; whatever a project's code raises in it, the thread goes on."""
         try:
             with left_in_order():
@@ -498,13 +498,13 @@ class Housekeeping:
             if not (looked and looked.looks):
                 return
             for due in looked.begun:
-                if not self._look_at(due, pace):
+                if not self._keep_tree(due, pace):
                     return
 
-    def _look_at(self, due: DueLook, pace: _Pace) -> bool:
+    def _keep_tree(self, due: DueLook, pace: _Pace) -> bool:
         """Have the lost parts of a group or a chain fail; tell whether there is time for more."""
         found = Pruned()
-        for some in _look_at(self._backend, self._catalog, due.tree):
+        for some in _fail_lost_parts(self._backend, self._catalog, due.tree):
             found = found.plus(some)
             if not pace.goes_on(found):
                 return False

@@ -94,7 +94,7 @@ class ManyCalls:
             store_limits(self._backend.catalog, self._backend.records.prefix, limited)
         send: Any = task_enqueued.send
         try:
-            push_portions(self._queue, self._portions, self._put)
+            push_portions(self._queue, self._portions, self._push_portion)
         except BaseException:
             send = task_enqueued.send_robust
             raise
@@ -109,7 +109,7 @@ class ManyCalls:
             for number, result in enumerate(self._results)
         ]
 
-    def _put(self, portion: list[_Call]) -> int:
+    def _push_portion(self, portion: list[_Call]) -> int:
         push = next(self._prepared)
         found = run(self._backend.catalog.database, push, wrote=_has_new)
         self._items.update(found)

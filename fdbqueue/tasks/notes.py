@@ -109,17 +109,17 @@ class Notes(MutableMapping[str, Any]):
             if not 0 <= number <= sys.float_info.max:  # not shown: Python shows no long ones
                 raise ValueError("A progress is a number from 0 to the largest of a float.")
         with self._mutex:
-            self._change()
+            self._count_change()
             self.progress = Progress(done, of)
-        self._tell()
+        self._call_on_change()
 
-    def _change(self) -> None:
+    def _count_change(self) -> None:
         """Count a change; call it with the lock held, before the change."""
         if self._is_over:
             raise RuntimeError("The attempt has ended: what a task notes now is never written.")
         self.changes += 1
 
-    def _tell(self) -> None:
+    def _call_on_change(self) -> None:
         if self.on_change is not None:
             self.on_change()
 
@@ -151,17 +151,17 @@ class Notes(MutableMapping[str, Any]):
             if size > MAX_METADATA_BYTES:
                 limit = {"size_bytes": size, "limit_bytes": MAX_METADATA_BYTES}
                 raise MetadataTooLarge(name=name[:100], **limit)
-            self._change()
+            self._count_change()
             self._metadata = changed
-        self._tell()
+        self._call_on_change()
 
     def __delitem__(self, name: str) -> None:
         with self._mutex:
             changed = dict(self._metadata)
             del changed[name]
-            self._change()
+            self._count_change()
             self._metadata = changed
-        self._tell()
+        self._call_on_change()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._metadata)

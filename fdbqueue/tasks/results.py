@@ -61,11 +61,11 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
 
     def refresh(self) -> None:
         """Read the task again, as Django's results do, and what it has noted."""
-        self._take(self.task.get_backend().get_result(self.id))
+        self._copy_from(self.task.get_backend().get_result(self.id))
 
     async def arefresh(self) -> None:
         """See refresh()."""
-        self._take(await self.task.get_backend().aget_result(self.id))
+        self._copy_from(await self.task.get_backend().aget_result(self.id))
 
     def wait(self, timeout: float | None = None) -> FdbQueueTaskResult:
         """Wait until the task has ended; return this result, which says how.
@@ -117,7 +117,7 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
 
         return ItemWait([ItemWatch(backend.catalog.database, begin_look)])
 
-    def _take(self, other: TaskResult[..., Any]) -> None:
+    def _copy_from(self, other: TaskResult[..., Any]) -> None:
         names = (*TASK_REFRESH_ATTRS, "metadata", "progress")
         change(self, **{name: getattr(other, name) for name in names})
 

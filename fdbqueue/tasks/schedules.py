@@ -480,7 +480,7 @@ class DueSchedules:
         self._known[schedule.name] = slot
         if item is None:
             return False
-        self._tell(schedule, slot, result, item)
+        self._tell_enqueued(schedule, slot, result, item)
         return True
 
     def _state(self, tr: Transaction, key: bytes, schedule: Schedule) -> ScheduleState:
@@ -491,7 +491,7 @@ class DueSchedules:
         logger.warning("a schedule was ahead of the clock by more than a day", extra=facts)
         return ScheduleState()
 
-    def _tell(self, schedule: Schedule, slot: int, result: Any, item: Any) -> None:
+    def _tell_enqueued(self, schedule: Schedule, slot: int, result: Any, item: Any) -> None:
         facts = {"schedule": schedule.name, "slot": str(moment(slot)), "task": schedule.task}
         if item.existing:
             logger.info("a scheduled task is there already", extra=facts)

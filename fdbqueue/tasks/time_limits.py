@@ -368,7 +368,7 @@ class TimeLimits:
     def _serve(self) -> None:
         watch_lost()
         while not self._is_over:
-            pause, over, late = self._look(time.monotonic())
+            pause, over, late = self._find_over(time.monotonic())
             for limit in over:
                 if limit.is_async:
                     limit.cancel()
@@ -387,7 +387,7 @@ class TimeLimits:
             with contextlib.suppress(queues.Empty):
                 self._wakes.get(timeout=None if pause == math.inf else max(0.0, pause))
 
-    def _look(self, now: float) -> tuple[float, list[Limit], list[Limit]]:
+    def _find_over(self, now: float) -> tuple[float, list[Limit], list[Limit]]:
         """Find what is over, and write how long the parent lets this process live.
 
         Returns:

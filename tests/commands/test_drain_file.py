@@ -229,13 +229,15 @@ def test_resumed_when_the_lease_has_run_out(processes, manage, file, mail):
 
 
 def test_resumed_when_the_drain_had_ended(call, file, mail):
-    """The file goes on, and whoever has pushed it back is told that it keeps the former items."""
+    """Its lines stay, and whoever has pushed them back is told which lines are new."""
     arguments = "queue_drain", "mail", "--output", str(file), "--resume"
     assert call(*arguments).err == ""
     call("queue_push", "mail", str(file), "--items")
     notes = call(*arguments).err.splitlines()
     assert notes[0] == f"Resuming {file} after line 300."
-    assert "If you have pushed the file back, stop" in notes[1]
+    assert notes[1].endswith(
+        "If you have pushed the file back, push only what comes after line 300 next time."
+    )
     assert numbers(file) == 2 * list(range(ITEMS))
 
 

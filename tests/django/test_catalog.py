@@ -11,7 +11,7 @@ from django.test import override_settings
 import fdbqueue
 from fdbqueue import conf, deadlines
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
-from fdbqueue.service import KINDS, Catalog, FifoQueue, QueueSpec
+from fdbqueue.service import KINDS, Catalog, FifoQueue, QueueSpec, run
 from tests.cases import cases
 
 
@@ -79,14 +79,43 @@ def end_lost(end, queue):
 @pytest.mark.parametrize("does", WITHOUT_ITEMS)
 @pytest.mark.parametrize("name", ["user-7", "fire-urgent"])
 def test_only_a_push_makes_a_queue(setting, name, does):
-    """Whatever else is done to a queue, and under a key too, a name that fits is not listed."""
+    """Whatever else is done to a queue, and under a key too, a name that fits is not listed.
+
+    Nor does the queue say that anything is stored of it.
+    """
     with override_settings(FDBQUEUE=setting):
         names = conf.catalog().names()
         WITHOUT_ITEMS[does](fdbqueue.queue(name))
         assert conf.catalog().names() == names
+        assert not is_stored(fdbqueue.queue(name))
         fdbqueue.queue(name).push(1, once="push")
         WITHOUT_ITEMS[does](fdbqueue.queue(name))
         assert (name in conf.catalog().names()) is (does != "clear")
+        assert is_stored(fdbqueue.queue(name)) is (does != "clear")
+
+
+def is_stored(queue):
+    """Tell whether a queue says that anything is stored of it."""
+    return run(queue.database, lambda tr: queue.overview.begin_stored(tr)(), read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("row_of", "is_one"),
+    [
+        pytest.param(lambda tables: tables.paused, True, id="paused"),
+        pytest.param(lambda tables: tables.minute(1), True, id="minutes"),
+        pytest.param(lambda tables: tables.uniques[0], True, id="uniques"),
+        pytest.param(lambda tables: tables.format, False, id="format"),
+        pytest.param(lambda tables: tables.responses[0], False, id="responses"),
+    ],
+)
+def test_a_row_of_any_table_makes_a_queue(setting, row_of, is_one):
+    """But for its format and the saved responses; the queue and the list of names say the same."""
+    with override_settings(FDBQUEUE=setting):
+        queue = fdbqueue.queue("user-8")
+        key = row_of(queue.parts.store.tables)
+        run(queue.database, lambda tr: tr.set(key, b""))
+        assert is_stored(queue) is ("user-8" in conf.catalog().names()) is is_one
 
 
 def test_names_with_answers_alone_are_there_for_who_sweeps_them(setting):

@@ -23,7 +23,7 @@ _PREAMBLE = """
 import os, signal, sys, threading
 from fdbqueue.engines import embedded
 from tests.engines.children import run, say
-database = embedded.open(sys.argv[1], durability="normal")
+database = embedded.open(sys.argv[1])
 """
 
 

@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path) -> Iterator[embedded.Database]:
     """The test's own database, closed at the end."""
-    database = embedded.open(path, durability="normal")
+    database = embedded.open(path)
     yield database
     database.close()
 
@@ -36,7 +36,7 @@ def transaction(database: embedded.Database) -> Any:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Database]:
     """A database of all tests of a file, which each example empties or fills anew."""
     path = tmp_path_factory.mktemp("shared") / "queues.sqlite3"
-    database = embedded.open(path, durability="normal")
+    database = embedded.open(path)
     yield database
     database.close()
 

@@ -104,7 +104,7 @@ def test_a_machine_started_anew(database, path):
 import sys
 from fdbqueue.engines import embedded
 from tests.engines.children import run
-database = embedded.open(sys.argv[1], durability="normal")
+database = embedded.open(sys.argv[1])
 print(run(database, lambda tr: tr.set(b"a", b"")).get_committed_version())
 """
     for offset in ("-60", "1000000"):

@@ -111,7 +111,7 @@ for name in os.listdir(directory):
 
 
 def _unavailable(path):
-    database = embedded.open(path, durability="normal")
+    database = embedded.open(path)
     for use in (lambda: database[b"a"], lambda: database.set(b"a", b"")):
         with pytest.raises(EngineUnavailable) as caught:
             use()
@@ -140,8 +140,8 @@ def test_a_path_that_is_no_files(path):
 
 def test_opening_touches_nothing(path):
     """A database may be named long before it is used; its file is made on first use."""
-    database = embedded.open(path, durability="normal")
-    assert embedded.open(str(path), durability="normal") is database
+    database = embedded.open(path)
+    assert embedded.open(str(path)) is database
     assert list(path.parent.iterdir()) == []
     assert database[b"a"] is None
     assert path.exists()
@@ -151,7 +151,7 @@ def test_a_link_is_the_file_it_leads_to(database, path, tmp_path):
     """Two names of one file are one database."""
     link = tmp_path / "link"
     link.symlink_to(path)
-    assert embedded.open(link, durability="normal") is database
+    assert embedded.open(link) is database
 
 
 def test_a_missing_directory(tmp_path):
@@ -215,7 +215,7 @@ def test_a_newer_schema(database, path):
 def test_a_file_that_becomes_usable(path):
     """What could not be opened is tried again by the next use."""
     path.mkdir()
-    database = embedded.open(path, durability="normal")
+    database = embedded.open(path)
     _unavailable(path)
     path.rmdir()
     database[b"a"] = b"1"
@@ -225,7 +225,7 @@ def test_a_file_that_becomes_usable(path):
 def test_an_empty_file_is_a_new_database(path):
     """A file made by ``touch`` or by a creation that was cut short is filled."""
     path.touch()
-    database = embedded.open(path, durability="normal")
+    database = embedded.open(path)
     database[b"a"] = b"1"
     database.close()
     with closing(sqlite3.connect(path)) as connection:
@@ -237,7 +237,7 @@ def test_a_directory_that_may_not_be_written(start):
     """Without the right to write, an old file is read, and nothing is made or changed."""
     with tempfile.TemporaryDirectory() as name:  # tmp_path's parents are closed to others
         directory = Path(name).resolve()
-        source = embedded.open(directory / "old.sqlite3", durability="normal")
+        source = embedded.open(directory / "old.sqlite3")
         source[b"a"] = b"1"
         source.close()
         (directory / "text.sqlite3").write_text("mine")
@@ -304,7 +304,7 @@ def test_closing_lets_go_of_the_file(database, path):
 
 def test_a_dropped_database_lets_go_of_the_file(path, tmp_path):
     """The file of a database nobody refers to is closed when any database is used next."""
-    database = embedded.open(path, durability="normal")
+    database = embedded.open(path)
     database[b"a"] = b"1"
     assert _descriptors(path) != []
     del database

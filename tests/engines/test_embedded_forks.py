@@ -91,7 +91,7 @@ watching.commit().wait()
 if sys.argv[2] == "let go":
     del database
 child = os.fork()
-database = embedded.open(sys.argv[1], durability="normal")
+database = embedded.open(sys.argv[1])
 if not child:
     signal.alarm(120)
     say(reading[b"a"].exception().code)

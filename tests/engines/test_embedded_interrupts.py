@@ -278,7 +278,7 @@ def test_a_handler_that_commits_while_an_unused_file_is_closed(database, adding,
     commit, handler, handled = adding
 
     def leave():
-        left = embedded.open(tmp_path / "left.sqlite3", durability="normal")
+        left = embedded.open(tmp_path / "left.sqlite3")
         transactions = [left.create_transaction() for _ in range(3)]
         for transaction in transactions:
             transaction[b"a"].wait()

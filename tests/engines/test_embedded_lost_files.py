@@ -67,7 +67,7 @@ def _unavailable(database, *children):
 
 def _another(path, tmp_path):
     other = tmp_path / "another.sqlite3"
-    with closing(embedded.open(other, durability="normal")) as database:
+    with closing(embedded.open(other)) as database:
         database[b"a"] = b"another"
     return other
 

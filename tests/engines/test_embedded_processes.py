@@ -86,7 +86,7 @@ def test_the_first_use_by_many_at_once(path, start):
         child.tell()
     for child in children:
         child.end()
-    rows = embedded.open(path, durability="normal")[:]
+    rows = embedded.open(path)[:]
     assert sorted(row.value for row in rows) == [b"a", b"b", b"c", b"d"]
 
 
@@ -133,7 +133,7 @@ def test_nothing_acknowledged_is_lost_to_a_kill(path, start, durability):
             acknowledged = int(child.line())
         said = child.kill()
         acknowledged = int(said[-1]) if said else acknowledged
-        database = embedded.open(path, durability="normal")
+        database = embedded.open(path)
         newest = int(database[b"newest"])
         assert newest in {acknowledged, acknowledged + 1}
         expected = [b"%08d" % number for number in range(1, newest + 1)]

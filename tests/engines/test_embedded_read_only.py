@@ -93,7 +93,7 @@ def filled(place):
     """A database with three items, in a directory of its own."""
     directory = place / "data"
     directory.mkdir()
-    database = embedded.open(directory / "queues.sqlite3", durability="normal")
+    database = embedded.open(directory / "queues.sqlite3")
     mail = Catalog(database, ("fdbqueue",), _SPECS).queue("mail")
     for number in range(3):
         mail.push(f"item{number}")

@@ -99,11 +99,11 @@ def test_a_task_that_was_asked_before_and_is_asked_again(backend):
 @contextlib.contextmanager
 def backend_is_away(backend):
     """Let no worker read whether there were aborts."""
-    look, ForcedAborts._look = ForcedAborts._look, refuse
+    look, ForcedAborts._read_force_asked = ForcedAborts._read_force_asked, refuse
     try:
         yield
     finally:
-        ForcedAborts._look = look
+        ForcedAborts._read_force_asked = look
 
 
 def refuse(*_):

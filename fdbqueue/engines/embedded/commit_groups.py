@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import queue
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fdbqueue.engines.embedded import version_clock
 from fdbqueue.engines.embedded.fdb_limits import TRANSACTION_LIFE_SECONDS, VERSIONS_PER_SECOND
@@ -69,6 +69,8 @@ class CommitRequest:
     stamped_ranges: Sequence[Range] = ()
     #: The code that refuses it, once its group has taken effect.
     refusal: int | None = None
+    #: Called once its group is written, by the thread that leads if that is its own.
+    on_written: Callable[[], object] | None = None
     #: Its thread left by an exception while it waited.
     is_abandoned = False
     #: What its thread waits by, if another thread leads.
@@ -121,9 +123,10 @@ class CommitGroup:
     """
 
     accepted = 0
+    version = 0
     #: Whether SQLite's transaction is over.
     has_ended = False
-    failure: sqlite3.Error | None = None
+    failure: Exception | None = None
 
     def __init__(self, requests: list[CommitRequest], connection: sqlite3.Connection) -> None:
         self.requests = requests
@@ -145,6 +148,7 @@ class CommitGroup:
             history: The commits before.
             version: The group's.
         """
+        self.version = version
         written: list[Range] = []
         earlier: list[RangeSet] = []
         self.accepted = 0
@@ -241,7 +245,7 @@ class CommitGroup:
         self._values.clear()
 
 
-def is_unwritten(error: sqlite3.Error) -> bool:
+def is_unwritten(error: Exception) -> bool:
     """Tell whether there was no room for a commit, so that it certainly had no effect."""
     name = getattr(error, "sqlite_errorname", "")  # Python 3.11
     return name in {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}

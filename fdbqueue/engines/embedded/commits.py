@@ -2,15 +2,21 @@
 
 - *Any thread* puts its request in the line. The first leads; the others wait to be woken.
 - *The leader* waits for the writer's turn, commits all in line by then in one SQLite transaction,
-  tells each how it ended, and passes the lead on.
+  gives the turn up, waits until the disk has the log, tells each how it ended, and passes the lead
+  on.
 - *No wake is lost*: a thread registers to be woken, then looks whether it is done; the leader marks
   it as done, then looks whether it has registered.
+
+Others see a commit before the disk has it; theirs are later in the same log. A transaction that has
+only read waits at its commit, unless the shared memory says that the disk has its version. If the
+disk fails, the log is copied into the database, which SQLite syncs; until then this process reads
+and commits nothing.
 
 If a signal handler's exception ends a leader, the lead is free, and all are woken. An assignment
 after COMMIT notes that a group took effect: by it the next leader tells the group, or commits it
 again. A request whose thread has left is not begun. A signal handler is refused if its own thread
 waits for a commit, opens or closes the file, or forks. If it forks there, its child cannot use the
-file, because the connections are in the middle of something.
+file.
 """
 
 from __future__ import annotations
@@ -218,6 +224,9 @@ class Committer:
                         snapshot = None  # too old to write by, or with too small a cache
                 run = functools.partial(self._run, snapshot, version, request)
                 self._store.write(request.deadline, run, snapshot, request.release)
+                if request.on_written is not None:
+                    request.on_written()
+                self._tell_group()
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
         finally:
@@ -297,7 +306,6 @@ class Committer:
                 self._run(None, version, leader, connection, is_again=True)
                 return
             logger.exception("a commit failed", extra={"path": self._store.path})
-        self._tell_group()
         if self._groups_until_log_check <= 0:
             self._groups_until_log_check = _GROUPS_BETWEEN_LOG_CHECKS
             self._store.shrink_large_log(connection)
@@ -305,11 +313,18 @@ class Committer:
     def _tell_group(self) -> None:
         """Tell the requests of the last group that were not told yet how it ended.
 
-        If an exception came before its end they are still in the line, and run again.
+        They are told once the disk has the group. If an exception came before its end they are
+        still in the line, and run again.
         """
         group = self._group
         if group is None:
             return
+        if group.failure is None and group.has_ended and group.accepted:
+            try:
+                self._store.sync(group.version)
+            except (FDBError, EngineUnavailable) as error:
+                group.failure = error
+                logger.exception("a commit failed", extra={"path": self._store.path})
         if group.failure is not None:
             for request in group.requests:
                 request.end(self._error(group.failure_code(), group.failure))
@@ -319,7 +334,7 @@ class Committer:
         self._group = None
         self._leave_line()
 
-    def _error(self, code: int, cause: sqlite3.Error | None) -> Exception:
+    def _error(self, code: int, cause: Exception | None) -> Exception:
         """Return what one request is told: an error of its own, for threads raise it."""
         error: Exception = FDBError(code)
         if code == 1510 and getattr(cause, "sqlite_errorcode", 0) & 0xFF in _UNUSABLE:

@@ -22,7 +22,7 @@ from fdbqueue.engines.embedded.watches import Notifier, Watch, WatchRegistry
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 from fdbqueue.locks import RLock
 
-_SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL"}
+_DURABILITIES = ("full", "normal")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,12 +55,12 @@ class Database:
     is_of_one_machine = True
 
     def __init__(self, path: str, durability: str) -> None:
-        if durability not in _SYNCHRONOUS:
+        if durability not in _DURABILITIES:
             raise ConfigurationError(option="durability", value=durability, allowed="full, normal")
         self.path = path
         self.durability = durability
         self.defaults = OptionValues()
-        self._store = Store(path, _SYNCHRONOUS[durability])
+        self._store = Store(path, syncs=durability == "full")
         self._notifier = Notifier(self._store.turn)
         self.watches = WatchRegistry(self._store)
         self.committer = Committer(self._store, self._notifier.notify)

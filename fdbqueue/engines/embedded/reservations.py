@@ -1,7 +1,7 @@
 """Reservations: after a conflict an attempt reserves the file before it reads.
 
-One attempt of all processes has the reservation, from before its snapshot until its commit has
-ended. Commits without one (a push, a first attempt) go between; but if an attempt that had it
+One attempt of all processes has the reservation, from before its snapshot until its commit is
+written. Commits without one (a push, a first attempt) go between; but if an attempt that had it
 conflicts, the next is *strict*: the commits of others wait for it.
 
 **Nothing depends on it**, because each commit compares what it read with what was written since. It
@@ -13,8 +13,8 @@ is a note in memory that the processes share (the lock file ``turn``), and says 
    another's. If the first is late, any may.
 3. *Read.* An attempt that takes too long has lost it.
 4. *Commit.* A note that still holds is written again.
-5. *Release.* The note ends, and the first in line is rung. But a process whose attempts follow each
-   other at once goes on for a *slice*, then is the last in line.
+5. *Release.* The note ends, and the first in line is rung. But if the disk is fast, a process whose
+   attempts follow each other at once goes on for a *slice*, then is the last in line.
 
 An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
 goes on without. What is left behind by
@@ -51,6 +51,8 @@ _NOBODY = bytes(_PLACES * _PLACE.size)
 #: After the places: when a process last began to wait for the writer's turn (``storage``), and a
 #: number that is another one after a pipe was made (``watches``).
 WAITED, PIPES = slice(3200, 3208), slice(3208, 3216)
+#: Then the version up to which the disk has all commits (``storage``).
+SYNCED = slice(3216, 3224)
 _SIZE = 4096
 
 _MS = 1_000_000  # in nanoseconds, as all times here
@@ -59,6 +61,9 @@ _MS = 1_000_000  # in nanoseconds, as all times here
 _THINK, _LONGEST_THINK, _COMMIT = 20 * _MS, 640 * _MS, 250 * _MS
 #: For how long a process may go on, and within which time its next attempt must come.
 _SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
+#: If the disk takes longer for a commit, others go on meanwhile; a switch to another process costs
+#: less than that.
+_SLOW_DISK = 6 * _MS // 10
 #: Whoever looks may reserve if the first in line has not for so long.
 _UNCLAIMED = 5 * _MS
 #: How often to look: the first in line, and those behind it, by how many are before them.
@@ -106,6 +111,8 @@ class Reservations:
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
+        #: How long the disk takes for a commit, on average.
+        self._sync_time = 0
         #: What the processes share, once it was needed.
         self.memory: mmap.mmap | None = None
         self._bell: socket.socket | None = None
@@ -162,6 +169,15 @@ class Reservations:
         except ValueError:  # it was closed
             return False
         return True
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether the disk is so fast that a process goes on for a slice."""
+        return self._sync_time < _SLOW_DISK
+
+    def note_sync(self, took: int) -> None:
+        """Note for how long the disk worked for a commit."""
+        self._sync_time += (took - self._sync_time) // 8
 
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.
@@ -381,7 +397,7 @@ class Reservations:
             process, held, until, began, _ = _NOTE.unpack_from(memory, 0)
             now = time.monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
-                stays = self._goes_on and now - began < _SLICE
+                stays = self._goes_on and self.has_slices and now - began < _SLICE
                 until = now + _GRACE if stays else now
                 memory[_NOTE_AT] = _NOTE.pack(process, 0, until, began, 0)
                 if not stays:

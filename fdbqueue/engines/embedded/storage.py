@@ -21,7 +21,7 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded import files, version_clock
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.fdb_limits import TRANSACTION_LIFE_SECONDS
-from fdbqueue.engines.embedded.reservations import Reservation
+from fdbqueue.engines.embedded.reservations import SYNCED, Reservation
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
@@ -29,6 +29,8 @@ from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
 
 logger = logging.getLogger(__name__)
 
+#: Wait until the disk has a file's content; macOS has no other.
+_sync = getattr(os, "fdatasync", os.fsync)
 #: What a commit of some megabytes changes fits in: with SQLite's 2 MB it writes pages twice.
 _WRITER_CACHE = "PRAGMA cache_size = -16000"
 #: How long SQLite waits for its own lock: programs that know no turn may hold it. How long a commit
@@ -46,6 +48,8 @@ _LARGE_LOG_BYTES = 64_000_000
 #: For how long a commit that makes the log small waits for snapshots, and others for it.
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 100"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_SQLITE_LOCK_SECONDS * 1000)}"
+#: Without a wait for anybody.
+_COPY_LOG = "PRAGMA wal_checkpoint(PASSIVE)"
 _FORKED = (
     "this process was forked by a signal handler that had interrupted a queue's call: let a handler"
     " set a flag, or start a thread"
@@ -63,15 +67,16 @@ class Store:
 
     Args:
         path: Where the file is, or is to be created.
-        synchronous: SQLite's ``FULL`` (an acknowledged commit survives a power cut) or
-            ``NORMAL`` (it survives a crash of the process, but may be lost in a power cut).
+        syncs: Whether a commit is acknowledged only once the disk has it (:meth:`sync`).
     """
 
-    def __init__(self, path: str, synchronous: str) -> None:
+    def __init__(self, path: str, *, syncs: bool) -> None:
         self.path = path
         self.sync_directory = path + files.SYNC
         self.files = files.OpenFiles(path)
-        self._synchronous = synchronous
+        self._syncs = syncs
+        #: Whether a sync has failed: a later one would not say that the log still lacks something.
+        self._is_log_doubted = False
         self._lock = RLock()
         # Held by a pause, and while the file or a snapshot is opened: threads that do so one by one
         # also contend less for the interpreter (8 pushed 2.2 times as fast as one, 1.6 without).
@@ -90,6 +95,8 @@ class Store:
         self._snapshots: dict[Snapshot, None] = {}
         self._expiry: threading.Timer | None = None
         self._writer: sqlite3.Connection | None = None
+        #: The write-ahead log, which the writer has open, too.
+        self._log: int | None = None
         self.turn = WriterTurn(self.sync_directory)
         self._mark: int | None = None
 
@@ -100,6 +107,7 @@ class Store:
 
         Raises:
             EngineUnavailable: The file cannot be opened, or is not where it was.
+            FDBError: 1510 when the disk failed, and it is not known what of the log it has.
         """
         if self._snapshots:
             self._expire_old()
@@ -109,7 +117,7 @@ class Store:
             if not self._ready and not self.is_retired:
                 self._prepare()
             if version_clock.seconds() >= self.files.check_at:
-                self.files.check()
+                self._check()
             check = None
             try:
                 if self._read_only:
@@ -260,7 +268,7 @@ class Store:
             if not self.turn.acquire(deadline, release):
                 snapshot = None
             if version_clock.seconds() >= self.files.check_at:
-                self.files.check()
+                self._check()
             if snapshot is None or not snapshot.write(work):
                 if connection.in_transaction:  # the last rollback failed
                     with contextlib.suppress(sqlite3.Error):  # then this commit fails, too
@@ -274,6 +282,85 @@ class Store:
             logger.exception("a transaction stays open", extra={"path": self.path})
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
+
+    def has_synced(self, version: int) -> bool:
+        """Tell whether the disk has all commits up to a version, if this process syncs."""
+        if not self._syncs or self._read_only:
+            return True
+        reservations = self.turn.reservations
+        memory = reservations.memory or reservations.shared_memory()
+        try:
+            return memory is not None and int.from_bytes(memory[SYNCED], "little") >= version
+        except ValueError:  # it was closed
+            return False
+
+    def confirm(self, version: int) -> None:
+        """Wait until the disk has all commits up to a version, which were read.
+
+        Raises:
+            FDBError: 1510 when the disk fails.
+            EngineUnavailable: The file cannot be opened, or is not where it was.
+        """
+        is_synced = self.has_synced(version)
+        while not is_synced:
+            self._prepare()
+            with self._lock:  # until then a pause does not close the log
+                if self._log is not None:
+                    self.sync(version)
+                    is_synced = True
+
+    def sync(self, version: int) -> None:
+        """Wait until the disk has all commits up to a version, if this process syncs.
+
+        The log is one file, so this waits for what other processes have written, too. A pause must
+        not close the log meanwhile.
+
+        Raises:
+            FDBError: 1510 when the disk fails.
+            EngineUnavailable: The file cannot be opened, or is not where it was.
+        """
+        if not self._syncs:
+            return
+        if self._log is None:  # closed since the commit
+            self._prepare(to_write=True)
+        assert self._log is not None
+        reservations = self.turn.reservations
+        began = time.monotonic_ns() if reservations.is_used else 0
+        try:
+            _sync(self._log)
+        except OSError:
+            logger.exception("the log was not synced", extra={"path": self.path})
+            self._is_log_doubted = True
+            self.files.check_at = 0.0
+            self._settle_log()
+        if began:
+            reservations.note_sync(time.monotonic_ns() - began)
+        try:
+            if reservations.memory is not None:
+                reservations.memory[SYNCED] = version.to_bytes(8, "little")
+        except ValueError:  # it was closed; suppress() would be three calls a commit
+            return
+
+    def _check(self) -> None:
+        """Raise if there is no going on: the disk has failed, or a file is not where it was."""
+        if self._is_log_doubted:
+            self._settle_log()
+        self.files.check()
+
+    def _settle_log(self) -> None:
+        """Copy the log into the database, which SQLite syncs: then nothing depends on the log.
+
+        Raises:
+            FDBError: 1510 when it cannot now.
+        """
+        with contextlib.closing(self.connect()) as connection:
+            try:
+                is_busy, pages, copied = connection.execute(_COPY_LOG).fetchone()
+            except sqlite3.Error as error:
+                raise FDBError(1510) from error
+        if is_busy or pages != copied:
+            raise FDBError(1510)
+        self._is_log_doubted = False
 
     def extend_log(self) -> None:
         """Make the write-ahead log longer than it is in use, up to where SQLite starts it again.
@@ -336,7 +423,8 @@ class Store:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            # A commit is written, and synced by :meth:`sync`; a checkpoint syncs both files.
+            connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         except BaseException as error:
             if connection is not None:
@@ -393,6 +481,7 @@ class Store:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_UN)
             self._writer.execute(_WRITER_CACHE)
             self.files.opened(files.WAL, files.SHM)
+            self._log = os.open(self.path + files.WAL, os.O_RDWR)
         except BaseException:
             self._close_writer()
             if is_new:
@@ -474,6 +563,9 @@ class Store:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+        log, self._log = self._log, None
+        if log is not None:
+            os.close(log)
         self.turn.close()
 
 

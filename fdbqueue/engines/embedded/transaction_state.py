@@ -6,11 +6,11 @@ share this object and its lock.
 
 from __future__ import annotations
 
-import functools
 import random
 import time
 from _thread import RLock
 from dataclasses import dataclass
+from functools import partial
 
 from fdbqueue.engines.embedded.commit_groups import CommitRequest
 from fdbqueue.engines.embedded.commits import Committer
@@ -34,13 +34,17 @@ from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.view import View
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
-from fdbqueue.engines.embedded.write_buffer import Mutation, WriteBuffer, stamp_position
+from fdbqueue.engines.embedded.write_buffer import (
+    MUTATION_BYTES,
+    RANGE_BYTES,
+    Mutation,
+    WriteBuffer,
+    sent_bytes,
+    stamp_position,
+)
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER
 
-#: What FoundationDB's client counts for a mutation and for a range besides their bytes.
-_MUTATION_BYTES = 44
-_RANGE_BYTES = 24
 #: The approximate size counts each key and value at least once, and the exact one each a few
 #: times at most: it is less than this many times as large.
 _APPROXIMATION = 8
@@ -276,14 +280,14 @@ class TransactionState:
                 if key >= options.write_end or key_size > KEY_SIZE_LIMIT or size > VALUE_SIZE_LIMIT:
                     self._refuse_write(name, key)
                     return
-                size += key_size + _MUTATION_BYTES
+                size += key_size + MUTATION_BYTES
                 if name == "clear":  # the client counts it as a range
-                    size += key_size + 1 + _RANGE_BYTES - _MUTATION_BYTES
+                    size += key_size + 1 + RANGE_BYTES - MUTATION_BYTES
                 elif name == "set_versionstamped_value":
                     stamp_position(param)
                 if conflicts:
                     self.write_conflicts.append((key, key + b"\x00"))
-                    size += 2 * key_size + 1 + _RANGE_BYTES
+                    size += 2 * key_size + 1 + RANGE_BYTES
                 self.approximate_size += size
                 self._keys.add(key)
                 self.mutations.append((name, key, param))
@@ -321,9 +325,9 @@ class TransactionState:
             raise FDBError(2004)
         if begin == end:
             return
-        self.approximate_size += len(begin) + len(end) + _MUTATION_BYTES
+        self.approximate_size += len(begin) + len(end) + MUTATION_BYTES
         if conflicts:
-            self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
+            self.approximate_size += len(begin) + len(end) + RANGE_BYTES
             self.write_conflicts.append((begin, end))
         if self._spans is None:
             self._spans = RangeSet()
@@ -352,14 +356,14 @@ class TransactionState:
             if is_read:
                 self.add_read_conflict(begin, end)
             elif begin < end:
-                self.approximate_size += len(begin) + len(end) + _RANGE_BYTES
+                self.approximate_size += len(begin) + len(end) + RANGE_BYTES
                 self.write_conflicts.append((begin, end))
 
     def add_read_conflict(self, begin: bytes, end: bytes) -> None:
         """Conflict with other writes to a range, except what was written here before."""
         if begin >= end:
             return
-        size = len(begin) + len(end) + _RANGE_BYTES
+        size = len(begin) + len(end) + RANGE_BYTES
         if self.mutations and self.options.read_your_writes:
             if self.versionstamped_keys or end != begin + b"\x00":
                 touches = self.buffer().touches(begin, end)
@@ -405,20 +409,25 @@ class TransactionState:
                     self._end_stamps(error=FDBError(2020))
                 return Future(error=error)
             if request is None:
-                if self._reservation is not None:
-                    self._release()
-                self.committed_version = -1
-                if self.stamps:
-                    self._end_stamps(error=FDBError(2021))
-                if self.watches:
-                    self._set_watches()
-                return Future()
+                return self._commit_nothing()
             self._request = request
             self._committer.submit(request)
-            future = WorkFuture(functools.partial(self._finish_commit, request))
+            future = WorkFuture(partial(self._finish_commit, request))
             for stamp in self.stamps:
                 stamp.attach(future)
             return future
+
+    def _commit_nothing(self) -> Future[None]:
+        """End a transaction that has only read: the disk must have what it has read."""
+        self._release()
+        self.committed_version = -1
+        if self.stamps:
+            self._end_stamps(error=FDBError(2021))
+        if self.watches:
+            self._set_watches()
+        version = self.read_version.number or 0
+        is_synced = self.store.has_synced(version)
+        return Future() if is_synced else WorkFuture(partial(self.store.confirm, version))
 
     def _commit_request(self) -> CommitRequest | None:
         """Return what to commit, None when nothing was written.
@@ -434,7 +443,7 @@ class TransactionState:
         if size * _APPROXIMATION > limit:
             if self.options.read_your_writes:
                 mutations = self.buffer().mutations()  # as few as the client would send
-            size = self._size(mutations)
+            size = sent_bytes(mutations, [*self.read_conflicts, *self.write_conflicts])
             if size > limit:
                 raise FDBError(2101)
         request = None
@@ -460,16 +469,6 @@ class TransactionState:
                 request.snapshot = snapshot
         return request
 
-    def _size(self, mutations: list[Mutation]) -> int:
-        """Return how many bytes the client counts for the commit."""
-        size = 0
-        for name, key, param in mutations:
-            size += len(key) + (len(param) if name != "clear" else len(key) + 1) + _MUTATION_BYTES
-        for ranges in (self.read_conflicts, self.write_conflicts):
-            for begin, end in ranges:
-                size += len(begin) + len(end) + _RANGE_BYTES
-        return size
-
     def _release(self) -> None:
         """Release the reservation of the attempt."""
         reservation, self._reservation = self._reservation, None
@@ -485,6 +484,8 @@ class TransactionState:
         else:
             number = 0 if self._reservation is None else self._reservation.number
             reservations.hold(number)
+            if not reservations.has_slices:  # others go on while the disk works
+                request.on_written = partial(reservations.release, number)
             try:
                 self._committer.wait(request)
             finally:

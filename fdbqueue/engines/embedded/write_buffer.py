@@ -14,10 +14,22 @@ from fdbqueue.engines.embedded.keys import Range, RangeSet, after
 #: end of the range for ``clear_range``).
 Mutation = tuple[str, bytes, bytes]
 
+#: What FoundationDB's client counts for a mutation and for a range besides their bytes.
+MUTATION_BYTES, RANGE_BYTES = 44, 24
 STAMP_BYTES = 10
 _STAMPED = frozenset({"set_versionstamped_value", "set_versionstamped_key"})
 _INDEPENDENT = _STAMPED | {"set", "clear"}
 _FEW = 8
+
+
+def sent_bytes(mutations: list[Mutation], ranges: list[Range]) -> int:
+    """Return how many bytes the client counts for a commit, with the ranges of its conflicts."""
+    size = 0
+    for name, key, param in mutations:
+        size += len(key) + (len(param) if name != "clear" else len(key) + 1) + MUTATION_BYTES
+    for begin, end in ranges:
+        size += len(begin) + len(end) + RANGE_BYTES
+    return size
 
 
 class Pending:

@@ -187,14 +187,15 @@ examples:
         except InvalidInput as error:  # an id in the file is none of this queue
             raise NotADrain(file=file.path) from error
         if file.size:
-            self.console.note(f"Resuming {file.path} after line {file.count_lines():,}.")
+            lines = file.count_lines()
+            self.console.note(f"Resuming {file.path} after line {lines:,}.")
+            if not removed:  # the drain may have ended: then its items may have been pushed back
+                self.console.note(
+                    "The last items in it are no longer in the queue. If you have pushed the file "
+                    f"back, push only what comes after line {lines:,} next time."
+                )
         if removed:
             self.console.note(f"Removed {item_count(removed)} that the file has already.")
-        elif file.size:  # the drain may have ended: then its items may have been pushed back
-            self.console.note(
-                "None of its last items is in the queue any more. If you have pushed the file "
-                "back, stop, and drain to another file: this one keeps the items."
-            )
 
     def _drain(
         self, queue: Queue, batcher: Batcher, emptying: Emptying, sink: Sink, *, bar: bool = True

@@ -32,7 +32,7 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        row = _read(queue, options["id"])
+        row = _read_item(queue, options["id"])
         item = row.item
         if self.console.as_json:
             lines = [item_lines.item_line(queue, item, detailed=True)]
@@ -43,7 +43,7 @@ examples:
         self.console.print_lines(lines)
 
 
-def _read(queue: Queue, item_id: str) -> ItemRow:
+def _read_item(queue: Queue, item_id: str) -> ItemRow:
     """Read all about the item with an id.
 
     Raises:

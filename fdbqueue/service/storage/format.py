@@ -51,7 +51,7 @@ class Format:
         database: Where the queue is, without a time limit.
         tables: The keys of its tables.
         queue: Its name, for errors.
-        facts: Its kind and the options that decide, by name.
+        facts: Its kind and the options of its format, by name.
 
     Attributes:
         key: The key of the row that names this format.
@@ -82,10 +82,10 @@ class Format:
         function raises FormatMismatch if another one is stored.
         """
         if not self.known_key:
-            return functools.partial(self._is_stored, tr, self._read(tr))
+            return functools.partial(self._has_row, tr, self._read(tr))
         row = tr[self.known_key]
         # If it is gone, another may be there.
-        return lambda: bool(row.present()) or self._is_stored(tr, self._read(tr))
+        return lambda: bool(row.present()) or self._has_row(tr, self._read(tr))
 
     def check(self, tr: Transaction) -> bool:
         """Read the row, and depend on it; tell whether there is one.
@@ -173,12 +173,12 @@ class Format:
         Raises:
             FormatMismatch: It is another one.
         """
-        return str(self) if self._is_stored(tr, self._read(tr)) else None
+        return str(self) if self._has_row(tr, self._read(tr)) else None
 
     def _read(self, tr: Transaction) -> Any:
         return tr.snapshot.get_range(*self._tables.formats, limit=1)
 
-    def _is_stored(self, tr: Transaction, rows: Iterable[Any]) -> bool:
+    def _has_row(self, tr: Transaction, rows: Iterable[Any]) -> bool:
         for row in rows:
             self.check_key(tr, row.key)
             tr.add_read_conflict_key(self.key)

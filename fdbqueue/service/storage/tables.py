@@ -166,6 +166,14 @@ class TableKeys:
         self.batches: Bounds = (self._batches, self._progress)
         self.progresses: Bounds = (self._progress, tables + b"\x22")
 
+    @property
+    def without_queue(self) -> tuple[Bounds, Bounds]:
+        """The ranges that may have keys if there is no queue, the first one first.
+
+        A clear leaves the format. A pop under a key saves a response, also if nothing was pushed.
+        """
+        return self.formats, self.responses
+
     # The queue's state, read by poppers
 
     def present(self, moment: int) -> Bounds:

@@ -103,7 +103,7 @@ class Parent:
                     self._look_after(child)
                 if all(child.has_ended for child in self._children):
                     return [child.code for child in self._children]
-                select.select([wake], [], [], self._pause(time.monotonic()))
+                select.select([wake], [], [], self._seconds_to_wait(time.monotonic()))
                 with contextlib.suppress(BlockingIOError):
                     while os.read(wake, 1_024):
                         pass
@@ -151,7 +151,7 @@ class Parent:
             name = f"Worker process {child.number}"
             self._note(f"{name} cannot be started: {error}; it is tried again in {pause:g} s.")
 
-    def _pause(self, now: float) -> float:
+    def _seconds_to_wait(self, now: float) -> float:
         """Return how long to wait for a signal: until a child is to be started, or looked after."""
         moments = [
             now + _LOOK_SECONDS if child.process is not None else child.start_at

@@ -480,7 +480,7 @@ class MoverThread:
             watch = None
             try:
                 with left_in_order():
-                    watch, seconds = self._look(woken)
+                    watch, seconds = self._claim_and_move(woken)
                 self._failures = 0
             except ClaimLost:
                 seconds = LOOK_SECONDS
@@ -494,7 +494,7 @@ class MoverThread:
         with contextlib.suppress(Exception):
             connections[self._outbox.alias].close()
 
-    def _look(self, woken: threading.Event) -> tuple[Any, float]:
+    def _claim_and_move(self, woken: threading.Event) -> tuple[Any, float]:
         """Move what waits; return what reports more, and after how long to look all the same."""
         if not self._mover.claim():
             return None, LOOK_SECONDS * random.uniform(1, 2)

@@ -72,9 +72,9 @@ examples:
                 self._move(outbox)
             elif options["retry"] is not None:
                 count = outbox.retry(options["retry"] or None)
-                self._say("retried", count, "wait again")
+                self._report_count("retried", count, "wait again")
             elif options["remove"] is not None:
-                self._say("removed", outbox.remove(options["remove"]), "were removed")
+                self._report_count("removed", outbox.remove(options["remove"]), "were removed")
             else:
                 self._show(outbox)
         except DatabaseError as error:
@@ -98,7 +98,7 @@ examples:
             rows = counted(done.set_aside, "row")
             raise failure(f"{rows} cannot be moved: see tasks_outbox without arguments.")
 
-    def _say(self, name: str, count: int, what: str) -> None:
+    def _report_count(self, name: str, count: int, what: str) -> None:
         text = f"Of the rows that were set aside, {count:,} {what}."
         self.console.report({name: count}, text)
 

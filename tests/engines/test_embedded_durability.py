@@ -1,0 +1,239 @@
+"""What the disk has when a commit is acknowledged, or what was read is relied on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded import FDBError, storage
+from tests.concurrency.clients import another
+from tests.engines.children import code_of, run, wait_until
+
+_DEADLINE_SECONDS = 60
+
+
+@pytest.fixture
+def database(path):
+    """The test's own database, whose commits survive a power cut."""
+    database = embedded.open(path)
+    database[b"opened"] = b""
+    yield database
+    database.close()
+
+
+class Disk:
+    """What a file's disk would have after a power cut: copies of the files after each sync."""
+
+    def __init__(self, path, folder):
+        self._path, self._folder = path, folder
+        self._lock = threading.Lock()
+        self.images = 0
+
+    def sync(self, log):
+        """Sync the log, and keep what the disk has from now on."""
+        os.fdatasync(log)
+        with self._lock:
+            image = self._folder / f"{self.images}.sqlite3"
+            for suffix in ("", "-wal"):
+                shutil.copy(f"{self._path}{suffix}", f"{image}{suffix}")
+            self.images += 1
+
+    def keys(self, image):
+        """Return the keys that are found after a power cut."""
+        with closing(sqlite3.connect(self._folder / f"{image}.sqlite3")) as connection:
+            return {key for (key,) in connection.execute("SELECT key FROM kv")}
+
+
+class Gate:
+    """A disk that syncs nothing until it is opened."""
+
+    def __init__(self):
+        self.waiting, self.opened = threading.Event(), threading.Event()
+
+    def sync(self, log):
+        """Wait until the gate is open, then sync."""
+        self.waiting.set()
+        assert self.opened.wait(_DEADLINE_SECONDS)
+        os.fdatasync(log)
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """A disk that syncs nothing, for one commit in a thread of its own."""
+    gate = Gate()
+    monkeypatch.setattr(storage, "_sync", gate.sync)
+    yield gate
+    gate.opened.set()
+
+
+def test_what_is_acknowledged_is_on_the_disk(database, path, tmp_path, monkeypatch):
+    """Whichever thread or process commits: a power cut right then leaves it."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    disk = Disk(path, folder)
+    monkeypatch.setattr(storage, "_sync", disk.sync)
+    acknowledged = []
+
+    def push(client, name):
+        for number in range(6):
+            key = b"%s/%d" % (name, number)
+            client[key] = b""
+            acknowledged.append((key, disk.images - 1))
+
+    with closing(another(database)) as other:
+        clients = [(database, b"a"), (database, b"b"), (other, b"c"), (other, b"d")]
+        threads = [threading.Thread(target=push, args=one) for one in clients]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(acknowledged) == 24
+    assert [key for key, image in acknowledged if key not in disk.keys(image)] == []
+
+
+def test_others_commit_while_the_disk_works(database, gate, monkeypatch):
+    """They see what is written and not acknowledged yet; their own commit is no earlier."""
+    transaction = database.create_transaction()
+    transaction[b"a"] = b"1"
+    thread = threading.Thread(target=transaction.commit().wait)
+    thread.start()
+    assert gate.waiting.wait(_DEADLINE_SECONDS)
+    with closing(another(database)) as other:
+        monkeypatch.setattr(storage, "_sync", os.fdatasync)
+        run(other, lambda tr: tr.set(b"b", bytes(tr[b"a"])))
+        assert other[b"b"] == b"1"
+        assert thread.is_alive()
+        gate.opened.set()
+        thread.join()
+    assert transaction.get_committed_version() > 0
+
+
+def test_who_only_reads_relies_on_nothing_that_a_power_cut_undoes(database, gate, monkeypatch):
+    """Its commit waits for the disk if that may lack what it has read; later ones need not."""
+    writer = threading.Thread(target=database.set, args=(b"a", b"1"))
+    writer.start()
+    assert gate.waiting.wait(_DEADLINE_SECONDS)
+    synced = []
+    monkeypatch.setattr(storage, "_sync", lambda log: synced.append(os.fdatasync(log)))
+    with closing(another(database)) as other:
+        transaction = other.create_transaction()
+        assert transaction[b"a"] == b"1"
+        assert not synced
+        transaction.commit().wait()
+        assert len(synced) == 1
+        assert other[b"a"] == b"1"
+        assert len(synced) == 1
+    gate.opened.set()
+    writer.join()
+    assert database[b"a"] == b"1"
+    assert len(synced) == 1
+
+
+def test_with_less_durability_nothing_waits_for_the_disk(path, monkeypatch):
+    """Neither a commit nor a read."""
+    monkeypatch.setattr(storage, "_sync", lambda _: pytest.fail("it was synced"))
+    with closing(embedded.open(path, durability="normal")) as database:
+        database[b"a"] = b"1"
+        assert database[b"a"] == b"1"
+
+
+def _fail(_):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_log_that_cannot_be_synced_is_copied_into_the_file(database, path, monkeypatch, caplog):
+    """The commit is acknowledged, because SQLite has synced the file."""
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "_sync", _fail)
+        database[b"a"] = b"1"
+    assert "the log was not synced" in caplog.text
+    shutil.copy(path, f"{path}-copy")
+    with closing(sqlite3.connect(f"{path}-copy")) as copy:
+        assert copy.execute("SELECT value FROM kv WHERE key = ?", (b"a",)).fetchone() == (b"1",)
+
+
+def test_a_log_that_cannot_be_copied_either(database, monkeypatch):
+    """The outcome is unknown; no read and no commit goes on from it until the file has it."""
+    reader = database.create_transaction()
+    assert not reader[b"a"].present()
+    transaction = database.create_transaction()
+    transaction[b"a"] = b"1"
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "_sync", _fail)
+        assert code_of(transaction.commit()) == 1021
+        for use in (lambda: database[b"a"], lambda: database.set(b"b", b"")):
+            with pytest.raises(FDBError) as caught:
+                use()
+            assert caught.value.code == 1510
+    reader.reset()  # SQLite can copy no page that is newer than what somebody reads
+    assert database[b"a"] == b"1"
+    database[b"b"] = b""
+
+
+def test_an_interrupt_while_the_disk_works(database, monkeypatch):
+    """The next commit waits for the disk in its place, and tells how it ended."""
+    transaction = database.create_transaction()
+    transaction[b"a"] = b"1"
+    commit = transaction.commit()
+    calls = []
+
+    def interrupt(log):
+        calls.append(log)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        os.fdatasync(log)
+
+    monkeypatch.setattr(storage, "_sync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        commit.wait()
+    database[b"b"] = b""
+    assert len(calls) == 3
+    commit.wait()
+    assert transaction.get_committed_version() > 0
+
+
+def test_a_slow_disk_lets_others_go_on(database, put, monkeypatch):
+    """A process that conflicts reserves the file until its commit is written, for no slice."""
+    monkeypatch.setattr(storage, "_sync", lambda _: time.sleep(0.005))
+    with closing(another(database)) as other:
+        put({b"count": b"0"})
+        for client in (database, other):
+            client.create_transaction().reserve()
+        threads = [threading.Thread(target=_increment, args=(one, 20)) for one in (database, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not all(one._store.turn.reservations.has_slices for one in (database, other))
+    assert database[b"count"] == b"40"
+
+
+def _increment(client, times):
+    for _ in range(times):
+        run(client, lambda tr: tr.set(b"count", b"%d" % (int(tr[b"count"]) + 1)))
+
+
+def test_a_read_while_the_file_is_closed(database, gate, monkeypatch):
+    """What another thread closes is opened again."""
+    writer = threading.Thread(target=database.set, args=(b"a", b"1"))
+    writer.start()
+    assert gate.waiting.wait(_DEADLINE_SECONDS)
+    monkeypatch.setattr(storage, "_sync", os.fdatasync)
+    with closing(another(database)) as other:
+        transaction = other.create_transaction()
+        assert transaction[b"a"] == b"1"
+        commit = transaction.commit()
+        other.close()
+        commit.wait()
+    gate.opened.set()
+    writer.join()
+    wait_until(lambda: Path(f"{database.path}-wal").exists())
