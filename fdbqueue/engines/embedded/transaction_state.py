@@ -128,9 +128,8 @@ class TransactionState:
         #: The error of a read, which the commit raises again.
         self.read_failure: Exception | None = None
         self._failure: FDBError | None = None  # raised by every use until a reset
-        self._is_committing = False
+        self._is_committing = self.reserves = False
         self._request = None
-        self.reserves = False
         self.snapshot = None
         #: When the time for the transaction is over, on the monotonic clock.
         self.deadline: float | None = None
