@@ -195,6 +195,8 @@ class Cluster:
         if request.read_version is None:
             request.read_version = before.version
         request.refusal = self._refusal(request)
+        if request.on_written is not None:
+            request.on_written()
         if request.refusal is not None:
             request.error = FDBError(request.refusal)
             return
@@ -353,6 +355,8 @@ class Reservations(Waited):
     """
 
     is_used = is_strict = False
+    #: As with a slow disk: others go on once a commit is written.
+    has_slices = False
 
     def __init__(self, are_there: bool) -> None:
         super().__init__()
@@ -455,6 +459,10 @@ class Database:
         if state is None:
             raise FDBError(1007)
         return _Snapshot(self.cluster, state, version)
+
+    def has_synced(self, _: int) -> bool:
+        """Tell that a cluster has on its disks what it lets be read."""
+        return True
 
     # As a committer
 
