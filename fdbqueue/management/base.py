@@ -6,6 +6,7 @@ Commands that do the same to each of several queues, or of several items, have i
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import os
 import shutil
@@ -82,15 +83,15 @@ class QueueCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Add to the parser what all commands have: the examples, and ``--engine-timeout``."""
+        width = shutil.get_terminal_size().columns - 2  # which argparse asks for again and again
         parser = super().create_parser(
             prog_name,
             subcommand,
             epilog=self.examples,
-            formatter_class=_HelpFormatter,
+            formatter_class=functools.partial(_HelpFormatter, width=width),
             **kwargs,
         )
-        columns = shutil.get_terminal_size().columns
-        parser.description = textwrap.fill(self.help, columns - 2)
+        parser.description = textwrap.fill(self.help, width)
         ENGINE_TIMEOUT.add(parser)
         parser.usage = _usage(parser)
         if not self.is_process:  # a program gets the exit code that a terminal gets

@@ -204,12 +204,13 @@ class Table:
 
     def _cell(self, column: TextColumn, cell: str, width: int) -> str:
         """Return a cell as wide as its column."""
-        shown = cell
-        if width_of(cell) > width:
-            short = shortened(cell, width, in_middle=column.kind == "name")
-            shown = Painted.of(short, getattr(cell, "style", None))
-        space = " " * (width - width_of(shown))
-        shown = self._painted(shown)
+        shown, taken, style = cell, width_of(cell), getattr(cell, "style", None)
+        if taken > width:
+            shown = shortened(cell, width, in_middle=column.kind == "name")
+            taken = width_of(shown)
+        space = " " * (width - taken)
+        if style is not None:
+            shown = self._look.paint(shown, style)
         return space + shown if column.kind == "number" else shown + space
 
     def _painted(self, text: str) -> str:

@@ -8,6 +8,7 @@ import difflib
 import functools
 import heapq
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import transactions, tuples
-from fdbqueue.service.consume.consumer import Consumer
+from fdbqueue.service.consume.consumer import Consumers
 from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
 from fdbqueue.service.consume.several_poppers import SeveralGroup
@@ -34,6 +35,7 @@ from fdbqueue.service.options import parse_rate
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_fair
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
+from fdbqueue.service.storage.item_keys import bounds, packed
 from fdbqueue.service.storage.tables import TableKeys
 from fdbqueue.service.tools.members import Family
 from fdbqueue.service.tools.presence import Presences
@@ -155,6 +157,7 @@ class Catalog:
             transactions.keep_receipts_at(database, Subspace((*prefix, "receipt")))
         self._prefix = Subspace(prefix)
         self._subspace = self._prefix["queue"]
+        self._begin: bytes = self._subspace.key()  # of the keys of all queues
         self.presences = Presences(database, self._prefix["worker"])
         specs = list(specs)
         self.has_owned = any(spec.owner is not None for spec in specs)
@@ -195,15 +198,14 @@ class Catalog:
         catalog.presences = self.presences.over(database)
         with contextlib.suppress(TypeError):  # of a class without weak references
             transactions.keep_receipts_at(database, transactions.receipts_of(self.database))
-        catalog._opened = {}  # noqa: SLF001  # of this class
-        catalog._several = {}  # noqa: SLF001  # as above
+        catalog._opened, catalog._several = {}, {}  # noqa: SLF001  # of this class
         catalog._root = self._root or self  # noqa: SLF001  # as above
         return catalog
 
-    def _consumer(self, name: str) -> Consumer:
-        """Return what takes from the queue with a name."""
-        found = self._opened.get(name)
-        return (self.queue(name) if found is None else found).parts.consumer
+    @functools.cached_property
+    def _consumers(self) -> Consumers:
+        """What takes from its queues, for groups; made for the first of these."""
+        return Consumers(lambda name: self.queue(name).parts.consumer)
 
     def queue(self, name: str) -> Queue:
         """Return the queue with a name; a queue of a pattern needs no creation.
@@ -219,6 +221,7 @@ class Catalog:
             subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
             if len(self._opened) >= _MAX_OPENED:
                 self._opened.clear()
+                self._consumers.clear()
             index = self.index(spec)
             member = None if index is None else index.member(name)
             made = spec.open(self.database, subspace, name, member)
@@ -342,7 +345,7 @@ class Catalog:
 
     def _beginning_with(self, start: str) -> tuple[bytes, bytes]:
         """Return the range of the queues whose names, which are ASCII, begin with a text."""
-        begin = self._subspace.key() + _TEXT + start.encode()
+        begin = self._begin + _TEXT + start.encode()
         return begin, begin + b"\xff"
 
     def _group_of(
@@ -357,7 +360,7 @@ class Catalog:
             root = self._root or self
             made = SeveralGroup(
                 root.database,
-                root._consumer,  # noqa: SLF001  # of this class
+                root._consumers.__getitem__,  # noqa: SLF001  # of this class
                 ring,
                 in_turn=several[1],
                 facts=(with_owned,) if by_index else (),
@@ -416,10 +419,8 @@ class Catalog:
 
     def sweep(self) -> int:
         """Remove expired responses of calls on families, as Queue.sweep does; return how many."""
-        total = 0
-        while count := run(self.database, self.responses.sweep, wrote=bool):
-            total += count
-        return total
+        some = functools.partial(run, self.database, self.responses.sweep, wrote=bool)
+        return sum(iter(some, 0))
 
     def names_of_their_own(self) -> list[str]:
         """Return the names of :meth:`names` that do not fit a pattern alone, sorted."""
@@ -460,14 +461,14 @@ class Catalog:
         return self._names(after=after, with_responses=with_responses)
 
     def _names(self, *, after: str = "", start: str = "", with_responses: bool) -> Iterator[str]:
-        """Yield the names that sort after one and begin with a text."""
+        """Return the names that sort after one and begin with a text, each read when asked for."""
         named = sorted(
             name
             for name in self._named
             if name > after and name.startswith(start) and name not in self._owned
         )
         merged = heapq.merge(named, self._existing(after, start, with_responses))
-        yield from (name for name, _ in itertools.groupby(merged))
+        return map(operator.itemgetter(0), itertools.groupby(merged))
 
     def queues(self, *, after: str = "", limit: int | None = None) -> list[Queue]:
         """Return the queues of :meth:`names`, in their order."""
@@ -514,10 +515,9 @@ class Catalog:
             return
         check_pattern(name)
         fits = fits_of([name])
-        specs = (*self._named.values(), *self._patterns)
         if not any(
             share_a_name(name, spec.name) if spec.is_pattern else fits(spec.name)
-            for spec in specs
+            for spec in (*self._named.values(), *self._patterns)
             if with_owned or spec.owner is None
         ):
             raise QueueNotFound(name=name)
@@ -542,10 +542,9 @@ class Catalog:
 
     def _stored(self, after: str, start: str, with_responses: bool) -> Iterator[str]:
         """Yield the names that begin with a text and under which something is stored, in order."""
-        whole = self._subspace.range()
-        begin, end = self._beginning_with(start) if start else (whole.start, whole.stop)
+        begin, end = self._beginning_with(start) if start else bounds(self._subspace)
         if NAME.fullmatch(after):
-            begin = max(begin, self._range_of(self._subspace[after].key())[1])
+            begin = max(begin, self._range_of(self._begin + packed(after))[1])
         search = RangeSearch(begin, end, self._range_of)
         count = min(_FIRST_NAMES, _NAMES_AT_ONCE)
         while True:
@@ -556,9 +555,9 @@ class Catalog:
             found = run(self.database, read, read_only=True)
             for key, _behind in found:
                 with contextlib.suppress(ValueError):  # what others stored here may be anything
-                    name = _name_in(key[len(self._subspace.key()) :])
+                    name = _name_in(key[len(self._begin) :])
                     is_next = isinstance(name, str) and NAME.fullmatch(name) and name > after
-                    if is_next and (with_responses or key == self._subspace[name].key()):
+                    if is_next and (with_responses or key == self._begin + packed(name)):
                         yield name
             if len(found) < count:
                 return
@@ -570,7 +569,7 @@ class Catalog:
         The format and the responses, which may be there without the queue, are ranges of their own.
         """
         try:
-            first: bytes = self._subspace[_name_in(key[len(self._subspace.key()) :])].key()
+            first = self._begin + packed(_name_in(key[len(self._begin) :]))
         except ValueError:
             return key, key + b"\x00"
         rest = key[len(first) :]

@@ -33,6 +33,8 @@ from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded, EngineUnavailable, OutcomeUnknown
 from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
 
+#: The name of the helper threads.
+HELPER = "fdbqueue-helper"
 #: How long an idle helper stays.
 _IDLE_SECONDS = 1.0
 #: Threads served together come back within this time, and join the line straight away.
@@ -63,19 +65,13 @@ class SharedOperation:
         left_in: Its state when its thread left.
     """
 
-    # Of the class, because a signal may come before restart() has begun.
+    # Of the class, because a signal may come before submit() has set them.
     state = left_in = OperationState.WAITING
     result: Any = None
     error: BaseException | None = None
     gate: threading.Lock | None = None
     batch: Any = None
     database: Any = None
-
-    def restart(self, database: Any) -> None:
-        """Start, or start again, on a database."""
-        self.state = self.left_in = OperationState.WAITING
-        self.result = self.error = self.gate = self.batch = None
-        self.database = database
 
     def conclude(self, result: Any) -> None:
         """Note the result; an error says whether anything was done, unless it does already."""
@@ -155,7 +151,9 @@ class Combiner:
         """
         turn = threading.Lock()
         try:
-            operation.restart(database)
+            operation.state = operation.left_in = OperationState.WAITING
+            operation.result = operation.error = operation.gate = operation.batch = None
+            operation.database = database
             with turn:
                 is_done = self._may_work(turn)
                 if is_done:
@@ -278,7 +276,7 @@ class Combiner:
             if self._helpers == self._most:
                 return True  # they look again before they are idle
         try:
-            start_thread(threading.Thread(target=self._help, name="fdbqueue-helper", daemon=True))
+            start_thread(threading.Thread(target=self._help, name=HELPER, daemon=True))
         except RuntimeError:  # the process is ending, or has as many threads as it may
             return self._helpers > 0
         return True

@@ -210,7 +210,7 @@ def _look(
     found: list[KeyRange] = []
     rest: list[_Gap] = []
     for gap, below, above in reads:
-        lower, upper = (_range(rows, range_of) for rows in (below, above))
+        lower, upper = _range(below, range_of), _range(above, range_of)
         found += [one for one in (lower, upper) if one is not None]
         if lower is not None and gap.begin < lower[0]:
             rest.append(_Gap(gap.begin, lower[0]))
@@ -235,11 +235,12 @@ def _middle(gap: _Gap) -> bytes:
         (n for n, (a, b) in enumerate(zip(gap.begin, gap.end, strict=False)) if a != b),
         min(len(gap.begin), len(gap.end)),
     )
-    low, high = (_number(key[shared : shared + _HALVED_BYTES]) for key in gap)
+    low, high = _number(gap.begin[shared:]), _number(gap.end[shared:])
     middle = gap.begin[:shared] + ((low + high) // 2).to_bytes(_HALVED_BYTES, "big")
     lengths = range(shared + 1, len(middle) + 1)
     return next((k for n in lengths if gap.begin < (k := middle[:n]) < gap.end), gap.begin)
 
 
 def _number(key: bytes) -> int:
-    return int.from_bytes(key.ljust(_HALVED_BYTES, b"\0"), "big")
+    """Return the first bytes of a key as a number."""
+    return int.from_bytes(key[:_HALVED_BYTES].ljust(_HALVED_BYTES, b"\0"), "big")

@@ -139,9 +139,11 @@ class PushWrite(Write):
         """
         uniques = self._pusher.uniques if shared.uniques else None
         new = self._entries if uniques is None else uniques.new(shared, self._entries)
-        placed = [  # all of them, before anything is written
-            Placed(self._place(shared, entry), entry.pushed_at, entry.until) for entry in new
-        ]
+        placed: list[Placed] = []
+        for entry in new:  # all of them, before anything is written
+            place = self._place(shared, entry)
+            # A comprehension would be one more call of each push.
+            placed.append(Placed(place, entry.pushed_at, entry.until))
         if new and shared.lacks_format:
             shared.adopt()
         for entry, (place, *_) in zip(new, placed, strict=True):

@@ -32,6 +32,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import operator
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -380,8 +381,7 @@ def stored(attempts: Attempts) -> dict[str, Any]:
     """Return attempts as a record has them."""
     if attempts is NO_ATTEMPTS:
         return {}
-    pairs = zip(Attempts._fields, attempts, strict=True)
-    return {name: value for name, value in pairs if value}
+    return dict(filter(operator.itemgetter(1), zip(Attempts._fields, attempts, strict=True)))
 
 
 def wishes_in(record: dict[str, Any]) -> dict[str, Any]:

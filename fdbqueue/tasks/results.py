@@ -424,7 +424,8 @@ def result_of(state: TaskState, queue_name: str) -> TaskResult[..., Any]:
         state: Its state.
         queue_name: The name of its queue in the backend's ``QUEUES``.
     """
-    return _result(state, queue_name, found_task(state.call, imports=True))
+    task = found_task(state.call, imports=True)
+    return _result(state, queue_name, task, result_time(state.enqueued))
 
 
 def running_result(
@@ -435,9 +436,8 @@ def running_result(
     task: Task[..., Any] | None,
 ) -> TaskResult[..., Any]:
     """Return the result of a task that is about to run, the attempt that begins included."""
-    enqueued = microseconds(item.pushed_at)
-    state = TaskState(call.id, call, TaskResultStatus.RUNNING, attempts, enqueued)
-    return _result(state, queue_name, task)
+    state = TaskState(call.id, call, TaskResultStatus.RUNNING, attempts)
+    return _result(state, queue_name, task, local(item.pushed_at))
 
 
 def fields_of(attempts: Attempts) -> dict[str, Any]:
@@ -455,17 +455,22 @@ def fields_of(attempts: Attempts) -> dict[str, Any]:
     }
 
 
-def _result(state: TaskState, queue_name: str, task: Task[..., Any] | None) -> TaskResult[..., Any]:
+def _result(
+    state: TaskState,
+    queue_name: str,
+    task: Task[..., Any] | None,
+    enqueued_at: datetime.datetime | None,
+) -> TaskResult[..., Any]:
     call = state.call
     copy = readable if call.is_rich else normalised  # a task may change its own
     result: TaskResult[..., Any] = FdbQueueTaskResult(
         task=restored_task(call, queue_name, task),
         id=state.id,
         status=state.status,
-        enqueued_at=result_time(state.enqueued),
+        enqueued_at=enqueued_at,
         finished_at=result_time(state.finished),
         args=copy(call.args),
-        kwargs=copy(call.kwargs),
+        kwargs=copy(call.kwargs) if call.kwargs else {},
         backend=call.backend,
         **fields_of(state.attempts),
     )

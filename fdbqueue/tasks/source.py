@@ -381,7 +381,10 @@ class TaskSource:
         if not ending or time.monotonic() < self._apart_until:
             return False
         is_beside = source is self._beside
-        return all(end.call.place is None and (is_beside or end.queue is source) for end in ending)
+        for end in ending:
+            if end.call.place is not None or not (is_beside or end.queue is source):
+                return False
+        return True
 
     def settle(self, waiting: Sequence[Item]) -> None:
         """Note which tasks that were leased ahead have begun, and requeue the waiting ones.

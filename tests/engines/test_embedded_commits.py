@@ -95,6 +95,20 @@ def test_conflicts_within_a_group(database, put):
     assert orders == [0, 1, 2]
 
 
+def test_a_key_conflicts_beside_what_the_transaction_has_cleared(database):
+    """A key within a cleared range is the transaction's own, and others may write it meanwhile."""
+    ends = {}
+    for key in (b"a", b"b", b"c", b"d", b"e"):
+        (reading,) = _begin(database, 1)
+        reading.get_read_version().wait()
+        reading.clear_range(b"d", b"e")
+        reading.clear_range(b"b", b"c")
+        reading.add_read_conflict_key(key)
+        database[key] = b"of another"
+        ends[key] = code_of(reading.commit())
+    assert ends == {b"a": 1020, b"b": None, b"c": 1020, b"d": None, b"e": 1020}
+
+
 def test_a_versionstamped_key_conflicts(database):
     """A range read conflicts with a key that a versionstamp made within it."""
     for together in (False, True):

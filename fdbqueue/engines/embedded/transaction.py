@@ -370,9 +370,11 @@ class Transaction(SnapshotTransaction):
 
     def clear_range(self, begin: Any, end: Any) -> None:
         """Clear the keys of ``[begin, end)``, keys or selectors; None stands for either end."""
-        begin = b"" if begin is None else begin
-        end = KEYS_END if end is None else end
-        self._state.write("clear_range", self._key_of(begin), self._key_of(end))
+        if type(begin) is not bytes:
+            begin = b"" if begin is None else self._key_of(begin)
+        if type(end) is not bytes:
+            end = KEYS_END if end is None else self._key_of(end)
+        self._state.write("clear_range", begin, end)
 
     def clear_range_startswith(self, prefix: Any) -> None:
         """Clear the keys that start with ``prefix``."""

@@ -28,7 +28,7 @@ from fdbqueue.engines.embedded.fdb_limits import (
     VALUE_SIZE_LIMIT,
 )
 from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versionstamp, WorkFuture
-from fdbqueue.engines.embedded.keys import Range
+from fdbqueue.engines.embedded.keys import Range, RangeSet
 from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
@@ -128,9 +128,8 @@ class TransactionState:
         #: The error of a read, which the commit raises again.
         self.read_failure: Exception | None = None
         self._failure: FDBError | None = None  # raised by every use until a reset
-        self._is_committing = False
+        self._is_committing = self.reserves = False
         self._request = None
-        self.reserves = False
         self.snapshot = None
         #: When the time for the transaction is over, on the monotonic clock.
         self.deadline: float | None = None
@@ -144,9 +143,9 @@ class TransactionState:
         #: The keys set with a versionstamp, whose conflict ranges are known after the commit.
         self.versionstamped_keys: list[bytes] = []
         self.approximate_size = 0
-        #: The keys that were written one by one, and whether more than these was written.
+        #: The keys that were written one by one, and the ranges that were cleared.
         self._keys: set[bytes] = set()
-        self._has_spans = False
+        self._spans: RangeSet | None = None
         self._buffer: WriteBuffer | None = None
         #: How many of the mutations the buffer has.
         self._buffered = 0
@@ -301,7 +300,6 @@ class TransactionState:
             self.write("set_versionstamped_key", key, value)
             if self.deferred is not None:
                 return
-            self._has_spans = True
             try:
                 stamp_position(key)
             except FDBError as error:
@@ -330,7 +328,9 @@ class TransactionState:
         if conflicts:
             self.approximate_size += len(begin) + len(end) + RANGE_BYTES
             self.write_conflicts.append((begin, end))
-        self._has_spans = True
+        if self._spans is None:
+            self._spans = RangeSet()
+        self._spans.add(begin, end)
         self.mutations.append(("clear_range", begin, end))
 
     def add_conflict(self, begin: bytes, end: bytes, *, is_read: bool) -> None:
@@ -364,10 +364,10 @@ class TransactionState:
             return
         size = len(begin) + len(end) + RANGE_BYTES
         if self.mutations and self.options.read_your_writes:
-            if self._has_spans or end != begin + b"\x00":
+            if self.versionstamped_keys or end != begin + b"\x00":
                 touches = self.buffer().touches(begin, end)
-            else:  # one key: mostly answered without the buffer
-                touches = begin in self._keys
+            else:  # one key, as that of each receipt: mostly answered without the buffer
+                touches = begin in self._keys or (self._spans is not None and begin in self._spans)
             if touches:
                 parts = self.buffer().undetermined(begin, end)
                 self.read_conflicts.extend(parts)

@@ -113,7 +113,7 @@ class Consumer:
             reason = "beside goes with ack: there is nothing to acknowledge"
             raise InvalidInput(queue=self._store.queue, reason=reason)
         if tokens:
-            own = distinct(parsed_token(self._store, token) for token in tokens)
+            own = distinct(map(functools.partial(parsed_token, self._store), tokens))
             ends = Ack(self._store, own, beside)
             ends.check_size(MAX_ENDS_BYTES)
         call = None
@@ -297,6 +297,22 @@ class Consumer:
             run, unlimited(self._runner.database), function, wrote=lambda _: True
         )
         instrumentation.observed("return", self._store.queue, requeue)
+
+
+class Consumers(dict[str, Consumer]):
+    """What takes from each queue, by name: a take that meets many finds them without a call each.
+
+    Args:
+        open_queue: Returns what takes from a queue that is met for the first time.
+    """
+
+    def __init__(self, open_queue: Callable[[str], Consumer]) -> None:
+        super().__init__()
+        self._open_queue = open_queue
+
+    def __missing__(self, name: str) -> Consumer:
+        found = self[name] = self._open_queue(name)
+        return found
 
 
 def first(items: list[Item]) -> Item | None:

@@ -321,7 +321,7 @@ class ItemKeys:
         self, priority: Priority | None, chunks: int = 1, tag: bytes = b""
     ) -> Place:
         """Return the place of an item after all that is committed before it."""
-        before = self._packed_level(priority) + _STAMP_CODE
+        before = _STAMP_CODE if priority is None else packed_number(priority) + _STAMP_CODE
         number = next(_pushes)
         if tag:
             behind = fdb.tuple.pack((number, chunks, tag))
@@ -392,13 +392,9 @@ class ItemKeys:
         """
         at = self._place_at
         if priority is not None:
-            at += len(packed_number(priority))
+            at += len(_packed_number(priority))  # the two zeros are equal, and equally long
         sequence, at = number_at(key, at)
         return sequence if type(sequence) is int and ends_with_bytes(key, at) else None
-
-    def _packed_level(self, priority: Priority | None) -> bytes:
-        """Return what comes before an item's order among its equals."""
-        return packed_number(priority) if priority is not None else b""
 
     def id_of(self, place: bytes) -> str:
         """Return the id of the item at a place; the id of a foreign key starts with ``~``."""
@@ -440,7 +436,8 @@ class PriorityKeys(ItemKeys):
 
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of one priority."""
-        prefix = self._prefix + self._packed_level(priority)
+        assert priority is not None
+        prefix = self._prefix + packed_number(priority)
         return prefix + b"\x00", prefix + b"\xff"
 
     def between(self, low: Priority | None, high: Priority | None) -> Bounds:

@@ -232,7 +232,7 @@ class ItemStore:
             return
         position = position or self.position(place.data)
         self.note_hidden(count_change, position)
-        if position is not None and _frees_key(hidden.state, position.tag):
+        if position is not None and position.tag and _frees_key(hidden.state, position.tag):
             self._free_key(tr, place.data, position.tag)
 
     def note_hidden(self, count_change: CountChange, position: Position | None) -> None:
@@ -578,10 +578,8 @@ class ItemStore:
 
 
 def _frees_key(state: State, tag: bytes) -> bool:
-    """Tell whether an item that enters a hidden state gives its unique key up."""
-    if state is State.LEASED:
-        return tag[:1] == UNTIL_TAKEN
-    return bool(tag) and state is State.DEAD
+    """Tell whether an item that enters a hidden state gives its unique key up, given its tag."""
+    return tag[:1] == UNTIL_TAKEN if state is State.LEASED else state is State.DEAD
 
 
 def _joined(chunks: Iterable[Any], count: int) -> bytes:

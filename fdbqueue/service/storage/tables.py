@@ -7,7 +7,9 @@ the items. Moments are microseconds since the epoch, in eight big-endian bytes.
 from __future__ import annotations
 
 import enum
+import functools
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -130,6 +132,8 @@ class TableKeys:
         self._due = tables + b"\x04"
         self._levels = tables + b"\x06"
         self._minutes = tables + b"\x07"
+        #: Returns the key of a minute's history; minutes are numbered from the Unix epoch.
+        self.minute: Callable[[int], bytes] = functools.partial(_minute_key, self._minutes)
         self._ages = tables + b"\x08"
         self._attempts = tables + b"\x09"
         #: The prefix of the keys of the later chunks of values.
@@ -258,10 +262,6 @@ class TableKeys:
         priority: Priority = fdb.tuple.unpack(key[len(self._levels) :])[0]
         return priority
 
-    def minute(self, number: int) -> bytes:
-        """Return the key of a minute's history; minutes are numbered from the Unix epoch."""
-        return self._minutes + struct.pack(">I", number)
-
     def minute_of(self, key: bytes) -> int:
         """Return the number of a minute."""
         number: int = struct.unpack(">I", key[len(self._minutes) :])[0]
@@ -353,6 +353,12 @@ _KINDS = frozenset(Kind)
 def chunk_tail(number: int) -> bytes:
     """Return the end of the key of a chunk."""
     return struct.pack(">H", number)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _minute_key(minutes: bytes, number: int) -> bytes:
+    """Return the key of a minute: each push and each pop of that minute asks for the same one."""
+    return minutes + struct.pack(">I", number)
 
 
 def _numbered(prefix: bytes) -> Bounds:
