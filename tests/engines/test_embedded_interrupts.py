@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import os
 import random
+import signal
 import sqlite3
 import sys
 import threading
@@ -59,11 +61,11 @@ def other(interruptible, database, start):
     threading._limbo.clear()
 
 
-def _each_place(work, on_enter=None, stride=1):
+def _each_place(work, on_enter=None, stride=1, within=""):
     """Yield after each run of ``work``, interrupted ``stride`` places later each time."""
     place = random.randint(1, stride)
     while True:
-        preemption = Preemption(place, on_enter and on_enter())
+        preemption = Preemption(place, on_enter and on_enter(), within=within)
         preemption.run(work)
         if not preemption.was_interrupted:
             return
@@ -205,6 +207,34 @@ def test_an_interrupted_opening_or_closing(database, other, is_open):
         other()
         if not is_open:
             database.close()
+
+
+def test_an_interrupted_fork(database, other):
+    """Wherever an exception comes before or after it, parent and child use the file afterwards."""
+
+    def fork():
+        child = os.fork()
+        if child:
+            children.append(child)
+        else:
+            sys.settrace(None)
+            signal.alarm(_DEADLINE_SECONDS)
+            database[b"child"] = b""
+            os._exit(0)
+
+    def use():
+        thread = threading.Thread(target=run, args=(database, lambda tr: tr.set(b"a", b"2")))
+        thread.start()
+        thread.join(_DEADLINE_SECONDS)
+        return not thread.is_alive()
+
+    children: list[int] = []
+    # In these files: Python's own locks, such as that of logging, may stay taken.
+    files = ("/database.py", "/storage.py", "/commits.py", "/turn.py", "/files.py", "/watches.py")
+    for place in _each_place(fork, within=files):
+        assert os.waitpid(children.pop(), 0)[1] == 0, place
+        assert use(), place
+    other()
 
 
 def test_an_interrupted_watch(database, other):

@@ -355,8 +355,6 @@ class Reservations(Waited):
     """
 
     is_used = is_strict = False
-    #: As with a slow disk: others go on once a commit is written.
-    has_slices = False
 
     def __init__(self, are_there: bool) -> None:
         super().__init__()
@@ -372,6 +370,10 @@ class Reservations(Waited):
         self._await(lambda: not self._owner, 0.2)
         self._owner = next(self._numbers)
         return Reservation(self._owner, is_contended)
+
+    def has_slices(self) -> bool:
+        """Let others go on once a commit is written, as with a slow disk."""
+        return False
 
     def let_pass(self, deadline: float | None) -> None:
         """Let those commit first that have a reservation."""

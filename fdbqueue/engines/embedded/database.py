@@ -296,6 +296,8 @@ def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
 
 
 def _before_fork() -> None:
+    if _forking:  # all are closed, or one has refused it
+        return
     try:
         _close_all()
     except BaseException:  # an interrupt or a refusal, which Python reports; it forks all the same
@@ -318,29 +320,39 @@ def _close_all() -> None:
 
 
 def _after_fork_in_parent() -> None:
-    for database in _forking:
-        database.after_fork_in_parent()
-    _end_fork()
+    _go_on(Database.after_fork_in_parent)
 
 
 def _after_fork_in_child() -> None:
+    _go_on(Database.after_fork_in_child)
+
+
+def _go_on(go_on: Callable[[Database], None]) -> None:
+    """Let all databases go on; done again if an exception has kept it from that."""
+    try:
+        _go_on_once(go_on)
+    except BaseException:  # as above
+        _go_on_once(go_on)
+        raise
+
+
+def _go_on_once(go_on: Callable[[Database], None]) -> None:
     for database in _forking:
-        database.after_fork_in_child()
-    _end_fork()
-
-
-def _end_fork() -> None:
+        go_on(database)
     _forking.clear()
     with contextlib.suppress(RuntimeError):  # not held any more
         while True:
             _databases_lock.release()
 
 
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)
+# Twice: an exception may come at the start of a function, which then does nothing. The second time
+# there is nothing left to do.
+for _ in range(2):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
 
 
 # The binding has these as well, for getattr(): they are words of Python.

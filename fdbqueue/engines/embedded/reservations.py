@@ -53,6 +53,8 @@ _NOBODY = bytes(_PLACES * _PLACE.size)
 WAITED, PIPES = slice(3200, 3208), slice(3208, 3216)
 #: Then the version up to which the disk has all commits (``storage``).
 SYNCED = slice(3216, 3224)
+#: Then how long it takes for that.
+_SYNC_TIME = slice(3224, 3232)
 _SIZE = 4096
 
 _MS = 1_000_000  # in nanoseconds, as all times here
@@ -64,6 +66,8 @@ _SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
 #: If the disk takes longer for a commit, others go on meanwhile; a switch to another process costs
 #: less than that.
 _SLOW_DISK = 6 * _MS // 10
+#: Of how many commits, about, the shortest counts.
+_SYNCS = 64
 #: Whoever looks may reserve if the first in line has not for so long.
 _UNCLAIMED = 5 * _MS
 #: How often to look: the first in line, and those behind it, by how many are before them.
@@ -111,8 +115,6 @@ class Reservations:
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
-        #: How long the disk takes for a commit, on average.
-        self._sync_time = 0
         #: What the processes share, once it was needed.
         self.memory: mmap.mmap | None = None
         self._bell: socket.socket | None = None
@@ -170,14 +172,25 @@ class Reservations:
             return False
         return True
 
-    @property
     def has_slices(self) -> bool:
-        """Whether the disk is so fast that a process goes on for a slice."""
-        return self._sync_time < _SLOW_DISK
+        """Tell whether the disk is so fast that a process goes on for a slice."""
+        memory = self.memory
+        try:
+            return memory is None or int.from_bytes(memory[_SYNC_TIME], "little") < _SLOW_DISK
+        except ValueError:  # it was closed
+            return True
 
     def note_sync(self, took: int) -> None:
-        """Note for how long the disk worked for a commit."""
-        self._sync_time += (took - self._sync_time) // 8
+        """Note for how long the disk worked for a commit: the shortest of late, for all processes.
+
+        The others are longer because of the processor.
+        """
+        memory = self.memory
+        if memory is not None:
+            with contextlib.suppress(ValueError):
+                before = int.from_bytes(memory[_SYNC_TIME], "little")
+                longer = before + (took - before) // _SYNCS
+                memory[_SYNC_TIME] = min(took, longer).to_bytes(8, "little")
 
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.
@@ -397,7 +410,7 @@ class Reservations:
             process, held, until, began, _ = _NOTE.unpack_from(memory, 0)
             now = time.monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
-                stays = self._goes_on and self.has_slices and now - began < _SLICE
+                stays = self._goes_on and self.has_slices() and now - began < _SLICE
                 until = now + _GRACE if stays else now
                 memory[_NOTE_AT] = _NOTE.pack(process, 0, until, began, 0)
                 if not stays:

@@ -532,10 +532,10 @@ class Store:
         if self._pauser != threading.get_ident():
             return
         self._paused = False
-        self._pauser = None
         with contextlib.suppress(RuntimeError):  # not held any more
             while True:
                 self._opening.release()
+        self._pauser = None  # last: if an exception comes before, this is called again
 
     def abandon(self) -> None:
         """Use nothing that is still open, in a child whose parent could not pause.

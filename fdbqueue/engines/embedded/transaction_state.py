@@ -483,7 +483,7 @@ class TransactionState:
         else:
             number = 0 if self._reservation is None else self._reservation.number
             reservations.hold(number)
-            if not reservations.has_slices:  # others go on while the disk works
+            if not reservations.has_slices():  # others go on while the disk works
                 request.on_written = partial(reservations.release, number)
             try:
                 self._committer.wait(request)
