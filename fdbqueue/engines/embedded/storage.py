@@ -288,8 +288,8 @@ class Store:
         if not self._syncs or self._read_only:
             return True
         reservations = self.turn.reservations
-        memory = reservations.memory or reservations.shared_memory()
         try:
+            memory = reservations.memory or reservations.shared_memory()
             return memory is not None and int.from_bytes(memory[SYNCED], "little") >= version
         except ValueError:  # it was closed
             return False

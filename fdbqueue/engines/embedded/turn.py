@@ -85,7 +85,9 @@ class WriterTurn:
         """
         turnstile: Any = self.turnstile  # neither is None: the caller has looked
         turn: Any = self.turn
-        memory = self.reservations.shared_memory()
+        memory = self.reservations.memory
+        if memory is None:
+            memory = self.reservations.shared_memory()
         is_quiet = False
         if memory is not None:
             waited_at = int.from_bytes(memory[WAITED], "little")
