@@ -11,10 +11,12 @@ import signal
 import sqlite3
 import sys
 import threading
+import weakref
 
 import pytest
 
 from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded import database as database_module
 from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.children import run, wait_until
 from tests.engines.interrupts import Preemption, handled_at_each_place
@@ -209,8 +211,10 @@ def test_an_interrupted_opening_or_closing(database, other, is_open):
             database.close()
 
 
-def test_an_interrupted_fork(database, other):
+def test_an_interrupted_fork(database, other, monkeypatch):
     """Wherever an exception comes before or after it, parent and child use the file afterwards."""
+    # Those that other tests have left would be closed as well, each at as many places.
+    monkeypatch.setattr(database_module, "_all_databases", weakref.WeakSet([database]))
 
     def fork():
         child = os.fork()
