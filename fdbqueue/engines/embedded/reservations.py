@@ -64,7 +64,7 @@ _THINK, _LONGEST_THINK, _COMMIT = 20 * _MS, 640 * _MS, 250 * _MS
 #: For how long a process may go on, and within which time its next attempt must come.
 _SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
 #: If the disk takes longer for a commit, others go on meanwhile: with 0.25 ms sixteen processes
-#: then leased and acknowledged 3.4 times as many items, and popped 0.8 times as many.
+#: then leased and acknowledged 2.2 times as many items, and popped as many.
 _SLOW_DISK = _MS // 10
 #: Of how many commits, about, the shortest counts.
 _SYNCS = 64
