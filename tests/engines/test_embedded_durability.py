@@ -21,15 +21,6 @@ from tests.engines.children import code_of, run, wait_until
 _DEADLINE_SECONDS = 60
 
 
-@pytest.fixture
-def database(path):
-    """The test's own database, whose commits survive a power cut."""
-    database = embedded.open(path)
-    database[b"opened"] = b""
-    yield database
-    database.close()
-
-
 class Disk:
     """What a file's disk would have after a power cut: copies of the files after each sync."""
 
@@ -174,9 +165,31 @@ def test_a_log_that_cannot_be_copied_either(database, monkeypatch):
             with pytest.raises(FDBError) as caught:
                 use()
             assert caught.value.code == 1510
-    reader.reset()  # SQLite can copy no page that is newer than what somebody reads
+    reader.reset()  # while it reads, SQLite copies no newer page
     assert database[b"a"] == b"1"
     database[b"b"] = b""
+
+
+def test_what_was_read_before_a_sync_failed(database, gate, monkeypatch):
+    """It is not taken for durable because a later sync says nothing of the failure."""
+    reader = database.create_transaction()
+    assert not reader[b"a"].present()  # keeps SQLite from copying what is newer
+    transaction = database.create_transaction()
+    transaction[b"a"] = b"1"
+    commit = transaction.commit()
+    writer = threading.Thread(target=commit.block_until_ready)
+    writer.start()
+    assert gate.waiting.wait(_DEADLINE_SECONDS)
+    late = database.create_transaction()
+    assert late[b"a"] == b"1"
+    monkeypatch.setattr(os, "fdatasync", _fail)
+    gate.opened.set()
+    writer.join()
+    monkeypatch.undo()
+    assert code_of(commit) == 1021
+    assert code_of(late.commit()) == 1510
+    reader.reset()
+    assert database[b"a"] == b"1"
 
 
 def test_an_interrupt_while_the_disk_works(database, monkeypatch):

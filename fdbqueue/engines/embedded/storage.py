@@ -48,8 +48,6 @@ _LARGE_LOG_BYTES = 64_000_000
 #: For how long a commit that makes the log small waits for snapshots, and others for it.
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 100"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_SQLITE_LOCK_SECONDS * 1000)}"
-#: Without a wait for anybody.
-_COPY_LOG = "PRAGMA wal_checkpoint(PASSIVE)"
 _FORKED = (
     "this process was forked by a signal handler that had interrupted a queue's call: let a handler"
     " set a flag, or start a thread"
@@ -325,12 +323,14 @@ class Store:
         assert self._log is not None
         reservations = self.turn.reservations
         began = time.monotonic_ns() if reservations.is_used else 0
-        try:
-            _sync(self._log)
-        except OSError:
-            logger.exception("the log was not synced", extra={"path": self.path})
-            self._is_log_doubted = True
-            self.files.check_at = 0.0
+        if not self._is_log_doubted:
+            try:
+                _sync(self._log)
+            except OSError:
+                logger.exception("the log was not synced", extra={"path": self.path})
+                self._is_log_doubted = True
+                self.files.check_at = 0.0
+        if self._is_log_doubted:
             self._settle_log()
         if began:
             reservations.note_sync(time.monotonic_ns() - began)
@@ -354,7 +354,7 @@ class Store:
         """
         with contextlib.closing(self.connect()) as connection:
             try:
-                is_busy, pages, copied = connection.execute(_COPY_LOG).fetchone()
+                is_busy, pages, copied = _empty_log(connection, "PASSIVE")
             except sqlite3.Error as error:
                 raise FDBError(1510) from error
         if is_busy or pages != copied:
