@@ -1,4 +1,4 @@
-"""The columns of queues: what is said of each, on pages, by commands and as JSON.
+"""The columns of queues: what pages, commands and JSON say of each.
 
 A :class:`QueueColumn` is one thing that is said. To add one, add it to the tuple of what is to show
 it: :data:`FIGURES` (the page of a queue, ``queue_list --rates``, families), :data:`LISTED`
