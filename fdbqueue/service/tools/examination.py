@@ -252,7 +252,7 @@ class Examiner:
         count_change = self._store.count_change(tr)
         self._store.format.depend(tr)
         found = expiry.examine(self._store, tr, state.dues, state.expired)
-        rows = expiry.requeue_expired(self._store, count_change, found, self._taker.max_attempts)
+        rows = expiry.take_out_expired(self._store, count_change, found, self._taker.max_attempts)
         self._store.requeue_rows(count_change, rows)
         count_change.write()
         return len(found.items) + len(found.batches) + len(found.stale)
