@@ -342,7 +342,7 @@ def parse_state(
     count = 0
     for row in rows:
         count += 1
-        if row.key == tables.ready:
+        if row.key == tables.ready_taken_wakes:
             taken = ready_and_taken(row.value)[1]
         elif row.key == known:
             pass

@@ -209,7 +209,7 @@ class Examiner:
 
     def _fingerprint(self, tr: Transaction) -> tuple[bytes, bytes]:
         """Return the stored counts, which change with every item that enters, leaves or moves."""
-        reads = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
+        reads = tr.snapshot[self._tables.ready_taken_wakes], tr.snapshot[self._tables.hidden]
         ready, hidden = (bytes(value) if value.present() else b"" for value in reads)
         return ready, hidden
 
