@@ -171,7 +171,7 @@ class RoundResult:
 
 
 def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
-    """Return the first requests of a batch: at most 1,000 items, or one request of more.
+    """Return the first requests of a batch: at most ``ROUND_ITEMS`` items, or one request of more.
 
     And at most as many as one transaction can end the leases of.
     """

@@ -388,7 +388,7 @@ def _is_now(walk: Walk | ListWalk, consumer: Consumer, look: Look, *, to_lease: 
 
 
 def _fitting(requests: Sequence[SeveralRequest]) -> list[SeveralRequest]:
-    """Return the first requests: at most 1,000 items, or one request of more.
+    """Return the first requests: at most ``ROUND_ITEMS`` items, or one request of more.
 
     Only of the same queues, and only pops or only leases, because a limit may hold these alone:
     where they find nothing, pops would not have looked.
