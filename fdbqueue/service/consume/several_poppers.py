@@ -362,7 +362,7 @@ class SeveralGroup:
     def later(self, tr: Transaction, names: Sequence[str] = ()) -> list[Consumer]:
         """Return the queues of a list; of families the members that may have something later.
 
-        Of these the first, 1,000 at most.
+        Of these the first, ``MAX_LOOKS`` at most.
         """
         rows = [
             row
