@@ -11,15 +11,15 @@ Each member that the index names (:mod:`fdbqueue.service.storage.family_index`) 
    the next transaction. A round depends on the items that it takes and those before them; one that
    finds nothing, on the row that 4 removes.
 4. **Replace rows.** Those of a member that gave nothing, or all that its limits allow, are removed
-   in the same transaction; a new one says when it has something next (:mod:`prospect`), or for
-   whom. The transaction depends on the rows that it removes, and whatever gives the member
+   in the same transaction; a new one, if any, says when it has something next (:mod:`prospect`),
+   or for whom. The transaction depends on the rows that it removes, and whatever gives the member
    something new writes one of them: so no row is ever missing.
 5. **Commit**, all or nothing. After a conflict its members come after the others of the page, and
    no rows are replaced, so only takes of the same items conflict twice. After two, without
    reservations, each thread takes by its member's own poppers.
 6. **None** is returned after a whole circle in one transaction, at whose read version no member had
    anything, to those in line at its beginning. A transaction that has looked at too much is
-   committed with its new rows, and 1 begins again; then each member had nothing when it was
+   committed with the rows it replaced, and 1 begins again; then each member had nothing when it was
    looked at.
 7. **Wait** at one watch for pops, one for leases: the keys WAKE of each family, of which every
    writer of a row changes one, and the moment of the first row LATER.
