@@ -145,6 +145,20 @@ def test_many_failed_tasks_are_in_view(visit):
     expect(errors.first.locator("pre")).to_contain_text("Traceback")
 
 
+def test_what_a_reader_has_folded_stays_folded(visit, tasks):
+    """The traceback that the page shows unfolded: a refresh does not unfold it again."""
+    visitor = visit()
+    visitor.go(f"{LIST}{tasks['dead-ship']}?refresh=2")
+    page = visitor.page
+    traceback = page.locator("details[id^=traceback-]").first
+    expect(traceback).to_have_attribute("open", "")
+    traceback.locator("summary").click()
+    for _ in range(2):  # the second is asked for when the first is shown
+        with page.expect_response(lambda response: "X-Fdbqueue-Live".lower() in response.headers):
+            pass
+    expect(traceback).not_to_have_attribute("open", "")
+
+
 def paths(tasks):
     """Return the pages with tasks: each tab, and tasks in each state."""
     states = ("ready", "leased", "delayed", "dead", "done")

@@ -25,7 +25,7 @@ from fdbqueue.service import FifoQueue, ResumablePush, run
 from fdbqueue.service import clock as service_clock
 from fdbqueue.service.tools import resumable_push
 from fdbqueue.service.tools.examination import Examiner
-from fdbqueue.service.transactions import receipts_of
+from fdbqueue.service.transactions import Conflict, receipts_of
 from fdbqueue.testing import time_ahead
 from tests.concurrency.census import assert_counted
 from tests.faults.faulty import Fault, Faulty
@@ -332,6 +332,22 @@ def test_more_pushes_than_are_read_at_once(mail, monkeypatch):
     assert [one.source for one in stale] == ["old"] * 2
     assert resumable_push.sweep(mail, older_than_seconds=60) == 2
     assert [one.source for one in resumable_push.recorded(mail)] == ["young"] * 7
+
+
+def test_a_push_that_is_resumed_meanwhile_is_not_forgotten(mail):
+    """Who forgets it conflicts with its next transaction."""
+    push, entry = ResumablePush(mail, "file x"), mail.parts.pusher.encoder.entry
+    push.push_all([(entry("a"), lambda: (2, 1, b"", 1))])
+    bounds, latest = mail.parts.store.tables.progresses, service_clock.now_us()
+
+    def forget(tr):
+        found, _ = resumable_push._page(tr, *bounds, latest, clear=True)
+        assert [one.source for one in found] == ["file x"]
+        push.push_all([(entry("b"), lambda: (4, 2, b"", 2))])
+
+    with pytest.raises(Conflict):
+        run(conf.catalog().database, forget, retries_conflicts=False)
+    assert ResumablePush(mail, "file x").begun.lines == 2
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -66,6 +67,19 @@ def test_resumed_when_it_was_complete(call, file):
     printed = call("queue_push", "mail", str(file), "--resume", "--json")
     assert json.loads(printed.out) == {"queue": "mail", "pushed": 0}
     assert len(values()) == LINES
+
+
+def test_a_file_by_another_path(call, ndjson, tmp_path, monkeypatch):
+    """A push goes on from wherever its file is named, and however."""
+    file = Path(ndjson("1\n2\n"))
+    call("queue_push", "mail", str(file))
+    monkeypatch.chdir(file.parent)
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    for path in (file.name, str(link)):
+        printed = call("queue_push", "mail", path, "--resume", "--json")
+        assert json.loads(printed.out) == {"queue": "mail", "pushed": 0}
+    assert values() == [1, 2]
 
 
 def test_lines_that_were_added(call, file):

@@ -35,6 +35,9 @@ def test_all(call, dead):
 
 def test_some(call, dead):
     """By id, or so many; what is not dead is passed by."""
+    with pytest.raises(CommandError) as caught:
+        call("queue_redrive", "mail", "--id", dead[2])
+    assert "Requeue 1 of 3 dead items in 'mail'?" in str(caught.value)
     printed = call(
         "queue_redrive", "mail", "--id", dead[2], "--id", dead[2], "--no-input", "--json"
     )

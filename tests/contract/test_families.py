@@ -16,6 +16,7 @@ from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
 from fdbqueue.service.consume import ring, visits
 from fdbqueue.service.consume.round import Round
+from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.worker import Worker
 from tests.concurrency.census import assert_counted
@@ -304,6 +305,26 @@ def test_a_wrong_argument_fails_no_other_call(catalog, users, pool):
     first, wrong, last = in_line(combiner, pool, calls)
     assert [one.result(LONG_SECONDS).worker for one in (first, last)] == ["right", "right"]
     assert isinstance(wrong.exception(LONG_SECONDS), InvalidInput)
+
+
+def test_a_push_beside_a_take_that_looks_at_its_member_again(
+    catalog, users, pool, clock, monkeypatch
+):
+    """The take conflicts, though it has written the member's row itself; the item is found."""
+    one = catalog.queue("user-1")
+    one.push("due", delay=10)
+    clock.advance(20)
+    replace_rows, pushed = Member.replace_rows, []
+
+    def push_before(*arguments):
+        if not pushed:
+            pushed.append(one.push("beside"))
+        replace_rows(*arguments)
+
+    monkeypatch.setattr(Member, "replace_rows", push_before)
+    calls = in_line(users._group.poppers["min"].combiner, pool, [users.pop] * 2)
+    assert {call.result(LONG_SECONDS).value for call in calls} == {"due", "beside"}
+    assert_indexed(catalog)
 
 
 # The caller's transaction

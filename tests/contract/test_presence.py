@@ -94,10 +94,14 @@ def test_a_lost_worker_is_shown_for_an_hour(rows, anna, silent, database, subspa
     """Then it is not, and the next worker that begins removes its row."""
     with anna:
         until(lambda: rows.read().rows)
+        bob = rows.of(worker_here("bob", "items", "mail", threads=1), anna._counts)
+        with bob:
+            until(lambda: b"bob" in _values(database, subspace))
+            assert b"anna" in _values(database, subspace)
         monkeypatch.setattr(presence, "SHOWN_SECONDS", 0.0)
         until(lambda: rows.read().rows == [])
         assert _stored(database, subspace) == 1
-        with rows.of(worker_here("bob", "items", "mail", threads=1), anna._counts):
+        with bob:
             until(lambda: b"bob" in _values(database, subspace))
             assert b"anna" not in _values(database, subspace)
 

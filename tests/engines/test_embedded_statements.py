@@ -119,6 +119,22 @@ def test_what_is_remembered_has_a_bound(database, monkeypatch):
     assert code_of(conflicting.commit()) == 1020
 
 
+def test_what_the_file_was_asked_for_hides_nothing_newer(database, monkeypatch):
+    """After a commit that has read long ago, one that has read since finds its conflict."""
+    old, newer = (database.create_transaction() for _ in range(2))
+    old[b"a"].wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(commit_groups, "_REMEMBERED", 3)
+        for number in range(10):
+            database[b"c"] = b"%d" % number
+    newer[b"b"].wait()
+    database[b"b"] = b""
+    for transaction in (old, newer):
+        transaction[b"mine"] = b""
+    assert code_of(old.commit()) is None
+    assert code_of(newer.commit()) == 1020
+
+
 def test_a_snapshot_that_others_read_by_is_not_written_by(database, put):
     """A transaction at the version of another one reads on after that one has committed."""
     put({b"a": b"1"})

@@ -139,6 +139,13 @@ def test_the_line_goes_through_the_values():
     assert [tick.label for tick in chart.y_ticks] == ["0", "20", "40", "60"]
 
 
+def test_the_depth_of_a_day_is_that_of_each_quarters_end():
+    """So the last point is the present."""
+    chart = depth_chart([Depth(m.at, n) for n, m in enumerate(minutes(1_440))], "day")
+    assert "14 at the start, 1,439 at the end" in chart.description
+    assert (len(chart.tooltips), chart.tooltips[-1].values) == (96, ("1,439",))
+
+
 def test_the_rates_of_a_day_are_means():
     """A quarter of an hour's pushes are divided by its minutes."""
     chart = rate_chart(minutes(1_440, pushes=lambda n: 3, pops=lambda n: n % 15 == 0), "day")

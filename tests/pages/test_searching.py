@@ -135,6 +135,7 @@ def test_what_cannot_be_marked_is_said(viewer, queue):
     [
         ("Straße und STRASSE", "strasse", ["Straße", "STRASSE"]),
         ("ﬁne", "f", ["ﬁ"]),
+        ("oﬀer", "f", ["ﬀ"]),
         ("İstanbul", "istanbul", []),
         ("\u202eevil", "\\u202e", ["\\u202e"]),
         ("aaaa", "aa", ["aa", "aa"]),

@@ -95,6 +95,22 @@ def test_an_end_whose_outcome_stays_unknown_is_found_out(
     assert [one.attempts for one in results_of(backend, results)] == [1, attempts, 1]
 
 
+def test_an_end_of_which_nothing_is_kept_is_found_out(configure, engine):
+    """It has taken effect: without that there would be a record."""
+    backend = configure(retention={"successful": 0}, lease_seconds=60)
+    database = FaultyDatabase(backend.catalog.database)
+    jobs.note.enqueue(1)
+    worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
+    (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
+    worker._runner(item)
+    end = worker._source._end_of(item)
+    database.fail_commits(code=TIMED_OUT, took_effect=True)
+    with pytest.raises(OutcomeUnknown):
+        worker._source._ends.commit(end)
+    worker._source.ack(item)
+    assert end.is_done
+
+
 @pytest.mark.parametrize("name", ["quick", "slow"])
 def test_an_end_that_did_not_take_effect_is_not_told_of(configure, engine, clock, name):
     """Neither where the next worker has noted the attempt already; it may have the same id."""

@@ -200,6 +200,16 @@ def test_nothing_follows_a_group_with_a_failed_part(backend, work):
         result.parts()[1].result()
 
 
+def test_one_failed_part_of_many_keeps_back_what_follows(backend, work):
+    """Also if all others of its group have succeeded, in however many rows their ends are noted."""
+    parts = [group_jobs.fail, *[call(group_jobs.add, n) for n in range(16)]]
+    result = group(parts).then(group_jobs.count).enqueue()
+    work()
+    result.refresh()
+    assert (result.status, result.succeeded, result.failed) == (FAILED, 16, 1)
+    assert ("count",) not in jobs.done
+
+
 def test_a_redriven_part_that_succeeds_lets_the_group_go_on(backend, work):
     """What follows comes once, however often parts are redriven."""
     parts = [group_jobs.fail_while_closed, call(group_jobs.add, 1), group_jobs.fail_while_closed]

@@ -221,6 +221,14 @@ def test_the_check_of_workers(settings, backend):
     assert checked(settings, **names) == (200, {**well, "no_worker": []})
 
 
+def test_the_check_of_more_workers_than_are_read(settings, backend, monkeypatch):
+    """No queue is without: one that was not read may serve it."""
+    monkeypatch.setattr(presence, "MAX_ROWS", 1)
+    rows({"serves": "mail", "kind": "items"}, {"serves": QUEUE})
+    code, told = checked(settings, with_workers=[QUEUE])
+    assert (code, told["no_worker"]) == (200, [])
+
+
 # A real process
 
 
