@@ -8,9 +8,10 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import URLPattern, reverse_lazy
 
-from fdbqueue import models
+from fdbqueue import access, models
+from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.pages.framing import PageView
-from fdbqueue.pages.sites import AdminSite, admin_url_name, may_view_in_admin
+from fdbqueue.pages.sites import AdminSite, admin_url_name, may_enter
 from fdbqueue.views import of_site, page_patterns
 
 
@@ -26,8 +27,16 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         return page_patterns(self._page, admin_url_name)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Tell whether the user may view a queue, or with None, whether the index has an entry."""
-        return may_view_in_admin(request.user, obj)
+        """Tell whether the user may view a queue, or with None, whether the index has an entry.
+
+        If the setting is wrong, the general permission decides, so that the admin's other pages
+        work and these can say what is wrong.
+        """
+        user = request.user
+        try:
+            return may_enter(user) if obj is None else access.may(user, access.VIEW, obj.name)
+        except ConfigurationError:
+            return bool(user.is_authenticated and user.has_perm(access.VIEW))
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # no user may
         """Refuse: queues are named in the settings."""

@@ -125,6 +125,8 @@ def wrong_in(
             yield key, SettingProblem(number, message, f"It must be {allowed}.")
 
 
+#: The most items of one request to the REST API: what MAX_LIMIT is by default, and at most.
+MAX_ITEMS_A_REQUEST = 1_000
 #: The keys of the setting, and those of API; what others are besides is looked for apart.
 _RULES = {
     key: Rule(ANYTHING, "") for key in ("API", "ENGINE", "OPTIONS", "PAGES", "PREFIX", "QUEUES")
@@ -133,7 +135,7 @@ _API_RULES = {
     "AUTHORIZER": Rule(ANYTHING, ""),
     "IDEMPOTENCY_SECONDS": Rule(Range((int, float), 1, MAX_KEPT_SECONDS), "fdbqueue.E015"),
     "MAX_BODY_BYTES": Rule(Range(int, 1_000, 100_000_000), "fdbqueue.E015"),
-    "MAX_LIMIT": Rule(Range(int, 1, 1_000), "fdbqueue.E015"),
+    "MAX_LIMIT": Rule(Range(int, 1, MAX_ITEMS_A_REQUEST), "fdbqueue.E015"),
     "MAX_WAIT_SECONDS": Rule(Range((int, float), 0, 3_600), "fdbqueue.E015"),
     "TIMEOUT_SECONDS": Rule(Range((int, float), 0.1, 3_600), "fdbqueue.E015"),
 }
@@ -212,7 +214,7 @@ class ApiOptions:
     authorizer: Authorizer | None = None
     idempotency_seconds: float = 86_400
     max_body_bytes: int = 5_000_000
-    max_limit: int = 1_000
+    max_limit: int = MAX_ITEMS_A_REQUEST
     max_wait_seconds: float = 20
     timeout_seconds: float = 5
 

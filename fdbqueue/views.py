@@ -26,7 +26,7 @@ from fdbqueue.pages.problems import Problem, bad_form, item_not_found
 from fdbqueue.pages.queues_page import FamilyView, QueueListView
 from fdbqueue.pages.readings import more_pages, reading_of
 from fdbqueue.pages.sites import PlainSite, actions_are_on
-from fdbqueue.pages.workers_and_failures import FailuresView, FindAnyView, WorkersView
+from fdbqueue.pages.workers_and_failures import DeadLettersView, FindAnyView, WorkersView
 from fdbqueue.service import Family, Queue
 
 
@@ -273,7 +273,7 @@ def page_patterns(
     return [
         path("", page(QueueListView), name=url_name("queues")),
         path("-/workers/", page(WorkersView), name=url_name("workers")),  # no queue is called "-"
-        path("-/failures/", page(FailuresView), name=url_name("failures")),
+        path("-/failures/", page(DeadLettersView), name=url_name("failures")),
         path("-/find/", page(FindAnyView), name=url_name("find-any")),
         *(path(f"-/{one.name}/", page(one.view), name=url_name(one.name)) for one in more_pages()),
         re_path(r"^(?P<pattern>[^/]*[*][^/]*)/$", page(FamilyView), name=url_name("family")),

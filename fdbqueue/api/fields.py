@@ -86,7 +86,7 @@ class LimitField(CountField):
     default_error_messages = {"over": "Ensure this value is less than or equal to {most}."}  # noqa: RUF012  # as DRF declares it
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(min_value=1, max_value=1_000, **options)
+        super().__init__(min_value=1, max_value=conf.MAX_ITEMS_A_REQUEST, **options)
 
     @property
     def schema(self) -> dict[str, Any]:

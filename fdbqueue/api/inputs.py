@@ -163,7 +163,7 @@ class PushBody(Input):
         return attrs
 
 
-class _Limited:
+class _LimitedMembers:
     """A list with at most ``MAX_LIMIT`` members; the members of longer ones are not checked."""
 
     def to_internal_value(self, data: Any) -> Any:
@@ -178,18 +178,18 @@ class _Limited:
         return super().to_internal_value(data)  # type: ignore[misc]  # of a list's class
 
 
-class Pushes(_Limited, serializers.ListSerializer[Any]):
+class Pushes(_LimitedMembers, serializers.ListSerializer[Any]):
     """The items of one push."""
 
 
-class LimitedList(_Limited, serializers.ListField):
+class LimitedList(_LimitedMembers, serializers.ListField):
     """The tokens of leases, or the ids of items."""
 
 
 class PushManyBody(Input):
     """Many items to push, in one transaction."""
 
-    items = Pushes(child=PushBody(), allow_empty=False, max_length=1_000)
+    items = Pushes(child=PushBody(), allow_empty=False, max_length=conf.MAX_ITEMS_A_REQUEST)
 
 
 class PopBody(Input):
@@ -236,7 +236,7 @@ class _Several(Input):
     queues = NameList(
         child=NameField(max_length=100),
         allow_empty=False,
-        max_length=1_000,
+        max_length=conf.MAX_ITEMS_A_REQUEST,
         help_text=(
             f"Names of queues, and at most {MAX_PATTERNS} patterns with `*`: the first that has "
             "items gives, or with a pattern each in turn."
@@ -272,7 +272,7 @@ class _Many(Input):
     leases = LimitedList(
         child=LeaseField(),
         allow_empty=False,
-        max_length=1_000,
+        max_length=conf.MAX_ITEMS_A_REQUEST,
         help_text="The tokens of the leases.",
     )
 
@@ -336,7 +336,7 @@ class RedriveBody(Input):
         child=IdField(),
         allow_null=True,
         default=None,
-        max_length=1_000,
+        max_length=conf.MAX_ITEMS_A_REQUEST,
         help_text="The ids of the dead letters; null for all.",
     )
     reason = _reason(
@@ -345,7 +345,8 @@ class RedriveBody(Input):
         help_text="Only dead letters of this reason, as `dead-reasons` names it; null for all.",
     )
     limit = LimitField(
-        default=1_000, help_text="The maximum number of dead letters to requeue, the first ones."
+        default=conf.MAX_ITEMS_A_REQUEST,
+        help_text="The maximum number of dead letters to requeue, the first ones.",
     )
 
 
@@ -370,7 +371,8 @@ class PurgeBody(Input):
         "Only with the state `dead`.",
     )
     limit = LimitField(
-        default=1_000, help_text="The maximum number of items to remove, the first ones."
+        default=conf.MAX_ITEMS_A_REQUEST,
+        help_text="The maximum number of items to remove, the first ones.",
     )
 
 

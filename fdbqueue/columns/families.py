@@ -153,5 +153,5 @@ STATUS = Column[FamilyRow](
 )
 
 #: What the list of queues and ``queue_list --family`` say of a family, and ``queue_list NAME``.
-LISTED_FAMILIES: tuple[Column[Any], ...] = (NAME, KIND, MEMBERS, PAUSED)
-FAMILY_STATS: tuple[Column[Any], ...] = (NAME, MEMBERS, *FIGURES, STATUS)
+COMMAND_FAMILY_COLUMNS: tuple[Column[Any], ...] = (NAME, KIND, MEMBERS, PAUSED)
+COMMAND_FAMILY_FIGURES: tuple[Column[Any], ...] = (NAME, MEMBERS, *FIGURES, STATUS)

@@ -1,8 +1,8 @@
 """The columns of a queue's items, and the facts of one item.
 
-To add one, add an :class:`ItemColumn` to :data:`LISTED` for the pages' table, to :data:`TABLE` for
-that of ``queue_peek`` and ``queue_pop``, to :data:`FACTS` for the page of an item and
-``queue_show``, or to :data:`DETAILS` for lines of JSON. Its value is written by
+To add one, add an :class:`ItemColumn` to :data:`PAGE_COLUMNS` for the pages' table, to
+:data:`COMMAND_COLUMNS` for that of ``queue_peek`` and ``queue_pop``, to :data:`FACTS` for the page
+of an item and ``queue_show``, or to :data:`DETAILS` for lines of JSON. Its value is written by
 :mod:`fdbqueue.pages.values` and :mod:`fdbqueue.management.item_lines`.
 """
 
@@ -261,7 +261,7 @@ ATTEMPTS = ItemColumn(
 ITEM_SIZE = ItemColumn("size", _("Size"), attrgetter("item.size_bytes"), SIZE, is_minor=True)
 
 #: The pages' table of items, between where an item is in its list and its value.
-LISTED = (
+PAGE_COLUMNS = (
     PRIORITY,
     PUSHED,
     LEASED_UNTIL,
@@ -274,7 +274,7 @@ LISTED = (
     ITEM_SIZE,
 )
 #: The commands' table, before its value.
-TABLE = (ID, PRIORITY, PUSHED, ATTEMPTS, LEASED_UNTIL, DELAYED_UNTIL, WORKER, REASON)
+COMMAND_COLUMNS = (ID, PRIORITY, PUSHED, ATTEMPTS, LEASED_UNTIL, DELAYED_UNTIL, WORKER, REASON)
 #: The page of one item, and ``queue_show``.
 FACTS = (
     ItemColumn("queue", _("Queue"), attrgetter("queue.name")),

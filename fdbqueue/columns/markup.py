@@ -66,16 +66,16 @@ def code(value: str | Promise) -> SafeString:
 def age(value: Moment) -> SafeString:
     """Return how far away a moment is; hovering shows the moment."""
     shown = '<time datetime="{}" title="{}">{}</time>'
-    return filled(shown, *_written(value), value.words)
+    return filled(shown, *_in_time_zone(value), value.words)
 
 
 def moment(value: Moment) -> SafeString:
     """Return a moment, and how far away it is."""
     shown = '<time datetime="{}">{}</time> <span class="fdbqueue-quiet fdbqueue-fact">{}</span>'
-    return filled(shown, *_written(value), value.words)
+    return filled(shown, *_in_time_zone(value), value.words)
 
 
-def _written(value: Moment) -> tuple[str, str]:
+def _in_time_zone(value: Moment) -> tuple[str, str]:
     """Return a moment in the project's time zone, for programs and for people."""
     at = localtime(value.at)
     return at.isoformat(), f"{at:%Y-%m-%d %H:%M:%S %Z}"

@@ -1,7 +1,7 @@
 """The columns of queues: what pages, commands and JSON say of each.
 
 A :class:`QueueColumn` is one thing that is said. To add one, add it to the tuple of what is to show
-it: :data:`FIGURES` (the page of a queue, ``queue_list --rates``, families), :data:`LISTED`
+it: :data:`FIGURES` (the page of a queue, ``queue_list --rates``, families), :data:`COMMAND_COLUMNS`
 (``queue_list``), or ``COLUMNS`` of :mod:`fdbqueue.pages.queues_page`. What it shows is in a row of
 ``queue_rows.py``, and its ``reads`` fill that for all rows.
 """
@@ -212,5 +212,5 @@ STATUS = QueueColumn(
 #: What is said of each queue wherever there is room for figures.
 FIGURES = (*COUNTS.values(), OLDEST, *RATES)
 #: What ``queue_list`` says, and with ``--rates``.
-LISTED = (NAME, KIND, _CODEC, _PRIORITIES, *COUNTS.values(), OLDEST, STATUS)
-STATS = (NAME, *FIGURES, STATUS)
+COMMAND_COLUMNS = (NAME, KIND, _CODEC, _PRIORITIES, *COUNTS.values(), OLDEST, STATUS)
+COMMAND_RATE_COLUMNS = (NAME, *FIGURES, STATUS)

@@ -30,8 +30,6 @@ from fdbqueue.exceptions import (
 from fdbqueue.locks import IN_A_HANDLER, RLock
 
 logger = logging.getLogger(__name__)
-# The error that is raised says the same: a project that sets up no log need not see both.
-logger.addHandler(logging.NullHandler())
 
 #: The version of the API that fdbqueue is written against. A host project may have
 #: selected a newer one before; then that one is used.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import logging
 import os
 import shutil
 import sys
@@ -79,6 +80,8 @@ class QueueCommand(BaseCommand):
         if sys.stderr is None:
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
             self.stderr = OutputWrapper(sys.stderr)
+        # What it logs is raised, too, and printed: a project that sets up no log need not see both.
+        logging.getLogger("fdbqueue.engines.foundationdb").addHandler(logging.NullHandler())
         super().run_from_argv(argv)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:

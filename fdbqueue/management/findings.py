@@ -58,7 +58,8 @@ _MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
 #: The doctor reads the load of at most so many queues.
 MAX_LOADS = 500
 #: How many transactions a second one queue carries on a cluster, with one head and with shards, as
-#: docs/scaling.md counts; a queue that does three quarters of that is near it.
+#: docs/scaling.md counts; a queue that does three quarters of that is near it. The history counts
+#: items, and a transaction takes one or many: so it is near it only if each takes one.
 HEAD_CARRIES, SHARDS_CARRY = 400, 5_000
 _NEAR = 0.75
 
@@ -227,13 +228,16 @@ def _check_load(rows: list[QueueRow], *, on_cluster: bool) -> Finding:
     if has_shards:
         most, rate = SHARDS_CARRY, row.pushes + row.pops
     share, kind = rate / 60 / most, "with" if has_shards else "without"
-    text += f"; a queue {kind} shards carries about {most:,} transactions a second: {share:.0%}"
+    text += (
+        f"; a queue {kind} shards carries about {most:,} transactions a second, of which this is "
+        f"{share:.0%} if each has one item"
+    )
     if share < _NEAR or row.counts.ready <= row.pops or row.pushes <= row.pops:
         return Finding("load", None, OK, text)
     more = (
         "more threads in a process, or pop_many" if has_shards else "pop_many, threads, or shards"
     )
-    text = f"{text}. Its ready items grow: take more at a time ({more})"
+    text = f"{text}. Its ready items grow: take more at a time ({more}), or start more workers"
     return Finding("load", row.queue.name, WARNING, text)
 
 

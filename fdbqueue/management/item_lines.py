@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fdbqueue.columns import ValueKind, record
-from fdbqueue.columns.items import DETAILS, TABLE, ItemColumn, ItemRow, shown
+from fdbqueue.columns.items import COMMAND_COLUMNS, DETAILS, ItemColumn, ItemRow, shown
 from fdbqueue.columns.text import clipped, printable, timestamp
 from fdbqueue.exceptions import FdbQueueError, InvalidInput
 from fdbqueue.management import formats
@@ -94,7 +94,7 @@ def printer(
         fold="whole" if whole_values else "cut",
         alarm=lambda row: "bad" if isinstance(row.item.value, Undecodable) else "",
     )
-    lines = formats.table_of([*shown(TABLE, queue, state), value], look)
+    lines = formats.table_of([*shown(COMMAND_COLUMNS, queue, state), value], look)
     return lambda items: lines(ItemRow(item, queue) for item in items)
 
 

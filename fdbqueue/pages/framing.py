@@ -116,7 +116,7 @@ class PageView(View):
 
     def _failed(self, error: Exception, problem: Problem) -> HttpResponseBase:
         """Return the page of an error; who may not view it is told that alone."""
-        if problem.is_unavailable and not self._may_view(self.kwargs.get("name")):
+        if problem.is_unavailable and not self._may_view_or_be_told(self.kwargs.get("name")):
             forbidden = problem_of(PermissionDenied(), self.request.user)
             assert forbidden is not None
             return self.problem(forbidden)
@@ -130,7 +130,7 @@ class PageView(View):
         sought = self.kwargs.get("name", "")
         name = self.catalog().closest_name(sought)
         closest = None
-        if name is not None and self._may_view(name):
+        if name is not None and self._may_view_or_be_told(name):
             closest = name, self.addresses.queue(name)
         return {"queue_name": shown_id(sought), "closest": closest}
 
@@ -140,15 +140,15 @@ class PageView(View):
         Denied by default. Whether a user may see any queue of the list is known when it is read.
         """
         is_logged_in = getattr(self.request, "user", None) and self.request.user.is_authenticated
-        if is_logged_in and (name is None or self._may_view(name)):
+        if is_logged_in and (name is None or self._may_view_or_be_told(name)):
             return None
         refused = self.site.refused(self.request)
         if refused is None:
             raise PermissionDenied
         return refused
 
-    def _may_view(self, name: str | None) -> bool:
-        """Ask the site; if the setting is wrong, the general permission decides."""
+    def _may_view_or_be_told(self, name: str | None) -> bool:
+        """Ask the site; if the setting is wrong, who has the general permission is told so."""
         try:
             return self.site.may_view(self.request, name)
         except ConfigurationError:

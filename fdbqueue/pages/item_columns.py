@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue.columns import AGE, FUTURE, PAST, TEXT, WORD, Column, ValueKind, link, markup
 from fdbqueue.columns.items import (
     FAILURES,
-    LISTED,
+    PAGE_COLUMNS,
     REASON,
     ItemColumn,
     ItemRow,
@@ -127,6 +127,6 @@ COLUMNS: tuple[ItemColumn, ...] = (
         lambda row: link(f"item-{row.item.id}", address_of(row), str(row.position)),
         ValueKind(is_number=True),
     ),
-    *(in_one_line(replace(column, **_IN_TABLE.get(column.name, {}))) for column in LISTED),
+    *(in_one_line(replace(column, **_IN_TABLE.get(column.name, {}))) for column in PAGE_COLUMNS),
     ItemColumn("value", _("Value"), _value, css=lambda _value: "fdbqueue-value"),
 )

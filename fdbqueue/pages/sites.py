@@ -225,15 +225,3 @@ def may_enter(user: Any) -> bool:
         return False
     names = itertools.islice(conf.catalog().plain_names(), _ASKED_ABOUT)
     return any(access.may(user, access.VIEW, name) for name in names)
-
-
-def may_view_in_admin(user: Any, queue: models.QueueName | None) -> bool:
-    """Tell whether a user may view a queue, or with None, whether the admin's index has an entry.
-
-    If the setting is wrong, the general permission decides, so that the admin's other pages
-    work and these can say what is wrong.
-    """
-    try:
-        return may_enter(user) if queue is None else access.may(user, access.VIEW, queue.name)
-    except ConfigurationError:
-        return bool(user.is_authenticated and user.has_perm(access.VIEW))

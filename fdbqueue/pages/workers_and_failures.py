@@ -189,7 +189,7 @@ class WorkersForm(ListForm):
     shown = ("worker", "sort")
 
 
-class FailuresForm(ListForm):
+class DeadLettersForm(ListForm):
     """Which reasons of dead letters to show."""
 
     reason = search_field(_("Reason contains"), max_length=200, strip=False)
@@ -363,13 +363,13 @@ def _shown_reason(reason: ReasonRow) -> SafeString:
     return markup.reason(folded(reason_text(reason.reason), f"reason-{reason.position}"))
 
 
-class FailuresView(ListView):
+class DeadLettersView(ListView):
     """The dead letters of all queues, by reason."""
 
     view, title, template = "failures", _("Failures"), "dead_letters.html"
-    form = FailuresForm
+    form = DeadLettersForm
 
-    def rows(self, form: FailuresForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: DeadLettersForm, viewer: Viewer) -> dict[str, Any]:
         """Return the reasons."""
         found = _read(viewer, form.cleaned_data["after"], "dead")
         has_text = reason_contains(form.cleaned_data["reason"])

@@ -29,8 +29,8 @@ how far they are, and ``group_outlines`` how they read.
 Beside its tasks each worker enqueues what the ``schedules`` say, and prunes what ended long ago
 (``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``checks`` has
 the system checks, and all their ids. A queue of limited tasks is a part of another, its *home*:
-``key_limits`` names it, and the catalog knows whose it is (``Catalog.home``). ``compat`` alone
-knows which package has Django's API. ``pages`` is how tasks read in the pages, ``metrics``
+``key_limit_queues`` names it, and the catalog knows whose it is (``Catalog.home``). ``compat``
+alone knows which package has Django's API. ``pages`` is how tasks read in the pages, ``metrics``
 what Prometheus is told.
 """
 

@@ -23,7 +23,7 @@ from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidValue, ItemNotFound, QueueNotFound
 from fdbqueue.service import NAME, PATTERN, Catalog, Item, Push, Queue, QueueSpec, run
-from fdbqueue.tasks import key_limits, schedules
+from fdbqueue.tasks import key_limit_queues, schedules
 from fdbqueue.tasks.checks import OUTBOX_APP, check_backend
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -151,8 +151,8 @@ class FdbQueueBackend(BaseTaskBackend):
                 text = f"timeout may be {self.timeouts}; the least is the backend's grace_seconds."
                 raise InvalidTask(text)
             self._has_timed_task = True
-        if any(getattr(task, name) is not None for name in key_limits.NO_LIMITS):
-            key_limits.check(task, self.queue_prefix + task.queue_name)
+        if any(getattr(task, name) is not None for name in key_limit_queues.NO_LIMITS):
+            key_limit_queues.check(task, self.queue_prefix + task.queue_name)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult[Any, Any]:
         """Enqueue a task, or return the result of the one that has its unique key.
@@ -297,13 +297,13 @@ class FdbQueueBackend(BaseTaskBackend):
 
         First those of limited tasks, because a pattern of others may fit their names.
         """
-        limits_at = functools.partial(key_limits.limits_key, self.records.prefix)
+        limits_at = functools.partial(key_limit_queues.limits_key, self.records.prefix)
         for name in self.limited_names():
             yield _spec(
                 name,
                 limits_at=limits_at,
-                home_of=key_limits.home_of,
-                label_of=key_limits.label_of,
+                home_of=key_limit_queues.home_of,
+                label_of=key_limit_queues.label_of,
             )
         for name in self.names():
             if NAME.fullmatch(name) or PATTERN.fullmatch(name):
@@ -311,7 +311,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     def limited_names(self) -> list[str]:
         """Return the families of its limited tasks in the catalog."""
-        names = [key_limits.family_of(name) for name in self.names()]
+        names = [key_limit_queues.family_of(name) for name in self.names()]
         return [name for name in names if PATTERN.fullmatch(name)]
 
     def prepare(self, result: TaskResult[..., Any]) -> Any:
@@ -331,7 +331,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     def push_of(
         self, result: TaskResult[..., Any]
-    ) -> tuple[Queue, Push, key_limits.Limited | None]:
+    ) -> tuple[Queue, Push, key_limit_queues.Limited | None]:
         """Return the queue of a task, what to push to it, and its limits if it has some.
 
         Raises:
@@ -370,7 +370,7 @@ class FdbQueueBackend(BaseTaskBackend):
 
     def _push_in(
         self, way: TaskWay, result: TaskResult[..., Any]
-    ) -> tuple[Queue, Push, key_limits.Limited | None]:
+    ) -> tuple[Queue, Push, key_limit_queues.Limited | None]:
         task, queue, is_rich = way.task, way.queue, self.settings.rich_types
         value: dict[str, Any] = {
             "id": result.id,
@@ -389,7 +389,7 @@ class FdbQueueBackend(BaseTaskBackend):
                 key = task.key_of(result.args, result.kwargs)
                 keyed = {"unique": key, "unique_while": task.unique_while}
             if task.max_running is not None or task.rate is not None:
-                limited = key_limits.where(task, queue.name, result.args, result.kwargs)
+                limited = key_limit_queues.where(task, queue.name, result.args, result.kwargs)
                 queue = queue if limited is None else way.catalog.queue(limited.queue)
         not_before = None if task.run_after is None else aware(task.run_after)
         return queue, Push(value, way.rank, not_before=not_before, **keyed), limited
@@ -413,15 +413,15 @@ class FdbQueueBackend(BaseTaskBackend):
 
         return push_all
 
-    def _keeping(self, limited: key_limits.Limited, push: Any) -> Any:
+    def _keeping(self, limited: key_limit_queues.Limited, push: Any) -> Any:
         """Return a function that pushes a task with limits, which are stored before."""
 
         def push_limited(tr: Transaction | None) -> Any:
             given = self.catalog, self.records.prefix, limited
             if tr is None:
-                key_limits.store_limits(*given)
+                key_limit_queues.store_limits(*given)
             else:
-                key_limits.declare(tr, *given)
+                key_limit_queues.declare(tr, *given)
             return push(tr)
 
         return push_limited

@@ -26,7 +26,7 @@ from fdbqueue.exceptions import path_of
 from fdbqueue.service import Failure, Queue
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.exceptions import Retry, TaskExpired
-from fdbqueue.tasks.key_limits import KeyState, key_state
+from fdbqueue.tasks.key_limit_queues import KeyState, key_state
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import AttemptFailure, TaskCall

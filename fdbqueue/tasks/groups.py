@@ -35,7 +35,7 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.group_results import MAX_READ, GroupResult, backend_and_branch, branch_named
 from fdbqueue.tasks.group_upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, due_key
-from fdbqueue.tasks.key_limits import (
+from fdbqueue.tasks.key_limit_queues import (
     NO_LIMITS,
     Limited,
     is_limited,

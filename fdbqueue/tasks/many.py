@@ -18,7 +18,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, InvalidValue
 from fdbqueue.service import Item, Push, Queue, push_portions, run
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
-from fdbqueue.tasks.key_limits import store_limits, without_key
+from fdbqueue.tasks.key_limit_queues import store_limits, without_key
 from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.results import change, local, of_argument
 

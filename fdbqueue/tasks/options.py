@@ -97,8 +97,8 @@ _OF_TASKS = {
 }
 #: The pause before the second attempt, and the longest one, before each is made shorter or longer
 #: by up to a quarter, so that tasks that failed together do not return together.
-FIRST_SECONDS = 15.0
-MAX_SECONDS = 3_600.0
+FIRST_BACKOFF_SECONDS = 15.0
+MAX_BACKOFF_SECONDS = 3_600.0
 _JITTER = 0.25
 
 
@@ -111,7 +111,7 @@ def exponential(exception: BaseException | None, result: Any) -> float:  # noqa:
         exception: What the task raised.
         result: The task's result: ``result.attempts`` is how many attempts there have been.
     """
-    seconds = min(MAX_SECONDS, FIRST_SECONDS * 2.0 ** min(result.attempts - 1, 20))
+    seconds = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2.0 ** min(result.attempts - 1, 20))
     return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 

@@ -37,7 +37,7 @@ from fdbqueue.tasks.exceptions import (
     TaskUnknown,
     WorkerDied,
 )
-from fdbqueue.tasks.key_limits import Limited, is_limited, row_of, store_limits, without_key
+from fdbqueue.tasks.key_limit_queues import Limited, is_limited, row_of, store_limits, without_key
 from fdbqueue.tasks.notes import Notes
 from fdbqueue.tasks.options import BACKENDS, BackendOptions, FdbQueueTask
 from fdbqueue.tasks.records import (

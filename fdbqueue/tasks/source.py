@@ -10,8 +10,8 @@ end what it is for a task. The protocol, for one task:
    them than threads is *ahead*, and its worker's name says so: by itself it counts no attempt.
    What waits for a thread is requeued as it was when all threads are at work for longer, and when
    the worker is to end.
-   Limited tasks (``key_limits.py``) are leased by turns with others. Only if a lease has ended
-   before, :meth:`TaskSource.begin_later_attempt` reads what is known of it,
+   Limited tasks (``key_limit_queues.py``) are leased by turns with others. Only if a lease has
+   ended before, :meth:`TaskSource.begin_later_attempt` reads what is known of it,
    notes the workers that died, and that this attempt begins.
 2. **Run.** Unless it or its group was aborted while it waited, or it has expired
    (:meth:`TaskSource.has_expired`): its time is over before any attempt has begun. Whether what
@@ -134,7 +134,7 @@ class TaskSource:
         threads: How many tasks run at a time: what is leased beyond that is leased ahead.
         keeps_successful: Whether the results of successful tasks are kept.
         backend: The backend of the tasks, for those in groups and chains.
-        beside: The families of limited tasks (:mod:`fdbqueue.tasks.key_limits`); None for none.
+        beside: The families of limited tasks (``key_limit_queues.py``); None for none.
     """
 
     def __init__(

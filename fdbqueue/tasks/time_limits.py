@@ -99,8 +99,9 @@ _WRITTEN_PER_LEASE = 3
 _ROWS, _ROW_BYTES = 256, 1_024
 #: The same in words of eight bytes, and where the data of a row begins.
 _ROW_WORDS, _DATA_AT = _ROW_BYTES // 8, 16
-#: Which word says that the process hears its parent: the first one of the second row.
-HEARS = _ROW_WORDS
+#: Which word is the moment at which the parent is to end the process, and which says that the
+#: process hears its parent: the first one of the first row, and of the second.
+KILL_AT, HEARS = 0, _ROW_WORDS
 #: How soon a function is looked at again if its exception has not come.
 _AGAIN_SECONDS = 0.05
 
@@ -132,8 +133,8 @@ class ParentWatch:
 
     Attributes:
         memory: The memory.
-        words: The same as numbers of eight bytes; the first is the moment at which the parent is to
-            end the process, 0 for never, and :data:`HEARS` is 1 once it hears its parent.
+        words: The same as numbers of eight bytes. :data:`KILL_AT` is the moment at which the parent
+            is to end the process, 0 for never; :data:`HEARS` is 1 once it hears its parent.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -255,6 +256,8 @@ class TimeLimits:
         self._base = base
         self._grace = grace_seconds
         self._lease = lease_seconds
+        #: How far ahead the moment is at most at which the parent is to end the process.
+        self._max_ahead = lease_seconds + grace_seconds
         self._watch = watch
         self._process = os.getpid()
         self._mutex = mutex
@@ -300,8 +303,8 @@ class TimeLimits:
                     self._watch.words[row * _ROW_WORDS + 1] = 0.0
                     self._watch.memory[begin : begin + len(data)] = data
                     self._watch.words[row * _ROW_WORDS + 1] = limit.deadline  # last: now it counts
-                    self._watch.words[0] = min(
-                        *self._kill_at, self._doubt_at, now + self._lease + self._grace
+                    self._watch.words[KILL_AT] = min(
+                        *self._kill_at, self._doubt_at, now + self._max_ahead
                     )
                 is_first = limit.deadline < self._wakes_at
                 if is_first:
@@ -322,8 +325,8 @@ class TimeLimits:
                 if self._watch is not None and row < _ROWS:
                     self._watch.words[row * _ROW_WORDS + 1] = 0.0
                     kill_at = min(*self._kill_at, self._doubt_at)
-                    latest = time.monotonic() + self._lease + self._grace
-                    self._watch.words[0] = 0.0 if kill_at == math.inf else min(kill_at, latest)
+                    last = time.monotonic() + self._max_ahead
+                    self._watch.words[KILL_AT] = 0.0 if kill_at == math.inf else min(kill_at, last)
                 self._running[row] = None
             if limit is not None and limit.strike is not None:
                 limit.strike.is_over, limit.strike.trap = True, None
@@ -415,7 +418,7 @@ class TimeLimits:
                     next_at = min(next_at, now + _AGAIN_SECONDS)
             kill_at = min(*self._kill_at, self._doubt_at)
             if self._watch is not None and kill_at < math.inf:
-                self._watch.words[0] = min(kill_at, now + self._lease + self._grace)
+                self._watch.words[KILL_AT] = min(kill_at, now + self._max_ahead)
                 next_at = min(next_at, now + self._lease / _WRITTEN_PER_LEASE)
             self._wakes_at = next_at
         return next_at - now, over, late

@@ -75,7 +75,7 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.encoders import Rich, all_rich, decode, stored_of, with_given
 from fdbqueue.tasks.exceptions import pass_interrupt
-from fdbqueue.tasks.key_limits import declare, where_given
+from fdbqueue.tasks.key_limit_queues import declare, where_given
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import (
     FAILED,

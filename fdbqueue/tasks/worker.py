@@ -46,7 +46,7 @@ from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping
-from fdbqueue.tasks.key_limits import family_of
+from fdbqueue.tasks.key_limit_queues import family_of
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, MAX_LEASED_PER_THREAD, TaskSource
 from fdbqueue.tasks.time_limits import OverdueAttempt, ParentWatch

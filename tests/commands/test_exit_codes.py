@@ -171,22 +171,34 @@ settings.configure(
         "QUEUES": {"mail": {"kind": "fifo"}},
     },
 )
-execute_from_command_line(["manage.py", "queue_pop", "mail"])
 """
 
 
-def test_a_cluster_that_cannot_be_reached_is_told_once(tmp_path):
-    """A project that sets up no log sees the error alone, and no line of a log before it."""
-    done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_LOG, tmp_path / "fdb.cluster"],
+def without_log(tmp_path, program):
+    """Run a program on a cluster that there is not, in a project that sets up no log."""
+    return subprocess.run(
+        [sys.executable, "-c", _WITHOUT_LOG + program, tmp_path / "fdb.cluster"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_once(tmp_path):
+    """A project that sets up no log sees the error alone, and no line of a log before it."""
+    done = without_log(tmp_path, "execute_from_command_line(['manage.py', 'queue_pop', 'mail'])")
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("CommandError: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_cluster_that_a_program_cannot_reach_is_logged(tmp_path):
+    """Python prints the line, because a program may catch the error and say nothing."""
+    program = "import django, fdbqueue; django.setup(); fdbqueue.queue('mail').pop()"
+    line, *trace = without_log(tmp_path, program).stderr.splitlines()
+    assert line in {"the cluster does not answer", "the client library cannot be used"}
+    assert trace[0].startswith("Traceback ")
 
 
 def test_a_wrong_setting(call, settings):

@@ -310,7 +310,7 @@ def test_a_wrong_argument_fails_no_other_call(catalog, users, pool):
 
 
 def test_takes_take_part_in_a_transaction(catalog, users):
-    """They see what it has done, and nothing is taken or corrected unless it is committed."""
+    """They see what it has done; nothing is taken, or a row replaced, unless it is committed."""
     fill(catalog, 1, ["user-1"])
     tr = catalog.database.create_transaction()
     catalog.queue("user-2").push("own", tr=tr)

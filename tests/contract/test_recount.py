@@ -128,7 +128,7 @@ def test_hidden_items_are_counted_too(kind, ours, database, subspace, clock):
     tables = TableKeys(subspace.key())
     for value in (None, b"\x05" + bytes(23), b"\xff" * 24):
         levels = dict.fromkeys([tables.level(p) for p in range(5)] if kind == "priority" else ())
-        overwrite(database, {tables.ready: value, tables.hidden: value, **levels})
+        overwrite(database, {tables.ready_taken_wakes: value, tables.hidden: value, **levels})
         assert ours.counts() != expected
         assert ours.recount() == expected
         assert_counted(ours)
@@ -219,7 +219,7 @@ def test_many_items_are_counted_in_bounded_reads(database, subspace):
     queue = PriorityQueue(database, subspace, codec="bytes")
     queue.push_many((b"", number % 2) for number in range(11_000))
     tables = TableKeys(subspace.key())
-    overwrite(database, {tables.ready: None, tables.level(0): None})
+    overwrite(database, {tables.ready_taken_wakes: None, tables.level(0): None})
     assert queue.recount() == Counts(11_000, 0, 0, 0)
     assert queue.by_priority() == [(0, 5_500), (1, 5_500)]
 

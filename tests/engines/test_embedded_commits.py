@@ -268,13 +268,13 @@ def test_a_thread_that_leaves_just_before_it_is_woken(database, line):
 def test_a_commit_that_times_out_as_the_lead_is_passed_on_to_it(database):
     """Its thread leaves without leading: another one that waits leads instead."""
     committer = database.committer
-    committed, withdraw = committer._committed, committer.withdraw
+    notify_watchers, withdraw = committer._notify_watchers, committer.withdraw
     held, gate = threading.Event(), threading.Event()
     empty, passed_on = threading.Event(), threading.Event()
 
     def hold():
-        committed()
-        committer._committed = committed
+        notify_watchers()
+        committer._notify_watchers = notify_watchers
         held.set()
         gate.wait(_DEADLINE_SECONDS)
 
@@ -293,7 +293,7 @@ def test_a_commit_that_times_out_as_the_lead_is_passed_on_to_it(database):
         thread.start()
         return thread, commit, transaction._state._request
 
-    committer._committed, committer.withdraw = hold, withdraw_later
+    committer._notify_watchers, committer.withdraw = hold, withdraw_later
     leader, *_ = wait_in_thread(b"leading")
     assert held.wait(_DEADLINE_SECONDS)
     leaving, timed_out, _ = wait_in_thread(b"leaving", timeout=50)

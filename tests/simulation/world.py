@@ -344,7 +344,7 @@ class World:
         counts, tables = queue.counts(), queue.parts.store.tables
         if counts.ready or counts.leased or counts.delayed:
             raise Found(f"{queue.name} has {counts} at the end")
-        keys = [key[len(tables.ready) - 1 :] for key in self.cluster.state.between(*tables.bounds)]
+        keys = [key[len(tables.bounds[0]) :] for key in self.cluster.state.between(*tables.bounds)]
         left = [key for key in keys if key[:1] in _EMPTY_TABLES]
         if left:
             raise Found(f"{queue.name} has rows at the end: {left[:3]}")

@@ -15,7 +15,7 @@ from fdbqueue.tasks import TaskAborted, abort, abort_group, call, chain
 from fdbqueue.tasks.aborts import ForcedAborts
 from fdbqueue.tasks.compat import InvalidTaskBackend, TaskResultDoesNotExist, task_backends
 from fdbqueue.tasks.records import Records
-from fdbqueue.tasks.time_limits import Limit, ParentWatch, shared_memory
+from fdbqueue.tasks.time_limits import KILL_AT, Limit, ParentWatch, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
@@ -229,7 +229,7 @@ def test_the_replacement_of_a_process_fails_the_attempt(configure):
     for seconds in (60, 0):
         limits.begin(Limit(attempt, seconds))
     limits.begin(Limit(attempt, 0))
-    assert parents.words[0] < time.monotonic() + 10
+    assert parents.words[KILL_AT] < time.monotonic() + 10
     overdue = parents.taken_over(time.monotonic())
     assert [one.seconds for one in overdue] == [0]
     TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()

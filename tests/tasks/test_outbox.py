@@ -27,7 +27,7 @@ from fdbqueue.tasks.compat import (
     backends,
     task_enqueued,
 )
-from fdbqueue.tasks.key_limits import member_name
+from fdbqueue.tasks.key_limit_queues import member_name
 from fdbqueue.tasks.many import MOST_QUEUES
 from fdbqueue.tasks.outbox import mover
 from fdbqueue.tasks.outbox.models import OutboxTask

@@ -25,7 +25,7 @@ from fdbqueue.tasks.options import BackendOptions
 from fdbqueue.tasks.records import unpacked
 from fdbqueue.tasks.runner import TaskRunner, call_here
 from fdbqueue.tasks.strikes import Strike, set_exception
-from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, shared_memory
+from fdbqueue.tasks.time_limits import KILL_AT, Limit, OverdueAttempt, ParentWatch, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
@@ -314,12 +314,12 @@ def test_what_the_parent_sees(configure, watches):
     try:
         assert jobs.begun.wait(DEADLINE_SECONDS)
         wait_until(lambda: stored(results[1]).status is SUCCESSFUL)
-        assert began + 65 < parents.words[0] < time.monotonic() + 65
+        assert began + 65 < parents.words[KILL_AT] < time.monotonic() + 65
     finally:
         jobs.gate.set()
         thread.join(DEADLINE_SECONDS)
     assert worker.succeeded == 22
-    assert parents.words[0] == 0
+    assert parents.words[KILL_AT] == 0
     assert parents.taken_over(math.inf) == []
 
 

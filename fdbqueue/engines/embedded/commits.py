@@ -70,15 +70,15 @@ class Committer:
 
     Args:
         store: Where to write.
-        committed: Called after each group that took effect; calling it again does no harm.
+        notify_watchers: Called after each group that took effect; calling it again does no harm.
 
     Attributes:
         own: The request that this thread waits for; if there is one, what runs is a signal handler.
     """
 
-    def __init__(self, store: Store, committed: Callable[[], None]) -> None:
+    def __init__(self, store: Store, notify_watchers: Callable[[], None]) -> None:
         self._store = store
-        self._committed = committed
+        self._notify_watchers = notify_watchers
         self._start_empty()
 
     def _start_empty(self) -> None:
@@ -90,7 +90,7 @@ class Committer:
         #: Ask for a commit; it runs when a thread waits for it or for another one.
         self.submit: Callable[[CommitRequest], None] = self._requests.append
         self._group: CommitGroup | None = None
-        self._is_announced = True
+        self._has_notified = True
         #: The request whose thread leads, or the thread that keeps others from leading.
         self._leader: CommitRequest | int | None = None
         self._waiters: list[queue.SimpleQueue[None]] = []
@@ -230,14 +230,14 @@ class Committer:
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
         finally:
-            if not self._is_announced:
+            if not self._has_notified:
                 try:
-                    self._committed()
-                    self._is_announced = True
+                    self._notify_watchers()
+                    self._has_notified = True
                 finally:
-                    if not self._is_announced:  # an exception kept it from that
-                        self._committed()
-                        self._is_announced = True
+                    if not self._has_notified:  # an exception kept it from that
+                        self._notify_watchers()
+                        self._has_notified = True
 
     def _next_in_line(self) -> list[CommitRequest]:
         """Return the first requests of the line, within a group's limits; they stay in the line."""
@@ -290,7 +290,7 @@ class Committer:
             else:
                 connection.execute("BEGIN IMMEDIATE")
             group.apply(history, history.begin(connection, newest))
-            self._is_announced = not group.accepted
+            self._has_notified = not group.accepted
             self._groups_until_log_check -= 1
             if self._groups_until_log_check % _GROUPS_BETWEEN_EXTENSIONS == 0:
                 self._store.extend_log()

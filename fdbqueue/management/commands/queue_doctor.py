@@ -129,8 +129,8 @@ examples:
             "--recount",
             action="store_true",
             help="Count the items of queues, and correct the counts and the index of their "
-            "family, while others push and pop. Needed only for queues that other programs "
-            "use, by FoundationDB's recipes",
+            "family, while others push and pop. Needed for queues that other programs use, by "
+            "FoundationDB's recipes, and after a pattern has changed",
         )
         repairs.add_argument(
             "--sweep",

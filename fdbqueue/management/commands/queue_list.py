@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from fdbqueue.columns import Column, record
 from fdbqueue.columns.families import (
-    FAMILY_STATS,
-    LISTED_FAMILIES,
+    COMMAND_FAMILY_COLUMNS,
+    COMMAND_FAMILY_FIGURES,
     MOST_MEMBERS,
     FamilyRow,
     family_row,
 )
 from fdbqueue.columns.queue_rows import BeginRead, QueueRow, begin_first, read_rows
-from fdbqueue.columns.queues import LISTED, STATS, QueueColumn, reads_of
+from fdbqueue.columns.queues import COMMAND_COLUMNS, COMMAND_RATE_COLUMNS, QueueColumn, reads_of
 from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
 from fdbqueue.columns.workers_and_reasons import PRESENT
 from fdbqueue.management import arguments, formats
@@ -203,7 +203,7 @@ examples:
         summed, busy = run(self.catalog.database, read, read_only=True)
         names = filter(family.has, family.names()) if family.has_parts else iter(busy)
         members = map(self.catalog.queue, itertools.islice(names, MOST_MEMBERS))
-        for row in self._rows(members, view, reads_of(STATS)):
+        for row in self._rows(members, view, reads_of(COMMAND_RATE_COLUMNS)):
             summed.add(row)
         return summed
 
@@ -287,11 +287,11 @@ class _View(NamedTuple):
 
     @property
     def columns(self) -> tuple[QueueColumn, ...]:
-        return STATS if self.has_rates else LISTED
+        return COMMAND_RATE_COLUMNS if self.has_rates else COMMAND_COLUMNS
 
     @property
     def family_columns(self) -> tuple[Column[Any], ...]:
-        return LISTED_FAMILIES if self.is_of_families else FAMILY_STATS
+        return COMMAND_FAMILY_COLUMNS if self.is_of_families else COMMAND_FAMILY_FIGURES
 
     def record(self, described: Sequence[Column[Any]], row: Any) -> dict[str, Any]:
         """Return the object for a line of JSON."""

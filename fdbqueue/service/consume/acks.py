@@ -428,7 +428,7 @@ class Acks:
             )
             self._store.hide(count_change, delayed)
             return
-        row = expiry.requeue_or_bury(
+        row = expiry.take_out_or_bury(
             self._store, count_change, held, attempts, max_attempts, reason
         )
         if row is not None:

@@ -157,10 +157,10 @@ def _examine_items(
             found.items.append(Expired(item, item.attempts + is_leased))
 
 
-def requeue_expired(
+def take_out_expired(
     store: ItemStore, count_change: CountChange, found: AllExpired, max_attempts: int | None
 ) -> list[Row]:
-    """Requeue what has expired: remove it from its tables, and return the rows, for the head."""
+    """Take what has expired out of its tables; return the rows, which the caller writes."""
     tr = count_change.tr
     rows = []
     for key in found.stale:
@@ -168,7 +168,7 @@ def requeue_expired(
     for hidden, attempts in found.items:
         if hidden.state is State.LEASED:
             note_failure(store, tr, hidden, attempts, LEASE_EXPIRED)
-        row = requeue_or_bury(store, count_change, hidden, attempts, max_attempts, LEASE_EXPIRED)
+        row = take_out_or_bury(store, count_change, hidden, attempts, max_attempts, LEASE_EXPIRED)
         if row is not None:
             rows.append(row)
     for batch in found.batches:
@@ -214,7 +214,7 @@ def note_failure(
     store.failures.note(tr, lease.row.place, attempt, lease.worker, stored)
 
 
-def requeue_or_bury(
+def take_out_or_bury(
     store: ItemStore,
     count_change: CountChange,
     hidden: Hidden,
@@ -222,10 +222,10 @@ def requeue_or_bury(
     max_attempts: int | None,
     reason: str,
 ) -> Row | None:
-    """Requeue an item that is hidden, or bury it after its last attempt.
+    """Take a hidden item out of its table, or bury it after its last attempt.
 
     Returns:
-        The row to write, None if the item is dead.
+        The row, which the caller writes; None if the item is dead.
     """
     store.reveal(count_change, hidden)
     if dies(hidden, attempts, max_attempts):
@@ -252,7 +252,7 @@ def preview(
     requests: Sequence[HelpRequest],
     max_attempts: int | None,
 ) -> tuple[list[Row], dict[bytes, int]]:
-    """Return the rows that :func:`requeue_expired` would requeue, and their attempts."""
+    """Return the rows that :func:`take_out_expired` would return, and their attempts."""
     found = examine(store, tr, dues, requests)
     rows = [row for batch in found.batches for row in batch.rows]
     attempts = {}

@@ -37,8 +37,8 @@ from fdbqueue.service.storage.tables import Due
 #: these wait for the next popper.
 _MAX_REQUESTS = 200
 _STATE_ROWS = 4 + _MAX_REQUESTS + expiry.MAX_EXPIRED
-#: The most items that a transaction takes for the threads of this process, and the most for other
-#: processes; the first request of each may be larger.
+#: The most items that a transaction takes for the threads of this process; the first request may be
+#: larger.
 ROUND_ITEMS = 1_000
 #: In a queue with shards, one window has about so many rows of each at most, if it has all shards
 #: or fewer: so many rows are not far out of order either.
@@ -342,7 +342,7 @@ def parse_state(
     count = 0
     for row in rows:
         count += 1
-        if row.key == tables.ready:
+        if row.key == tables.ready_taken_wakes:
             taken = ready_and_taken(row.value)[1]
         elif row.key == known:
             pass

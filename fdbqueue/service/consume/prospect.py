@@ -85,7 +85,7 @@ class Look:
             to_lease=to_lease,
         )
         if found.hold is None:
-            return found._replace(watch=(tables.ready,))
+            return found._replace(watch=(tables.ready_taken_wakes,))
         # at the rate there is nothing to see but a pause
         is_by_leases = found.hold.limit == BY_LEASES
         return found._replace(watch=(tables.hidden if is_by_leases else tables.paused,))

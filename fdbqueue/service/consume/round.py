@@ -171,7 +171,7 @@ class RoundResult:
 
 
 def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
-    """Return the first requests of a batch: at most 1,000 items, or one request of more.
+    """Return the first requests of a batch: at most ``ROUND_ITEMS`` items, or one request of more.
 
     And at most as many as one transaction can end the leases of.
     """
@@ -508,7 +508,7 @@ class Round:
         self._took += given.took
 
     def _expire(self, state: QueueState, head: Head, helped: Sequence[Ack]) -> None:
-        """Requeue what has expired; it can be taken at once."""
+        """Take out what has expired: it can be taken at once; the rest is requeued at the end."""
         ends = [one.places for one in (*self._ending(), *helped) if one.check() is None]
         state = state.without_leases(frozenset().union(*ends)) if ends else state
         if not state.dues and not state.expired:
@@ -516,7 +516,7 @@ class Round:
         store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
         store.format.depend(tr)
         found = expiry.examine(store, tr, state.dues, state.expired)
-        self._returned = expiry.requeue_expired(store, self._count_change, found, max_attempts)
+        self._returned = expiry.take_out_expired(store, self._count_change, found, max_attempts)
         self._result.expired = expiry.counted(found, max_attempts)
         self._retried = self._result.wrote = True
         self._more_due = state.more_due or found.is_cut

@@ -10,16 +10,16 @@ Each member that the index names (:mod:`fdbqueue.service.storage.family_index`) 
    after another gives to the first eight requests in line; those that nobody needs come first in
    the next transaction. A round depends on the items that it takes and those before them; one that
    finds nothing, on the row that 4 removes.
-4. **Correct.** The rows of a member that gave nothing, or all that its limits allow, are removed in
-   the same transaction, or say when it has something next (:mod:`prospect`), or for whom. The
-   transaction depends on the rows that it removes, and whatever gives the member something new
-   writes one of them: so no row is ever missing.
+4. **Replace rows.** Those of a member that gave nothing, or all that its limits allow, are removed
+   in the same transaction; a new one, if any, says when it has something next (:mod:`prospect`),
+   or for whom. The transaction depends on the rows that it removes, and whatever gives the member
+   something new writes one of them: so no row is ever missing.
 5. **Commit**, all or nothing. After a conflict its members come after the others of the page, and
-   nothing is corrected, so only takes of the same items conflict twice. After two, without
+   no rows are replaced, so only takes of the same items conflict twice. After two, without
    reservations, each thread takes by its member's own poppers.
 6. **None** is returned after a whole circle in one transaction, at whose read version no member had
    anything, to those in line at its beginning. A transaction that has looked at too much is
-   committed with its corrections, and 1 begins again; then each member had nothing when it was
+   committed with the rows it replaced, and 1 begins again; then each member had nothing when it was
    looked at.
 7. **Wait** at one watch for pops, one for leases: the keys WAKE of each family, of which every
    writer of a row changes one, and the moment of the first row LATER.
@@ -180,7 +180,7 @@ class SeveralPoppers:
                 walking.begin(tr),
                 self._end,
                 owns=True,
-                corrects=not conflicts,
+                replaces_rows=not conflicts,
                 estimate=self._estimate,
             )
             if also is not None:
@@ -290,7 +290,7 @@ class SeveralGroup:
     def has_items(self, tr: Transaction, names: Sequence[str] = (), *, to_lease: bool) -> bool:
         """Tell whether a queue may have something to pop, or to lease.
 
-        So as long as there are rows of members that had nothing: the next take corrects these, and
+        So as long as there are rows of members that had nothing: the next take replaces these, and
         only then there is a moment or a change to wait for.
         """
         if self._find(tr, READ_AT_ONCE, names, to_lease=to_lease):
@@ -362,7 +362,7 @@ class SeveralGroup:
     def later(self, tr: Transaction, names: Sequence[str] = ()) -> list[Consumer]:
         """Return the queues of a list; of families the members that may have something later.
 
-        Of these the first, 1,000 at most.
+        Of these the first, ``MAX_LOOKS`` at most.
         """
         rows = [
             row
@@ -388,7 +388,7 @@ def _is_now(walk: Walk | ListWalk, consumer: Consumer, look: Look, *, to_lease: 
 
 
 def _fitting(requests: Sequence[SeveralRequest]) -> list[SeveralRequest]:
-    """Return the first requests: at most 1,000 items, or one request of more.
+    """Return the first requests: at most ``ROUND_ITEMS`` items, or one request of more.
 
     Only of the same queues, and only pops or only leases, because a limit may hold these alone:
     where they find nothing, pops would not have looked.

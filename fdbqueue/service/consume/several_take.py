@@ -331,8 +331,8 @@ class SeveralTake:
         with self._group.walking(request.names, to_lease=self._leases) as walking:
 
             def attempt(tr: Transaction) -> Served:
-                corrects = not next(attempts)
-                return self._attempt(tr, walking, request, saves, owns=True, corrects=corrects)
+                is_first = not next(attempts)
+                return self._attempt(tr, walking, request, saves, owns=True, replaces_rows=is_first)
 
             served = run(self._database, attempt, wrote=_WROTE)
         for name, expired in served.expired:
@@ -344,7 +344,7 @@ class SeveralTake:
         names = self._look_up()
         request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
         with self._group.walking(names, to_lease=self._leases) as walking:
-            served = self._attempt(tr, walking, request, True, owns=False, corrects=False)
+            served = self._attempt(tr, walking, request, True, owns=False, replaces_rows=False)
         items = _result(served) or []
         if items:
             self._group.last = items[0].queue
@@ -358,7 +358,7 @@ class SeveralTake:
         saves: bool,
         *,
         owns: bool,
-        corrects: bool,
+        replaces_rows: bool,
     ) -> Served:
         """Take items; under an idempotency key, save them, or return the saved response.
 
@@ -369,7 +369,7 @@ class SeveralTake:
             saves: Whether to save that there were no items, too.
             owns: Whether the transaction is this call's own: then it ends where another is to go
                 on, and helps other processes.
-            corrects: Whether to correct the index of a family.
+            replaces_rows: Whether it replaces the index rows of members with nothing to give.
         """
         group, call = self._group, self._call
         if call is not None:
@@ -377,7 +377,7 @@ class SeveralTake:
             if recalled is not None:
                 return Served([(request, recalled)])
         walk = walking.begin(tr)
-        visit = Visit(group.consumer, tr, walk, self._end, owns=owns, corrects=corrects)
+        visit = Visit(group.consumer, tr, walk, self._end, owns=owns, replaces_rows=replaces_rows)
         served = visit.serve([request])
         if not owns and not served.gave:
             group.depend(tr)

@@ -149,7 +149,7 @@ class Visit:
         walk: Its walk.
         end: Which end to take from.
         owns: Whether it is nobody else's: then it is bounded, and helps other processes.
-        corrects: Whether it corrects the rows of those that have nothing to give any more.
+        replaces_rows: Whether it replaces the index rows of members with nothing to give.
         estimate: What transactions before it have met; None for one that is by itself.
     """
 
@@ -161,7 +161,7 @@ class Visit:
         end: End,
         *,
         owns: bool,
-        corrects: bool,
+        replaces_rows: bool,
         estimate: VisitEstimate | None = None,
     ) -> None:
         self._open = open_queue
@@ -169,10 +169,10 @@ class Visit:
         self._walk = walk
         self._end: End = end
         self._owns = owns
-        self._corrects = corrects and not walk.is_strict
+        self._replaces_rows = replaces_rows and not walk.is_strict
         self._estimate = estimate or VisitEstimate()
         # At the min end a round as seen depends on what it takes and what is before; who found
-        # nothing depends on the row that it corrects.
+        # nothing depends on the row that it removes.
         as_seen = owns and end == "min" and not walk.is_strict
         self._order = Order.AS_SEEN if as_seen else Order.STRICT
         self._until = time.monotonic() + _MAX_SECONDS
@@ -199,7 +199,7 @@ class Visit:
         requests: Sequence[SeveralRequest],
         joined: Callable[[], Sequence[SeveralRequest]] | None = None,
     ) -> Served:
-        """Take items for the requests, as far as there are any; correct what gave nothing.
+        """Take items for the requests, as far as there are any; replace rows of what gave none.
 
         Args:
             requests: Those in line when it begins.
@@ -235,8 +235,8 @@ class Visit:
         if waiting and not self.is_cut:
             early = frozenset(requests)
             self.served.results += [(one, []) for one in waiting if one in early]
-        if self._corrects and self._spent:
-            self._correct()
+        if self._replaces_rows and self._spent:
+            self._replace_rows()
         return self.served
 
     def _admit(
@@ -387,7 +387,7 @@ class Visit:
         # to resume a family writes no rows: they stay
         if (is_spent or not served) and not (look.is_unfinished or result.is_with_family):
             self._spent.append((look, result))
-            if is_spent and self._corrects:
+            if is_spent and self._replaces_rows:
                 return
         hint, member = look.hint, look.consumer.taker.store.tables.member
         if served == len(look.asked) and not is_spent:
@@ -402,8 +402,8 @@ class Visit:
             is_long = self._looks >= MAX_LOOKS or time.monotonic() > self._until
             self.is_cut = self._sent_bytes > STEP_BYTES or (is_long and not self._walk.is_strict)
 
-    def _correct(self) -> None:
-        """Correct the rows of the members that gave nothing, or are at their limits now."""
+    def _replace_rows(self) -> None:
+        """Replace the rows of the members that gave nothing, or are at their limits now."""
         reads = []
         for look, result in self._spent:
             taker = look.consumer.taker
@@ -413,7 +413,7 @@ class Visit:
             prospect = _prospect(look, result, dues())
             member = look.consumer.taker.store.tables.member
             if member is not None and not prospect.is_now:
-                member.correct_rows(self._tr, prospect, look.hint.passing)
+                member.replace_rows(self._tr, prospect, look.hint.passing)
                 self.served.wrote = True
 
 

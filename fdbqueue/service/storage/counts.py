@@ -189,8 +189,9 @@ class CountChange:
         tr, tables = self.tr, self._tables
         if tables.member is not None and (self._hidden or self.news_at is not None):
             self._write_news(tables.member)
+        sums = self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD)
         added = [
-            (tables.ready, self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD), 3),
+            (tables.ready_taken_wakes, sums, 3),
             (tables.hidden, self._hidden, _HIDDEN_FIELDS),
         ]
         if self.shortened:  # in one field more, which the next change of the count drops
@@ -243,11 +244,12 @@ class Counters:
 
     def size(self, tr: Transaction) -> int:
         """Return how many items are ready."""
-        return ready_and_taken(_bytes(tr.snapshot[self._tables.ready]))[0]
+        return ready_and_taken(_bytes(tr.snapshot[self._tables.ready_taken_wakes]))[0]
 
     def begin_counts(self, tr: Transaction) -> Callable[[], Counts]:
         """Begin to read the counts by state; call the returned function for the result."""
-        ready, hidden = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
+        tables, snapshot = self._tables, tr.snapshot
+        ready, hidden = snapshot[tables.ready_taken_wakes], snapshot[tables.hidden]
 
         def result() -> Counts:
             size, _ = ready_and_taken(_bytes(ready))

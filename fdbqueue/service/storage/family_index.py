@@ -283,11 +283,11 @@ class Member:
         """
         return None if self.gives_at_end else tr[self._keys.limited]
 
-    def correct_rows(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
-        """Write when there is something to take next; the caller saw that there is nothing now.
+    def replace_rows(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
+        """Replace its rows, because there is nothing to take now, by when there is something next.
 
         The transaction depends on the rows that it removes: if someone writes one of them, it
-        conflicts. The row of this process's last correction goes, too: else each lease that a look
+        conflicts. The row that this process wrote last goes, too: else each lease that a look
         has met would leave one until the moment at which it would have expired.
 
         Args:
@@ -327,7 +327,7 @@ class Member:
     def promote(self, tr: Transaction, passing: Iterable[bytes]) -> None:
         """Write one row READY in place of rows that it was looked at for.
 
-        The transaction depends on these: it may look again, and correct the member by what it saw.
+        The transaction depends on these: it may look again, and replace them by what it saw.
         """
         _add_row(tr, self.ready)
         for key in passing:

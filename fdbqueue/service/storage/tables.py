@@ -1,7 +1,7 @@
 r"""The keys of everything that a queue stores besides its ready items (:class:`TableKeys`).
 
-One range read from READY to the present moment in DUE returns all that a popper must know besides
-the items. Moments are microseconds since the epoch, in eight big-endian bytes.
+One range read from READY_TAKEN_WAKES to the present moment in DUE returns all that a popper must
+know besides the items. Moments are microseconds since the epoch, in eight big-endian bytes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TableKeys:
     All are under ``subspace.key() + b"\xff"``, which no tuple key and no recipe's range read
     reaches. Then follows a byte for each table:
 
-        01  READY                           items ready; ever taken; ever extended or delayed
+        01  READY_TAKEN_WAKES               items ready; ever taken; ever extended or delayed
         02  RETRIED                         set while table 09 may have rows
         02 01  PAUSED                       since when nothing is to be taken, and why
         02 02  FORMAT       JSON            kind, codec, priority type, order, layout
@@ -119,7 +119,7 @@ class TableKeys:
     def __init__(self, prefix: bytes, member: Member | None = None) -> None:
         self.member = member
         tables = prefix + _META
-        self.ready = tables + b"\x01"
+        self.ready_taken_wakes = tables + b"\x01"
         self.retried = tables + b"\x02"
         self.paused = tables + b"\x02\x01"
         self.format = tables + b"\x02\x02"
@@ -177,8 +177,8 @@ class TableKeys:
     # The queue's state, read by poppers
 
     def present(self, moment: int) -> Bounds:
-        """Return the range from the count of ready items to what expires by a moment."""
-        return self.ready, self._due + _MOMENT.pack(moment + 1)
+        """Return the range from READY_TAKEN_WAKES to what expires by a moment."""
+        return self.ready_taken_wakes, self._due + _MOMENT.pack(moment + 1)
 
     def request(self, name: bytes) -> bytes:
         """Return the key of a help request."""

@@ -209,7 +209,7 @@ class Examiner:
 
     def _fingerprint(self, tr: Transaction) -> tuple[bytes, bytes]:
         """Return the stored counts, which change with every item that enters, leaves or moves."""
-        reads = tr.snapshot[self._tables.ready], tr.snapshot[self._tables.hidden]
+        reads = tr.snapshot[self._tables.ready_taken_wakes], tr.snapshot[self._tables.hidden]
         ready, hidden = (bytes(value) if value.present() else b"" for value in reads)
         return ready, hidden
 
@@ -252,7 +252,7 @@ class Examiner:
         count_change = self._store.count_change(tr)
         self._store.format.depend(tr)
         found = expiry.examine(self._store, tr, state.dues, state.expired)
-        rows = expiry.requeue_expired(self._store, count_change, found, self._taker.max_attempts)
+        rows = expiry.take_out_expired(self._store, count_change, found, self._taker.max_attempts)
         self._store.requeue_rows(count_change, rows)
         count_change.write()
         return len(found.items) + len(found.batches) + len(found.stale)

@@ -39,7 +39,7 @@ from django.utils import autoreload
 
 from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, handled
-from fdbqueue.tasks.time_limits import HEARS, OverdueAttempt, ParentWatch, shared_memory
+from fdbqueue.tasks.time_limits import HEARS, KILL_AT, OverdueAttempt, ParentWatch, shared_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -130,7 +130,7 @@ class Parent:
             return
         code = child.process.poll()
         if code is None:
-            if child.is_overdue(time.monotonic()):
+            if child.is_to_be_killed(time.monotonic()):
                 self._note(f"Worker process {child.number} does not end a task in time: killed.")
                 child.kill()
             return
@@ -207,7 +207,7 @@ class _Child:
             OSError: There is none; all is as before.
         """
         readable, pipe = os.pipe()
-        self._watch.words[0] = self._watch.words[HEARS] = 0.0
+        self._watch.words[KILL_AT] = self._watch.words[HEARS] = 0.0
         told = f"{self.number}:{readable}:{self._memory}:{self._killed_at}"
         try:
             self.process = subprocess.Popen(  # noqa: S603  # this command itself
@@ -228,9 +228,9 @@ class _Child:
             if again and not self._watch.words[HEARS]:
                 self.process.terminate()
 
-    def is_overdue(self, now: float) -> bool:
-        """Tell whether it is to be ended, by the same word for a while."""
-        word = self._watch.words[0]
+    def is_to_be_killed(self, now: float) -> bool:
+        """Tell whether the moment of its kill is over, and has been the same for a while."""
+        word = self._watch.words[KILL_AT]
         if not 0 < word <= now:
             word = 0.0
         if word != self._word:

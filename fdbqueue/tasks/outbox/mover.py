@@ -23,7 +23,7 @@ from fdbqueue.locks import start_thread
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run, shared_us
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
 from fdbqueue.tasks.ends import is_refusal
-from fdbqueue.tasks.key_limits import Limited, declare
+from fdbqueue.tasks.key_limit_queues import Limited, declare
 from fdbqueue.tasks.many import portions
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.outbox_rows import MAX_CALL_CHARACTERS, NotATask, Outbox, push_in

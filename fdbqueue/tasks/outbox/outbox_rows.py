@@ -7,7 +7,7 @@ What a row is to push is JSON, so reading it executes nothing:
 ``value`` is that of the task's item (:mod:`fdbqueue.tasks.records`); ``unique`` and
 ``unique_while`` are there if the task has a unique key. A task with limits by key goes to a
 ``part`` of the row's queue, and its ``limits`` are the text of the row that says them
-(:mod:`fdbqueue.tasks.key_limits`). Rows of versions before name the part as their queue.
+(:mod:`fdbqueue.tasks.key_limit_queues`). Rows of versions before name the part as their queue.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from django.db.models import QuerySet
 
 from fdbqueue.exceptions import InvalidValue
 from fdbqueue.service import Item, Push, moment, now_us, strict_json
-from fdbqueue.tasks import key_limits
+from fdbqueue.tasks import key_limit_queues
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
-from fdbqueue.tasks.key_limits import Limited
+from fdbqueue.tasks.key_limit_queues import Limited
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.wake import Waker
 from fdbqueue.tasks.records import TaskCall, aware, packed, rank_of, unpacked
@@ -175,7 +175,7 @@ def push_in(row: OutboxTask) -> tuple[Push, Limited | None]:
     if limits is None:
         return push, None
     part = given.get("part", row.queue)
-    name = key_limits.parsed(part) if isinstance(part, str) else None
+    name = key_limit_queues.parsed(part) if isinstance(part, str) else None
     if not isinstance(limits, str) or name is None or row.queue not in {part, name.queue}:
         raise NotATask("its limits belong to another task")
     return push, Limited(part, limits.encode(errors="replace"))

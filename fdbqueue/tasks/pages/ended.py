@@ -19,7 +19,7 @@ from fdbqueue.columns.text import grouped
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.pages.readings import OtherTabs
 from fdbqueue.service import Item, Queue, Scan, now_us
-from fdbqueue.tasks.key_limits import function_in, limits_key
+from fdbqueue.tasks.key_limit_queues import function_in, limits_key
 from fdbqueue.tasks.records import FAILED, MAX_ID, SUCCESSFUL, EndedTask, Records, is_end
 from fdbqueue.tasks.states import ABORTED, DONE
 

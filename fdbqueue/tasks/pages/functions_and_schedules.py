@@ -49,7 +49,7 @@ from fdbqueue.tasks.checks import OUTBOX_APP
 from fdbqueue.tasks.columns import moment, shown_path, words_of
 from fdbqueue.tasks.compat import Task, TaskResultStatus, backends
 from fdbqueue.tasks.function_counters import FunctionCounters, FunctionRow, FunctionRows
-from fdbqueue.tasks.key_limits import names_begin
+from fdbqueue.tasks.key_limit_queues import names_begin
 from fdbqueue.tasks.records import Records
 from fdbqueue.tasks.results import imported
 from fdbqueue.tasks.schedules import (

@@ -232,7 +232,7 @@ class Asking:
         """
         key = self._tables.request(request.name)
         pieces = () if request.lease_us else begin_handoff(tr, self._tables, request.name)
-        row, counts = tr.snapshot[key], tr.snapshot[self._tables.ready]
+        row, counts = tr.snapshot[key], tr.snapshot[self._tables.ready_taken_wakes]
         handoff = parse_handoff(pieces)
         if handoff is not None:
             return self.collect(tr, combined.take_up(batch), request, handoff)

@@ -9,7 +9,7 @@ from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.acks import Ack, Token
 from fdbqueue.service.consume.allowance import Allowance
-from fdbqueue.service.consume.head import ROUND_ITEMS, Head, TransactionBudget
+from fdbqueue.service.consume.head import Head, TransactionBudget
 from fdbqueue.service.consume.leases import LEASE_KEY_BYTES, Leases
 from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
@@ -25,6 +25,10 @@ from fdbqueue.service.storage.handoffs import (
 )
 from fdbqueue.service.storage.item_keys import Loaded, Row
 from fdbqueue.service.writes import SharedTransaction
+
+#: The most items that a transaction takes for other processes, with the leases that it ends for
+#: them; the first request may be larger.
+_HELPED_ITEMS = 1_000
 
 
 class _Helped(NamedTuple):
@@ -73,7 +77,7 @@ class Giving:
             if keys is None:
                 continue
             asked += request.wanted + len(keys)
-            if self._helped and asked > ROUND_ITEMS:
+            if self._helped and asked > _HELPED_ITEMS:
                 break
             ends = None
             if keys:

@@ -1,4 +1,4 @@
-"""Limits by key: how many tasks of a function run at a time, and how many begin in a time.
+"""Limits by key: the queues of limited tasks, and the rows that say their limits.
 
     @task(concurrency_key="{customer}", max_running=2, rate="100/m")
     def export(customer, month): ...
@@ -31,9 +31,9 @@ Who says the limits
 Who takes them
     A worker of QUEUE takes from it as ever, and beside it from the family, by turns
     (:mod:`fdbqueue.service.tools.alternating`): neither can keep the other back.
-    Keys take turns, too; within a key the order is that of any queue: the highest priority first,
-    of those that may run by their ``run_after``. Limited tasks of several queues take turns,
-    whatever the order of the queues.
+    Keys take turns, too (:mod:`fdbqueue.service.consume.ring`); within a key the order is that of
+    any queue: the highest priority first, of those that may run by their ``run_after``.
+    Limited tasks of several queues take turns, whatever the order of the queues.
 
 What counts
     A lease. So a task counts as running while it waits for a thread for a moment (``source.py``),
