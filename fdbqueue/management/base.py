@@ -47,6 +47,8 @@ from fdbqueue.service import Catalog, Family, Queue, SeveralQueues, run
 _NAMES_IN_HINT = 20
 #: The last of the descriptors of standard streams.
 _STANDARD_ERROR = 2
+#: For loggers whose warnings a command raises, too, and prints: a project without a log sees one.
+_SAID_TWICE = logging.NullHandler()
 #: How the usage writes an argument, by how many times it may be given.
 _FORMS: dict[Any, str] = {None: "{0}", "?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}
 
@@ -80,8 +82,7 @@ class QueueCommand(BaseCommand):
         if sys.stderr is None:
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
             self.stderr = OutputWrapper(sys.stderr)
-        # What it logs is raised, too, and printed: a project that sets up no log need not see both.
-        logging.getLogger("fdbqueue.engines.foundationdb").addHandler(logging.NullHandler())
+        logging.getLogger("fdbqueue.engines.foundationdb").addHandler(_SAID_TWICE)
         super().run_from_argv(argv)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:

@@ -94,9 +94,9 @@ class TaskWay(NamedTuple):
 class FdbQueueBackend(BaseTaskBackend):
     """Enqueue tasks in fdbqueue's queues.
 
-    A task is enqueued exactly once when ``enqueue`` returns, and not when it raises; only an
-    ``OutcomeUnknown`` leaves that open. Its result is recorded exactly once. It runs at least once:
-    again if its worker died, or lost its lease.
+    A task is enqueued exactly once when ``enqueue`` returns, and not when it raises, unless a
+    receiver of ``task_enqueued`` raised; only an ``OutcomeUnknown`` leaves that open. Its result is
+    recorded exactly once. It runs at least once: again if its worker died, or lost its lease.
     """
 
     is_fdbqueue = True

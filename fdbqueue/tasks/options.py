@@ -130,7 +130,8 @@ class BackendOptions:
     Attributes:
         lease_seconds: How long a worker holds a task without a sign of life. Workers extend it
             while the task runs: so this is how soon the tasks of a killed worker run again.
-        max_attempts: How many times a task is run at most, killed workers included.
+        max_attempts: How many attempts at a task count at most, killed workers included. A first
+            attempt that is killed within about 0.1 seconds may not count, unless this is 1.
         backoff: When a failed task runs again.
         retention: For how long ended tasks are kept.
         queue_prefix: What the names of the backend's queues begin with; None for ``tasks-``, and
@@ -276,7 +277,7 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
     """A task of this backend, with options that other backends do not have.
 
     Attributes:
-        max_attempts: How many times it is run at most; None for what the backend says.
+        max_attempts: How many attempts at it count at most; None for what the backend says.
         backoff: When it runs again after a failure; :data:`BACKENDS` for what the backend says.
         timeout: How many seconds an attempt may take, from when its function begins; None for any
             number, :data:`BACKENDS` for what the backend says.

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
@@ -402,6 +404,20 @@ def test_the_heartbeat_file(start, backend, tmp_path):
     wait_until(lambda: path.stat().st_mtime_ns > before, DEADLINE_SECONDS)
     assert worker.end(signal.SIGTERM) == 0
     assert not path.exists()
+
+
+def test_the_documented_probe_of_a_pod(start, backend, tmp_path):
+    """It succeeds while the worker with the documented arguments lives, and not after that."""
+    page = (ROOT / "docs" / "tasks-operations.md").read_text(encoding="utf-8")
+    (manifest,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    pod = yaml.safe_load(manifest.replace("/tmp/", f"{tmp_path}/"))
+    (container,) = pod["spec"]["template"]["spec"]["containers"]
+    probe = container["livenessProbe"]["exec"]["command"]
+    worker = start(*container["command"][3:])
+    worker.wait("runs the tasks of")
+    assert subprocess.run(probe, check=False).returncode == 0
+    assert worker.end(signal.SIGTERM) == 0
+    assert subprocess.run(probe, check=False).returncode == 1
 
 
 # Arguments
