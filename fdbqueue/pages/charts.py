@@ -469,7 +469,6 @@ def priorities_of(
     left_out = sum(c for level, c in levels if c > 0 and not _is_own(level, kind))
     if not own and not above and not left_out:
         return None
-    own.sort()  # the tuple layer sorts every float behind every integer
     buckets, description = bucketed(own), _description(own, above, left_out)
     if len(buckets) < _FEWEST_BARS:
         return Priorities(None, description, buckets, above, left_out)
