@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -133,6 +134,27 @@ def patient(monkeypatch):
     monkeypatch.setattr(reservations, "_THINK", 600_000_000_000)
     monkeypatch.setattr(reservations, "_COMMIT", 600_000_000_000)
     monkeypatch.setattr(reservations, "_PATIENCE", 600_000_000_000)
+
+
+def test_only_short_attempts_have_a_slice(tmp_path, monkeypatch):
+    """A longer one serves many threads, and ends with a pause, in which others go on."""
+    (tmp_path / "turn").touch()
+    own, clock = Reservations(str(tmp_path / "turn")), SimpleNamespace(now=10**12)
+    fake = SimpleNamespace(monotonic_ns=lambda: clock.now)
+    monkeypatch.setattr(reservations, "time", fake)
+
+    def goes_on(took):
+        number = own.reserve(None).number
+        clock.now += took
+        own.hold(number)
+        own.release(number)
+        _, _, until, _, _ = reservations._NOTE.unpack_from(own.memory)
+        return until > clock.now
+
+    with contextlib.closing(own):
+        assert [goes_on(100_000) for _ in range(3)] == [False, True, True]
+        assert not goes_on(reservations._SHORT)
+        assert goes_on(100_000)
 
 
 def _retried(database, key=b"own"):
