@@ -123,6 +123,14 @@ def may_in_general(user: Any, permission: str) -> bool:
     return _has_all_but_owned(user, permission) and not (is_of_items and conf.catalog().has_owned)
 
 
+def may_be_told(user: Any) -> bool:
+    """Tell whether a user may see what is wrong with the setting, which says who may view queues.
+
+    The general permission decides.
+    """
+    return _is_active(user) and _has(user, VIEW)
+
+
 def may_some(user: Any, permission: str) -> bool:
     """Tell whether a user may do something to some queue, as far as no queue is asked about.
 

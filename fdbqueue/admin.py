@@ -29,14 +29,13 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Tell whether the user may view a queue, or with None, whether the index has an entry.
 
-        If the setting is wrong, the general permission decides, so that the admin's other pages
-        work and these can say what is wrong.
+        If the setting is wrong, the admin's other pages work, and these say what is wrong.
         """
         user = request.user
         try:
             return may_enter(user) if obj is None else access.may(user, access.VIEW, obj.name)
         except ConfigurationError:
-            return bool(user.is_authenticated and user.has_perm(access.VIEW))
+            return access.may_be_told(user)
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # no user may
         """Refuse: queues are named in the settings."""

@@ -148,11 +148,11 @@ class PageView(View):
         return refused
 
     def _may_view_or_be_told(self, name: str | None) -> bool:
-        """Ask the site; if the setting is wrong, who has the general permission is told so."""
+        """Tell whether the user may view a queue, or is told that the setting is wrong."""
         try:
             return self.site.may_view(self.request, name)
         except ConfigurationError:
-            return self.request.user.has_perm(access.VIEW)
+            return access.may_be_told(self.request.user)
 
     def page(
         self, title: str | Promise, template: str | None = None, status: int = 200, **context: Any
