@@ -229,7 +229,7 @@ def test_resumed_when_the_lease_has_run_out(processes, manage, file, mail):
 
 
 def test_resumed_when_the_drain_had_ended(call, file, mail):
-    """The lines stay, and the command says which are new if somebody has pushed the file back."""
+    """The file keeps its lines; if somebody pushed them back, the command says which are new."""
     arguments = "queue_drain", "mail", "--output", str(file), "--resume"
     assert call(*arguments).err == ""
     call("queue_push", "mail", str(file), "--items")

@@ -10,10 +10,10 @@ Each member that the index names (:mod:`fdbqueue.service.storage.family_index`) 
    after another gives to the first eight requests in line; those that nobody needs come first in
    the next transaction. A round depends on the items that it takes and those before them; one that
    finds nothing, on the row that 4 removes.
-4. **Replace rows.** Those of a member that gave nothing, or all that its limits allow, are removed
-   in the same transaction; a new one, if any, says when it has something next (:mod:`prospect`),
-   or for whom. The transaction depends on the rows that it removes, and whatever gives the member
-   something new writes one of them: so no row is ever missing.
+4. **Replace rows.** If a member gave nothing, or all that its limits allow, the transaction removes
+   its rows. If it has something later, a new row says when (:mod:`prospect`), or for whom. The
+   transaction depends on the rows that it removes, and each writer that gives the member something
+   new writes one of them: so no row is ever missing.
 5. **Commit**, all or nothing. After a conflict its members come after the others of the page, and
    no rows are replaced, so only takes of the same items conflict twice. After two, without
    reservations, each thread takes by its member's own poppers.
