@@ -35,6 +35,7 @@ from fdbqueue.service import (
     Queue,
     ack_in_several,
     error_code,
+    microseconds,
     now_us,
     run,
 )
@@ -62,7 +63,7 @@ from fdbqueue.tasks.records import (
     unknown_call,
     wishes_in,
 )
-from fdbqueue.tasks.results import change, fields_of, microseconds, result_time
+from fdbqueue.tasks.results import change, fields_of, result_time
 from fdbqueue.tasks.states import error_in, was_redriven
 from fdbqueue.tasks.trees import PartEnd, note_ends
 
@@ -563,7 +564,7 @@ def final_writes(
             "backend": call.backend,
             "priority": call.priority,
             "run_after": None if call.run_after is None else call.run_after.isoformat(),
-            "enqueued": microseconds(item.pushed_at),
+            "enqueued": None if item.pushed_at is None else microseconds(item.pushed_at),
             "ended": ended,
             "status": status,
             "value": value.stored if is_rich else value,

@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
-from fdbqueue.service import Catalog, now_us, run, shared_us
+from fdbqueue.service import Catalog, microseconds, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.tasks.group_upkeep import (
     DueLook,
@@ -60,7 +60,6 @@ from fdbqueue.tasks.group_upkeep import (
 )
 from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_end, is_pending, item_place
-from fdbqueue.tasks.results import microseconds
 from fdbqueue.tasks.schedules import DueSchedules, is_engines
 from fdbqueue.tasks.trees import Tree
 
@@ -300,13 +299,13 @@ class _Pruner:
             name, item_id = item_place(record)
             try:
                 queue = self._catalog.queue(name)
-                died = microseconds(queue.get(item_id, tr=tr).died_at)
+                died = queue.get(item_id, tr=tr).died_at
             except QueueNotFound:  # the setting lacks it for now, and what is in it is kept
                 return Pruned()
             except ItemNotFound:
                 self._remove(tr, entry)
                 return Pruned(entries=1)
-            is_the_entrys = died is not None and died < self._limit
+            is_the_entrys = died is not None and microseconds(died) < self._limit
             if is_the_entrys and not self._dry_run:
                 queue.remove(item_id, tr=tr)
         elif record is not None:

@@ -307,11 +307,6 @@ def local(at: datetime.datetime | None) -> datetime.datetime | None:
     return at if at is None or settings.USE_TZ else timezone.make_naive(at)
 
 
-def microseconds(at: datetime.datetime | None) -> int | None:
-    """Return a moment with its zone in microseconds since the Unix epoch, None for None."""
-    return None if at is None else service.microseconds(at)
-
-
 # Tasks
 
 
@@ -468,7 +463,7 @@ def _result(
         id=state.id,
         status=state.status,
         enqueued_at=enqueued_at,
-        finished_at=result_time(state.finished),
+        finished_at=None if state.finished is None else result_time(state.finished),
         args=copy(call.args),
         kwargs=copy(call.kwargs) if call.kwargs else {},
         backend=call.backend,

@@ -409,7 +409,7 @@ class TaskRunner:
         try:
             value = contextvars.copy_context().run(self._called, task, running, attempt)
             has_returned = True
-            value = self._normalised(value)
+            value = None if value is None else self._normalised(value)
         except BaseException as error:
             running.close()
             error.with_traceback(_own_part(error.__traceback__))
@@ -449,8 +449,6 @@ class TaskRunner:
 
     def _normalised(self, value: Any) -> Any:
         """Return a return value as JSON has it, if it is that and not too long."""
-        if value is None:
-            return None
         is_rich = self._options.rich_types
         try:
             if is_rich:

@@ -229,7 +229,7 @@ class TaskWorker:
         try:
             self._signals.stop(seconds, self._on_beat)
         finally:
-            if left := self._signals.left():
+            if left := self._signals.unsent:
                 facts = {"worker": self.worker, "signals": left}
                 logger.warning("signals of ended tasks were not sent", extra=facts)
         if left and seconds:
@@ -306,7 +306,8 @@ class TaskWorker:
 
     def _run_task(self, item: Item) -> None:
         """Run a task, once the receivers of ``task_finished`` are not too late."""
-        self._signals.wait_for_room()
+        if self._signals.unsent >= _MAX_UNSENT:
+            self._signals.wait_for_room()
         with left_in_order():
             self._runner(item)
 
@@ -428,7 +429,7 @@ class _FinishedSignals:
         self._ends: queues.SimpleQueue[tuple[AttemptEnd, BaseException | None] | None]
         self._ends = queues.SimpleQueue()
         #: Changed under ``_mutex``: how many have not been told, and whether nobody is to wait.
-        self._unsent = 0
+        self.unsent = 0
         self._is_over = False
         self._warn_at = 0.0
         self._mutex = threading.Lock()
@@ -442,29 +443,25 @@ class _FinishedSignals:
 
     def add(self, end: AttemptEnd, error: BaseException | None) -> None:
         with self._mutex:
-            self._unsent += 1
+            self.unsent += 1
         self._ends.put((end, error))
 
     def wait_for_room(self) -> None:
         """Wait until the receivers are late for less than a hundred ends."""
         with self._mutex:
-            if self._unsent < _MAX_UNSENT or self._is_over:
+            if self.unsent < _MAX_UNSENT or self._is_over:
                 return
             if time.monotonic() >= self._warn_at:
                 self._warn_at = time.monotonic() + _WARNED_SECONDS
-                facts = {"signals": self._unsent}
+                facts = {"signals": self.unsent}
                 logger.warning("tasks wait for the receivers of task_finished", extra=facts)
-            self._has_room.wait_for(lambda: self._unsent < _MAX_UNSENT or self._is_over)
+            self._has_room.wait_for(lambda: self.unsent < _MAX_UNSENT or self._is_over)
 
     def close(self) -> None:
         """Let no thread wait for room any more."""
         with self._mutex:
             self._is_over = True
             self._has_room.notify_all()
-
-    def left(self) -> int:
-        """Return how many signals have not been sent."""
-        return self._unsent
 
     def stop(self, seconds: float, on_beat: Callable[[], None]) -> None:
         """Send what is left, for some seconds at most."""
@@ -487,8 +484,8 @@ class _FinishedSignals:
                     logger.exception("a receiver of task_finished has failed", extra=facts)
             del unsent, end, error  # not kept until the next
             with self._mutex:
-                self._unsent -= 1
-                if self._unsent == _MAX_UNSENT - 1:
+                self.unsent -= 1
+                if self.unsent == _MAX_UNSENT - 1:
                     self._has_room.notify_all()
 
     def _send(self, end: AttemptEnd, error: BaseException | None) -> None:

@@ -1,8 +1,8 @@
-"""FoundationDB's transaction API on one SQLite file, with nothing to install or to run.
+"""FoundationDB's transaction API on one SQLite file.
 
     database = fdbqueue.engines.embedded.open("queues.sqlite3")
 
-It answers as a cluster does, on one machine with POSIX. A transaction goes through these modules:
+It answers as a cluster does, on one machine with POSIX. A transaction goes through:
 
 1. ``database``: ``create_transaction()``, forks, one object for each file.
 2. ``transaction``: reads of a snapshot (``storage``, ``snapshots``), after a write of a ``view`` of

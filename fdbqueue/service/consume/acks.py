@@ -2,7 +2,7 @@
 
 A lease's token names the item's place and the lease's secret. One lease is changed by a write that
 may share its transaction (:mod:`fdbqueue.service.writes`); many, or under a key, in a transaction
-of their own. A take may ack, too.
+of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits of a queue: how many of its items are leased at a time, how many are taken in a time.
+"""Limits of a queue: how many items are leased at a time, or taken in a time.
 
 What decides is stored in the queue, read by the transaction that takes, and verified by its commit.
 
@@ -23,8 +23,8 @@ on it. Without it, or if it cannot be read, one item is leased at a time.
 
 At a limit a caller that came after the round read waits for the next one (:meth:`Allowance.grant`).
 
-Nothing is kept in memory, so crashes, interrupts and forks leave what the commit leaves. A dead
-process's leases count until they expire. Processes with different limits go as far as the highest.
+Nothing is kept in memory, so crashes, interrupts and forks leave what the commit leaves. Processes
+with different limits go as far as the highest.
 """
 
 from __future__ import annotations

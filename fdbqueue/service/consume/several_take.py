@@ -25,7 +25,6 @@ What is left behind by
 - *an error of one queue*: its requests get it, and nothing is taken for them;
 - *an interrupt*: while something may have been taken, it has ``outcome_known`` False, and a helper
   requeues the items; under an idempotency key the same call returns them;
-- *a cancelled task*: its items are requeued (:mod:`fdbqueue.service.aio`);
 - *an unknown commit, a fork, a process that dies*: as for one queue.
 """
 

@@ -6,6 +6,5 @@
 - :mod:`handoffs`: help requests, items handed over, and batches.
 - :mod:`family_index`: which members may have something to take.
 
-An item keeps its *place*, the bytes of its key after the queue's prefix, in every state, so it
-returns to where it was. No function here begins or commits a transaction.
+No function here begins or commits a transaction.
 """

@@ -4,7 +4,7 @@ A failure is written without a read, over the one of three attempts before. All 
 leaves the queue for good or is redriven.
 
 Dead letters of one reason are a group, named by its first line. Their counts are stored, so another
-rule of naming needs a recount of every queue.
+rule of naming needs a recount.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ import itertools
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import fdb.tuple
@@ -162,7 +162,9 @@ _HASHED_BYTES = 4
 #: All places.
 EVERY_PLACE: Bounds = (b"\x00", b"\xff")
 
-_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+#: What only the other alphabet has becomes what neither has.
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 def text_of(data: bytes) -> str:
@@ -178,8 +180,8 @@ def data_of(text: str) -> bytes:
     """
     encoded = text.encode("ascii").translate(_FROM_URL)
     data = binascii.a2b_base64(encoded + b"=" * (-len(encoded) % 4))
-    if text_of(data) != text:  # which passes over what is no base64
-        raise ValueError(text)
+    if binascii.b2a_base64(data, newline=False).rstrip(b"=") != encoded:
+        raise ValueError(text)  # it passes over what is no base64
     return data
 
 
@@ -194,6 +196,46 @@ def numbered_suffix() -> bytes:
     Items of different shards compare by the read version of their push.
     """
     return _NUMBER.pack(next(_pushes)) + os.urandom(RANDOM_BYTES - _NUMBER.size)
+
+
+def _position(skipped: bool, place: bytes) -> Position:
+    """Return the parts of a place; ``skipped`` says that it starts with a priority.
+
+    Raises:
+        ValueError: It is not the place of an item.
+        TypeError: It is not the place of an item.
+    """
+    # The usual format by hand, in a third of the time: a pop and a drain parse every item's.
+    level, at = number_at(place, 0) if skipped else (None, 0)
+    number, at = number_at(place, at)
+    if type(number) is int and ends_with_bytes(place, at) and (level is None) != skipped:
+        tagged = b""
+        if len(place) - at > LONGEST_RANDOM:
+            tagged = place[at + 1 : -1].replace(b"\x00\xff", b"\x00")[RANDOM_BYTES:]
+        return Position(level, number, 1, _checked(tagged) if tagged else b"")
+    elements: Sequence[Any] = tuples.unpack(place)
+    tag = b""
+    if len(elements) == skipped + 4 and isinstance(elements[skipped], fdb.tuple.Versionstamp):
+        tag = _checked(elements[-1])
+        elements = elements[: -1 if tag else None]
+    if not skipped + 2 <= len(elements) <= skipped + 3:
+        raise ValueError(f"the key has {len(elements)} elements, not {skipped + 2}")
+    priority = elements[0] if skipped else None
+    if skipped and not _is_number(priority):
+        raise TypeError("the key does not start with a number")
+    sequence, random, *more = elements[skipped:]
+    if not isinstance(sequence, int | fdb.tuple.Versionstamp) or isinstance(sequence, bool):
+        raise TypeError("the key has neither a count nor a versionstamp")
+    chunks = more[0] if more else 1
+    if not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 1:
+        raise TypeError("the key does not end with a number of chunks")
+    if isinstance(random, bytes):
+        tag = random[RANDOM_BYTES:]
+    return Position(cast("Priority | None", priority), sequence, chunks, _checked(tag))
+
+
+#: Keeps the parts of the latest places: a lease parses its item's, and the ack twice more.
+_kept = functools.lru_cache(maxsize=1_000)
 
 
 class ItemKeys:
@@ -213,6 +255,8 @@ class ItemKeys:
     first_index: int
     #: Whether places start with a priority.
     has_priorities: bool
+    #: Returns the parts of a place, see :func:`_position`.
+    position: Callable[[bytes], Position]
 
     def __init__(self, subspace: Subspace, shards: int = 0) -> None:
         self.subspace = subspace
@@ -348,42 +392,6 @@ class ItemKeys:
         at = len(self._prefix)
         return key[at + (key[at] >= _FIRST_SHARD) :]
 
-    def position(self, place: bytes) -> Position:
-        """Return the parts of a place.
-
-        Raises:
-            ValueError: It is not the place of an item.
-            TypeError: It is not the place of an item.
-        """
-        skipped = self.has_priorities
-        # The usual format by hand, in a third of the time: a pop and a drain parse every item's.
-        level, at = number_at(place, 0) if skipped else (None, 0)
-        number, at = number_at(place, at)
-        if type(number) is int and ends_with_bytes(place, at) and (level is None) != skipped:
-            tagged = b""
-            if len(place) - at > LONGEST_RANDOM:
-                tagged = place[at + 1 : -1].replace(b"\x00\xff", b"\x00")[RANDOM_BYTES:]
-            return Position(level, number, 1, _checked(tagged) if tagged else b"")
-        elements: Sequence[Any] = tuples.unpack(place)
-        tag = b""
-        if len(elements) == skipped + 4 and isinstance(elements[skipped], fdb.tuple.Versionstamp):
-            tag = _checked(elements[-1])
-            elements = elements[: -1 if tag else None]
-        if not skipped + 2 <= len(elements) <= skipped + 3:
-            raise ValueError(f"the key has {len(elements)} elements, not {skipped + 2}")
-        priority = elements[0] if skipped else None
-        if skipped and not _is_number(priority):
-            raise TypeError("the key does not start with a number")
-        sequence, random, *more = elements[skipped:]
-        if not isinstance(sequence, int | fdb.tuple.Versionstamp) or isinstance(sequence, bool):
-            raise TypeError("the key has neither a count nor a versionstamp")
-        chunks = more[0] if more else 1
-        if not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 1:
-            raise TypeError("the key does not end with a number of chunks")
-        if isinstance(random, bytes):
-            tag = random[RANDOM_BYTES:]
-        return Position(cast("Priority | None", priority), sequence, chunks, _checked(tag))
-
     def usual_sequence(self, key: bytes, priority: Priority | None) -> int | None:
         """Return the sequence of a ready item with a priority, given its key in the usual format.
 
@@ -433,6 +441,7 @@ class PriorityKeys(ItemKeys):
 
     first_index = 0
     has_priorities = True
+    position = staticmethod(_kept(functools.partial(_position, True)))
 
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of one priority."""
@@ -455,6 +464,7 @@ class FifoKeys(ItemKeys):
 
     first_index = 1
     has_priorities = False
+    position = staticmethod(_kept(functools.partial(_position, False)))
 
     def level(self, priority: Priority | None) -> Bounds:
         """Return the range of all items: there are no priorities."""

@@ -498,6 +498,7 @@ class Worker:
             self._collects, self._done_at = False, time.monotonic()
             if self._done:
                 self._line.ask()
+            self._wake()
 
     def _collect(self) -> Item | None:
         """Acknowledge the items that are done, and lease as many; return the first of these."""
@@ -535,13 +536,14 @@ class Worker:
         except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
             self._error = failure
         self._end_of(item, outcome, error)
+        with self._changed:
+            self._wake()
 
     def _end_of(self, item: Item, outcome: Outcome, error: BaseException | None) -> None:
-        """Count an item that has ended, and report it."""
+        """Count an item that has ended, and report it; the caller wakes who waits for that."""
         with self._changed:
             setattr(self, outcome, getattr(self, outcome) + 1)
             self._running.pop(item.lease, None)
-            self._wake()
             try:  # noqa: SIM105  # suppress() is three calls for each item
                 self._on_end(item, error)
             except BaseException:  # noqa: BLE001, S110  # a failing report must not stop the work
