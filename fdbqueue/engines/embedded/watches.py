@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 _PIPE_PREFIX = "watch-"
 _LINGER_SECONDS = 1.0
 #: How long the thread sleeps after a look by which no watch became ready: twice as long after each,
-#: up to the second. Who pushes beside four idle processes then takes 0.5 times as long.
+#: up to the second. A push beside four idle processes takes 0.8 times as long as without.
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 0.0005, 0.002
 _RETRY_SECONDS = 0.02
 
