@@ -60,8 +60,9 @@ _BEAT_SECONDS = 0.5
 #: they may be late before no attempt begins.
 _SENDING_SECONDS = 60.0
 _MAX_UNSENT = 100
-#: How long there is between two warnings that they are late.
-_WARNED_SECONDS = 60.0
+#: For how long an attempt waits for them before there is a warning, and how long there is between
+#: two: a worker may end more tasks at once than the receivers are told of in a moment.
+_LATE_SECONDS, _WARNED_SECONDS = 1.0, 60.0
 #: How many leases a worker surely extends in a second, beside its tasks.
 EXTENDED_PER_SECOND = 1_000
 
@@ -448,14 +449,18 @@ class _FinishedSignals:
 
     def wait_for_room(self) -> None:
         """Wait until the receivers are late for less than a hundred ends."""
+
+        def has_room() -> bool:
+            return self.unsent < _MAX_UNSENT or self._is_over
+
         with self._mutex:
-            if self.unsent < _MAX_UNSENT or self._is_over:
+            if self._has_room.wait_for(has_room, _LATE_SECONDS):
                 return
             if time.monotonic() >= self._warn_at:
                 self._warn_at = time.monotonic() + _WARNED_SECONDS
                 facts = {"signals": self.unsent}
                 logger.warning("tasks wait for the receivers of task_finished", extra=facts)
-            self._has_room.wait_for(lambda: self.unsent < _MAX_UNSENT or self._is_over)
+            self._has_room.wait_for(has_room)
 
     def close(self) -> None:
         """Let no thread wait for room any more."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fdbqueue.engines.embedded import commit_groups
 
 _keys = st.sampled_from([b"%c" % letter for letter in b"abcdefgh"])
 _numbers = st.binary(min_size=1, max_size=2)
@@ -45,11 +49,24 @@ def _rows(database):
 
 
 @settings(max_examples=200, deadline=None)
-@given(commits=st.lists(st.tuples(_mutations, st.booleans()), min_size=1, max_size=5))
-def test_a_group_of_commits(shared, commits):
-    """Commits made together do what they would one after another, each in its order."""
+@given(
+    commits=st.lists(st.tuples(_mutations, st.booleans()), min_size=1, max_size=5),
+    searched=st.sampled_from([0, 250]),
+)
+def test_a_group_of_commits(shared, commits, searched):
+    """Commits made together do what they would one after another, and so does the next one."""
     shared.clear_range(b"", b"\xff")
-    model = {}
+    with patch.object(commit_groups, "_SEARCHED_KEYS", searched):
+        model = _committed(shared, commits)
+    assert _rows(shared) == model
+    after = [("add", b"%c" % letter, b"\x01\x01") for letter in b"abcdefgh"]
+    model = _committed(shared, [(after, True)], model)
+    assert _rows(shared) == model
+
+
+def _committed(shared, commits, model=None):
+    """Make commits in one group, and return what they make of a model."""
+    model = {} if model is None else model
     transactions = []
     for mutations, read_your_writes in commits:
         transactions.append(shared.create_transaction())
@@ -62,7 +79,7 @@ def test_a_group_of_commits(shared, commits):
             _apply(model, name, *arguments)
     for future in [transaction.commit() for transaction in transactions]:
         future.wait()
-    assert _rows(shared) == model
+    return model
 
 
 def test_many_operations_in_one_commit(database):

@@ -7,14 +7,13 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded import FDBError, storage
+from fdbqueue.engines.embedded import FDBError, reservations, storage
 from tests.concurrency.clients import another
 from tests.engines.children import code_of, run, wait_until
 
@@ -214,27 +213,23 @@ def test_an_interrupt_while_the_disk_works(database, monkeypatch):
     assert transaction.get_committed_version() > 0
 
 
-def test_a_slow_disk_lets_others_go_on(database, put, monkeypatch):
-    """A process that conflicts reserves the file until its commit is written, for no slice."""
-    monkeypatch.setattr(storage, "_sync", lambda _: time.sleep(0.005))
+def test_others_reserve_the_file_while_the_disk_works(database, gate, monkeypatch):
+    """An attempt has the file reserved until its commit is written, not until the disk has it."""
+    monkeypatch.setattr(reservations, "_COMMIT", 600_000_000_000)
+    transaction = database.create_transaction()
+    transaction.reserve()
+    transaction[b"a"] = b"1"
+    writer = threading.Thread(target=transaction.commit().wait)
+    writer.start()
+    assert gate.waiting.wait(_DEADLINE_SECONDS)
     with closing(another(database)) as other:
-        put({b"count": b"0"})
-        for client in (database, other):
-            client.create_transaction().reserve()
-            for number in range(100):
-                client[b"a"] = b"%d" % number
-        threads = [threading.Thread(target=_increment, args=(one, 20)) for one in (database, other)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not database._store.turn.reservations.has_slices()
-    assert database[b"count"] == b"40"
-
-
-def _increment(client, times):
-    for _ in range(times):
-        run(client, lambda tr: tr.set(b"count", b"%d" % (int(tr[b"count"]) + 1)))
+        later = other.create_transaction()
+        later.options.set_timeout(1_000 * _DEADLINE_SECONDS)
+        later.reserve()
+        assert other._store.turn.reservations._given is not None
+        assert later[b"a"] == b"1"
+    gate.opened.set()
+    writer.join()
 
 
 def test_a_read_while_the_file_is_closed(database, gate, monkeypatch):

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
+from fdbqueue.engines.embedded import files
 from fdbqueue.engines.embedded.files import CHECK_SECONDS
 from fdbqueue.exceptions import EngineUnavailable
+from tests.concurrency.clients import another
 from tests.engines.children import run
 
 _DEADLINE_SECONDS = 60
@@ -178,6 +180,20 @@ def start_ready(start):
     child = start(_USE_WHEN_TOLD)
     child.expect("ready")
     return child
+
+
+def test_the_last_that_leaves_takes_the_log_with_it(database, monkeypatch):
+    """Also while another joins, which has seen that the file is in use: then it is not lost."""
+    found = files._found
+
+    def found_without_the_last(path):
+        database.close()
+        return found(path)
+
+    database[b"a"] = b"1"
+    monkeypatch.setattr(files, "_found", found_without_the_last)
+    with closing(another(database)) as other:
+        assert other[b"a"] == b"1"
 
 
 def test_a_new_file_by_intent(database, path):

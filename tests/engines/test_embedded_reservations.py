@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -136,27 +135,6 @@ def patient(monkeypatch):
     monkeypatch.setattr(reservations, "_PATIENCE", 600_000_000_000)
 
 
-def test_only_short_attempts_have_a_slice(tmp_path, monkeypatch):
-    """A longer one serves many threads, and ends with a pause, in which others go on."""
-    (tmp_path / "turn").touch()
-    own, clock = Reservations(str(tmp_path / "turn")), SimpleNamespace(now=10**12)
-    fake = SimpleNamespace(monotonic_ns=lambda: clock.now)
-    monkeypatch.setattr(reservations, "time", fake)
-
-    def goes_on(took):
-        number = own.reserve(None).number
-        clock.now += took
-        own.hold(number)
-        own.release(number)
-        _, _, until, _, _ = reservations._NOTE.unpack_from(own.memory)
-        return until > clock.now
-
-    with contextlib.closing(own):
-        assert [goes_on(100_000) for _ in range(3)] == [False, True, True]
-        assert not goes_on(reservations._SHORT)
-        assert goes_on(100_000)
-
-
 def _retried(database, key=b"own"):
     """Return a transaction that has conflicted, before it reads again."""
     transaction = database.create_transaction()
@@ -178,7 +156,7 @@ def _increment(transaction):
 def _note(database):
     """Return the process and the attempt that have the file reserved; zeros if none has."""
     memory = database._store.turn.reservations.shared_memory()
-    process, number, until, _, _ = reservations._NOTE.unpack_from(memory, 0)
+    process, number, until, _ = reservations._NOTE.unpack_from(memory, 0)
     return (process, number) if until > time.monotonic_ns() else (0, 0)
 
 
@@ -342,7 +320,7 @@ def test_a_note_of_another_clock_is_void(database):
     database[b"a"] = b""
     shared = database._store.turn.reservations.shared_memory()
     for until in (2**64 - 1, time.monotonic_ns() + 3_600 * 10**9, 0):
-        reservations._NOTE.pack_into(shared, 0, 1, 1, until, until, 1)
+        reservations._NOTE.pack_into(shared, 0, 1, 1, until, 1)
         places = os.urandom(reservations._PLACES_END - reservations._PLACES_AT)
         shared[reservations._PLACES_AT : reservations._PLACES_END] = places
         began = time.monotonic()

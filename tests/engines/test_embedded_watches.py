@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -272,6 +274,54 @@ def test_nothing_polls(database, put):
     put({b"0": b"1"})
     assert _fires(held[0])
     assert len(looks) == 1
+
+
+@pytest.fixture
+def looks(database, monkeypatch):
+    """The looks at what commits have changed, as they are made."""
+    looks, look = [], database.watches._look
+    monkeypatch.setattr(database.watches, "_look", lambda seen: looks.append(1) or look(seen))
+    return looks
+
+
+def test_nothing_is_looked_at_without_watches(database, put, looks, watching_threads):
+    """Not even while the thread stays for the next watch."""
+    (watch,) = _watch(database, b"a")
+    watch.cancel()
+    for number in range(10):
+        put({b"b": b"%d" % number})
+    wait_until(lambda: not watching_threads())
+    assert looks == []
+
+
+def test_a_watch_that_is_set_while_the_thread_stays_for_it(database, put, watching_threads):
+    """The thread goes on for it, as often as that happens."""
+    for number in range(50):
+        (watch,) = _watch(database, b"a")
+        put({b"a": b"%d" % number})
+        assert _fires(watch)
+    assert len(watching_threads()) == 1
+
+
+def test_after_a_look_in_vain_the_thread_rests(database, put, looks, monkeypatch):
+    """Then it looks once at all that was committed meanwhile, and misses nothing of it."""
+    resting, rested = threading.Event(), threading.Event()
+
+    def rest(_seconds):
+        resting.set()
+        assert rested.wait(_DEADLINE_SECONDS)
+
+    (watch,) = _watch(database, b"a")
+    monkeypatch.setattr(watches, "time", SimpleNamespace(**{**vars(time), "sleep": rest}))
+    put({b"b": b""})
+    assert resting.wait(_DEADLINE_SECONDS)
+    for number in range(20):
+        put({b"b": b"%d" % number, b"a": b"%d" % number})
+    assert len(looks) == 1
+    assert not watch.is_ready()
+    rested.set()
+    assert _fires(watch)
+    assert len(looks) == 2
 
 
 def test_a_callback_keeps_its_watch(database, put):

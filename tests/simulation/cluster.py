@@ -354,7 +354,7 @@ class Reservations(Waited):
         are_there: Whether the engine has reservations.
     """
 
-    is_used = is_strict = False
+    is_strict = False
 
     def __init__(self, are_there: bool) -> None:
         super().__init__()
@@ -366,14 +366,10 @@ class Reservations(Waited):
 
     def reserve(self) -> Reservation | None:
         """Wait for a reservation, but not for long."""
-        self.is_used, is_contended = True, self._owner > 0
+        is_contended = self._owner > 0
         self._await(lambda: not self._owner, 0.2)
         self._owner = next(self._numbers)
         return Reservation(self._owner, is_contended)
-
-    def has_slices(self) -> bool:
-        """Let others go on once a commit is written, as with a slow disk."""
-        return False
 
     def let_pass(self, deadline: float | None) -> None:
         """Let those commit first that have a reservation."""
@@ -384,7 +380,7 @@ class Reservations(Waited):
 
     def release(self, number: int) -> None:
         """End a reservation."""
-        if number and number == self._owner:
+        if number == self._owner:
             self._owner = 0
             self._wake()
 

@@ -218,6 +218,17 @@ def test_a_worker_waits_for_slow_receivers(backend, held_up, caplog):
     assert sorted(held_up) == sorted(result.id for result in results)
 
 
+def test_there_is_no_warning_if_receivers_are_late_for_a_moment(backend, monkeypatch, caplog):
+    """A worker ends many tasks at once: then an attempt waits, and nothing is wrong."""
+    monkeypatch.setattr(worker, "_MAX_UNSENT", 1)
+    monkeypatch.setattr(worker, "_LATE_SECONDS", DEADLINE_SECONDS)
+    for number in range(50):
+        jobs.note.enqueue(number)
+    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
+        TaskWorker(backend, ["default"], threads=4, prefetch=8, follow=False).run()
+    assert caplog.messages == []
+
+
 def test_a_worker_that_cannot_tell_says_so(backend, held_up, monkeypatch):
     """It ends with an error that has the number of signals, and not as if all were well."""
     monkeypatch.setattr(worker, "_SENDING_SECONDS", 0.2)

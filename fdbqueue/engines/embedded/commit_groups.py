@@ -32,6 +32,9 @@ _SET = [
     for keys in range(_KEYS_AT_ONCE + 1)
 ]
 
+#: Of no more keys a cleared range looks for those in it; to write all of them takes longer then.
+_SEARCHED_KEYS = 250
+
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
 #: No more commits than this are remembered; those before them are read from the file.
 _REMEMBERED = 1_000
@@ -192,9 +195,7 @@ class CommitGroup:
             elif name == "clear":
                 values[key] = None
             elif name == "clear_range":
-                self._write()
-                self._known.clear()
-                self.connection.execute("DELETE FROM kv WHERE key >= ? AND key < ?", (key, param))
+                self._clear_range(key, param)
             elif name == "set_versionstamped_value":
                 values[key] = stamped(param, stamp)
             elif name == "set_versionstamped_key":
@@ -205,6 +206,16 @@ class CommitGroup:
                     self._read(mutations[place : place + _KEYS_AT_ONCE])
                 values[key] = OPERATIONS[name](values[key], param)
         return stamped_keys
+
+    def _clear_range(self, begin: bytes, end: bytes) -> None:
+        """Clear what is stored in a range, and what was worked out for its keys."""
+        if len(self._values) + len(self._known) > _SEARCHED_KEYS:
+            self._write()
+            self._known.clear()
+        both = self._values, self._known
+        for held, key in [(one, key) for one in both for key in one if begin <= key < end]:
+            held[key] = None
+        self.connection.execute("DELETE FROM kv WHERE key >= ? AND key < ?", (begin, end))
 
     def _read(self, mutations: list[Mutation]) -> None:
         """Start from what is stored under the keys that the next mutations depend on."""

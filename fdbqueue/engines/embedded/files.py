@@ -127,18 +127,26 @@ def join(path: str) -> int:
     mark = os.open(os.path.join(path + SYNC, MARK), os.O_RDWR | os.O_CREAT, 0o666)
     try:
         noted = os.read(mark, 1000).decode()
-        try:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(mark, fcntl.LOCK_SH)
-            if noted and noted != _found(path):
-                raise EngineUnavailable(path=path, reason=_LOST.format("a file")) from None
+        # The last that leaves takes the log with it. Nobody else joins meanwhile: so a mark that is
+        # held before and after a look was held during it.
+        if _is_held(mark) and noted and noted != _found(path) and _is_held(mark):
+            raise EngineUnavailable(path=path, reason=_LOST.format("a file"))
         if noted and not _has_content(path):
             raise EngineUnavailable(path=path, reason=_MISSING)
     except BaseException:
         os.close(mark)
         raise
     return mark
+
+
+def _is_held(mark: int) -> bool:
+    """Hold a mark, and tell whether others do; alone, until :func:`note`, if they do not."""
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        return True
+    return False
 
 
 def note(path: str, mark: int) -> None:

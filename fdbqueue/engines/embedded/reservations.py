@@ -13,8 +13,8 @@ is a note in memory that the processes share (the lock file ``turn``), and says 
    another's. If the first is late, any may.
 3. *Read.* An attempt that takes too long has lost it.
 4. *Commit.* A note that still holds is written again.
-5. *Release.* The note ends, and the first in line is rung. But if the disk is fast, a process whose
-   short attempts follow each other at once goes on for a *slice*, then is the last in line.
+5. *Release.* The note ends once the commit is written; the first in line is rung, and goes on while
+   the disk works.
 
 An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
 goes on without. What is left behind by
@@ -38,8 +38,8 @@ import sys
 import threading
 import time
 
-#: The process, its attempt (0 between two), until when, when the process's slice began, if strict.
-_NOTE = struct.Struct("=QQQQQ")
+#: The process, its attempt (0 between two), until when, if strict.
+_NOTE = struct.Struct("=QQQQ")
 #: The process, since when it waits, until when it looks again.
 _PLACE = struct.Struct("=QQQ")
 #: Written as a slice: if the memory was closed, that is a ValueError, as reading is; ``pack_into``
@@ -53,24 +53,12 @@ _NOBODY = bytes(_PLACES * _PLACE.size)
 WAITED, PIPES = slice(3200, 3208), slice(3208, 3216)
 #: Then the version up to which the disk has all commits (``storage``).
 SYNCED = slice(3216, 3224)
-#: Then how long it takes for that.
-_SYNC_TIME = slice(3224, 3232)
 _SIZE = 4096
 
 _MS = 1_000_000  # in nanoseconds, as all times here
 #: For how long a note holds: while the caller reads and thinks, at first and at the most, and while
 #: it commits.
 _THINK, _LONGEST_THINK, _COMMIT = 20 * _MS, 640 * _MS, 250 * _MS
-#: For how long a process may go on, and within which time its next attempt must come.
-_SLICE, _GRACE = 8 * _MS, 4 * _MS // 10
-#: A longer attempt serves many threads, and ends with a pause, in which others go on: so 4 x 16
-#: poppers of a file in memory took 2.5 to 3.5 times as many items.
-_SHORT = 7 * _MS // 10
-#: If the disk takes longer for a commit, others go on meanwhile: with 0.25 ms sixteen processes
-#: then leased and acknowledged 2.2 times as many items, and popped as many.
-_SLOW_DISK = _MS // 10
-#: Of how many commits, about, the shortest counts.
-_SYNCS = 64
 #: Whoever looks may reserve if the first in line has not for so long.
 _UNCLAIMED = 5 * _MS
 #: How often to look: the first in line, and those behind it, by how many are before them.
@@ -80,8 +68,6 @@ _LATE = 20 * _MS
 _PATIENCE = 1_000 * _MS
 #: Linux has addresses of sockets that leave no file behind; elsewhere who waits looks often.
 _HAS_BELLS = sys.platform.startswith("linux")
-#: How long the first in line sleeps when the slice before is about to be over.
-_SOON = 6 * _MS // 100
 #: The attempts of this process, of all files: one that has opened its file again knows its own.
 _numbers = itertools.count(1)
 
@@ -121,8 +107,6 @@ class Reservations:
         #: What the processes share, once it was needed.
         self.memory: mmap.mmap | None = None
         self._bell: socket.socket | None = None
-        #: Whether this process has ever waited for a reservation.
-        self.is_used = False
         #: Which process this is; 0 is none.
         self._process = int.from_bytes(os.urandom(8), "big") | 1
         #: The attempts of this process that wait, the first in line first.
@@ -133,10 +117,6 @@ class Reservations:
         self.is_strict = False
         #: For how long a caller may read and think, if that is more than usual.
         self._think = 0
-        #: When the last attempt or commit ended, if there ever was a reservation.
-        self._used_at = 0
-        #: Whether the last two attempts followed each other closely.
-        self._goes_on = False
 
     def close(self) -> None:
         """Share nothing any more; attempts that wait go on without a reservation."""
@@ -175,26 +155,6 @@ class Reservations:
             return False
         return True
 
-    def has_slices(self) -> bool:
-        """Tell whether the disk is so fast that a process goes on for a slice."""
-        memory = self.memory
-        try:
-            return memory is None or int.from_bytes(memory[_SYNC_TIME], "little") < _SLOW_DISK
-        except ValueError:  # it was closed
-            return True
-
-    def note_sync(self, took: int) -> None:
-        """Note for how long the disk worked for a commit: the shortest of late, for all processes.
-
-        The others are longer because of the processor.
-        """
-        memory = self.memory
-        if memory is not None:
-            with contextlib.suppress(ValueError):
-                before = int.from_bytes(memory[_SYNC_TIME], "little")
-                longer = before + (took - before) // _SYNCS
-                memory[_SYNC_TIME] = min(took, longer).to_bytes(8, "little")
-
     def reserve(self, deadline: float | None) -> Reservation | None:
         """Wait for a reservation; None if the attempt is to go on without one.
 
@@ -205,23 +165,7 @@ class Reservations:
         if memory is None:
             return None
         own = Reservation(next(_numbers))
-        since = time.monotonic_ns()
-        self._goes_on = since - self._used_at < _GRACE
-        if self._goes_on and not self._line and self._stays(memory, own, since):
-            return own
-        self.is_used = True
-        return self._wait(memory, own, since, deadline)
-
-    def _stays(self, memory: mmap.mmap, own: Reservation, now: int) -> bool:
-        """Reserve the file again within the slice of this process, without a look at the line."""
-        try:
-            process, number, until, began, _ = _NOTE.unpack_from(memory, 0)
-            if process != self._process or number or not now < until < now + _COMMIT:
-                return False
-            own.is_contended = self._given is None or self._given.is_contended
-            return self._note(memory, own, now, began)
-        except ValueError:  # it was closed
-            return False
+        return self._wait(memory, own, time.monotonic_ns(), deadline)
 
     def _wait(
         self, memory: mmap.mmap, own: Reservation, since: int, deadline: float | None
@@ -245,8 +189,6 @@ class Reservations:
                     continue
                 pause = min(_LOOK_BEHIND * found or _LOOK, _LOOK_LAST)
                 place = self._take_place(memory, place, since, now + pause)
-                if not found and self._is_due(memory, now):
-                    pause = _SOON
                 self._sleep(pause)
         except ValueError:  # it was closed meanwhile
             return None
@@ -257,7 +199,7 @@ class Reservations:
 
     def _look(self, memory: mmap.mmap, own: Reservation, since: int, now: int) -> int | bool | None:
         """Reserve the file if that is free: return True, None to give up, or how many are ahead."""
-        process, number, until, began, _ = _NOTE.unpack_from(memory, 0)
+        process, number, until, _ = _NOTE.unpack_from(memory, 0)
         is_over = not now < until < now + max(_LONGEST_THINK, _COMMIT) + _MS
         waiting = memory[_PLACES_AT:_PLACES_END]
         ahead = 0
@@ -266,24 +208,17 @@ class Reservations:
             own.is_contended = own.is_contended or bool(others)
             ahead = sum([other < since for other, _ in others])
         if process == self._process:
-            if not (is_over or number):  # within the slice of this process
-                return self._note(memory, own, now, began) or ahead
             if not is_over and self._is_of_this_thread(number):
                 return None
         else:
             own.is_contended = own.is_contended or until > now - _PATIENCE
         if is_over and (not ahead or now - until > _UNCLAIMED):
-            return self._note(memory, own, now, now) or ahead
+            return self._note(memory, own, now) or ahead
         return ahead
 
     def _is_first(self, own: Reservation) -> bool:
         """Tell whether no other thread of this process waits for longer."""
         return next(iter(self._line.copy()), None) is own  # others may join and leave meanwhile
-
-    def _is_due(self, memory: mmap.mmap, now: int) -> bool:
-        """Tell whether a slice is about to be over: then to sleep for long would be too late."""
-        _, _, _, began, _ = _NOTE.unpack_from(memory, 0)
-        return _SLICE - _LOOK < now - began < _SLICE + _LOOK
 
     def _is_of_this_thread(self, number: int) -> bool:
         given = self._given
@@ -291,11 +226,11 @@ class Reservations:
             return False
         return given.thread == threading.get_ident()
 
-    def _note(self, memory: mmap.mmap, own: Reservation, now: int, began: int) -> bool:
+    def _note(self, memory: mmap.mmap, own: Reservation, now: int) -> bool:
         """Write the note, and tell whether no other was written just then."""
         self._given, own.given_at = own, now
         until = now + max(_THINK, self._think)
-        note = _NOTE.pack(self._process, own.number, until, began, self.is_strict)
+        note = _NOTE.pack(self._process, own.number, until, self.is_strict)
         memory[_NOTE_AT] = note
         return _NOTE.unpack_from(memory, 0)[:2] == (self._process, own.number)
 
@@ -368,7 +303,7 @@ class Reservations:
         memory = self.memory or self.shared_memory()
         try:
             while memory is not None:
-                process, number, until, _, strict = _NOTE.unpack_from(memory, 0)
+                process, number, until, strict = _NOTE.unpack_from(memory, 0)
                 if not (strict and number):
                     return
                 now = time.monotonic_ns()
@@ -389,17 +324,17 @@ class Reservations:
         most.
 
         Args:
-            number: The attempt's; 0 is a commit without one, which holds the process's slice.
+            number: The attempt's.
         """
         memory = self.memory
         if memory is None:
             return
         with contextlib.suppress(ValueError):
-            process, held, until, began, strict = _NOTE.unpack_from(memory, 0)
+            process, held, until, strict = _NOTE.unpack_from(memory, 0)
             now = time.monotonic_ns()
             given = self._given
             if (process, held) == (self._process, number) and now < until:
-                memory[_NOTE_AT] = _NOTE.pack(process, number, now + _COMMIT, began, strict)
+                memory[_NOTE_AT] = _NOTE.pack(process, number, now + _COMMIT, strict)
                 self._think = self._think * 15 // 16
             elif given is not None and given.number == number:
                 self._think = min(2 * (now - given.given_at), _LONGEST_THINK)
@@ -410,17 +345,11 @@ class Reservations:
         if memory is None:
             return
         with contextlib.suppress(ValueError):
-            process, held, until, began, _ = _NOTE.unpack_from(memory, 0)
+            process, held, until, _ = _NOTE.unpack_from(memory, 0)
             now = time.monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
-                given = self._given
-                is_short = not number or given is None or now - given.given_at < _SHORT
-                stays = self._goes_on and is_short and self.has_slices() and now - began < _SLICE
-                until = now + _GRACE if stays else now
-                memory[_NOTE_AT] = _NOTE.pack(process, 0, until, began, 0)
-                if not stays:
-                    self._ring(memory, now)
-            self._used_at = time.monotonic_ns()  # after whoever was rung ran in its place
+                memory[_NOTE_AT] = _NOTE.pack(process, 0, now, 0)
+                self._ring(memory, now)
 
 
 def _address(process: int) -> bytes:

@@ -321,8 +321,6 @@ class Store:
         if self._log is None:  # closed since the commit
             self._prepare(to_write=True)
         assert self._log is not None
-        reservations = self.turn.reservations
-        began = time.monotonic_ns() if reservations.is_used else 0
         if not self._is_log_doubted:
             try:
                 _sync(self._log)
@@ -332,11 +330,10 @@ class Store:
                 self.files.check_at = 0.0
         if self._is_log_doubted:
             self._settle_log()
-        if began:
-            reservations.note_sync(time.monotonic_ns() - began)
+        memory = self.turn.reservations.memory
         try:
-            if reservations.memory is not None:
-                reservations.memory[SYNCED] = version.to_bytes(8, "little")
+            if memory is not None:
+                memory[SYNCED] = version.to_bytes(8, "little")
         except ValueError:  # it was closed; suppress() would be three calls a commit
             return
 

@@ -478,19 +478,16 @@ class TransactionState:
         reservations = self.store.turn.reservations
         if self._reservation is None:
             reservations.let_pass(self.deadline)
-        if not reservations.is_used:
             self._committer.wait(request)
         else:
-            number = 0 if self._reservation is None else self._reservation.number
+            number = self._reservation.number
             reservations.hold(number)
-            if not reservations.has_slices():  # others go on while the disk works
-                request.on_written = partial(reservations.release, number)
+            request.on_written = partial(reservations.release, number)  # others go on then
             try:
                 self._committer.wait(request)
             finally:
                 reservations.release(number)
-                if number:
-                    reservations.is_strict = request.refusal is not None
+                reservations.is_strict = request.refusal is not None
                 self._reservation = None
         with self.lock:
             if request.error is not None:

@@ -3,8 +3,9 @@
 A process with watches owns a pipe in ``-sync``, and says so in the shared memory. Each commit
 writes a byte into every pipe; it looks for new ones if one was said to be there, and every 10 ms.
 The byte wakes the owner's thread, which reads in the history which keys changed, and compares
-values. A commit removes a dead owner's pipe; an owner makes one that was deleted again within a
-second.
+values. After a look in vain it rests, for 2 ms at most; without watches it looks at nothing, as
+each compares its own key once it is set. A commit removes a dead owner's pipe; an owner makes one
+that was deleted again within a second.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import errno
 import logging
 import os
+import queue
 import select
 import threading
 import time
@@ -38,6 +40,9 @@ logger = logging.getLogger(__name__)
 
 _PIPE_PREFIX = "watch-"
 _LINGER_SECONDS = 1.0
+#: How long the thread sleeps after a look by which no watch became ready: twice as long after each,
+#: up to the second. A push beside four idle processes takes 0.8 times as long as without.
+_FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 0.0005, 0.002
 _RETRY_SECONDS = 0.02
 
 
@@ -206,6 +211,8 @@ class WatchRegistry:
             self._watches.setdefault(watch.key, weakref.WeakSet()).add(watch)
             if self._pipe is None or self._thread is None or not self._thread.is_alive():
                 self._start_thread()
+            if self._pipe is not None:
+                self._pipe.call()
         snapshot = self._store.snapshot()
         try:
             self._compare(snapshot, [watch.key])
@@ -269,26 +276,36 @@ class WatchRegistry:
                 del self._watches[key]
 
     def _tend(self, pipe: _Pipe) -> None:
-        seen = 0
-        watched_at = time.monotonic()
+        seen, rest = 0, 0.0
         try:
             while self._pipe is pipe:
-                if pipe.wait(_LINGER_SECONDS) and self._pipe is pipe:
-                    seen = self._look_until_seen(pipe, seen)
-                if not pipe.is_reachable():
+                if not self._is_watching():
+                    if not pipe.is_called(_LINGER_SECONDS):
+                        self._end(pipe)
+                elif pipe.wait(_LINGER_SECONDS) and self._is_watching():
+                    seen, was_in_vain = self._look_until_seen(pipe, seen)
+                    rest = min(2 * rest or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
+                    rest *= was_in_vain
+                    time.sleep(rest)
+                if self._pipe is pipe and not pipe.is_reachable():
                     pipe = self._replaced(pipe)
-                    seen = self._look_until_seen(pipe, seen)
-                with self._lock:
-                    self._prune(list(self._watches))
-                    if self._watches:
-                        watched_at = time.monotonic()
-                    elif time.monotonic() - watched_at > _LINGER_SECONDS and self._pipe is pipe:
-                        self._pipe = None
+                    seen, _ = self._look_until_seen(pipe, seen)
         finally:
             with self._lock:
                 if self._pipe is pipe:  # an error ends the thread: the next watch starts another
                     self._pipe = None
             pipe.remove()
+
+    def _is_watching(self) -> bool:
+        with self._lock:
+            self._prune(list(self._watches))
+            return bool(self._watches)
+
+    def _end(self, pipe: _Pipe) -> None:
+        """Let the thread end if there is nothing to watch still."""
+        with self._lock:
+            if not self._is_watching() and self._pipe is pipe:
+                self._pipe = None
 
     def _replaced(self, pipe: _Pipe) -> _Pipe:
         """Return a pipe in place of one that was deleted; the same if none can be made."""
@@ -302,19 +319,20 @@ class WatchRegistry:
             pipe.remove()
             return self._pipe
 
-    def _look_until_seen(self, pipe: _Pipe, seen: int) -> int:
+    def _look_until_seen(self, pipe: _Pipe, seen: int) -> tuple[int, bool]:
         """Look again while that fails: the bytes that asked for it are gone."""
         while self._pipe is pipe:
             try:
                 return self._look(seen)
             except (FDBError, EngineUnavailable):
                 time.sleep(_RETRY_SECONDS)
-        return seen
+        return seen, True
 
-    def _look(self, seen: int) -> int:
+    def _look(self, seen: int) -> tuple[int, bool]:
         """Compare the keys that commits after version ``seen`` may have changed.
 
-        Returns the version up to which everything has been compared.
+        Returns:
+            The version up to which everything has been compared, and whether no watch is ready.
         """
         snapshot = self._store.snapshot()
         try:
@@ -323,12 +341,13 @@ class WatchRegistry:
             if snapshot.oldest_commit() <= seen:
                 history = [RangeSet.decode(data) for _, data in snapshot.commits_since(seen)]
                 keys = [key for key in keys if any(key in written for written in history)]
-            self._compare(snapshot, keys)
-            return snapshot.version
+            return snapshot.version, not self._compare(snapshot, keys)
         finally:
             snapshot.release()
 
-    def _compare(self, snapshot: Snapshot, keys: list[bytes]) -> None:
+    def _compare(self, snapshot: Snapshot, keys: list[bytes]) -> bool:
+        """Make the watches ready whose keys have changed; tell whether there were any."""
+        found = False
         for key in keys:
             value = snapshot.get(key)
             with self._lock:
@@ -339,6 +358,8 @@ class WatchRegistry:
                 ]
             for watch in changed:
                 watch.complete()
+            found = found or bool(changed)
+        return found
 
 
 class _Pipe:
@@ -354,6 +375,7 @@ class _Pipe:
         self._path = os.path.join(directory, _PIPE_PREFIX + name)
         self._owner = os.getpid()
         self._lock = RLock()
+        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._open = False
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory)
@@ -392,8 +414,21 @@ class _Pipe:
         """Tell whether it is where processes that commit look for it."""
         return os.path.exists(self._path)
 
+    def call(self) -> None:
+        """Make :meth:`is_called` return, or its next call."""
+        if self._calls.empty():
+            self._calls.put(None)
+
+    def is_called(self, seconds: float) -> bool:
+        """Tell whether there was a call within the time; what is committed meanwhile is no call."""
+        with contextlib.suppress(queue.Empty):
+            self._calls.get(timeout=seconds)
+            return True
+        return False
+
     def wake(self) -> None:
-        """Make :meth:`wait` return."""
+        """Make :meth:`wait` and :meth:`is_called` return."""
+        self.call()
         with self._lock:
             if self._open:
                 with contextlib.suppress(BlockingIOError):
