@@ -15,7 +15,8 @@ The *list* is what ``manage.py queue_list`` prints of three queues, from its arg
 and argparse's calls are counted, too.
 
 Of a task there are its enqueue, its *run* and its *life*. The calls of a run are those of all
-threads of a worker that has one thread for tasks, from one lease to the next, Django's included.
+threads of a worker that has one thread for tasks, from one lease to the next, Django's included;
+but not of the engine's thread that watches, because how often that looks depends on the time.
 The files of a life are those from the enqueue over the run to the result.
 """
 
@@ -49,6 +50,7 @@ from benchmarks.queues import SMALL, Load, Ours
 from benchmarks.task_processes import Backend, Process
 from benchmarks.task_workers import our_backend
 from fdbqueue.engines.embedded.files import STAMP_GRANULARITY_NS
+from fdbqueue.engines.embedded.watches import WATCHES
 from fdbqueue.service import Catalog, QueueSpec
 from fdbqueue.service.combiner import HELPER
 
@@ -298,6 +300,9 @@ def counted_in_threads(function: Callable[[], Any]) -> tuple[Count, Any]:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
+    for thread in threading.enumerate():
+        if thread.name == WATCHES and thread.ident is not None:
+            of_threads.pop(thread.ident, None)
     return Count(calls=sum(of_threads.values()), files=_ours_of(files)), result
 
 

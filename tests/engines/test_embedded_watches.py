@@ -16,7 +16,6 @@ from fdbqueue.engines.embedded.watches import Notifier, _Pipe
 from tests.engines.children import code_of, run, wait_until
 
 _DEADLINE_SECONDS = 60
-_THREAD = "fdbqueue-watches"
 _idle = threading.Event()
 
 
@@ -47,7 +46,7 @@ def watching_threads():
     return lambda: [
         thread
         for thread in threading.enumerate()
-        if thread.name == _THREAD and thread not in earlier
+        if thread.name == watches.WATCHES and thread not in earlier
     ]
 
 

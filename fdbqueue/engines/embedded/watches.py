@@ -38,6 +38,8 @@ from fdbqueue.locks import RLock, start_thread
 
 logger = logging.getLogger(__name__)
 
+#: The name of the thread that watches.
+WATCHES = "fdbqueue-watches"
 _PIPE_PREFIX = "watch-"
 _LINGER_SECONDS = 1.0
 #: How long the thread sleeps after a look by which no watch became ready: twice as long after each,
@@ -227,9 +229,7 @@ class WatchRegistry:
         except OSError as error:
             raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
         try:
-            thread = threading.Thread(
-                target=self._tend, args=(pipe,), name="fdbqueue-watches", daemon=True
-            )
+            thread = threading.Thread(target=self._tend, args=(pipe,), name=WATCHES, daemon=True)
             self._pipe, self._thread = pipe, thread
             start_thread(thread)
             if before is not None:
