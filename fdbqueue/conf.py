@@ -23,7 +23,7 @@ from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound, message_of
 from fdbqueue.service import (
     KINDS,
-    MAX_KEPT_SECONDS,
+    MAX_RESPONSE_SECONDS,
     NAME,
     PATTERN,
     Catalog,
@@ -133,7 +133,7 @@ _RULES = {
 }
 _API_RULES = {
     "AUTHORIZER": Rule(ANYTHING, ""),
-    "IDEMPOTENCY_SECONDS": Rule(Range((int, float), 1, MAX_KEPT_SECONDS), "fdbqueue.E015"),
+    "IDEMPOTENCY_SECONDS": Rule(Range((int, float), 1, MAX_RESPONSE_SECONDS), "fdbqueue.E015"),
     "MAX_BODY_BYTES": Rule(Range(int, 1_000, 100_000_000), "fdbqueue.E015"),
     "MAX_LIMIT": Rule(Range(int, 1, MAX_ITEMS_A_REQUEST), "fdbqueue.E015"),
     "MAX_WAIT_SECONDS": Rule(Range((int, float), 0, 3_600), "fdbqueue.E015"),

@@ -16,7 +16,7 @@ from fdbqueue import access, conf, deadlines
 from fdbqueue.service import Catalog, Family, run
 
 #: A page looks at this many queues, in the order of their names.
-LOOKED_AT = 1_000
+MAX_QUEUES_READ = 1_000
 
 
 class Viewer:
@@ -94,11 +94,11 @@ class Viewer:
         the names that the indexes of families have are added. Both searches have time limits of
         their own.
         """
-        names, cursor = self.names(self.begin(), after=after, limit=LOOKED_AT)
+        names, cursor = self.names(self.begin(), after=after, limit=MAX_QUEUES_READ)
         if cursor is None:
             return names, None
         following = names[-1] if names else ""  # the cursor itself may be a name to hide
-        if rest := LOOKED_AT - len(names):
+        if rest := MAX_QUEUES_READ - len(names):
             catalog = self.begin()
             families = catalog.families()
             names += sorted(
@@ -167,7 +167,7 @@ class Viewer:
             if not self.sees(name):
                 continue
             is_member = family.has(name) and is_wanted(name)
-            if looked_at == LOOKED_AT or (is_member and len(found) == most):
+            if looked_at == MAX_QUEUES_READ or (is_member and len(found) == most):
                 return found, last
             if is_member:
                 found.append(name)

@@ -10,7 +10,7 @@ from drf_spectacular.generators import SchemaGenerator
 #: By language.
 _kept: dict[str | None, Any] = {}
 #: A request may name any language.
-_MOST_LANGUAGES = 10
+_MAX_LANGUAGES = 10
 
 
 class KeptSchemas(SchemaGenerator):
@@ -23,7 +23,7 @@ class KeptSchemas(SchemaGenerator):
             return super().get_schema(request, public)  # type: ignore[no-untyped-call]  # no types
         if language not in _kept:
             made = super().get_schema(request, public)  # type: ignore[no-untyped-call]
-            if len(_kept) == _MOST_LANGUAGES:
+            if len(_kept) == _MAX_LANGUAGES:
                 return made
             _kept[language] = made
         return _kept[language]

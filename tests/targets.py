@@ -100,7 +100,7 @@ KEPT = frozenset(
 )
 #: Which kinds of queue ``make test`` prefers: a test over many kinds has the first three it knows.
 KINDS = ("fifo", "ints-commit-bytes", "ints-shards", "floats")
-MOST_KINDS = 3
+MAX_KINDS = 3
 #: The pages of the documentation whose blocks ``make test`` always runs.
 PAGES = frozenset({"README.md", "docs/quickstart.md"})
 #: Fixtures of a whole session that cost next to nothing.
@@ -175,7 +175,7 @@ def _kind(item: pytest.Item) -> Kind | None:
 def _left_out(cases: list[dict[str, pytest.Item]]) -> Iterator[pytest.Item]:
     """Yield what is not chosen of a test's cases, each of which has items by kinds."""
     names = {name for case in cases for name in case}
-    chosen = [name for name in KINDS if name in names][:MOST_KINDS] or sorted(names)[:1]
+    chosen = [name for name in KINDS if name in names][:MAX_KINDS] or sorted(names)[:1]
     for number, case in enumerate(cases):
         kept = {chosen[number % len(chosen)]} if len(cases) > 1 else set(chosen)
         if not kept & case.keys():

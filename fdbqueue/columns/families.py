@@ -20,7 +20,7 @@ from fdbqueue.columns.text import grouped
 from fdbqueue.service import Counts, Family, Pause
 
 #: A family counts at most so many of its members, and adds up no others.
-MOST_MEMBERS = 1_000
+MAX_MEMBERS = 1_000
 _NO_COUNTS = Counts(0, 0, 0, 0)
 
 
@@ -38,8 +38,8 @@ class Members(NamedTuple):
             names: The names.
             is_late: Whether time was over, so that there may be others.
         """
-        is_all = len(names) <= MOST_MEMBERS and not is_late
-        return cls(min(len(names), MOST_MEMBERS), is_all)
+        is_all = len(names) <= MAX_MEMBERS and not is_late
+        return cls(min(len(names), MAX_MEMBERS), is_all)
 
     def as_text(self, write: Callable[[int], str] = "{:,}".format) -> str:
         """Return the number as text, ``1,000+`` if there are more."""
@@ -104,7 +104,7 @@ def family_row(
     """
     pause = family.begin_paused(tr)
     names = family.with_something(
-        tr, MOST_MEMBERS + 1, allows, with_later=with_later, is_late=is_late
+        tr, MAX_MEMBERS + 1, allows, with_later=with_later, is_late=is_late
     )
     return FamilyRow(family, Members.of(names, is_late=is_late()), pause=pause()), names
 

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import COUNT, DURATION, NUMBER, PAST, TEXT, Column, ValueKind
 from fdbqueue.columns.items import ItemRow
-from fdbqueue.service import Item, Queue, WorkerRow, Workers, group_named, moment
+from fdbqueue.service import Item, Queue, WorkerRow, Workers, group_of_text, moment
 
 #: What workers of tasks say that they work on.
 _TASKS = "tasks"
@@ -88,7 +88,7 @@ def by_reason(rows: Iterable[ItemRow]) -> list[ReasonRow]:
     """Return the reasons of dead letters, the latest death's first."""
     found: dict[str, ReasonRow] = {}
     for row in rows:
-        reason = group_named(row.item.reason or "").decode(errors="replace")
+        reason = group_of_text(row.item.reason or "").decode(errors="replace")
         found.setdefault(reason, ReasonRow(reason)).rows.append(row)
     return sorted(found.values(), key=lambda one: died_at(one.latest), reverse=True)
 
@@ -115,7 +115,7 @@ def _is_lost(state: str) -> bool:
 
 
 #: The workers there are, whether they lease anything or not; each text is what they say themselves.
-PRESENT: tuple[Column[WorkerRow], ...] = (
+WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
     Column("name", _("Worker"), attrgetter("name"), TEXT, is_name=True),
     Column(
         "state",

@@ -38,7 +38,7 @@ from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import Queue, SeveralQueues
 
 #: The most queues of a family of which pauses are noted.
-_MOST_LOOKED_AT = 1_000
+_MAX_LOOKED_AT = 1_000
 #: The time between two lines of progress if there is no bar; and the same at a terminal.
 _SECONDS_BETWEEN_LINES, _SECONDS_AT_A_TERMINAL = 10.0, 2.0
 #: The size of a terminal that does not tell its own.
@@ -236,7 +236,7 @@ class Console:
 
     def note_pauses(self, source: Queue | SeveralQueues) -> bool:
         """Note which queues are paused, once for each command; tell whether all of them are."""
-        queues = [source] if isinstance(source, Queue) else source.queues(limit=_MOST_LOOKED_AT)
+        queues = [source] if isinstance(source, Queue) else source.queues(limit=_MAX_LOOKED_AT)
         found = [(queue, pause) for queue in queues if (pause := queue.paused()) is not None]
         for queue, pause in found:
             what = f"The queue {queue.name!r} is {paused_since(pause)}"

@@ -36,6 +36,7 @@ from fdbqueue.management.formats import item_count
 from fdbqueue.service import MAX_ITEMS_A_CALL, Catalog, Pause, Queue, error_code, run, strict_json
 from fdbqueue.service.tools import examination, resumable_push
 from fdbqueue.service.tools.examination import (
+    STALE_SECONDS,
     Census,
     Examiner,
     count_stale,
@@ -44,8 +45,6 @@ from fdbqueue.service.tools.examination import (
 from fdbqueue.service.transactions import receipts_of
 
 OK, WARNING, ERROR = "ok", "warning", "error"
-#: Receipts, and records of pushes, are given up once they are so old.
-STALE_SECONDS = 86_400
 
 _STATUS_KEY = b"\xff\xff/status/json"
 #: A read or a commit that takes longer is a warning.

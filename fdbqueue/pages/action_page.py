@@ -40,22 +40,22 @@ from fdbqueue import access, conf, deadlines
 from fdbqueue.columns.text import clip, grouped, visible
 from fdbqueue.exceptions import EngineError, ItemNotFound, OutcomeUnknown
 from fdbqueue.pages.sites import Addresses, actions_are_on
-from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, group_named, make_call, run
+from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, group_of_text, make_call, run
 
 logger = logging.getLogger("fdbqueue.pages")
 
 #: How many items one request handles at most.
-MOST_AT_ONCE = 10_000
+MAX_AT_ONCE = 10_000
 #: A request that has taken so long makes no further call.
 _SECONDS = 5.0
 _MAX_REASON = 1_000
 _MAX_ID = 14_000
 _ONCE_BYTES = 16
-_MOST_AT = 10**9
+_MAX_AT = 10**9
 #: What is noted with the id of a form that was done.
 _DONE = b"done"
 #: How many reasons of dead letters are read to tell how many there are of one.
-_MOST_REASONS = 1_000
+_MAX_REASONS = 1_000
 
 
 class ActionForm(forms.Form):
@@ -68,7 +68,7 @@ class ActionForm(forms.Form):
     reason = forms.CharField(label=_("Reason"), required=False, strip=False, max_length=_MAX_REASON)
     by_force = forms.BooleanField(label=_("Also end what runs"), required=False)
     at = forms.IntegerField(
-        required=False, min_value=0, max_value=_MOST_AT, widget=forms.HiddenInput
+        required=False, min_value=0, max_value=_MAX_AT, widget=forms.HiddenInput
     )
     once = forms.RegexField(rf"^[0-9a-f]{{{2 * _ONCE_BYTES}}}$", widget=forms.HiddenInput)
     again = forms.BooleanField(required=False, widget=forms.HiddenInput)
@@ -118,7 +118,7 @@ class PageAction:
 
 def _limit() -> int:
     """Return how many items one call of the API's action handles."""
-    return min(MOST_AT_ONCE, conf.api().max_limit)
+    return min(MAX_AT_ONCE, conf.api().max_limit)
 
 
 #: The actions, by their names.
@@ -300,9 +300,9 @@ def _dead(queue: Queue, reason: str, tr: Any) -> int:
     """Return how many dead letters there are, or of a reason."""
     if not reason:
         return int(queue.counts(tr=tr).dead)
-    found = queue.dead_by_reason(limit=_MOST_REASONS, tr=tr)
-    group = group_named(reason)
-    return next((one.count for one in found if group_named(one.reason) == group), 0)
+    found = queue.dead_by_reason(limit=_MAX_REASONS, tr=tr)
+    group = group_of_text(reason)
+    return next((one.count for one in found if group_of_text(one.reason) == group), 0)
 
 
 def perform(request: HttpRequest, queue_name: str, action: PageAction, form: ActionForm) -> Outcome:
@@ -324,7 +324,7 @@ def perform(request: HttpRequest, queue_name: str, action: PageAction, form: Act
     if not note.begin(again=asked["again"]):
         return Outcome(None, is_repeated=True)
     until, number, more, undecodable = time.monotonic() + _SECONDS, 0, 1, 0
-    while more and number < MOST_AT_ONCE and time.monotonic() < until:
+    while more and number < MAX_AT_ONCE and time.monotonic() < until:
         found = act()
         number += found.get(action.counted, 1) if action.counted else 1
         more = int(found.get("more") or 0)

@@ -44,7 +44,7 @@ _DAY_BUCKET_MINUTES = 15
 _LABEL_EVERY = {"hour": 15 * 60, "day": 6 * 3600}
 
 #: The counts of at most this many priorities are read, from the lowest on.
-MOST_PRIORITIES = 1_000
+MAX_PRIORITIES = 1_000
 #: The most bars of priorities.
 BARS = 20
 #: One bar alone shows nothing.
@@ -459,7 +459,7 @@ def priorities_of(
     """Return the bars of a queue, None if there are none.
 
     Args:
-        levels: The lowest priorities with their counts, up to :data:`MOST_PRIORITIES`.
+        levels: The lowest priorities with their counts, up to :data:`MAX_PRIORITIES`.
         ready: How many items are ready.
         kind: The type of the queue's priorities.
         is_cut: Whether there may be higher priorities than these.

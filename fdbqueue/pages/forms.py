@@ -43,7 +43,7 @@ ROWS_PER_PAGE = 50
 _MAX_TEXT = 200
 _MAX_CURSOR = 14_000
 #: At most this many unknown parameters are named.
-_MOST_UNKNOWN = 5
+_MAX_UNKNOWN = 5
 _FIRST, _LAST = 1, 10**15
 
 #: Django's own message repeats the parameter, which may be anything.
@@ -94,10 +94,10 @@ class PageForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Refuse parameters that the page does not have, or that are given twice."""
         unknown = [name for name in self.data if name not in self.fields]
-        for name in unknown[:_MOST_UNKNOWN]:
+        for name in unknown[:_MAX_UNKNOWN]:
             text = _("This page has no parameter “%(name)s”.")
             self.add_error(None, text % {"name": clip(name)[0]})
-        for name in self._repeated[:_MOST_UNKNOWN]:
+        for name in self._repeated[:_MAX_UNKNOWN]:
             text = _("The parameter “%(name)s” is given more than once.")
             self.add_error(None, text % {"name": clip(name)[0]})
         return self.cleaned_data

@@ -30,15 +30,15 @@ from fdbqueue.service import (
     Item,
     Queue,
     Scan,
-    group_named,
+    group_of_text,
     scan,
     scan_by_moment,
 )
 
 #: A search ends when half of the page's time is over, and at the latest when it has looked at this
 #: many items, or about this many bytes. FoundationDB allows a transaction five seconds.
-LOOKED_AT = 1_000_000
-LOOKED_AT_BYTES = 25_000_000
+MAX_ITEMS_SEARCHED = 1_000_000
+MAX_BYTES_SEARCHED = 25_000_000
 _OTHER_END = {"min": "max", "max": "min"}
 
 
@@ -123,7 +123,7 @@ def context(
             addresses=addresses,
             wanted=form.cleaned_data["q"],
             shared=frozenset(members),
-            group=shared or groups.get(group_named(row.item.reason or "")),
+            group=shared or groups.get(group_of_text(row.item.reason or "")),
         )
         for row in found.rows
     ]
@@ -225,13 +225,13 @@ class _Search:
         bounds: dict[str, Any] = {
             "tr": self._tr,
             "most_found": limit,
-            "most_looked_at": LOOKED_AT if self.is_selective else limit,
+            "most_looked_at": MAX_ITEMS_SEARCHED if self.is_selective else limit,
             "is_late": deadlines.is_half_over,
             "after": position,
         }
         matches = self._matches or (lambda _item: True)
         if self.is_selective:
-            bounds["most_bytes"] = LOOKED_AT_BYTES
+            bounds["most_bytes"] = MAX_BYTES_SEARCHED
         if self._scan is not None:
             is_backward = is_backward != self._is_latest_first
             return self._scan(self._queue, matches, is_backward=is_backward, **bounds)

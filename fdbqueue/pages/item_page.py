@@ -26,7 +26,7 @@ from fdbqueue.pages.values import TEXT_CHARACTERS, WHOLE_CHARACTERS, dumped, sho
 from fdbqueue.service import Item, LongText, Queue, Undecodable, run
 
 #: The page of a longer item does not refresh by itself: each time it would read all of the item.
-MOST_REFRESHED_BYTES = 1_000_000
+MAX_REFRESHED_BYTES = 1_000_000
 
 
 class Remedy(NamedTuple):
@@ -84,7 +84,7 @@ def item_details(queue: Queue, item_id: str, form: ItemForm) -> ItemDetails:
 
 def is_cheap(details: ItemDetails) -> bool:
     """Tell whether reading an item again every few seconds costs little."""
-    return details.row.item.size_bytes <= MOST_REFRESHED_BYTES
+    return details.row.item.size_bytes <= MAX_REFRESHED_BYTES
 
 
 def facts_of(

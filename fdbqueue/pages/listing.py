@@ -23,7 +23,7 @@ from fdbqueue.pages.item_columns import AnyColumn, in_one_line
 from fdbqueue.pages.search import text_contains
 
 #: No page has a larger number.
-_MOST_PAGES = 1_000
+_MAX_PAGES = 1_000
 
 
 class RowOrder(NamedTuple):
@@ -51,7 +51,7 @@ class ListForm(PageForm):
     """Which rows to show; subclasses have their filters, and the orders in their field ``sort``."""
 
     after = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
-    page = forms.IntegerField(min_value=1, max_value=_MOST_PAGES, widget=forms.HiddenInput)
+    page = forms.IntegerField(min_value=1, max_value=_MAX_PAGES, widget=forms.HiddenInput)
 
     hidden: tuple[str, ...] = ("refresh", "after")
 

@@ -33,7 +33,7 @@ from fdbqueue.columns.text import (
 )
 from fdbqueue.pages import item_list
 from fdbqueue.pages.charts import (
-    MOST_PRIORITIES,
+    MAX_PRIORITIES,
     Bucket,
     Chart,
     Level,
@@ -48,12 +48,12 @@ from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_page import bury_command
 from fdbqueue.pages.readings import ITEMS, OtherTabs, Reading, Setting
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import DeadReason, Ends, Pause, Queue, depths, group_named, run
+from fdbqueue.service import DeadReason, Ends, Pause, Queue, depths, group_of_text, run
 from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
 #: The page shows this many reasons of dead letters, the most frequent.
-MOST_REASONS = 20
+MAX_REASONS = 20
 
 
 class ShownPause(NamedTuple):
@@ -157,7 +157,7 @@ def queue_details(
         opened = reading.opened(form, _tabs_with_any(row, reading, others))
         levels, is_cut = _levels(queue, tr) if reading.has_priorities else ([], False)
         is_dead = opened.cleaned_data["state"] == "dead"
-        dead = queue.dead_by_reason(limit=MOST_REASONS, tr=tr) if is_dead else []
+        dead = queue.dead_by_reason(limit=MAX_REASONS, tr=tr) if is_dead else []
         return opened, others, levels, is_cut, dead, item_list.read(queue, opened, tr, reading)
 
     opened, others, levels, is_cut, dead, items = run(queue.database, read, read_only=True)
@@ -244,7 +244,7 @@ def _numbered(reasons: Reasons | None) -> dict[bytes, ReasonGroup]:
     """Return the reasons above a list, with their numbers, by the names of their groups."""
     groups = [] if reasons is None else reasons.groups
     return {
-        group_named(one.name): ReasonGroup(one.text, one.number, one.address)
+        group_of_text(one.name): ReasonGroup(one.text, one.number, one.address)
         for one in groups
         if one.name and one.number
     }
@@ -254,7 +254,7 @@ def _levels(queue: Queue, tr: Any) -> tuple[list[Level], bool]:
     """Return the lowest priorities in use, and whether there may be more of them."""
     if not queue.priority_type:
         return [], False
-    return queue.overview.lowest_levels(tr, MOST_PRIORITIES)
+    return queue.overview.lowest_levels(tr, MAX_PRIORITIES)
 
 
 #: What it means that an option is not set, if not that there is no limit.

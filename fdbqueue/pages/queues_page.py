@@ -29,7 +29,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
 from fdbqueue.columns.concerns import BLOCKED, CONCERN_READS, CONCERNS, MISMATCHED, Concern
-from fdbqueue.columns.families import MEMBERS, MOST_MEMBERS, FamilyRow, Members, family_row
+from fdbqueue.columns.families import MAX_MEMBERS, MEMBERS, FamilyRow, Members, family_row
 from fdbqueue.columns.queue_rows import (
     RATE_MINUTES,
     QueueRow,
@@ -49,7 +49,7 @@ from fdbqueue.pages.queue_page import shown_pause
 from fdbqueue.pages.readings import more_pages
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
-from fdbqueue.viewer import LOOKED_AT, Viewer
+from fdbqueue.viewer import MAX_QUEUES_READ, Viewer
 
 #: So many queues are on a page, and so many members.
 QUEUES_PER_PAGE = 100
@@ -273,9 +273,11 @@ def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
     catalog = viewer.begin()
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
     names = [name for name in every if name > after]
-    following = names[LOOKED_AT - 1] if len(names) > LOOKED_AT else None
+    following = names[MAX_QUEUES_READ - 1] if len(names) > MAX_QUEUES_READ else None
     found = [
-        QueueRow(catalog.queue(name)) for name in names[:LOOKED_AT] if wanted in name.casefold()
+        QueueRow(catalog.queue(name))
+        for name in names[:MAX_QUEUES_READ]
+        if wanted in name.casefold()
     ]
     rows = [row for row in found if not row.queue.is_part]
     parts = [row for row in found if row.queue.is_part]
@@ -396,7 +398,7 @@ class QueueListView(ListView):
             "is_examined": len(found.examined) == count,
             "trouble_first": form.address(sort=f"-{TROUBLE.name}", after=after),
             "is_trouble_first": form.column == TROUBLE.name,
-            "looked_at": grouped(LOOKED_AT),
+            "looked_at": grouped(MAX_QUEUES_READ),
             "rate_minutes": RATE_MINUTES,
             "further": None if found.following is None else form.address(after=found.following),
             "troubled_pages": [
@@ -531,9 +533,9 @@ class FamilyView(ListView):
             names, members, pause = chosen, None, family.begin_paused(tr)
             if names is None:
                 is_late = deadlines.is_half_over
-                found = family.with_something(tr, MOST_MEMBERS + 1, viewer.sees, is_late=is_late)
+                found = family.with_something(tr, MAX_MEMBERS + 1, viewer.sees, is_late=is_late)
                 members = Members.of(found, is_late=is_late())
-                names = found[:MOST_MEMBERS][first : first + QUEUES_PER_PAGE]
+                names = found[:MAX_MEMBERS][first : first + QUEUES_PER_PAGE]
             rows = [QueueRow(catalog.queue(name)) for name in names]
             fill(tr, [(begin, rows) for begin in reads_of(COLUMNS)])
             return rows, members, pause()
@@ -561,5 +563,5 @@ class FamilyView(ListView):
             "tiles": [MEMBERS.tile(members)],
             "found": members.as_text(grouped),
             "counted": "" if members.is_all else grouped(members.number),
-            "is_late": not members.is_all and members.number < MOST_MEMBERS,
+            "is_late": not members.is_all and members.number < MAX_MEMBERS,
         }

@@ -13,12 +13,12 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from fdbqueue.columns.text import visible
-from fdbqueue.service import Codec, Item, LongText, Undecodable, group_named
+from fdbqueue.service import Codec, Item, LongText, Undecodable, group_of_text
 
 #: The id of the first highlight of a page, where its address leads.
 FIRST_HIT = "hit"
 #: At most this many hits of a page are highlighted.
-MOST_HITS = 1_000
+MAX_HITS = 1_000
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -51,8 +51,8 @@ def worker_contains(wanted: str) -> Callable[[Item], bool]:
 
 def died_of(reason: str) -> Callable[[Item], bool]:
     """Return a function that tells whether an item is in the group of a reason."""
-    group = group_named(reason)
-    return lambda item: group_named(item.reason or "") == group
+    group = group_of_text(reason)
+    return lambda item: group_of_text(item.reason or "") == group
 
 
 def text_of(value: Any, codec: Codec) -> str:
@@ -93,7 +93,7 @@ class Highlighter:
 
     def highlighted(self, text: str) -> SafeString:
         """Return a text as markup, with its hits highlighted; the first of all has an id."""
-        if not self._wanted or self.count >= MOST_HITS:
+        if not self._wanted or self.count >= MAX_HITS:
             return format_html("{}", text)
         parts, end = [], 0
         for begin, stop in places(text, self._wanted):
@@ -101,7 +101,7 @@ class Highlighter:
                 continue
             parts.append(format_html("{}{}", text[end:begin], self._hit(text[begin:stop])))
             end = stop
-            if self.count >= MOST_HITS:
+            if self.count >= MAX_HITS:
                 break
         return format_html("{}{}", format_html_join("", "{}", ((p,) for p in parts)), text[end:])
 

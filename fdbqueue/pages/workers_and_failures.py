@@ -32,7 +32,7 @@ from fdbqueue.columns.items import (
 )
 from fdbqueue.columns.text import folded, grouped, visible
 from fdbqueue.columns.workers_and_reasons import (
-    PRESENT,
+    WORKER_COLUMNS,
     ReasonRow,
     WorkerLeases,
     by_reason,
@@ -62,15 +62,15 @@ from fdbqueue.viewer import Viewer
 
 #: Of the queues that it looks at, a page reads items of this many that have any, those with the
 #: most first,
-MOST_QUEUES = 200
+MAX_QUEUES = 200
 #: and this many items of these together, or about as many as have this many bytes.
-MOST_ITEMS = 1_000
-MOST_BYTES = 25_000_000
+MAX_ITEMS = 1_000
+MAX_BYTES = 25_000_000
 #: A reason names this many queues, and a page this many workers.
-MOST_NAMED = 5
-MOST_WORKERS = 10
+MAX_NAMED = 5
+MAX_WORKERS = 10
 #: Of the workers that there are, this many are shown, half of them lost at most.
-MOST_PRESENT = 200
+MAX_PRESENT = 200
 _ID_CHARACTERS = 16
 
 
@@ -126,12 +126,12 @@ def _read(viewer: Viewer, after: str, state: str) -> Across:
         begun = [(queue, queue.overview.begin_counts(tr)) for queue in queues]
         counted = [(queue, getattr(counts(), state)) for queue, counts in begun]
         busy = [one for one in counted if one[1] > 0]
-        chosen = sorted(busy, key=lambda one: -one[1])[:MOST_QUEUES]
-        each = shares([count for _queue, count in chosen], MOST_ITEMS)
+        chosen = sorted(busy, key=lambda one: -one[1])[:MAX_QUEUES]
+        each = shares([count for _queue, count in chosen], MAX_ITEMS)
         rows: list[ItemRow] = []
         size = 0
         for (queue, _count), share in zip(chosen, each, strict=True):
-            if size >= MOST_BYTES or deadlines.is_half_over():
+            if size >= MAX_BYTES or deadlines.is_half_over():
                 break
             items = _items(queue, state, share, tr)
             size += sum(item.size_bytes for item in items)
@@ -253,7 +253,7 @@ class _Linked:
         """Return links to the dead letters of a reason in its queues."""
         by_queue = reason.by_queue()
         links = []
-        for number, (row, count) in enumerate(by_queue[:MOST_NAMED]):
+        for number, (row, count) in enumerate(by_queue[:MAX_NAMED]):
             address = self._of_reason(reason, row)
             name = f"{row.queue.label} ({grouped(count)})"
             links.append(link(f"queue-{reason.position}-{number}", address, name))
@@ -331,8 +331,8 @@ def _workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[st
     )
     return {
         **_context(form, found, leases, rows, name=name or None),
-        "workers": table(tuple(map(in_one_line, of_workers)), groups[:MOST_WORKERS]),
-        "more_workers": grouped(len(groups) - MOST_WORKERS) if groups[MOST_WORKERS:] else "",
+        "workers": table(tuple(map(in_one_line, of_workers)), groups[:MAX_WORKERS]),
+        "more_workers": grouped(len(groups) - MAX_WORKERS) if groups[MAX_WORKERS:] else "",
         "tiles": [
             tile("leases", _("Leases"), found.total, form.address(worker=None)),
             tile("workers", _("Workers"), len(groups), form.address(worker=None)),
@@ -350,10 +350,10 @@ def _present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
     has_text, name = text_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
     found = viewer.begin().presences.read()
     rows = [row for row in found.rows if has_text(row.name) and name in {"", row.name}]
-    lost = [row for row in rows if row.is_lost][: MOST_PRESENT // 2]
-    shown = [row for row in rows if not row.is_lost][: MOST_PRESENT - len(lost)] + lost
+    lost = [row for row in rows if row.is_lost][: MAX_PRESENT // 2]
+    shown = [row for row in rows if not row.is_lost][: MAX_PRESENT - len(lost)] + lost
     return {
-        "present": table(tuple(map(in_one_line, PRESENT)), shown),
+        "present": table(tuple(map(in_one_line, WORKER_COLUMNS)), shown),
         "more_present": grouped(len(rows) - len(shown)) if rows[len(shown) :] else "",
         "has_more_present": not found.is_complete,
     }

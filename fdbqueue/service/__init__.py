@@ -82,7 +82,7 @@ from fdbqueue.service.items import (
 )
 from fdbqueue.service.limits import (
     MAX_ITEMS_A_CALL,
-    MAX_KEPT_SECONDS,
+    MAX_RESPONSE_SECONDS,
     MAX_SECONDS,
     MAX_UNIQUE_BYTES,
     MAX_WORKER_CHARACTERS,
@@ -94,11 +94,11 @@ from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
-from fdbqueue.service.storage.failures import group_named
+from fdbqueue.service.storage.failures import group_of_text
 from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
-from fdbqueue.service.tools.members import Family
+from fdbqueue.service.tools.family import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
 from fdbqueue.service.tools.resumable_push import ResumablePush
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover, Scan, scan, scan_by_moment
@@ -118,7 +118,7 @@ __all__ = [
     "LONG_BYTES",
     "MAX_INTEGER",
     "MAX_ITEMS_A_CALL",
-    "MAX_KEPT_SECONDS",
+    "MAX_RESPONSE_SECONDS",
     "MAX_SECONDS",
     "MAX_UNIQUE_BYTES",
     "MAX_WORKER_CHARACTERS",
@@ -182,7 +182,7 @@ __all__ = [
     "depths",
     "ends_of",
     "error_code",
-    "group_named",
+    "group_of_text",
     "is_among",
     "is_last_attempt",
     "long_values_unparsed",

@@ -37,7 +37,7 @@ from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.item_keys import bounds, packed
 from fdbqueue.service.storage.tables import TableKeys
-from fdbqueue.service.tools.members import Family
+from fdbqueue.service.tools.family import Family
 from fdbqueue.service.tools.presence import Presences
 from fdbqueue.service.transactions import run
 from fdbqueue.service.writes import OperationRunner

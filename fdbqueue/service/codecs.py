@@ -44,7 +44,7 @@ MAX_LEVELS = 200
 
 #: In the year 9892; what is earlier every ``datetime`` holds, in every time zone.
 LATEST_PUSH = 250_000_000_000_000_000
-_MOST_ATTEMPTS = 2**31
+_MAX_ATTEMPTS = 2**31
 
 
 #: What is stored in more bytes than this is left as it is by :func:`long_values_unparsed`.
@@ -374,7 +374,7 @@ def _metadata(elements: list[Any]) -> tuple[int | None, int]:
     pushed_at, attempts = [*elements, None, None][:2]
     return (
         pushed_at if type(pushed_at) is int and 0 <= pushed_at < LATEST_PUSH else None,
-        attempts if type(attempts) is int and 0 <= attempts < _MOST_ATTEMPTS else 0,
+        attempts if type(attempts) is int and 0 <= attempts < _MAX_ATTEMPTS else 0,
     )
 
 

@@ -29,9 +29,9 @@ from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput,
 from fdbqueue.service.clock import microseconds, moment, now_us
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import (
-    DEFAULT_KEPT_SECONDS,
+    DEFAULT_RESPONSE_SECONDS,
     MAX_IDEMPOTENCY_CHARACTERS,
-    MAX_KEPT_SECONDS,
+    MAX_RESPONSE_SECONDS,
     SENT_BY_CLEAR,
     SENT_BY_READ,
 )
@@ -66,7 +66,7 @@ class IdempotencyKey:
     """
 
     key: str
-    kept_seconds: float = DEFAULT_KEPT_SECONDS
+    kept_seconds: float = DEFAULT_RESPONSE_SECONDS
     replayed: bool = field(default=False, init=False)
 
 
@@ -330,8 +330,8 @@ def make_call(queue: str, once: IdempotencyKey | str, *arguments: Any) -> KeyedC
         raise InvalidInput(queue=queue, once=once.key[:100], allowed=allowed)
     seconds = once.kept_seconds
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 < seconds <= MAX_KEPT_SECONDS:
-        allowed = f"up to {MAX_KEPT_SECONDS} seconds"
+    if not is_number or not 0 < seconds <= MAX_RESPONSE_SECONDS:
+        allowed = f"up to {MAX_RESPONSE_SECONDS} seconds"
         raise InvalidInput(queue=queue, kept_seconds=seconds, allowed=allowed)
     name = _digest(once.key.encode(errors="surrogatepass"), RESPONSE_NAME_BYTES)
     return KeyedCall(once, name, _digest(fdb.tuple.pack(arguments)))

@@ -38,4 +38,4 @@ MAX_UNIQUE_BYTES = 1_000
 #: The longest idempotency key.
 MAX_IDEMPOTENCY_CHARACTERS = 1_000
 #: Responses of idempotency keys are kept for a day by default, for at most a year.
-DEFAULT_KEPT_SECONDS, MAX_KEPT_SECONDS = 86_400, 31_536_000
+DEFAULT_RESPONSE_SECONDS, MAX_RESPONSE_SECONDS = 86_400, 31_536_000

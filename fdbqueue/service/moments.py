@@ -26,7 +26,7 @@ from fdbqueue.service.storage.tables import Hidden, Kind, State
 Order = Literal["place", "time"]
 ORDERS: tuple[Order, Order] = ("place", "time")
 #: A list ends when it has passed so many rows of the index that are not of its state.
-MOST_PASSED = 10_000
+MAX_PASSED = 10_000
 
 _KINDS = {State.LEASED: Kind.LEASE, State.DELAYED: Kind.DELAY}
 #: How many rows of an index are read at once, and how many of the items that it names: each may
@@ -118,7 +118,7 @@ class Moments:
                 else:
                     items.append(item)
                     size += item.size_bytes
-            if not is_last and (size >= MAX_RETURNED_BYTES or passed >= MOST_PASSED):
+            if not is_last and (size >= MAX_RETURNED_BYTES or passed >= MAX_PASSED):
                 return Page(items, cursor)
         return Page(items, None)
 

@@ -66,7 +66,7 @@ class Range:
 
 
 #: The most items that a rate, a burst or a limit of leases may be.
-_MOST_ITEMS = 1_000_000
+_MAX_ITEMS = 1_000_000
 #: How many microseconds the periods last that a rate may name, by the first letter.
 _PERIODS_US = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _RATE = re.compile(r"([0-9]{1,7})/(s|sec|second|m|min|minute|h|hour|d|day)")
@@ -92,7 +92,7 @@ class Rate(NamedTuple):
 def parse_rate(text: object) -> Rate | None:
     """Return the rate that a text names, such as ``"100/m"``; None if it names none."""
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
-    if found is None or not 1 <= int(found[1]) <= _MOST_ITEMS:
+    if found is None or not 1 <= int(found[1]) <= _MAX_ITEMS:
         return None
     return Rate(int(found[1]), _PERIODS_US[found[2][0]])
 
@@ -105,7 +105,7 @@ class RateText:
 
     def __str__(self) -> str:
         return (
-            f'None, or a text such as "100/m": 1 to {_MOST_ITEMS:,} items a second (s), minute '
+            f'None, or a text such as "100/m": 1 to {_MAX_ITEMS:,} items a second (s), minute '
             "(m), hour (h) or day (d)"
         )
 
@@ -124,10 +124,10 @@ ALLOWED: Mapping[str, Choice | Range | RateText] = {
     "max_attempts": Range(int, 1, 1_000_000, gettext_noop("Maximum attempts"), none_is_valid=True),
     "max_value_bytes": Range(int, 1, MAX_RETURNED_BYTES, gettext_noop("Maximum value size")),
     "max_leased": Range(
-        int, 1, _MOST_ITEMS, gettext_noop("Maximum leased items"), none_is_valid=True
+        int, 1, _MAX_ITEMS, gettext_noop("Maximum leased items"), none_is_valid=True
     ),
     "rate": RateText(gettext_noop("Rate of takes")),
-    "burst": Range(int, 1, _MOST_ITEMS, gettext_noop("Burst of takes"), none_is_valid=True),
+    "burst": Range(int, 1, _MAX_ITEMS, gettext_noop("Burst of takes"), none_is_valid=True),
 }
 #: Options that one kind of queue alone has.
 _OF_ONE_KIND = {"priority_type": "priority"}

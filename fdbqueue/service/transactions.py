@@ -70,7 +70,7 @@ _LONG_SECONDS = 1.0
 
 #: How long a transaction may take, how much of that makes a function too long by itself, and how
 #: many times it may be.
-_TRANSACTION_SECONDS, _TOO_LONG_SECONDS, _MOST_TOO_LONG = 5, 4.0, 2
+_TRANSACTION_SECONDS, _TOO_LONG_SECONDS, _MAX_TOO_LONG = 5, 4.0, 2
 
 _NOT_COMMITTED = 1020
 #: transaction_too_old
@@ -336,7 +336,7 @@ class _Run(Generic[T]):
     def _check_length(self, error: Exception) -> None:
         """End a call whose function has been too long for a transaction too often."""
         self._too_long += self._took > _TOO_LONG_SECONDS
-        if self._too_long >= _MOST_TOO_LONG:
+        if self._too_long >= _MAX_TOO_LONG:
             seconds = round(self._took, 1)
             raise BatchTooLarge(seconds=seconds, limit_seconds=_TRANSACTION_SECONDS) from error
 

@@ -54,7 +54,7 @@ _MINUTE = 60 * _US
 _LAST_SLOT = 2**62
 _WANT_ALL: int = fdboptions.StreamingMode["want_all"][0]
 #: So many functions keep their keys; others make them each time.
-_MOST_KEPT = 1_000
+_MAX_KEPT = 1_000
 
 
 class FunctionFigures(NamedTuple):
@@ -171,7 +171,7 @@ class FunctionCounters:
         name = packed(path.encode(errors="replace").decode())
         of_hour = self._begin(queue, HOUR[0], slot) + name
         of_day = self._begin(queue, DAY[0], ended // (DAY[0] * _MINUTE)) + name
-        if len(self._keys) >= _MOST_KEPT:
+        if len(self._keys) >= _MAX_KEPT:
             self._keys.clear()
         kept = self._keys[queue, path] = slot, of_hour, of_day
         return kept

@@ -28,7 +28,7 @@ from fdbqueue.tasks.tree_keys import TreeKeys
 from fdbqueue.viewer import EVERYTHING, Viewer
 
 #: The most lines, and the most parts of one branch.
-_MOST_LINES, _MOST_PARTS = 200, 20
+_MAX_LINES, _MAX_PARTS = 200, 20
 _STATES = {
     TaskResultStatus.READY: gettext_lazy("Ready"),
     TaskResultStatus.RUNNING: gettext_lazy("Running"),
@@ -147,7 +147,7 @@ class _Outline:
         """Read the first parts, and the reader's if it is none of them."""
         where: Any = {"owner": self._backend, "tree": self._here.tree, "branch": branch}
         where["count"] = found.count
-        most = max(0, min(_MOST_PARTS, _MOST_LINES - len(self.lines)))
+        most = max(0, min(_MAX_PARTS, _MAX_LINES - len(self.lines)))
         parts = read_parts(self._tr, **where, after=-1, limit=most) if most else []
         at = self._here.at
         if self._here.branch == branch and len(parts) <= at < found.count:
@@ -157,7 +157,7 @@ class _Outline:
     def _add_part(self, part: GroupPart, branch: int, depth: int, *, is_next: bool) -> None:
         if not part.task:
             number = int(part.id.partition(".")[2])
-            if len(self.lines) < _MOST_LINES:
+            if len(self.lines) < _MAX_LINES:
                 self.add(number, depth, is_next=is_next)
             return
         sees = self._viewer.sees(part.queue)

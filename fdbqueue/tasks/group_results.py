@@ -28,11 +28,11 @@ from fdbqueue.tasks.encoders import returned, stored_of
 from fdbqueue.tasks.records import encoded, is_id
 from fdbqueue.tasks.results import result_time
 from fdbqueue.tasks.tree_keys import TreeKeys, group_id
-from fdbqueue.tasks.trees import WIDTH, Tree, bits_of
+from fdbqueue.tasks.trees import PARTS_PER_ROW, Tree, bits_of
 
 #: The most parts that are read at a time, and of each branch to find the first tasks.
 MAX_READ = 1_000
-_MOST_FIRST = 20
+_MAX_FIRST = 20
 #: The most bytes of the values that are read as a list.
 MAX_RESULTS_BYTES = 10_000_000
 #: The longest number of a branch.
@@ -214,7 +214,7 @@ def first_tasks(owner: Any, result_id: str) -> list[GroupPart]:
         if (found := read_group(tr, owner, tree, branch)) is None:
             return
         where: Any = {"owner": owner, "tree": tree, "branch": branch, "count": found.count}
-        parts = read_parts(tr, **where, after=-1, limit=_MOST_FIRST)
+        parts = read_parts(tr, **where, after=-1, limit=_MAX_FIRST)
         for part in [*parts, *([] if found.follows is None else [found.follows])]:
             if not part.task:
                 yield from tasks(tr, branch_named(part.id)[1])
@@ -222,7 +222,7 @@ def first_tasks(owner: Any, result_id: str) -> list[GroupPart]:
                 yield part
 
     def read(tr: Transaction) -> list[GroupPart]:
-        return list(itertools.islice(tasks(tr, branch), _MOST_FIRST))
+        return list(itertools.islice(tasks(tr, branch), _MAX_FIRST))
 
     found: list[GroupPart] = run(owner.catalog.database, read, read_only=True)
     return found
@@ -303,14 +303,16 @@ def read_parts(
     """Read some parts of a branch in a transaction, as :meth:`GroupResult.parts` does."""
     keys = TreeKeys(owner.records.prefix, tree)
     first = max(0, after + 1)
-    begin = keys.ended(branch, 0, first // WIDTH)
+    begin = keys.ended(branch, 0, first // PARTS_PER_ROW)
     stop = keys.ended(branch, 1, 0)
-    most = 0 if failed else -(-limit // WIDTH) + 1
+    most = 0 if failed else -(-limit // PARTS_PER_ROW) + 1
     numbers: dict[int, TaskResultStatus | None] = {}
-    for number, row in enumerate(tr.get_range(begin, stop, limit=most), first // WIDTH):
+    for number, row in enumerate(tr.get_range(begin, stop, limit=most), first // PARTS_PER_ROW):
         ended, succeeded = bits_of(bytes(row.value)) or (0, 0)
-        for at in range(max(first, number * WIDTH), min(count, (number + 1) * WIDTH)):
-            bit = 1 << at % WIDTH
+        for at in range(
+            max(first, number * PARTS_PER_ROW), min(count, (number + 1) * PARTS_PER_ROW)
+        ):
+            bit = 1 << at % PARTS_PER_ROW
             status = None
             if ended & bit:
                 is_success = bool(succeeded & bit)

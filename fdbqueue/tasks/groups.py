@@ -58,7 +58,7 @@ from fdbqueue.tasks.trees import (
 #: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
 #: The most queues that a tree says its tasks are in.
-_MOST_QUEUES = 100
+_MAX_QUEUES = 100
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
 #: The most rows of a transaction that stores them, or reads them.
@@ -228,7 +228,7 @@ class _Plan:
         self._queues: dict[str, None] = {}
         known = self._add_branch(root, None, 0)
         known["queue"] = next(iter(self._queues))
-        if len(self._queues) <= _MOST_QUEUES:
+        if len(self._queues) <= _MAX_QUEUES:
             known["queues"] = [*self._queues]
         self.first = self._keys.branch(0), encoded(known)
 

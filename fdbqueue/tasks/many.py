@@ -23,9 +23,9 @@ from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.results import change, local, of_argument
 
 #: The most calls that one transaction enqueues, and the most bytes of these.
-MOST_CALLS, MAX_BYTES = 1_000, 1_000_000
+MAX_CALLS, MAX_BYTES = 1_000, 1_000_000
 #: The most queues that it pushes to, those of keys: it reads each, and has five seconds.
-MOST_QUEUES = 100
+MAX_QUEUES = 100
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ def portions(calls: Iterable[T], facts: Callable[[T], tuple[str, int]]) -> Itera
         queue, length = facts(call)
         size += length
         queues.add(queue)
-        is_full = size > MAX_BYTES or len(queues) > MOST_QUEUES or len(portion) >= MOST_CALLS
+        is_full = size > MAX_BYTES or len(queues) > MAX_QUEUES or len(portion) >= MAX_CALLS
         if portion and is_full:
             yield portion
             portion, size, queues = [], length, {queue}

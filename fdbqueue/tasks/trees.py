@@ -93,10 +93,10 @@ from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, group_id, range_of
 logger = logging.getLogger(__name__)
 
 #: How many parts share a row of bits.
-WIDTH = 16
+PARTS_PER_ROW = 16
 _BITS = struct.Struct("<HH")
 #: How many tasks one transaction enqueues, and how many bytes of calls.
-TOGETHER = 100
+MAX_ENQUEUED_TOGETHER = 100
 #: How many parts' values, each of any length that a result may have, are read at once.
 _VALUES_AT_ONCE = 25
 MAX_BYTES = 1_000_000
@@ -128,7 +128,7 @@ def levels(count: int) -> Iterator[tuple[int, int]]:
     """Yield each level of the bits of so many parts, and how many rows it has."""
     level, rows = 0, count
     while True:
-        rows = -(-rows // WIDTH)
+        rows = -(-rows // PARTS_PER_ROW)
         yield level, rows
         if rows == 1:
             return
@@ -187,9 +187,9 @@ class Tree:
         """Tell whether the end of a part was noted, or its tree was removed."""
         if place.at == place.of:  # what follows a group
             return bool(self._tr[self.keys.outcome(place.branch)].present())
-        row = self._tr[self.keys.ended(place.branch, 0, place.at // WIDTH)]
+        row = self._tr[self.keys.ended(place.branch, 0, place.at // PARTS_PER_ROW)]
         bits = bits_of(bytes(row) if row.present() else b"")
-        return bits is None or bool(bits[0] >> place.at % WIDTH & 1)
+        return bits is None or bool(bits[0] >> place.at % PARTS_PER_ROW & 1)
 
     # What goes on
 
@@ -331,7 +331,10 @@ class Tree:
             tree was removed.
         """
         for level, rows in levels(count):
-            keys = {at // WIDTH: self.keys.ended(branch, level, at // WIDTH) for at in parts}
+            keys = {
+                at // PARTS_PER_ROW: self.keys.ended(branch, level, at // PARTS_PER_ROW)
+                for at in parts
+            }
             reads = {number: self._tr[key] for number, key in keys.items()}
             above: dict[int, bool] = {}
             for number, read in reads.items():
@@ -339,12 +342,12 @@ class Tree:
                     return None
                 ended, succeeded = bits
                 for at, is_success in parts.items():
-                    if at // WIDTH == number:
-                        ended |= 1 << at % WIDTH
-                        succeeded |= is_success << at % WIDTH
+                    if at // PARTS_PER_ROW == number:
+                        ended |= 1 << at % PARTS_PER_ROW
+                        succeeded |= is_success << at % PARTS_PER_ROW
                 if (ended, succeeded) != bits:
                     self._tr[keys[number]] = _BITS.pack(ended, succeeded)
-                whole = (1 << min(WIDTH, count - WIDTH * number)) - 1
+                whole = (1 << min(PARTS_PER_ROW, count - PARTS_PER_ROW * number)) - 1
                 if (ended == whole != bits[0]) or (succeeded == whole != bits[1]):
                     above[number] = succeeded == whole
                 if rows == 1:
@@ -431,16 +434,18 @@ class Tree:
             each = len(encoded(stored_of(given[0]))) if given else 0
             at = state["next"]
             begin, end = self.keys.part(branch, at), self.keys.part(branch, known["count"])
-            for row in self._tr.get_range(begin, end, limit=TOGETHER):
+            for row in self._tr.get_range(begin, end, limit=MAX_ENQUEUED_TOGETHER):
                 part = json.loads(row.value)
                 size += part.get("size", 0) + each
-                if self._pushes and (len(self._pushes) >= TOGETHER or size > MAX_BYTES):
+                if self._pushes and (
+                    len(self._pushes) >= MAX_ENQUEUED_TOGETHER or size > MAX_BYTES
+                ):
                     break
                 self._begin_part(branch, at, given, part)
                 at += 1
             if at < known["count"]:
                 self._write(rows[0].key, {**state, "next": at})
-                if len(self._pushes) >= TOGETHER or size > MAX_BYTES:
+                if len(self._pushes) >= MAX_ENQUEUED_TOGETHER or size > MAX_BYTES:
                     return True
                 continue
             self._tr.clear(rows[0].key)

@@ -127,7 +127,7 @@ def test_the_demo_makes_it_once(api, monkeypatch):
     first, second = (api.get("/api/schema/").content for _ in range(2))
     assert first == second
     assert len(made) == 1
-    monkeypatch.setattr(schema, "_MOST_LANGUAGES", 2)
+    monkeypatch.setattr(schema, "_MAX_LANGUAGES", 2)
     for language in ("de", "fr", "fr"):
         assert api.get(f"/api/schema/?lang={language}").status_code == 200
     assert len(made) == 4

@@ -48,8 +48,8 @@ def test_more_members_than_are_counted(call, monkeypatch):
     """A plus sign says so, and JSON that the count is not complete."""
     for number in range(4):
         fdbqueue.queue(f"user-{number}").push("x")
-    monkeypatch.setattr(families, "MOST_MEMBERS", 3)
-    monkeypatch.setattr("fdbqueue.management.commands.queue_list.MOST_MEMBERS", 3)
+    monkeypatch.setattr(families, "MAX_MEMBERS", 3)
+    monkeypatch.setattr("fdbqueue.management.commands.queue_list.MAX_MEMBERS", 3)
     assert call("queue_list", "--family").out.split()[-2:] == ["3+", "-"]
     record = json.loads(call("queue_list", "user-*", "--json").out)
     assert (record["members"], record["complete"], record["ready"]) == (3, False, 3)

@@ -7,8 +7,8 @@ import re
 from tests.cases import cases
 from tests.docs.blocks import Page, pages
 
-#: Words of a page, code and tables included; of a page that is not named, ``MOST_WORDS``.
-MOST_WORDS = 3_000
+#: Words of a page, code and tables included; of a page that is not named, ``MAX_WORDS``.
+MAX_WORDS = 3_000
 LIMITS = {
     "README.md": 700,
     "docs/quickstart.md": 800,
@@ -16,13 +16,13 @@ LIMITS = {
     "docs/benchmarks.md": 2_500,
 }
 #: Lines of a how-to, which answers one question.
-MOST_LINES_OF_A_HOW_TO = 80
+MAX_LINES_OF_A_HOW_TO = 80
 #: Words of a decision: a page.
-MOST_WORDS_OF_A_DECISION = 800
+MAX_WORDS_OF_A_DECISION = 800
 #: Words of ``docs/`` and the README together, without the decisions.
-MOST_WORDS_IN_ALL = 39_000
+MAX_WORDS_IN_ALL = 39_000
 #: Words of one sentence, on the pages that most readers begin with.
-MOST_WORDS_OF_A_SENTENCE = 30
+MAX_WORDS_OF_A_SENTENCE = 30
 PLAIN = ("README.md", "docs/quickstart.md", "docs/guarantees.md", "docs/tasks.md")
 DECISIONS = "docs/decisions/"
 DOCUMENTATION = [
@@ -56,30 +56,30 @@ def sentences(page):
 @cases("page", DOCUMENTATION)
 def test_a_page_is_short(page):
     """No page has more words than its limit: what is said twice, or is for few, goes elsewhere."""
-    assert words(page.text) <= LIMITS.get(page.path, MOST_WORDS)
+    assert words(page.text) <= LIMITS.get(page.path, MAX_WORDS)
 
 
 @cases("page", [page for page in pages() if page.path.startswith("docs/how-to/")])
 def test_a_how_to_is_short(page):
     """A second question has a page of its own."""
-    assert len(page.text.splitlines()) <= MOST_LINES_OF_A_HOW_TO
+    assert len(page.text.splitlines()) <= MAX_LINES_OF_A_HOW_TO
 
 
 @cases("page", [page for page in pages() if page.path.startswith(DECISIONS)])
 def test_a_decision_is_a_page(page):
     """It has the reasons, and no more."""
-    assert words(page.text) <= MOST_WORDS_OF_A_DECISION
+    assert words(page.text) <= MAX_WORDS_OF_A_DECISION
 
 
 def test_the_documentation_is_short():
     """All pages together have few enough words to be read."""
-    assert sum(words(page.text) for page in DOCUMENTATION) <= MOST_WORDS_IN_ALL
+    assert sum(words(page.text) for page in DOCUMENTATION) <= MAX_WORDS_IN_ALL
 
 
 @cases("path", PLAIN)
 def test_sentences_are_short(path):
     """A sentence of a page that is read first says one thing."""
-    long = [one for one in sentences(Page(path)) if words(one) > MOST_WORDS_OF_A_SENTENCE]
+    long = [one for one in sentences(Page(path)) if words(one) > MAX_WORDS_OF_A_SENTENCE]
     assert long == []
 
 

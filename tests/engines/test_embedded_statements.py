@@ -105,7 +105,7 @@ def test_commits_of_this_process_are_remembered(statements, path):
 
 def test_what_is_remembered_has_a_bound(database, monkeypatch):
     """Past it the file is asked; no conflict is missed."""
-    monkeypatch.setattr("fdbqueue.engines.embedded.commit_groups._REMEMBERED", 3)
+    monkeypatch.setattr("fdbqueue.engines.embedded.commit_groups._REMEMBERED_COMMITS", 3)
     database[b"a"] = b"1"
     reader, conflicting = (database.create_transaction() for _ in range(2))
     for transaction in (reader, conflicting):
@@ -124,7 +124,7 @@ def test_what_the_file_was_asked_for_hides_nothing_newer(database, monkeypatch):
     old, newer = (database.create_transaction() for _ in range(2))
     old[b"a"].wait()
     with monkeypatch.context() as patched:
-        patched.setattr(commit_groups, "_REMEMBERED", 3)
+        patched.setattr(commit_groups, "_REMEMBERED_COMMITS", 3)
         for number in range(10):
             database[b"c"] = b"%d" % number
     newer[b"b"].wait()

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from fdbqueue import access
-from fdbqueue.viewer import LOOKED_AT
+from fdbqueue.viewer import MAX_QUEUES_READ
 from tests.cases import cases
 from tests.pages import rules
 from tests.pages.addresses import LIST, of, text
@@ -117,7 +117,7 @@ ONLY = "tests.pages.rules.may_see"
 def hidden(queue, settings):
     """More queues than the list looks at, of which the reader may see the first and the last."""
     setting = settings.FDBQUEUE
-    names = ["aaa", *(f"secret-{number:04}" for number in range(LOOKED_AT + 10)), "zed"]
+    names = ["aaa", *(f"secret-{number:04}" for number in range(MAX_QUEUES_READ + 10)), "zed"]
     queues = {name: {"kind": "fifo"} for name in names}
     settings.FDBQUEUE = {**setting, "QUEUES": queues, "API": {"AUTHORIZER": ONLY}}
 

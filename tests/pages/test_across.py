@@ -176,7 +176,7 @@ def test_more_workers_than_are_read(viewer, monkeypatch):
 
 def test_more_workers_than_are_shown(viewer, monkeypatch):
     """Some of those that are alive, and of those that are lost; the filter finds the others."""
-    monkeypatch.setattr(workers_and_failures, "MOST_PRESENT", 4)
+    monkeypatch.setattr(workers_and_failures, "MAX_PRESENT", 4)
     rows = conf.catalog().presences
     write_rows(rows, *({"name": f"alive {number}"} for number in range(5)))
     write_rows(rows, *({"name": f"lost {number}"} for number in range(3)), silent_seconds=60)
@@ -371,7 +371,7 @@ def test_each_queue_has_its_share(counts, most, found):
 
 def test_reads_are_bounded_and_what_is_left_out_is_said(viewer, queue, watched, monkeypatch):
     """Ten times the leases and dead letters cost no read more, and no page writes."""
-    monkeypatch.setattr(workers_and_failures, "MOST_ITEMS", 10)
+    monkeypatch.setattr(workers_and_failures, "MAX_ITEMS", 10)
     taken = []
     for count in (30, 270):
         for name in ("mail", "user-1"):
@@ -392,7 +392,7 @@ def test_reads_are_bounded_and_what_is_left_out_is_said(viewer, queue, watched, 
 
 def test_queues_that_were_not_looked_at_are_said(viewer, queue, monkeypatch):
     """A link leads to those after these; together all are shown."""
-    monkeypatch.setattr("fdbqueue.viewer.LOOKED_AT", 2)
+    monkeypatch.setattr("fdbqueue.viewer.MAX_QUEUES_READ", 2)
     for name in ("mail", "tickets", "user-1"):
         item = queue(name).push(1)
         queue(name).lease(seconds=60)
@@ -444,7 +444,7 @@ def test_the_leased_items_of_a_queue_are_chosen_by_their_worker(viewer, queue):
 
 def test_of_many_dead_letters_those_that_died_last_are_read(viewer, queue, monkeypatch):
     """Wherever they are in the queue: the first item, buried last, is among them."""
-    monkeypatch.setattr(workers_and_failures, "MOST_ITEMS", 2)
+    monkeypatch.setattr(workers_and_failures, "MAX_ITEMS", 2)
     queue("mail").push_many(range(5))
     for number, item in enumerate(reversed(queue("mail").page().items)):
         queue("mail").bury(item.id, reason=f"reason {number}")

@@ -151,7 +151,7 @@ def test_two_people_at_once(on, site, manager, mail):
 
 def test_there_is_more_to_do(on, site, manager, mail, monkeypatch):
     """The page of the action comes again, with another id."""
-    monkeypatch.setattr(action_page, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(action_page, "MAX_AT_ONCE", 2)
     page = do(manager, at(site, "mail", "redrive"))
     assert "2 items were requeued. There are more" in text(page)
     assert fields(page)["once"]

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from fdbqueue.pages.charts import (
     BARS,
-    MOST_PRIORITIES,
+    MAX_PRIORITIES,
     bar_chart,
     bucketed,
     depth_chart,
@@ -271,7 +271,7 @@ def test_the_ranges_are_named_by_their_bounds():
 
 def test_more_priorities_than_are_read_are_said_to_be():
     """Those above the highest that was read are counted together."""
-    levels = [(n, 1) for n in range(MOST_PRIORITIES)]
+    levels = [(n, 1) for n in range(MAX_PRIORITIES)]
     found = priorities_of(levels, 5_000, "int", is_cut=True)
     assert found.above == 4_000
     assert "4,000 more items have higher priorities and are not shown." in found.description
@@ -331,7 +331,7 @@ def test_the_smallest_priorities_do_no_harm(viewer, queue):
 def test_a_priority_without_items_hides_none_above(viewer, queue):
     """Its count is read with the others, and is one of the thousand."""
     tickets = queue("tickets")
-    tickets.push_many((n, n) for n in range(MOST_PRIORITIES + 5))
+    tickets.push_many((n, n) for n in range(MAX_PRIORITIES + 5))
     level = TableKeys(tickets.subspace.key()).level(3)
     run(tickets.database, lambda tr: tr.set(level, bytes(8)))
     assert "more items have higher priorities and are not shown." in text(viewer.get(of("tickets")))

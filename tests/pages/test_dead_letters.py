@@ -113,7 +113,7 @@ def test_the_command_that_removes_those_of_a_reason(viewer, mail, capsys):
 
 def test_more_than_are_shown(viewer, mail, monkeypatch):
     """How many more there are is said, with what counts those of an earlier version."""
-    monkeypatch.setattr("fdbqueue.pages.queue_page.MOST_REASONS", 2)
+    monkeypatch.setattr("fdbqueue.pages.queue_page.MAX_REASONS", 2)
     kill(mail, "a", "a", "b", "b", "c", "d")
     shown = text(viewer.get(of("mail") + "?state=dead"))
     assert [reason for reason, _, _ in groups(shown)] == ["a", "b"]
@@ -199,7 +199,7 @@ def test_a_long_reason_is_folded(viewer, mail):
 
 def test_a_reason_that_does_not_stand_above_is_in_its_row(viewer, mail, monkeypatch):
     """As those that are less frequent than the most that are shown."""
-    monkeypatch.setattr(queue_page, "MOST_REASONS", 1)
+    monkeypatch.setattr(queue_page, "MAX_REASONS", 1)
     kill(mail, "often", "often", "<b>rare</b>")
     rows = text(viewer.get(of("mail") + "?state=dead")).partition('id="scroll-items"')[2]
     assert "<bdi>&lt;b&gt;rare&lt;/b&gt;</bdi>" in rows

@@ -75,8 +75,8 @@ def test_a_family_of_few_members_is_not(viewer, queue):
 
 def test_members_are_counted_up_to_a_bound(viewer, members, monkeypatch):
     """A plus sign says that there are more; on the page of the family, too."""
-    monkeypatch.setattr(families, "MOST_MEMBERS", 5)
-    monkeypatch.setattr(queues_page, "MOST_MEMBERS", 5)
+    monkeypatch.setattr(families, "MAX_MEMBERS", 5)
+    monkeypatch.setattr(queues_page, "MAX_MEMBERS", 5)
     assert row_of_family(viewer.get(LIST))[2] == "5+"
     page = viewer.get(FAMILY)
     assert "Members with items 1 to 5 of 5+, the noisiest first" in text(page)

@@ -309,7 +309,7 @@ def progress(response):
 
 def test_a_search_goes_on_where_it_stopped(viewer, queue, monkeypatch):
     """It looks at so many items, says which, and one can go on from there, and back."""
-    monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT", 100)
+    monkeypatch.setattr("fdbqueue.pages.item_list.MAX_ITEMS_SEARCHED", 100)
     mail = queue("mail")
     mail.push_many([*["hay"] * 150, "needle", *["hay"] * 70, "needle"])
     start = viewer.get(of("mail") + "?q=needle")

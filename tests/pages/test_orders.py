@@ -41,7 +41,7 @@ def test_leased_items_are_listed_as_their_leases_end(viewer, queue):
 
 def test_a_page_passes_a_bounded_number_of_others(viewer, queue, monkeypatch):
     """What it leaves out is on the next page, and nothing is there twice."""
-    monkeypatch.setattr(moments, "MOST_PASSED", 45)
+    monkeypatch.setattr(moments, "MAX_PASSED", 45)
     by_due(queue, count=100)
     queue("mail").push_many(range(3))
     leased = [queue("mail").lease(seconds=seconds) for seconds in (30, 90 * MINUTE, 3)]

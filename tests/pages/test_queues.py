@@ -130,7 +130,7 @@ def test_many_queues_are_listed_on_several_pages(viewer, queue, monkeypatch):
 
 def test_the_list_says_when_it_did_not_look_at_all_queues(viewer, queue, monkeypatch):
     """So many are looked at and sorted; a link goes on behind them."""
-    monkeypatch.setattr(queues_page, "LOOKED_AT", 3)
+    monkeypatch.setattr(queues_page, "MAX_QUEUES_READ", 3)
     response = viewer.get(LIST)
     assert names(response) == ["mail", "pairs", "quakes"]
     (address,) = re.findall(r'id="further" href="([^"]+)"', text(response))

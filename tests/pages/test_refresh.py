@@ -54,7 +54,7 @@ def test_the_part_of_an_item_has_its_facts_alone(viewer, queue, monkeypatch):
     assert "metadata-caption" in text(part)
     assert "hx-swap-oob" not in text(part)
     assert "value-heading" not in text(part)
-    monkeypatch.setattr(item_page, "MOST_REFRESHED_BYTES", 3)
+    monkeypatch.setattr(item_page, "MAX_REFRESHED_BYTES", 3)
     assert "hx-get" not in text(viewer.get(address))
 
 

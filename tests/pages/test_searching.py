@@ -71,7 +71,7 @@ def test_a_list_without_a_search_does_not_depend_on_the_time(viewer, mail, monke
 def test_a_search_reads_a_bounded_number_of_bytes(viewer, queue, monkeypatch):
     """Large values end it before the time does."""
     monkeypatch.setattr(deadlines, "is_half_over", lambda: False)
-    monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT_BYTES", 1)
+    monkeypatch.setattr("fdbqueue.pages.item_list.MAX_BYTES_SEARCHED", 1)
     queue("mail").push_many("x" * 90_000 for _ in range(120))
     response = viewer.get(of("mail") + "?q=ada")
     assert re.fullmatch(

@@ -46,7 +46,7 @@ def prepare(own: Program) -> None:
         own[f"tasks.{module}"]
     own.named[f"{__name__}.{work.__name__}"] = _task(own)
     trees = own["tasks.trees"]
-    trees.WIDTH = trees.TOGETHER = _TOGETHER
+    trees.PARTS_PER_ROW = trees.MAX_ENQUEUED_TOGETHER = _TOGETHER
 
 
 def backend_of(own: Program, options: dict[str, Any]) -> Any:

@@ -50,7 +50,7 @@ def _closed():
 @pytest.fixture
 def few_together(monkeypatch):
     """Let each transaction enqueue few tasks, so that small groups take several."""
-    monkeypatch.setattr(trees, "TOGETHER", 3)
+    monkeypatch.setattr(trees, "MAX_ENQUEUED_TOGETHER", 3)
 
 
 def value_of(part):

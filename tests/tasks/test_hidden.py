@@ -99,7 +99,7 @@ def enqueue_boxed(name, count, *, aside=0):
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_hidden_rows_of_an_outbox(reader, sees, monkeypatch, count):
     """They take no place among the first rows, and are in no sum, and in no warning."""
-    monkeypatch.setattr(outbox, "_MOST_SHOWN", 2)
+    monkeypatch.setattr(outbox, "_MAX_SHOWN", 2)
     enqueue_boxed("other", 7, aside=3)
     limited = limited_jobs.one_a_customer.using(backend="boxed", queue_name="other")
     for number in range(3):
@@ -119,7 +119,7 @@ def test_hidden_rows_of_an_outbox(reader, sees, monkeypatch, count):
 def test_hidden_rows_of_very_many_queues(reader, monkeypatch):
     """Whatever the number of names, all rows that may be seen are counted and shown."""
     monkeypatch.setattr("fdbqueue.tasks.outbox.outbox_columns._NAMES_AT_ONCE", 2)
-    monkeypatch.setattr(outbox, "_MOST_SHOWN", 4)
+    monkeypatch.setattr(outbox, "_MAX_SHOWN", 4)
     limited = limited_jobs.one_a_customer.using(backend="boxed")
     for number in range(5):
         limited.using(queue_name="other").enqueue(f"{number}", number)
@@ -240,13 +240,13 @@ def test_how_hidden_tasks_of_a_group_have_ended(reader, work, backend, sees):
 
 def test_sums_of_a_group_whose_queues_may_all_be_viewed(reader, work, monkeypatch):
     """They are shown, however many parts are not; and of limited parts to who views their home."""
-    monkeypatch.setattr("fdbqueue.tasks.group_outlines._MOST_PARTS", 1)
+    monkeypatch.setattr("fdbqueue.tasks.group_outlines._MAX_PARTS", 1)
     limited = call(limited_jobs.one_a_customer, "ada", 1)
     result = group([call(letters.send, "ada"), limited, call(letters.send, "bob")]).enqueue()
     work()
     page = page_of(result.parts()[0].id)
     assert outline(reader.get(page))[0] == "Group of 3: 3 ended, 0 failed Successful"
-    monkeypatch.setattr("fdbqueue.tasks.group_outlines._MOST_PARTS", 20)
+    monkeypatch.setattr("fdbqueue.tasks.group_outlines._MAX_PARTS", 20)
     assert outline(reader.get(page))[2] == "tests.tasks.limited_jobs.one_a_customer Successful"
     (address,) = {*re.findall(rf'href="({LIST}limited[.][^"]*)"', text(reader.get(page)))}
     assert reader.get(address).status_code == 200
@@ -255,7 +255,7 @@ def test_sums_of_a_group_whose_queues_may_all_be_viewed(reader, work, monkeypatc
 @pytest.mark.parametrize("most", [0, 100], ids=["unknown", "known"])
 def test_the_queues_of_a_tree_may_not_be_known(reader, sees, work, monkeypatch, most):
     """Then who may view all queues of the backend is told how far it is."""
-    monkeypatch.setattr("fdbqueue.tasks.groups._MOST_QUEUES", most)
+    monkeypatch.setattr("fdbqueue.tasks.groups._MAX_QUEUES", most)
     result = group([call(letters.send, "ada")]).enqueue()
     work()
     page = page_of(result.parts()[0].id)
@@ -301,7 +301,7 @@ def test_what_became_of_a_hidden_task_of_a_schedule(reader, sees, schedule, work
 
 def test_hidden_schedules_take_no_place(reader, schedule, monkeypatch):
     """However many there are, all that may be seen are read, and no others counted."""
-    monkeypatch.setattr(functions_and_schedules, "MOST_SCHEDULES", 2)
+    monkeypatch.setattr(functions_and_schedules, "MAX_SCHEDULES", 2)
     seen = {"seen": "default", "too": "default"}
     schedule(**{f"hidden{number}": "other" for number in range(3)}, **seen)
     found = told(reader.get(ACROSS + "schedules/"))

@@ -40,7 +40,7 @@ def told():
 @pytest.fixture
 def few_together(monkeypatch):
     """Let each transaction enqueue few calls."""
-    monkeypatch.setattr(many, "MOST_CALLS", 3)
+    monkeypatch.setattr(many, "MAX_CALLS", 3)
 
 
 class FailsSecond(FaultyDatabase):

@@ -161,8 +161,8 @@ def test_today_begins_at_midnight_of_the_project(viewer, work, settings, zone):
 
 def test_what_is_counted_of_today_is_bounded(viewer, work, monkeypatch):
     """Of more it says that there are more."""
-    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MOST_COUNTED", 3)
-    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MOST_READ", 1)
+    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MAX_COUNTED", 3)
+    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MAX_READ", 1)
     for _ in range(3):
         letters.send.enqueue("ada")
         letters.lose.enqueue()

@@ -28,7 +28,7 @@ from fdbqueue.tasks.compat import (
     task_enqueued,
 )
 from fdbqueue.tasks.key_limit_queues import member_name
-from fdbqueue.tasks.many import MOST_QUEUES
+from fdbqueue.tasks.many import MAX_QUEUES
 from fdbqueue.tasks.outbox import mover
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.mover import ClaimLost, RowMover, move_now
@@ -122,12 +122,12 @@ def test_a_batch_is_bounded_by_its_size(backend):
 def test_a_transaction_moves_to_few_queues(backend):
     """It has five seconds, and each key has a queue: to as many as ``enqueue_many`` does."""
     with transaction.atomic():
-        for number in range(MOST_QUEUES + 1):
+        for number in range(MAX_QUEUES + 1):
             limited_jobs.two_a_customer.enqueue(f"c{number}", number)
         limited_jobs.two_a_customer.enqueue("c0", 0)
     steps = []
     move_now(backend.outbox(), backend.catalog, goes_on=lambda one: not steps.append(one.moved))
-    assert steps == [MOST_QUEUES, MOST_QUEUES + 2]
+    assert steps == [MAX_QUEUES, MAX_QUEUES + 2]
 
 
 def test_a_mover_that_was_overtaken_moves_nothing(backend):
@@ -219,8 +219,8 @@ def mover_of(configure, *queues):
 
 def test_rows_of_very_many_queues_that_are_not_known(configure, caplog, monkeypatch):
     """They keep no other row back, and the log says once which they are."""
-    monkeypatch.setattr(mover, "_MOST_UNKNOWN", 2)
-    monkeypatch.setattr(mover, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(mover, "_MAX_UNKNOWN", 2)
+    monkeypatch.setattr(mover, "MAX_ROWS_AT_ONCE", 4)
     old, new = mover_of(configure, "default"), mover_of(configure)
     with transaction.atomic():
         jobs.note.enqueue("first")

@@ -72,7 +72,7 @@ def test_rows_of_queues_that_a_user_may_not_view(viewer, settings, monkeypatch):
 
 def test_more_rows_than_are_read(viewer, monkeypatch):
     """The page says how many it has read."""
-    monkeypatch.setattr(outbox, "_MOST_SHOWN", 2)
+    monkeypatch.setattr(outbox, "_MAX_SHOWN", 2)
     for number in range(3):
         letters.send.enqueue(str(number))
     assert "2 of 3 rows were read" in text(viewer.get(PAGE))

@@ -194,7 +194,7 @@ def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
     whole = group([call(letters.send, str(number)) for number in range(50)]).enqueue()
     task, looked = whole.parts()[0], []
     monkeypatch.setattr("fdbqueue.deadlines.is_half_over", lambda: True)
-    monkeypatch.setattr("fdbqueue.pages.action_page.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("fdbqueue.pages.action_page.MAX_AT_ONCE", 1)
     abort_in = groups.abort_in
 
     def noted(tr, owner, task_id, *, by_force):

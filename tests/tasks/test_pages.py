@@ -260,7 +260,7 @@ def test_tasks_that_were_aborted(viewer, work):
 
 def test_aborted_tasks_among_failed_ones(viewer, work, queue, monkeypatch):
     """A page looks at a bounded number of failed tasks, and the next goes on from there."""
-    monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT", 30)
+    monkeypatch.setattr("fdbqueue.pages.item_list.MAX_ITEMS_SEARCHED", 30)
     abort(letters.send.enqueue("aborted").id)
     for number in range(40):
         letters.lose.enqueue(number)
@@ -323,7 +323,7 @@ def test_tasks_of_one_function(viewer, work, wanted):
 @pytest.mark.parametrize("state", ["ready", "done"])
 def test_a_search_is_bounded(viewer, work, monkeypatch, state):
     """It looks at so many tasks, says so, and continues from there."""
-    monkeypatch.setattr("fdbqueue.pages.item_list.LOOKED_AT", 30)
+    monkeypatch.setattr("fdbqueue.pages.item_list.MAX_ITEMS_SEARCHED", 30)
     tasks = [functools.partial(letters.send.enqueue, number) for number in range(35)]
     tasks.append(functools.partial(letters.long.enqueue, 1))
     for enqueue in tasks if state == "ready" else reversed(tasks):
@@ -951,7 +951,7 @@ def test_failed_attempts_lead_to_tasks_that_have_not_failed(
 
     assert {re.search(r"state=(\w+)", one)[1] for one in addresses()} == {state}
     assert [len(table(viewer.get(one))) for one in addresses()] == [1] * 6
-    monkeypatch.setattr(functions_and_schedules, "MOST_FAILED", -1)
+    monkeypatch.setattr(functions_and_schedules, "MAX_FAILED", -1)
     assert "state=dead" in addresses()[2]
     elsewhere = text(viewer.get(f"{PAGE}?state=dead&function={letter.module_path}x"))
     assert 'id="else-done"' in elsewhere
@@ -995,14 +995,14 @@ def test_what_is_left_out_of_the_functions_is_said(viewer, work, monkeypatch):
             letter.using(queue_name=name).enqueue("ada")
     work()
     assert "All attempts that ended in 2 queues" in text(viewer.get(FUNCTIONS))
-    monkeypatch.setattr(functions_and_schedules, "MOST_COUNTERS", 4)
+    monkeypatch.setattr(functions_and_schedules, "MAX_COUNTERS", 4)
     response = viewer.get(FUNCTIONS)
     assert {row[11] for row in rows_in(response)} == {"tasks-default , tasks-other"}
     said = plain(re.search(r'id="left-out">(.*?)</p>', text(response), re.DOTALL)[1])
     words = "of the last hour, only the functions that are last by name; "
     assert f"tasks-default : {words}" in said
     assert f"tasks-other : {words}" in said
-    monkeypatch.setattr(functions_and_schedules, "MOST_NAMED", 2)
+    monkeypatch.setattr(functions_and_schedules, "MAX_NAMED", 2)
     assert "and 2 more." in text(viewer.get(FUNCTIONS))
 
 
@@ -1070,7 +1070,7 @@ def test_a_schedule_whose_queue_is_not_known(viewer, settings, monkeypatch):
 
 def test_more_schedules_than_are_read(viewer, settings, monkeypatch):
     """The page says so."""
-    monkeypatch.setattr(functions_and_schedules, "MOST_SCHEDULES", 2)
+    monkeypatch.setattr(functions_and_schedules, "MAX_SCHEDULES", 2)
     call = {"task": "tests.tasks.letters.send", "args": ["ada"], "every": 60}
     scheduled(settings, {str(number): call for number in range(3)})
     response = viewer.get(SCHEDULES)
@@ -1101,8 +1101,8 @@ def test_the_tabs_of_ended_tasks_have_counts(viewer, work, monkeypatch):
     work()
     abort(letters.send.enqueue("late").id)
     assert counts() == ("Aborted 1", "Done 4")
-    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MOST_COUNTED", 3)
-    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MOST_READ", 1)
+    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MAX_COUNTED", 3)
+    monkeypatch.setattr("fdbqueue.tasks.pages.ended._MAX_READ", 1)
     assert counts() == ("Aborted", "Done 3+")
 
 

@@ -37,9 +37,9 @@ _SEARCHED_KEYS = 250
 
 _KEPT_VERSIONS = int(TRANSACTION_LIFE_SECONDS * VERSIONS_PER_SECOND)
 #: No more commits than this are remembered; those before them are read from the file.
-_REMEMBERED = 1_000
+_REMEMBERED_COMMITS = 1_000
 #: No more values than this are remembered, and none that is longer.
-_VALUES, _VALUE_BYTES = 500, 100
+_REMEMBERED_VALUES, _VALUE_BYTES = 500, 100
 _NEWEST = """
     SELECT (SELECT max(version) FROM commits), counter, reading, version, unix_microseconds
     FROM clock
@@ -359,13 +359,13 @@ class History:
         """Take the commit that was added as the newest: it has taken effect."""
         if self._added is None:
             return
-        if len(self._ranges) >= _REMEMBERED:
+        if len(self._ranges) >= _REMEMBERED_COMMITS:
             self._since, self._ranges = self.newest, {}
         version, anchor, ranges = self._added
         self._ranges[version] = ranges
         self._anchor = anchor
         self.newest = version  # last, as above
-        self._values = self.known if len(self.known) <= _VALUES else {}
+        self._values = self.known if len(self.known) <= _REMEMBERED_VALUES else {}
         self._added = None
 
 

@@ -13,8 +13,7 @@ is a note in memory that the processes share (the lock file ``turn``), and says 
    another's. If the first is late, any may.
 3. *Read.* An attempt that takes too long has lost it.
 4. *Commit.* A note that still holds is written again.
-5. *Release.* The note ends once the commit is written; the first in line is rung, and goes on while
-   the disk works.
+5. *Release.* The note ends once the commit is written, and the first in line is rung.
 
 An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
 goes on without. What is left behind by

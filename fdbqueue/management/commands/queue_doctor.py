@@ -49,7 +49,6 @@ from fdbqueue.management.findings import (
     LONGER_SECONDS,
     MAX_LOADS,
     OK,
-    STALE_SECONDS,
     WARNING,
     Finding,
     QueueChecks,
@@ -71,7 +70,7 @@ from fdbqueue.management.formats import (
 )
 from fdbqueue.service import ITEM_STATES, Catalog, Queue, transactions
 from fdbqueue.service.tools import examination, resumable_push
-from fdbqueue.service.tools.examination import Examiner
+from fdbqueue.service.tools.examination import STALE_SECONDS, Examiner
 
 COLUMNS = (
     TextColumn("STATUS"),

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.exceptions import InvalidInput, LeaseLost
-from fdbqueue.management import arguments, former
+from fdbqueue.management import arguments, deprecated
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.emptying import Emptying
 from fdbqueue.management.exit_codes import error_text, explain_errors, usage_error
@@ -104,9 +104,9 @@ examples:
                 "--output", metavar="FILE", help="Write the items to FILE; - is standard output"
             ),
             arguments.flag("--discard", "Remove the items for good; asks first"),
-            *former.DESTINATIONS,
+            *deprecated.DESTINATIONS,
         ),
-        *former.OF_DESTINATIONS,
+        *deprecated.OF_DESTINATIONS,
         arguments.END,
         arguments.LIMIT,
         arguments.BATCH,
@@ -123,7 +123,7 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if former.drains_elsewhere(self, options):
+        if deprecated.drains_elsewhere(self, options):
             return
         output = None if options["output"] == "-" else options["output"]
         _check_usage(options, output)

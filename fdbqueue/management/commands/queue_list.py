@@ -14,14 +14,14 @@ from fdbqueue.columns import Column, record
 from fdbqueue.columns.families import (
     COMMAND_FAMILY_COLUMNS,
     COMMAND_FAMILY_FIGURES,
-    MOST_MEMBERS,
+    MAX_MEMBERS,
     FamilyRow,
     family_row,
 )
 from fdbqueue.columns.queue_rows import BeginRead, QueueRow, begin_first, read_rows
 from fdbqueue.columns.queues import COMMAND_COLUMNS, COMMAND_RATE_COLUMNS, QueueColumn, reads_of
 from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
-from fdbqueue.columns.workers_and_reasons import PRESENT
+from fdbqueue.columns.workers_and_reasons import WORKER_COLUMNS
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
@@ -31,7 +31,7 @@ from fdbqueue.service import HISTORY_MINUTES, Family, Item, Priority, Queue, run
 _MINUTES = 5
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
 _PAGE_PRIORITIES = 10_000
-_MOST_REASONS = 100
+_MAX_REASONS = 100
 #: The options that ask for something of queues.
 _OF_QUEUES = ("names", "family", "rates", "minutes", "by_priority", "by_reason")
 
@@ -42,7 +42,7 @@ class Command(QueueCommand):
         "says whether a queue is paused, has an end that is blocked by an item that cannot be "
         "decoded, or has tasks that wait without a worker. Limited tasks, and a pattern that "
         "you name, such as 'user-*', are one row each: the sums of up to "
-        f"{MOST_MEMBERS:,} queues that have items."
+        f"{MAX_MEMBERS:,} queues that have items."
     )
     allows_closed_output = True
     stealth_options = ("name_field",)  # what JSON calls the name: "queue" under a former command
@@ -63,7 +63,7 @@ examples:
         arguments.flag(
             "--family",
             "Print the families instead: how many members of each pattern have something to take "
-            f"now, counted up to {MOST_MEMBERS:,}",
+            f"now, counted up to {MAX_MEMBERS:,}",
         ),
         arguments.flag(
             "--workers",
@@ -83,7 +83,7 @@ examples:
         arguments.flag("--by-priority", "Also print the ready items of each priority"),
         arguments.flag(
             "--by-reason",
-            f"Also print the {_MOST_REASONS} most frequent reasons of dead letters",
+            f"Also print the {_MAX_REASONS} most frequent reasons of dead letters",
         ),
         arguments.Argument(
             "--watch",
@@ -138,10 +138,10 @@ examples:
         if not found.is_complete:
             self.console.note("There are more workers than were read.")
         if self.console.as_json:
-            return [formats.json_line(record(PRESENT, row)) for row in found.rows]
+            return [formats.json_line(record(WORKER_COLUMNS, row)) for row in found.rows]
         if not found.rows:
             return ["No worker is alive, and none was lost in the last hour."]
-        return formats.table_of(PRESENT, self.console.look)(found.rows)
+        return formats.table_of(WORKER_COLUMNS, self.console.look)(found.rows)
 
     def _json_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)
@@ -195,14 +195,14 @@ examples:
             yield run(self.catalog.database, read, read_only=True)[0]
 
     def _summed(self, family: Family, view: _View) -> FamilyRow:
-        """Add up the members of a family that have items, at most MOST_MEMBERS of them.
+        """Add up the members of a family that have items, at most MAX_MEMBERS of them.
 
         Of parts of queues, also those that have dead letters alone.
         """
         read = functools.partial(family_row, family, with_later=True)
         summed, busy = run(self.catalog.database, read, read_only=True)
         names = filter(family.has, family.names()) if family.has_parts else iter(busy)
-        members = map(self.catalog.queue, itertools.islice(names, MOST_MEMBERS))
+        members = map(self.catalog.queue, itertools.islice(names, MAX_MEMBERS))
         for row in self._rows(members, view, reads_of(COMMAND_RATE_COLUMNS)):
             summed.add(row)
         return summed
@@ -262,7 +262,7 @@ _PARTS = (
     _Part(
         "by_reason",
         (TextColumn("DEAD", "number"), TextColumn("REASON", fold="cut")),
-        lambda queue: list(map(asdict, queue.dead_by_reason(limit=_MOST_REASONS))),
+        lambda queue: list(map(asdict, queue.dead_by_reason(limit=_MAX_REASONS))),
         lambda one: (f"{one['count']:,}", printable(one["reason"])),
     ),
 )

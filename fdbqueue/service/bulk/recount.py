@@ -20,7 +20,7 @@ from fdbqueue.service.consume.prospect import Look
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
-from fdbqueue.service.storage.failures import group_of
+from fdbqueue.service.storage.failures import group_of_stored
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds, Row
 from fdbqueue.service.storage.store import ItemStore
@@ -153,7 +153,7 @@ def _recount_reasons(database: Database, store: ItemStore) -> bool:
             place, is_value = store.tables.hidden_place(State.DEAD, row.key)
             if not is_value:
                 hidden = unpacked_facts(State.DEAD, Row(place, b""), row.value)
-                groups[group_of(hidden.reason)] += 1
+                groups[group_of_stored(hidden.reason)] += 1
             if time.monotonic() > deadline:
                 return key, groups, None
         differences = found + groups

@@ -12,7 +12,7 @@ from fdbqueue.exceptions import InvalidInput, ItemNotFound
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import CHUNK_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.failures import group_named, group_of
+from fdbqueue.service.storage.failures import group_of_stored, group_of_text
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
@@ -109,7 +109,7 @@ def remove_all(
         InvalidInput: There is no such state, or items in it have no reason.
     """
     check_state(state, store.queue)
-    group = None if reason is None else group_named(reason_of(store.queue, reason))
+    group = None if reason is None else group_of_text(reason_of(store.queue, reason))
     if group is not None and state != "dead":
         raise InvalidInput(queue=store.queue, state=state, reason="only dead letters have a reason")
     listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state], group)
@@ -274,4 +274,4 @@ class _Hidden:
         return len(found)
 
     def _is_chosen(self, hidden: Hidden) -> bool:
-        return self._group is None or group_of(hidden.reason) == self._group
+        return self._group is None or group_of_stored(hidden.reason) == self._group

@@ -21,8 +21,6 @@ they were counted. No row is a full bucket, of ``burst`` tokens.
 *Stored limits*, a row that the pusher writes, stand in place of the setting, and every take depends
 on it. Without it, or if it cannot be read, one item is leased at a time.
 
-At a limit a caller that came after the round read waits for the next one (:meth:`Allowance.grant`).
-
 Nothing is kept in memory, so crashes, interrupts and forks leave what the commit leaves. Processes
 with different limits go as far as the highest.
 """

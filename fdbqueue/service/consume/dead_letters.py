@@ -14,7 +14,7 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.failures import group_named, group_of
+from fdbqueue.service.storage.failures import group_of_stored, group_of_text
 from fdbqueue.service.storage.item_keys import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Hidden, State
@@ -63,7 +63,7 @@ class DeadLetters:
         on_undecodable: Callable[[Sequence[str]], None],
     ) -> int:
         """Requeue dead letters at their places, in transactions of at most 200; count them."""
-        group = None if reason is None else group_named(reason_of(self._store.queue, reason))
+        group = None if reason is None else group_of_text(reason_of(self._store.queue, reason))
         places = None
         if item_ids is not None:
             place_named = self._store.keys.place_named
@@ -184,7 +184,7 @@ class DeadLetters:
         if group is None:
             return [True] * len(places)
         found = self._store.facts(tr, State.DEAD, places)
-        return [facts is not None and group_of(facts.reason) == group for facts in found]
+        return [facts is not None and group_of_stored(facts.reason) == group for facts in found]
 
     def _requeue(self, count_change: CountChange, dead: Hidden) -> None:
         """Requeue a dead letter at its place, as if it had never been tried."""

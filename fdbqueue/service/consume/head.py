@@ -35,8 +35,8 @@ from fdbqueue.service.storage.tables import Due
 
 #: One range read returns the counts, the help requests and what has expired; requests beyond
 #: these wait for the next popper.
-_MAX_REQUESTS = 200
-_STATE_ROWS = 4 + _MAX_REQUESTS + expiry.MAX_EXPIRED
+_ROOM_FOR_REQUESTS = 200
+_STATE_ROWS = 4 + _ROOM_FOR_REQUESTS + expiry.MAX_EXPIRED
 #: The most items that a transaction takes for the threads of this process; the first request may be
 #: larger.
 ROUND_ITEMS = 1_000

@@ -58,7 +58,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 #: A call sleeps before the third turn, and before each after it.
-_TURNS = 2
+_SLEEPS_AFTER_TURNS = 2
 _WROTE = operator.attrgetter("wrote")
 
 
@@ -257,8 +257,8 @@ class SeveralTake:
         self._taken, self._is_in_flight = None, False
         try:
             for turn in itertools.count():
-                if turn >= _TURNS:
-                    sleep_before_retry(turn - _TURNS)
+                if turn >= _SLEEPS_AFTER_TURNS:
+                    sleep_before_retry(turn - _SLEEPS_AFTER_TURNS)
                 names = () if self._group.ring is not None else self._look_up()
                 request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
                 found = self._try(request, saves=saves)

@@ -38,7 +38,7 @@ _MEASURED_BYTES = 100_000
 #: About what an item sends besides its value.
 _ITEM_BYTES = 500
 #: How much of what a transaction has met is remembered for the next one.
-_REMEMBERED = 0.5
+_OLD_WEIGHT = 0.5
 
 
 class SeveralRequest(SharedOperation):
@@ -136,8 +136,8 @@ class VisitEstimate:
             late: How many requests joined.
         """
         met = max(1.0, sum(turns) / len(turns)) if turns else max(self.turn, most)
-        self.turn = self.turn * _REMEMBERED + met * (1 - _REMEMBERED)
-        self.late = self.late * _REMEMBERED + late * (1 - _REMEMBERED)
+        self.turn = self.turn * _OLD_WEIGHT + met * (1 - _OLD_WEIGHT)
+        self.late = self.late * _OLD_WEIGHT + late * (1 - _OLD_WEIGHT)
 
 
 class Visit:

@@ -70,15 +70,15 @@ def _failure(data: bytes) -> Failure:
     return Failure(moment(at), worker or None, data[middle:].decode(errors="replace"), attempt)
 
 
-def group_of(reason: bytes) -> bytes:
+def group_of_stored(reason: bytes) -> bytes:
     """Return the name of the group of a stored reason, in UTF-8 as the reason."""
-    return _group(reason.decode(errors="replace")).encode()
+    return _group_name(reason.decode(errors="replace")).encode()
 
 
-def group_named(reason: str) -> bytes:
+def group_of_text(reason: str) -> bytes:
     """Return the name of the group that a reason is in, or that it names."""
-    return _group(reason).encode(errors="replace")
+    return _group_name(reason).encode(errors="replace")
 
 
-def _group(reason: str) -> str:
+def _group_name(reason: str) -> str:
     return reason.strip().partition("\n")[0].rstrip()[:_MAX_GROUP_CHARACTERS].rstrip()

@@ -17,7 +17,7 @@ from fdbqueue.service.items import Item, Page, Undecodable
 from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.options import QueueOptions
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
-from fdbqueue.service.storage.failures import FAILURES_BYTES, Failures, group_of
+from fdbqueue.service.storage.failures import FAILURES_BYTES, Failures, group_of_stored
 from fdbqueue.service.storage.format import Format
 from fdbqueue.service.storage.item_keys import (
     ENDS,
@@ -222,7 +222,7 @@ class ItemStore:
             if self.tables.member is not None:
                 count_change.come_at(hidden.until)
         elif hidden.state is State.DEAD:
-            count_change.die(group_of(hidden.reason), 1)
+            count_change.die(group_of_stored(hidden.reason), 1)
             died = self.tables.death(hidden.until, place.data)
             if died is not None:
                 tr[died] = b""
@@ -252,7 +252,7 @@ class ItemStore:
         if kind is not None:
             tr.clear(self.tables.due(hidden.until, kind, hidden.row.place))
         else:
-            count_change.die(group_of(hidden.reason), -1)
+            count_change.die(group_of_stored(hidden.reason), -1)
             died = self.tables.death(hidden.until, hidden.row.place)
             if died is not None:
                 tr.clear(died)

@@ -40,7 +40,7 @@ from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.several import Directory, SeveralQueues
-from fdbqueue.service.tools.members import Family
+from fdbqueue.service.tools.family import Family
 from fdbqueue.service.transactions import run
 
 #: How many items of a member a lease of many takes, so that it takes some of others, too; one of

@@ -44,6 +44,8 @@ MAX_STRAYS = 100
 _KEPT_IDS = 1_000
 _HOLDS_AT_ONCE = 1_000
 _SWEPT_AT_ONCE = 1_000
+#: Receipts, and records of pushes, are given up once they are so old.
+STALE_SECONDS = 86_400
 
 
 @dataclass
@@ -275,7 +277,7 @@ class Examiner:
         return len(stale), bytes(rows[-1].key) if len(rows) == _HOLDS_AT_ONCE else None
 
 
-def sweep(database: Database, *, older_than_seconds: float = 86_400) -> int:
+def sweep(database: Database, *, older_than_seconds: float = STALE_SECONDS) -> int:
     """Remove the receipts of clients that have not written for a time.
 
     Runs in bounded transactions. An idle client loses nothing: its next operation writes a new
@@ -293,15 +295,15 @@ def sweep(database: Database, *, older_than_seconds: float = 86_400) -> int:
     Raises:
         InvalidInput: The time is too short.
     """
-    return _walk(database, older_than_seconds, _clear)
+    return _visit_old_receipts(database, older_than_seconds, _clear)
 
 
-def count_stale(database: Database, *, older_than_seconds: float = 86_400) -> int:
+def count_stale(database: Database, *, older_than_seconds: float = STALE_SECONDS) -> int:
     """Return how many receipts :func:`sweep` would remove."""
-    return _walk(database, older_than_seconds, lambda *_: None)
+    return _visit_old_receipts(database, older_than_seconds, lambda *_: None)
 
 
-def _walk(
+def _visit_old_receipts(
     database: Database, older_than_seconds: float, visit: Callable[[Transaction, list[bytes]], None]
 ) -> int:
     """Visit the keys of old receipts, some in each transaction; return how many."""

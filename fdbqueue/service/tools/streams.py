@@ -339,6 +339,6 @@ def scan_by_moment(
                 found.append((looked_at, item))
             looked_at, first, size = looked_at + 1, first or last, size + item.size_bytes
         size += MAX_RETURNED_BYTES if is_full else 0
-        if not is_last and (size >= most_bytes or passed >= moments.MOST_PASSED or is_late()):
+        if not is_last and (size >= most_bytes or passed >= moments.MAX_PASSED or is_late()):
             return Scan(found, looked_at, first, last)
     return Scan(found, looked_at, first, None)

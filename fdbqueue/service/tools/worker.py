@@ -126,9 +126,7 @@ class Worker:
         presences: Presences | None = None,
         home_of: Callable[[str], str] = str,
     ) -> None:
-        self._queue = queue
-        self._handler = handler
-        self._concurrency = concurrency
+        self._queue, self._handler, self._concurrency = queue, handler, concurrency
         #: Items to work on, and what else the threads are to do.
         self._line = Line(concurrency, prefetch, ahead_seconds)
         self._moment = ahead_seconds or _SIGNAL_SECONDS

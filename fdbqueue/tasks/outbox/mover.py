@@ -34,9 +34,9 @@ from fdbqueue.tasks.schedules import is_engines
 logger = logging.getLogger(__name__)
 
 #: The most rows that are read at once, and about the most characters of their calls.
-ROWS_AT_ONCE, MOST_CHARACTERS = 500, 1_500_000
+MAX_ROWS_AT_ONCE, MAX_CHARACTERS = 500, 1_500_000
 #: So many queues that a mover does not know are left out by the database, and noted in the claim.
-_MOST_UNKNOWN = 100
+_MAX_UNKNOWN = 100
 #: How often a mover looks at the table if nothing wakes it.
 LOOK_SECONDS = 2.0
 #: A claim that was not renewed for so long may be taken; it is renewed after half of that.
@@ -222,7 +222,7 @@ class RowMover:
                 too_large += 1
                 continue
             total += size
-            if chosen and total > MOST_CHARACTERS:
+            if chosen and total > MAX_CHARACTERS:
                 break
             chosen.append(key)
         return [*self._outbox.waiting.filter(pk__in=chosen)], too_large
@@ -234,14 +234,14 @@ class RowMover:
         project, whose workers know their queues. Each read begins with the first row: only what one
         statement reads is whole, so that no row comes before an earlier one.
         """
-        most, is_for_known = ROWS_AT_ONCE, functools.cache(self._is_for_known)
+        most, is_for_known = MAX_ROWS_AT_ONCE, functools.cache(self._is_for_known)
         while True:
-            left_out = [*self._unknown][:_MOST_UNKNOWN]
+            left_out = [*self._unknown][:_MAX_UNKNOWN]
             rows = self._outbox.waiting.exclude(queue__in=left_out).annotate(size=Length("call"))
             found = [*rows.values_list("pk", "result_id", "size", "queue")[:most]]
             sizes = [one[:3] for one in found if is_for_known(one[3])]
             if sizes or len(found) < most:
-                return sizes[:ROWS_AT_ONCE]
+                return sizes[:MAX_ROWS_AT_ONCE]
             most *= 2
 
     def _knows(self, name: str) -> bool:
@@ -266,7 +266,7 @@ class RowMover:
     def _left(self) -> tuple[str, ...]:
         """Return queues that rows were left for: of very many now some, and now others."""
         names = [*self._unknown]
-        return tuple(sorted(random.sample(names, min(len(names), _MOST_UNKNOWN))))
+        return tuple(sorted(random.sample(names, min(len(names), _MAX_UNKNOWN))))
 
     def _note_unknown(self) -> None:
         """Note in the claim which rows were left, so that a mover that knows better takes it."""

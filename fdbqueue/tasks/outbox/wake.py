@@ -24,7 +24,7 @@ from fdbqueue.service import run
 
 logger = logging.getLogger(__name__)
 
-_MOST_SECONDS = 2.0
+_MAX_SECONDS = 2.0
 _PAUSE_SECONDS = 0.02
 _ONE = (1).to_bytes(8, "little")
 
@@ -79,7 +79,7 @@ class Waker:
             tr.add(wake_key(self._backend), _ONE)
 
         try:
-            database = TimedDatabase(self._backend.catalog.database, lambda: _MOST_SECONDS)
+            database = TimedDatabase(self._backend.catalog.database, lambda: _MAX_SECONDS)
             run(database, change, wrote=lambda _: False)  # harmless twice
         except Exception as error:  # noqa: BLE001  # the mover looks by itself
             facts = {"backend": self._backend.alias, "error": text_of_error(error)}

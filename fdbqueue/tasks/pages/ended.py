@@ -28,8 +28,8 @@ _ASKED_AFTER = 1_000
 #: How many records of failed tasks are read at once.
 _READ_AT_ONCE = 100
 #: A tab counts at most so many done tasks, and reads the records of so many failed ones.
-_MOST_COUNTED = 1_000
-_MOST_READ = 50
+_MAX_COUNTED = 1_000
+_MAX_READ = 50
 _DAY_SECONDS = 86_400
 #: The longest path that a list takes as a filter.
 MAX_FILTER = 300
@@ -125,18 +125,18 @@ def begin_ended(backend: Any, queue: Queue, tr: Any) -> Callable[[], OtherTabs]:
 
         return at_home
     midnight, snapshot = _midnight(), tr.snapshot
-    done = records.begin_moments(snapshot, queue.name, SUCCESSFUL, limit=_MOST_COUNTED + 1)
-    failed = records.ended(snapshot, queue.name, FAILED, limit=_MOST_READ + 1, newest_first=True)
+    done = records.begin_moments(snapshot, queue.name, SUCCESSFUL, limit=_MAX_COUNTED + 1)
+    failed = records.ended(snapshot, queue.name, FAILED, limit=_MAX_READ + 1, newest_first=True)
 
     def ended() -> OtherTabs:
         moments, entries = done(), list(failed)
         counts = {DONE: _counted(moments), ABORTED: ""}
         of_today = [one.moment for one in entries if one.moment >= midnight]
-        if len(entries) <= _MOST_READ:
+        if len(entries) <= _MAX_READ:
             found = _with_aborted(records, tr, entries)
             counts[ABORTED] = grouped(sum(is_aborted for _one, is_aborted in found))
-        elif len(of_today) > _MOST_READ:
-            most = _MOST_COUNTED + 1
+        elif len(of_today) > _MAX_READ:
+            most = _MAX_COUNTED + 1
             of_today = records.begin_moments(
                 snapshot, queue.name, FAILED, since=midnight, limit=most
             )()
@@ -153,8 +153,8 @@ def begin_ended(backend: Any, queue: Queue, tr: Any) -> Callable[[], OtherTabs]:
 
 def _counted(moments: Sequence[int]) -> str:
     """Return how many there are, ``1,000+`` if there are more."""
-    is_all = len(moments) <= _MOST_COUNTED
-    return grouped(len(moments)) if is_all else f"{grouped(_MOST_COUNTED)}+"
+    is_all = len(moments) <= _MAX_COUNTED
+    return grouped(len(moments)) if is_all else f"{grouped(_MAX_COUNTED)}+"
 
 
 def _keeps_a_day(seconds: float | None) -> bool:

@@ -42,7 +42,7 @@ from fdbqueue.pages.listing import (
 )
 from fdbqueue.pages.readings import MorePage
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.workers_and_failures import MOST_NAMED
+from fdbqueue.pages.workers_and_failures import MAX_NAMED
 from fdbqueue.service import Catalog, now_us, run
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.checks import OUTBOX_APP
@@ -65,10 +65,10 @@ from fdbqueue.viewer import Viewer
 
 #: So many counters of each length of slots are read for the page of functions, and so many
 #: schedules.
-MOST_COUNTERS = 8_000
-MOST_SCHEDULES = 500
+MAX_COUNTERS = 8_000
+MAX_SCHEDULES = 500
 #: Of a queue's index of failed tasks a page reads so many rows.
-MOST_FAILED = 200
+MAX_FAILED = 200
 #: The longest path that the page of a queue takes as a filter.
 _MAX_PATH = 200
 #: A duration among figures.
@@ -140,12 +140,12 @@ class FunctionsView(ListView):
         rows = form.chosen(found.rows, attrgetter("path"))
         runs = sum(row.hour.runs for row in rows)
         failures = sum(row.hour.failures for row in rows)
-        more = len(found.left_out) - MOST_NAMED
+        more = len(found.left_out) - MAX_NAMED
         by_failures = form.address(sort="failures")
         return {
             **paged(form, FunctionTasks(form, self.addresses, viewer.begin()).columns(), rows),
             "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
-            "left_out": found.left_out[:MOST_NAMED],
+            "left_out": found.left_out[:MAX_NAMED],
             "more_left_out": grouped(more) if more > 0 else "",
             **further(form, following),
             "hour_since": found.hour_since,
@@ -177,7 +177,7 @@ def read_functions(catalog: Any, names: Sequence[str]) -> FunctionRows:
     counters, now = FunctionCounters(conf.prefix()), now_us()  # all backends have the same
 
     def read(tr: Any) -> FunctionRows:
-        return counters.read(tr, names, now, MOST_COUNTERS)
+        return counters.read(tr, names, now, MAX_COUNTERS)
 
     return run(catalog.database, read, read_only=True)
 
@@ -262,7 +262,7 @@ class FunctionTasks:
     def _queues(self, row: FunctionRow) -> SafeString:
         """Return links to the tasks of a function that ended in its queues."""
         shown = '<a href="{0}" title="{1}">{1}</a>'
-        names = row.queues[:MOST_NAMED]
+        names = row.queues[:MAX_NAMED]
         links = [format_html(shown, self._address(row, name), name) for name in names]
         return some_of(links, len(row.queues))
 
@@ -312,8 +312,8 @@ class FunctionTasks:
         def read(tr: Any) -> set[str] | None:
             counts = self._catalog.queue(name).overview.begin_counts(tr)
             status = TaskResultStatus.FAILED.value
-            found = list(self._records.ended(tr.snapshot, name, status, limit=MOST_FAILED + 1))
-            is_all = counts().dead <= len(found) <= MOST_FAILED
+            found = list(self._records.ended(tr.snapshot, name, status, limit=MAX_FAILED + 1))
+            is_all = counts().dead <= len(found) <= MAX_FAILED
             return {entry.task for entry in found} if is_all else None
 
         return run(self._catalog.database, read, read_only=True)
@@ -414,8 +414,8 @@ def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
 
     def read(tr: Any) -> tuple[list[ScheduleRow], bool]:
         rows: list[ScheduleRow] = []
-        for begin in range(0, len(every), MOST_SCHEDULES):
-            some = every[begin : begin + MOST_SCHEDULES]
+        for begin in range(0, len(every), MAX_SCHEDULES):
+            some = every[begin : begin + MAX_SCHEDULES]
             begun = [tr.snapshot[key_of(backend, one)] for backend, one, _queue in some]
             for (backend, schedule, queue), state_row in zip(some, begun, strict=True):
                 if deadlines.is_half_over():
@@ -424,7 +424,7 @@ def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
                 queues = backend.names() if row.queue is None else [row.queue]
                 if queue is None and not viewer.sees_each(queues):
                     continue
-                if len(rows) == MOST_SCHEDULES:
+                if len(rows) == MAX_SCHEDULES:
                     return rows, False
                 rows.append(row)
         return rows, True

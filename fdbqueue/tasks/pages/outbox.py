@@ -42,7 +42,7 @@ from fdbqueue.tasks.outbox.outbox_columns import (
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
 from fdbqueue.viewer import Viewer
 
-_MOST_SHOWN = 200
+_MAX_SHOWN = 200
 #: A row that waits for longer is worth attention: workers look every two seconds.
 _LATE_SECONDS = 60.0
 
@@ -107,7 +107,7 @@ def _context(form: OutboxForm, viewer: Viewer, addresses: Addresses) -> dict[str
         try:
             found.append(sums(outbox, viewer))
             for some in (outbox.set_aside, outbox.waiting):
-                rows += first(some, _MOST_SHOWN, viewer)
+                rows += first(some, _MAX_SHOWN, viewer)
         except DatabaseError:
             unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)

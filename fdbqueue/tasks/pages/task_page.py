@@ -49,7 +49,7 @@ from fdbqueue.tasks.states import TaskState
 from fdbqueue.viewer import Viewer
 
 #: How deep an outline is indented at most.
-_MOST_DEPTH = 6
+_MAX_DEPTH = 6
 
 
 class Advice(NamedTuple):
@@ -168,7 +168,7 @@ def _outline(
     for line in lines:
         is_elsewhere = line.is_enqueued and not line.is_here
         address = row.addresses.task(line.queue, line.task) if is_elsewhere else ""
-        found.append({"line": line, "address": address, "depth": min(line.depth, _MOST_DEPTH)})
+        found.append({"line": line, "address": address, "depth": min(line.depth, _MAX_DEPTH)})
     if not lines or not lines[0].to_abort:
         return found, []
     text = gettext_lazy("Abort the whole group or chain; no task of it begins any more:")
