@@ -208,6 +208,7 @@ _FORMER = {
     "Load": "ResumablePush",
     "MAX_ITEMS": "MAX_ITEMS_A_CALL",
     "MAX_VALUE_BYTES": "DEFAULT_MAX_VALUE_BYTES",
+    "group_named": "group_of_text",
 }
 
 if not TYPE_CHECKING:  # type checkers would take every name for one of these

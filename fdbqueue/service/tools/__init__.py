@@ -9,7 +9,7 @@ reads rows before it decodes them, an examination of the stored bytes.
 - :mod:`streams`: lease one batch after the other, move them to another queue, or search for items.
 - :mod:`alternating`: lease from families, by turns with other queues.
 - :mod:`resumable_push`: push from a source, and resume after an interruption.
-- :mod:`members`: a family as one object: its members, what they have, and the pause of all.
+- :mod:`family`: a family as one object: its members, what they have, and the pause of all.
 - :mod:`presence`: which workers there are.
 - :mod:`examination`: count a queue item by item, requeue what has expired, and remove what clients
   that died have left, their receipts among it.
