@@ -1,20 +1,27 @@
-"""Many pushers of one queue: ours beside the recipe and beside other libraries on SQLite.
+"""Pushes beside other processes: many that push, or some that wait for items of another queue.
 
-After each round it is checked that every pushed item is in the queue once.
+Many pushers are beside the recipe, and beside other libraries on SQLite; after each round it is
+checked that every item they pushed is in the queue once.
 """
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import queue as queues
+import time
 from collections.abc import Iterator
+from typing import Any
+
+from fdb.subspace_impl import Subspace
 
 from benchmarks.catalog import Benchmark
 from benchmarks.checks import check_numbers
 from benchmarks.contention import BY_COMMIT, SIXTY_FOUR, Case, measured
 from benchmarks.libraries import Huey, InThreads, Ours, PersistQueue
-from benchmarks.measure import Line, compare
+from benchmarks.measure import Line, compare, rate
 from benchmarks.plan import Plan
-from benchmarks.queues import Load
+from benchmarks.queues import SMALL, Load
 from benchmarks.sqlite import DURABILITY
 from fdbqueue.service import FifoQueue
 
@@ -22,6 +29,9 @@ ROUNDS = 5
 THREADS = 8
 #: Processes, and threads in each.
 SIXTEEN = 1, 16
+#: How many processes wait, how many items are pushed meanwhile, and how long to let them begin.
+_WAITING, _PUSHES, _SETTLE_SECONDS = 4, 1_000, 0.3
+_TIMEOUT_SECONDS = 120
 
 _BARS = ("no bar", "at least 1.5")
 
@@ -84,4 +94,56 @@ def _taken(queue: InThreads) -> Iterator[int]:
             return
 
 
-BENCHMARKS = (Benchmark("push-contention", push_contention),)
+def idle(plan: Plan) -> Iterator[Line]:
+    """Pushes beside four processes that wait for items of another queue, beside pushes alone."""
+    database = plan.open()
+    with plan.subspace(database) as subspace:
+        queue, other = (FifoQueue(database, subspace[name]) for name in ("pushed", "waited"))
+        count = plan.turns(_PUSHES)
+
+        def pushed() -> float:
+            return rate(lambda: queue.push(SMALL), count)
+
+        def pushed_beside() -> float:
+            with _waiting(plan, other):
+                return pushed()
+
+        yield compare(
+            f"FIFO push, {_WAITING} processes wait",
+            pushed_beside,
+            pushed,
+            peer_name="nobody waits",
+            unit="/s",
+            bar=plan.bar("at least 0.8", "no bar"),
+            rounds=plan.rounds(ROUNDS),
+        )
+
+
+@contextlib.contextmanager
+def _waiting(plan: Plan, queue: FifoQueue) -> Iterator[None]:
+    """Have processes wait for items of a queue meanwhile."""
+    context = multiprocessing.get_context("spawn")
+    begun = context.Barrier(_WAITING + 1)
+    arguments = plan, queue.subspace.key(), begun
+    processes = [context.Process(target=_wait, args=arguments) for _ in range(_WAITING)]
+    for process in processes:
+        process.start()
+    try:
+        begun.wait(_TIMEOUT_SECONDS)
+        time.sleep(_SETTLE_SECONDS)
+        yield
+    finally:
+        queue.push(SMALL)
+        for process in processes:
+            process.join(_TIMEOUT_SECONDS)
+        queue.clear()
+
+
+def _wait(plan: Plan, prefix: bytes, begun: Any) -> None:
+    queue = FifoQueue(plan.open(), Subspace(rawPrefix=prefix))
+    begun.wait(_TIMEOUT_SECONDS)
+    while not queue.wait_for_items(_TIMEOUT_SECONDS):
+        pass
+
+
+BENCHMARKS = (Benchmark("push-contention", push_contention), Benchmark("idle", idle))
