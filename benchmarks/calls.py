@@ -50,7 +50,7 @@ from benchmarks.queues import SMALL, Load, Ours
 from benchmarks.task_processes import Backend, Process
 from benchmarks.task_workers import our_backend
 from fdbqueue.engines.embedded.files import STAMP_GRANULARITY_NS
-from fdbqueue.engines.embedded.watches import WATCHES
+from fdbqueue.engines.embedded.watches import WatchRegistry
 from fdbqueue.service import Catalog, QueueSpec
 from fdbqueue.service.combiner import HELPER
 
@@ -285,11 +285,15 @@ def counted_in_threads(function: Callable[[], Any]) -> tuple[Count, Any]:
         if thread.name == HELPER:
             thread.join()
     of_threads: dict[int, int] = Counter()
+    watching: set[int] = set()
     files: set[str] = set()
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call":
-            of_threads[threading.get_ident()] += 1
+        thread = threading.get_ident()
+        if frame.f_code is WatchRegistry._tend.__code__:  # noqa: SLF001  # it is all that it runs
+            (watching.add if event == "call" else watching.discard)(thread)
+        if event == "call" and thread not in watching:
+            of_threads[thread] += 1
             files.add(frame.f_code.co_filename)
 
     with _no_collection():
@@ -300,9 +304,6 @@ def counted_in_threads(function: Callable[[], Any]) -> tuple[Count, Any]:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
-    for thread in threading.enumerate():
-        if thread.name == WATCHES and thread.ident is not None:
-            of_threads.pop(thread.ident, None)
     return Count(calls=sum(of_threads.values()), files=_ours_of(files)), result
 
 

@@ -108,6 +108,7 @@ def idle(plan: Plan) -> Iterator[Line]:
             with _waiting(plan, other):
                 return pushed()
 
+        pushed()  # until then the file grows
         yield compare(
             f"FIFO push, {_WAITING} processes wait",
             pushed_beside,
@@ -125,7 +126,9 @@ def _waiting(plan: Plan, queue: FifoQueue) -> Iterator[None]:
     context = multiprocessing.get_context("spawn")
     begun = context.Barrier(_WAITING + 1)
     arguments = plan, queue.subspace.key(), begun
-    processes = [context.Process(target=_wait, args=arguments) for _ in range(_WAITING)]
+    processes = [
+        context.Process(target=_wait, args=arguments, daemon=True) for _ in range(_WAITING)
+    ]
     for process in processes:
         process.start()
     try:

@@ -60,8 +60,8 @@ _BEAT_SECONDS = 0.5
 #: they may be late before no attempt begins.
 _SENDING_SECONDS = 60.0
 _MAX_UNSENT = 100
-#: For how long an attempt waits for them before there is a warning, and how long there is between
-#: two: a worker may end more tasks at once than the receivers are told of in a moment.
+#: For how long they are late before there is a warning, and how long there is between two: a worker
+#: may end more tasks at once than the receivers are told of in a moment.
 _LATE_SECONDS, _WARNED_SECONDS = 1.0, 60.0
 #: How many leases a worker surely extends in a second, beside its tasks.
 EXTENDED_PER_SECOND = 1_000
@@ -432,6 +432,8 @@ class _FinishedSignals:
         #: Changed under ``_mutex``: how many have not been told, and whether nobody is to wait.
         self.unsent = 0
         self._is_over = False
+        #: Since when they are late, and have not caught up to half of that.
+        self._late_since = math.inf
         self._warn_at = 0.0
         self._mutex = threading.Lock()
         self._has_room = threading.Condition(self._mutex)
@@ -445,22 +447,20 @@ class _FinishedSignals:
     def add(self, end: AttemptEnd, error: BaseException | None) -> None:
         with self._mutex:
             self.unsent += 1
+            if self.unsent == _MAX_UNSENT:
+                self._late_since = min(self._late_since, time.monotonic())
         self._ends.put((end, error))
 
     def wait_for_room(self) -> None:
         """Wait until the receivers are late for less than a hundred ends."""
-
-        def has_room() -> bool:
-            return self.unsent < _MAX_UNSENT or self._is_over
-
         with self._mutex:
-            if self._has_room.wait_for(has_room, _LATE_SECONDS):
-                return
-            if time.monotonic() >= self._warn_at:
-                self._warn_at = time.monotonic() + _WARNED_SECONDS
-                facts = {"signals": self.unsent}
-                logger.warning("tasks wait for the receivers of task_finished", extra=facts)
-            self._has_room.wait_for(has_room)
+            while self.unsent >= _MAX_UNSENT and not self._is_over:
+                self._has_room.wait(_LATE_SECONDS)
+                now = time.monotonic()
+                if now >= max(self._warn_at, self._late_since + _LATE_SECONDS):
+                    self._warn_at = now + _WARNED_SECONDS
+                    facts = {"signals": self.unsent}
+                    logger.warning("tasks wait for the receivers of task_finished", extra=facts)
 
     def close(self) -> None:
         """Let no thread wait for room any more."""
@@ -490,6 +490,8 @@ class _FinishedSignals:
             del unsent, end, error  # not kept until the next
             with self._mutex:
                 self.unsent -= 1
+                if self.unsent <= _MAX_UNSENT // 2:
+                    self._late_since = math.inf
                 if self.unsent == _MAX_UNSENT - 1:
                     self._has_room.notify_all()
 

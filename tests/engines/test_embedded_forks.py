@@ -153,6 +153,31 @@ say(bytes(other[b"child"]).decode())
 """
 
 
+#: The same, but the child stays, and the parent closes the file meanwhile and opens it again.
+_A_CHILD_THAT_STAYS = """
+from fdbqueue.engines.embedded.commit_groups import CommitGroup
+
+sys.unraisablehook = lambda refused: say(type(refused.exc_value).__name__)
+apply = CommitGroup.apply
+stays, leave = os.pipe()
+
+def forking(group, *args):
+    CommitGroup.apply = apply
+    apply(group, *args)
+    if not os.fork():
+        signal.alarm(120)
+        os.close(leave)
+        os.read(stays, 1)
+        os._exit(0)
+
+CommitGroup.apply = forking
+database[b"parent"] = b"1"
+database.close()
+say(bytes(database[b"parent"]).decode())
+os.close(leave)
+"""
+
+
 def _check(path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -240,3 +265,8 @@ def test_a_signal_handler_that_forks_in_a_commit(database, path, start):
     assert database[b"parent"] == bytes(100_000)
     assert database[b"child"] is None
     _check(path)
+
+
+def test_a_child_that_cannot_use_the_file_does_not_hold_it(start):
+    """It was forked in a commit and lives on: the parent can close the file and open it again."""
+    assert start(_A_CHILD_THAT_STAYS).end() == ["EngineUnavailable", "1"]

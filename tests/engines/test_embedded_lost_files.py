@@ -196,6 +196,25 @@ def test_the_last_that_leaves_takes_the_log_with_it(database, monkeypatch):
         assert other[b"a"] == b"1"
 
 
+def test_a_process_that_ends_by_itself_has_the_mark_for_longer(database, path, monkeypatch):
+    """Its log is gone by then; who joins waits for that, and the file is not lost."""
+    found, looks = files._found, []
+
+    def found_until_it_has_ended(path):
+        looks.append(1)
+        if len(looks) == 3:
+            os.close(ending)
+        return found(path)
+
+    database[b"a"] = b"1"
+    ending = os.dup(database._store._mark)
+    database.close()
+    monkeypatch.setattr(files, "_found", found_until_it_has_ended)
+    monkeypatch.setattr(files, "_LEAVING_SECONDS", _DEADLINE_SECONDS)
+    assert database[b"a"] == b"1"
+    assert len(looks) >= 3
+
+
 def test_a_new_file_by_intent(database, path):
     """Without the file and what is beside it, a new start begins with an empty one."""
     database[b"a"] = b"1"

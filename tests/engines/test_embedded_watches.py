@@ -46,7 +46,7 @@ def watching_threads():
     return lambda: [
         thread
         for thread in threading.enumerate()
-        if thread.name == watches.WATCHES and thread not in earlier
+        if thread.name == "fdbqueue-watches" and thread not in earlier
     ]
 
 
@@ -293,8 +293,11 @@ def test_nothing_is_looked_at_without_watches(database, put, looks, watching_thr
     assert looks == []
 
 
-def test_a_watch_that_is_set_while_the_thread_stays_for_it(database, put, watching_threads):
-    """The thread goes on for it, as often as that happens."""
+def test_a_watch_that_is_set_while_the_thread_stays_for_it(
+    database, put, watching_threads, monkeypatch
+):
+    """The thread goes on for it at once, as often as that happens."""
+    monkeypatch.setattr(watches, "_LINGER_SECONDS", 3_600)
     for number in range(50):
         (watch,) = _watch(database, b"a")
         put({b"a": b"%d" % number})
@@ -304,9 +307,10 @@ def test_a_watch_that_is_set_while_the_thread_stays_for_it(database, put, watchi
 
 def test_after_a_look_in_vain_the_thread_rests(database, put, looks, monkeypatch):
     """Then it looks once at all that was committed meanwhile, and misses nothing of it."""
-    resting, rested = threading.Event(), threading.Event()
+    resting, rested, rests = threading.Event(), threading.Event(), []
 
-    def rest(_seconds):
+    def rest(seconds):
+        rests.append(seconds)
         resting.set()
         assert rested.wait(_DEADLINE_SECONDS)
 
@@ -321,6 +325,22 @@ def test_after_a_look_in_vain_the_thread_rests(database, put, looks, monkeypatch
     rested.set()
     assert _fires(watch)
     assert len(looks) == 2
+    assert rests[0] == watches._FIRST_REST_SECONDS
+
+
+def test_a_rest_is_short(database, put, looks, monkeypatch):
+    """However many looks are in vain, none is later than two milliseconds; after a hit none is."""
+    (watch,) = _watch(database, b"a")
+    rests = []
+    fake = SimpleNamespace(**{**vars(time), "sleep": rests.append})
+    monkeypatch.setattr(watches, "time", fake)
+    for number in range(5):
+        put({b"b": b"%d" % number})
+        wait_until(lambda number=number: len(rests) > number)
+    assert rests[:5] == [0.0005, 0.001, 0.002, 0.002, 0.002]
+    put({b"a": b"1"})
+    assert _fires(watch)
+    wait_until(lambda: rests[-1] == 0)
 
 
 def test_a_callback_keeps_its_watch(database, put):

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -222,11 +223,39 @@ def test_there_is_no_warning_if_receivers_are_late_for_a_moment(backend, monkeyp
     """A worker ends many tasks at once: then an attempt waits, and nothing is wrong."""
     monkeypatch.setattr(worker, "_MAX_UNSENT", 1)
     monkeypatch.setattr(worker, "_LATE_SECONDS", DEADLINE_SECONDS)
+    waits, wait = [], worker._FinishedSignals.wait_for_room
+    monkeypatch.setattr(
+        worker._FinishedSignals, "wait_for_room", lambda self: waits.append(1) or wait(self)
+    )
     for number in range(50):
         jobs.note.enqueue(number)
     with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
         TaskWorker(backend, ["default"], threads=4, prefetch=8, follow=False).run()
     assert caplog.messages == []
+    assert waits
+
+
+def test_receivers_that_are_late_all_the_time_are_told_of(caplog, monkeypatch):
+    """Also if no attempt waits for long, because they let some begin now and then."""
+    clock = SimpleNamespace(now=0.0)
+    fake = SimpleNamespace(**{**vars(worker.time), "monotonic": lambda: clock.now})
+    monkeypatch.setattr(worker, "time", fake)
+    signals = worker._FinishedSignals(object)
+    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
+        for _ in range(worker._MAX_UNSENT):
+            signals.add(None, None)
+        for _ in range(11):
+            clock.now += 0.1
+            threading.Timer(0, _told_one, [signals]).start()
+            signals.wait_for_room()
+            signals.add(None, None)
+    assert caplog.messages == ["tasks wait for the receivers of task_finished"]
+
+
+def _told_one(signals):
+    with signals._mutex:
+        signals.unsent -= 1
+        signals._has_room.notify_all()
 
 
 def test_a_worker_that_cannot_tell_says_so(backend, held_up, monkeypatch):

@@ -72,7 +72,7 @@ class CommitRequest:
     stamped_ranges: Sequence[Range] = ()
     #: The code that refuses it, once its group has taken effect.
     refusal: int | None = None
-    #: Called once its group is written, by the thread that leads if that is its own.
+    #: Called once its group is written, by the thread that leads.
     on_written: Callable[[], object] | None = None
     #: Its thread left by an exception while it waited.
     is_abandoned = False

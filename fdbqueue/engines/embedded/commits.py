@@ -224,8 +224,9 @@ class Committer:
                         snapshot = None  # too old to write by, or with too small a cache
                 run = functools.partial(self._run, snapshot, version, request)
                 self._store.write(request.deadline, run, snapshot, request.release)
-                if request.on_written is not None:
-                    request.on_written()
+                for one in self._group.requests if self._group is not None else ():
+                    if (on_written := one.on_written) is not None:
+                        on_written()
                 self._tell_group()
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)

@@ -28,6 +28,8 @@ LOCKS = ("turnstile", "turn")
 STAMP_GRANULARITY_NS = 50_000_000
 #: How often to look at the names, by :func:`version_clock.seconds`.
 CHECK_SECONDS = 0.01
+#: How long a process that ends may take from its last use of SQLite to its end.
+_LEAVING_SECONDS = 1.0
 _LOST = "{} was deleted, moved or replaced while it was in use"
 _MISSING = (
     "the file is missing or empty, but the folder -sync beside it says that it was in use; put it "
@@ -127,10 +129,14 @@ def join(path: str) -> int:
     mark = os.open(os.path.join(path + SYNC, MARK), os.O_RDWR | os.O_CREAT, 0o666)
     try:
         noted = os.read(mark, 1000).decode()
-        # The last that leaves takes the log with it. Nobody else joins meanwhile: so a mark that is
-        # held before and after a look was held during it.
-        if _is_held(mark) and noted and noted != _found(path) and _is_held(mark):
-            raise EngineUnavailable(path=path, reason=_LOST.format("a file"))
+        # The last that leaves takes the log with it; one that ends by itself has the mark for a
+        # moment longer. Nobody else joins: a mark that is held before and after a look was held
+        # during it.
+        give_up_at = time.monotonic() + _LEAVING_SECONDS
+        while _is_held(mark) and noted and noted != _found(path) and _is_held(mark):
+            if time.monotonic() > give_up_at:
+                raise EngineUnavailable(path=path, reason=_LOST.format("a file"))
+            time.sleep(CHECK_SECONDS)
         if noted and not _has_content(path):
             raise EngineUnavailable(path=path, reason=_MISSING)
     except BaseException:

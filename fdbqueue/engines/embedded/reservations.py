@@ -37,8 +37,8 @@ import sys
 import threading
 import time
 
-#: The process, its attempt (0 between two), until when, if strict.
-_NOTE = struct.Struct("=QQQQ")
+#: The process, its attempt (0 between two), until when, if strict. What is left out had a meaning.
+_NOTE = struct.Struct("=QQQ8xQ")
 #: The process, since when it waits, until when it looks again.
 _PLACE = struct.Struct("=QQQ")
 #: Written as a slice: if the memory was closed, that is a ValueError, as reading is; ``pack_into``

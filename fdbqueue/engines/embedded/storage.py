@@ -540,6 +540,9 @@ class Store:
         To close a connection in the middle of a transaction would undo, in the memory that the
         processes share, what the parent commits. So they are kept to the end of the process.
         """
+        mark, self._mark = self._mark, None
+        if mark is not None:  # the parent's own keeps the lock, for as long as that uses the file
+            os.close(mark)
         snapshots = list(self._snapshots)
         connections = [self._writer, *self._idle, *[one.connection for one in snapshots]]
         opened = [one for one in connections if one is not None]

@@ -468,11 +468,14 @@ class TransactionState:
                 request.snapshot = snapshot
         return request
 
-    def _release(self) -> None:
-        """Release the reservation of the attempt."""
+    def _release(self, request: CommitRequest | None = None) -> None:
+        """Release the reservation of the attempt, if it still has it; after its commit, if any."""
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
-            self.store.turn.reservations.release(reservation.number)
+            reservations = self.store.turn.reservations
+            if request is not None:
+                reservations.is_strict = request.refusal is not None
+            reservations.release(reservation.number)
 
     def _finish_commit(self, request: CommitRequest) -> None:
         reservations = self.store.turn.reservations
@@ -480,15 +483,13 @@ class TransactionState:
             reservations.let_pass(self.deadline)
             self._committer.wait(request)
         else:
-            number = self._reservation.number
-            reservations.hold(number)
-            request.on_written = partial(reservations.release, number)  # others go on then
+            reservations.hold(self._reservation.number)
+            request.on_written = partial(self._release, request)  # others go on then
             try:
                 self._committer.wait(request)
             finally:
-                reservations.release(number)
-                reservations.is_strict = request.refusal is not None
-                self._reservation = None
+                request.on_written = None
+                self._release(request)
         with self.lock:
             if request.error is not None:
                 self.note_timeout()

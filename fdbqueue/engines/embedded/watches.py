@@ -38,12 +38,10 @@ from fdbqueue.locks import RLock, start_thread
 
 logger = logging.getLogger(__name__)
 
-#: The name of the thread that watches.
-WATCHES = "fdbqueue-watches"
 _PIPE_PREFIX = "watch-"
 _LINGER_SECONDS = 1.0
 #: How long the thread sleeps after a look by which no watch became ready: twice as long after each,
-#: up to the second. A push beside four idle processes takes 0.8 times as long as without.
+#: at most the latter. A push beside four idle processes takes 0.8 times as long as without.
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 0.0005, 0.002
 _RETRY_SECONDS = 0.02
 
@@ -229,7 +227,9 @@ class WatchRegistry:
         except OSError as error:
             raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
         try:
-            thread = threading.Thread(target=self._tend, args=(pipe,), name=WATCHES, daemon=True)
+            thread = threading.Thread(
+                target=self._tend, args=(pipe,), name="fdbqueue-watches", daemon=True
+            )
             self._pipe, self._thread = pipe, thread
             start_thread(thread)
             if before is not None:
