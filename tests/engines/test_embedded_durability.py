@@ -213,14 +213,25 @@ def test_an_interrupt_while_the_disk_works(database, monkeypatch):
     assert transaction.get_committed_version() > 0
 
 
-def test_others_reserve_the_file_while_the_disk_works(database, gate, monkeypatch):
-    """An attempt has the file reserved until its commit is written, not until the disk has it."""
+@pytest.mark.parametrize("others", [0, 8])
+def test_others_reserve_the_file_while_the_disk_works(database, gate, monkeypatch, others):
+    """An attempt has the file reserved until its commit is written, not until the disk has it.
+
+    Also if other threads of its process commit with it, and one of these does the work.
+    """
     monkeypatch.setattr(reservations, "_COMMIT", 600_000_000_000)
     transaction = database.create_transaction()
     transaction.reserve()
-    transaction[b"a"] = b"1"
-    writer = threading.Thread(target=transaction.commit().wait)
-    writer.start()
+    commits = []
+    for one in (*[database.create_transaction() for _ in range(others)], transaction):
+        one[b"a"] = b"1"
+        commits.append(one.commit())
+    database.committer.quiesce()  # until all of them wait
+    writers = [threading.Thread(target=commit.wait) for commit in commits]
+    for writer in writers:
+        writer.start()
+    wait_until(lambda: len(database.committer._waiters) == len(writers))
+    database.committer.resume()
     assert gate.waiting.wait(_DEADLINE_SECONDS)
     with closing(another(database)) as other:
         later = other.create_transaction()
@@ -229,7 +240,8 @@ def test_others_reserve_the_file_while_the_disk_works(database, gate, monkeypatc
         assert other._store.turn.reservations._given is not None
         assert later[b"a"] == b"1"
     gate.opened.set()
-    writer.join()
+    for writer in writers:
+        writer.join()
 
 
 def test_a_read_while_the_file_is_closed(database, gate, monkeypatch):
