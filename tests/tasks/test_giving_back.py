@@ -241,21 +241,20 @@ def test_receivers_that_are_late_all_the_time_are_told_of(caplog, monkeypatch):
     fake = SimpleNamespace(**{**vars(worker.time), "monotonic": lambda: clock.now})
     monkeypatch.setattr(worker, "time", fake)
     signals = worker._FinishedSignals(object)
+
+    def wait(_seconds):
+        clock.now += 0.1
+        signals.unsent -= 1
+
+    monkeypatch.setattr(signals, "_has_room", SimpleNamespace(wait=wait))
     with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
-        for _ in range(worker._MAX_UNSENT):
+        for _ in range(worker._MAX_UNSENT - 1):
             signals.add(None, None)
         for _ in range(11):
-            clock.now += 0.1
-            threading.Timer(0, _told_one, [signals]).start()
-            signals.wait_for_room()
+            assert caplog.messages == []
             signals.add(None, None)
+            signals.wait_for_room()
     assert caplog.messages == ["tasks wait for the receivers of task_finished"]
-
-
-def _told_one(signals):
-    with signals._mutex:
-        signals.unsent -= 1
-        signals._has_room.notify_all()
 
 
 def test_a_worker_that_cannot_tell_says_so(backend, held_up, monkeypatch):
