@@ -110,10 +110,10 @@ def idle(plan: Plan) -> Iterator[Line]:
 
         pushed()  # until then the file grows
         yield compare(
-            f"FIFO push, {_WAITING} processes wait",
+            f"FIFO push beside {_WAITING} idle processes",
             pushed_beside,
             pushed,
-            peer_name="nobody waits",
+            peer_name="a push alone",
             unit="/s",
             bar=plan.bar("at least 0.8", "no bar"),
             rounds=plan.rounds(ROUNDS),

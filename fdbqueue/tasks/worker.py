@@ -307,8 +307,7 @@ class TaskWorker:
 
     def _run_task(self, item: Item) -> None:
         """Run a task, once the receivers of ``task_finished`` are not too late."""
-        if self._signals.unsent >= _MAX_UNSENT:
-            self._signals.wait_for_room()
+        self._signals.wait_for_room()
         with left_in_order():
             self._runner(item)
 

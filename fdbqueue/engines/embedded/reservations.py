@@ -37,7 +37,7 @@ import sys
 import threading
 import time
 
-#: The process, its attempt (0 between two), until when, if strict. What is left out had a meaning.
+#: The process, its attempt (0 between two), until when, if strict; between them eight unused bytes.
 _NOTE = struct.Struct("=QQQ8xQ")
 #: The process, since when it waits, until when it looks again.
 _PLACE = struct.Struct("=QQQ")

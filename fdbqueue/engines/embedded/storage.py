@@ -540,9 +540,7 @@ class Store:
         To close a connection in the middle of a transaction would undo, in the memory that the
         processes share, what the parent commits. So they are kept to the end of the process.
         """
-        mark, self._mark = self._mark, None
-        if mark is not None:  # the parent's own keeps the lock, for as long as that uses the file
-            os.close(mark)
+        self._leave()  # the parent's own mark keeps the lock, for as long as that uses the file
         snapshots = list(self._snapshots)
         connections = [self._writer, *self._idle, *[one.connection for one in snapshots]]
         opened = [one for one in connections if one is not None]
@@ -555,10 +553,14 @@ class Store:
         self._is_abandoned, self._ready, self._writer = True, False, None
         self._idle, self._snapshots = [], {}
 
-    def _close_writer(self) -> None:
+    def _leave(self) -> None:
+        """Close the mark by which others see that this process uses the file."""
         mark, self._mark = self._mark, None
-        if mark is not None:  # before the log goes, which a process that joins would miss
+        if mark is not None:
             os.close(mark)
+
+    def _close_writer(self) -> None:
+        self._leave()  # before the log goes, which a process that joins would miss
         if self._writer is not None:
             self._writer.close()
             self._writer = None

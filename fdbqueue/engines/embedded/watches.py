@@ -283,9 +283,9 @@ class WatchRegistry:
                     if not pipe.is_called(_LINGER_SECONDS):
                         self._end(pipe)
                 elif pipe.wait(_LINGER_SECONDS) and self._is_watching():
-                    seen, was_in_vain = self._look_until_seen(pipe, seen)
-                    rest = min(2 * rest or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
-                    rest *= was_in_vain
+                    seen, has_fired = self._look_until_seen(pipe, seen)
+                    longer = min(2 * rest or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
+                    rest = 0.0 if has_fired else longer
                     time.sleep(rest)
                 if self._pipe is pipe and not pipe.is_reachable():
                     pipe = self._replaced(pipe)
@@ -326,13 +326,13 @@ class WatchRegistry:
                 return self._look(seen)
             except (FDBError, EngineUnavailable):
                 time.sleep(_RETRY_SECONDS)
-        return seen, True
+        return seen, False
 
     def _look(self, seen: int) -> tuple[int, bool]:
         """Compare the keys that commits after version ``seen`` may have changed.
 
         Returns:
-            The version up to which everything has been compared, and whether no watch is ready.
+            The version up to which everything has been compared, and whether a watch became ready.
         """
         snapshot = self._store.snapshot()
         try:
@@ -341,7 +341,7 @@ class WatchRegistry:
             if snapshot.oldest_commit() <= seen:
                 history = [RangeSet.decode(data) for _, data in snapshot.commits_since(seen)]
                 keys = [key for key in keys if any(key in written for written in history)]
-            return snapshot.version, not self._compare(snapshot, keys)
+            return snapshot.version, self._compare(snapshot, keys)
         finally:
             snapshot.release()
 
