@@ -46,7 +46,10 @@ class Case(NamedTuple):
     our_name: str = OURS
 
 
-NO_BAR = ("no bar", "no bar")
+_NO = "no bar"
+NO_BAR = _NO, _NO
+#: Of one client alone.
+ALONE_BESIDE_RECIPE = "at least 0.85", "at least 0.92"
 _BARS = ("at least 5", "at least 10")
 _NO_LOSS = ("at least 1", "at least 1")
 _LEASE = ("at least 0.5", "at least 0.5")
@@ -80,16 +83,19 @@ def contention(plan: Plan) -> Iterator[Line]:
 
 def shapes(plan: Plan) -> Iterator[Line]:
     """One popper; sixteen in one process; four and sixteen processes, and the least share."""
-    alone = (Case("FIFO pop", POP, RECIPE, "recipe", ("no bar", "at least 0.9")),)
-    many = (Case("FIFO pop", POP, RECIPE, "recipe", _NO_LOSS),)
-    apart = (Case("FIFO pop", POP, RECIPE, "recipe", ("at least 0.6", "at least 1")),)
-    # In a file of its own, whatever the engine: measured beside the embedded one.
-    huey = () if plan.cluster_file else (Case("FIFO pop", POP, HUEY, "huey, SQLite", NO_BAR),)
-    yield from measured(plan, 1, 1, (*alone, *huey))
-    yield from measured(plan, 1, 16, many)
-    for processes in PROCESSES:
-        of_huey = huey if processes == PROCESSES[-1] else ()
-        yield from measured(plan, processes, 1, (*apart, *of_huey))
+    # The file of huey is its own, whatever the engine: measured beside the embedded one.
+    with_huey = plan.cluster_file is None
+
+    def cases(beside_recipe: tuple[str, str], beside_huey: str = "") -> tuple[Case, ...]:
+        recipe = Case("FIFO pop", POP, RECIPE, "recipe", beside_recipe)
+        huey = Case("FIFO pop", POP, HUEY, "huey, SQLite", (beside_huey, _NO))
+        return (recipe, huey) if beside_huey and with_huey else (recipe,)
+
+    yield from measured(plan, 1, 1, cases(ALONE_BESIDE_RECIPE, "at least 0.8"))
+    yield from measured(plan, 1, 16, cases(_NO_LOSS))
+    few, many = PROCESSES
+    yield from measured(plan, few, 1, cases(("at least 1", "at least 1.2")))
+    yield from measured(plan, many, 1, cases(("at least 1", "at least 2"), "at least 0.6"))
     yield from _beside_one(plan)
 
 
@@ -97,7 +103,10 @@ def _beside_one(plan: Plan) -> Iterator[Line]:
     """Yield the lines of processes of one thread beside one such process, and the least share."""
     processes = PROCESSES[-1]
     with Clients(plan, 1, 1) as alone, Clients(plan, processes, 1) as all_of_them:
-        for name, load in (("pop", POP), ("lease and ack", LEASE_AND_ACK)):
+        for name, load, on_cluster in (
+            ("pop", POP, "at least 2"),
+            ("lease and ack", LEASE_AND_ACK, "at least 1.5"),
+        ):
             runs = [
                 in_turn(
                     number,
@@ -111,7 +120,7 @@ def _beside_one(plan: Plan) -> Iterator[Line]:
                 [(ours.a_second, one.a_second) for ours, one in runs],
                 peer_name="1 x 1",
                 unit="/s",
-                bar="at least 1",
+                bar=plan.bar("at least 1", on_cluster),
             )
             yield line_of(
                 f"FIFO {name}, {processes} x 1, the process that did least",

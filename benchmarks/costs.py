@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.catalog import Benchmark
+from benchmarks.contention import ALONE_BESIDE_RECIPE
 from benchmarks.measure import Line, Operation, compare_by_turns
 from benchmarks.plan import Plan
 from benchmarks.queues import Load, Ours, Peer, queue_of
@@ -30,7 +31,7 @@ def recipe(plan: Plan) -> Iterator[Line]:
             verb,
             (Load(kind), Load(kind, "recipe")),
             peer_name="recipe",
-            bar=plan.bar("no bar", "at least 0.9"),
+            bar=plan.bar(*ALONE_BESIDE_RECIPE),
         )
 
 

@@ -265,7 +265,7 @@ def by_many(plan: Plan) -> Iterator[Line]:
         pairs,
         peer_name="pops of one queue",
         unit="/s",
-        bar="at least 0.8",
+        bar=plan.bar("at least 0.9", "at least 0.8"),
     )
 
 

@@ -59,7 +59,7 @@ def key_limits(plan: Plan) -> Iterator[Line]:
         pairs,
         peer_name="tasks without limits",
         unit="/s",
-        bar="at least 0.7",
+        bar=plan.bar("at least 0.7", "at least 0.6"),
         note="Four of a key run at a time at most; the tasks do nothing.",
     )
 

@@ -60,7 +60,7 @@ def sqlite(plan: Plan) -> Iterator[Line]:
                     ours,
                     peer,
                     peer_name="raw SQLite",
-                    bar="at least 0.5",
+                    bar="at least 0.6",
                     rounds=plan.rounds(ROUNDS),
                     turns=plan.turns(BATCH),
                     note=DURABILITY,

@@ -280,14 +280,14 @@ class _Measured:
         rates: dict[int, list[tuple[float, float]]],
     ) -> Iterator[Line]:
         """Yield the lines of several workers of ours beside one, and of the least share."""
-        for name, count, bar in (
-            (WORKERS, self._workers, "at least 1.6"),
-            (MANY_WORKERS, self._many, _NO_BAR),
+        for name, count, bars in (
+            (WORKERS, self._workers, ("at least 1.6", "at least 1.6")),
+            (MANY_WORKERS, self._many, (_NO_BAR, _NO_BAR)),
         ):
             yield self._line(
                 f"tasks done, {name} workers",
                 [(more, one) for (more, _), (one, _) in zip(rates[count], rates[1], strict=True)],
-                (bar, _NO_BAR),
+                bars,
                 peer_name="1 worker of ours",
             )
             yield self._line(
