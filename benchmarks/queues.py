@@ -210,7 +210,8 @@ class Ours:
 
     def count_conflicts(self) -> list[int]:
         """Return a list that has an entry more after each round at the min end that conflicts."""
-        contention = self.queue.parts.group.poppers["min"]._contention  # noqa: SLF001
+        poppers = self.queue.parts.group.poppers["min"]
+        contention = poppers._contention  # noqa: SLF001  # only a benchmark counts conflicts
         decide, found = contention.after_conflict, []
 
         def after_conflict(conflicts: int, **facts: Any) -> int | None:

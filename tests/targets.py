@@ -212,7 +212,8 @@ def _changed() -> frozenset[str]:
 def _shared(item: pytest.Item) -> str | None:
     """Return what a test shares with others: where its costly fixture is from, or None."""
     scopes = {}
-    for name, definitions in getattr(item, "_fixtureinfo").name2fixturedefs.items():  # noqa: B009
+    info = getattr(item, "_fixtureinfo")  # noqa: B009  # pytest declares it for functions alone
+    for name, definitions in info.name2fixturedefs.items():
         if definitions[-1].baseid.startswith("tests") and name not in CHEAP:
             scopes[definitions[-1].scope] = definitions[-1].baseid
     for scope in ("session", "package", "module", "class"):

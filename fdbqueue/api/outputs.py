@@ -406,7 +406,11 @@ class QueueDetailOutput(QueueOutput):
     }
 
     # each option that a list of queues does not show, as if it were declared here
-    vars().update((n, _option_field(n)) for n in ALLOWED if n not in QueueOutput._declared_fields)  # noqa: SLF001
+    vars().update(
+        (name, _option_field(name))
+        for name in ALLOWED
+        if name not in QueueOutput._declared_fields  # noqa: SLF001  # as above
+    )
     oldest = TimeField(
         allow_null=True, help_text="When the oldest ready item was pushed; null if not known."
     )

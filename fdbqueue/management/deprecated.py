@@ -106,7 +106,8 @@ def _run(former: QueueCommand, name: str, options: dict[str, Any], names: list[s
     command = load_command_class("fdbqueue", name)
     vars(command)["_called_from_command_line"] = former.is_process
     parser = command.create_parser("manage.py", name)
-    known = {action.dest for action in parser._actions if action.option_strings}  # noqa: SLF001
+    actions = parser._actions  # noqa: SLF001  # argparse has no other list of them
+    known = {action.dest for action in actions if action.option_strings}
     known |= {*command.stealth_options, *command.base_stealth_options}
     given = {key: options[key] for key in known & options.keys() if options[key] is not None}
     call_command(command, *names, **given)

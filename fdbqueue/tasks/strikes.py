@@ -151,7 +151,7 @@ class Strike:
             return None
         else:
             act, args = setattr, (inner, "f_trace", self._new_trap())
-        frames = itertools.starmap(sys._current_frames, [()])  # noqa: SLF001
+        frames = itertools.starmap(sys._current_frames, [()])  # noqa: SLF001  # as above
         now_at = map(operator.methodcaller("get", self.thread), frames)
         return functools.partial(next, _if_so(act, args, operator.is_, frame, now_at), False)
 

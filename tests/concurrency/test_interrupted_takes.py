@@ -55,7 +55,9 @@ def test_an_interrupt_at_any_line(taken, operation):
         finally:
             sys.settrace(None)
         combiners = [one.poppers["min"].combiner for one in (several._group, queue.parts.group)]
-        wait_until(lambda: not any(one.orphans or one.is_busy for one in combiners))  # noqa: B023
+        wait_until(
+            lambda: not any(one.orphans or one.is_busy for one in combiners)  # noqa: B023  # as above
+        )
         assert queue.size() in ({2} if known is True else {1, 2})
         counts = queue.counts()
         assert counts.ready + counts.leased <= 2
