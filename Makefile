@@ -22,6 +22,8 @@ RESULTS = benchmarks/results/$(ENGINE).ndjson
 # The same if an fsync is free, which shows what the rest costs.
 MEMORY ?= /dev/shm
 IN_MEMORY = benchmarks/results/memory.ndjson
+# The same code between machines, on a virtual clock.
+SIMULATED = benchmarks/results/simulated.ndjson
 
 .PHONY: help install run test nightly soak durations simulate fuzz coverage schema options messages pictures \
 	lint weight bench figures plots matrix package docs clean
@@ -138,7 +140,8 @@ figures: install ## Measure all on ENGINE again for docs/benchmarks.md; nothing 
 	if [ $(ENGINE) = embedded ] && [ -d $(MEMORY) ]; then \
 		$(BIN)/python -m benchmarks --save $(IN_MEMORY).new $(ARGS) --folder $(MEMORY) \
 			sqlite threads recipe libraries contention counters && \
-		mv $(IN_MEMORY).new $(IN_MEMORY); fi
+		mv $(IN_MEMORY).new $(IN_MEMORY); \
+		rm -f $(SIMULATED) && $(BIN)/python -m benchmarks --save $(SIMULATED) distant; fi
 	$(MAKE) plots
 
 plots: install ## Write the plots and tables of docs/benchmarks.md from the stored results.

@@ -17,6 +17,7 @@ from benchmarks import (
     calls,
     contention,
     costs,
+    distant,
     families,
     groups,
     growth,
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         groups,
         outbox,
         key_limits,
+        distant,
     )
     for benchmark in module.BENCHMARKS
 }

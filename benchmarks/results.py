@@ -1,6 +1,7 @@
 """The stored lines of whole runs: ``benchmarks/results/*.ndjson``.
 
-``embedded`` is on a disk, ``memory`` the same engine with its files in memory.
+``embedded`` is on a disk, ``memory`` the same engine with its files in memory; ``simulated`` is on
+no machine at all (:mod:`benchmarks.distant`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Results:
     """What was measured on one engine: of a line that was measured again, the last.
 
     Attributes:
-        engine: The engine's name, or ``memory``.
+        engine: The engine's name, ``memory`` or ``simulated``.
         lines: The lines, in the order of their first measurement.
         runs: Those of each run, where the run has any that was not measured again.
     """

@@ -59,7 +59,12 @@ HEADLINES = (
     ("outbox", "row of the outbox inserted and moved", "a task enqueued"),
 )
 #: The engines' names in the stored results, and on the page.
-COLUMNS = {"embedded": "on a disk", "memory": "in memory", "cluster": "on a cluster"}
+COLUMNS = {
+    "embedded": "on a disk",
+    "memory": "in memory",
+    "cluster": "on a cluster",
+    "simulated": "simulated",
+}
 _PLACE = re.compile(r"(<!-- results: (?P<what>[\w -]+?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 _PERCENTILES = ("p50", "p99", "max")
 #: What is worse than a peer and has no bar is told of below this.
@@ -90,6 +95,11 @@ def _body(what: list[str], stored: Stored) -> str:
     first, *names = what
     special = _SPECIAL.get(first)
     return special(names, stored) if special else _table(what, stored)
+
+
+def _measured(stored: Stored) -> Stored:
+    """Return what was measured on a machine."""
+    return [results for results in stored if results.engine != "simulated"]
 
 
 def _with_any(names: list[str], stored: Stored) -> Stored:
@@ -143,8 +153,8 @@ def _number(number: float) -> str:
 
 
 def _headlines(_: list[str], stored: Stored) -> str:
-    """Return the ratios of some rows on each engine; those that are lost are bold."""
-    rows = []
+    """Return the ratios of some rows as measured on each engine; those that are lost are bold."""
+    rows, stored = [], _measured(stored)
     for benchmark, name, peer in HEADLINES:
         lines = [
             next((one for one in of.of(benchmark) if _titles(one) == (name, peer)), None)
@@ -156,7 +166,7 @@ def _headlines(_: list[str], stored: Stored) -> str:
             for ratio, line in zip(ratios, lines, strict=True)
         ]
         rows.append((name, peer, *marked))
-    return _markdown(("", "beside", *COLUMNS.values()), rows)
+    return _markdown(("", "beside", *(COLUMNS[of.engine] for of in stored)), rows)
 
 
 def _percentiles(names: list[str], stored: Stored) -> str:
@@ -203,7 +213,7 @@ def is_lost(line: Record) -> bool:
 
 def _machines(_: list[str], stored: Stored) -> str:
     """Return in short when and on what all was measured, and how much of that is not final."""
-    runs = [run for results in stored for run in results.runs]
+    runs = [run for results in _measured(stored) for run in results.runs]
     if not runs:
         return ""
     dates = sorted({run.machine["measured"] for run in runs})
@@ -225,7 +235,7 @@ def _machine(_: list[str], stored: Stored) -> str:
     """Return what each run was measured on; of several, each says what is of it."""
     return "\n".join(
         f"- {COLUMNS[results.engine].capitalize()}{_names(results, run)}: {_described(run)}"
-        for results in stored
+        for results in _measured(stored)
         for run in results.runs
     )
 
