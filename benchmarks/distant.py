@@ -220,7 +220,8 @@ class _Distant:
             yield self._rates(name, runs, "recipe", bar)
             for what in ("commits", "snapshots"):
                 pairs = [(getattr(one, what), getattr(other, what)) for one, other in runs]
-                yield self._line(f"{what}: {name}", pairs, peer_name="recipe", unit="an item")
+                described = {"peer_name": "recipe", "unit": "an item", "bar": "at most 1.1"}
+                yield self._line(f"{what}: {name}", pairs, **described)
         for name, of, bar in (
             ("pop", _Source, "at least 2"),
             ("lease and ack", _Leased, "at least 1.5"),
