@@ -65,6 +65,8 @@ COLUMNS = {
     "cluster": "on a cluster",
     "simulated": "simulated",
 }
+#: Benchmarks that have rows of others, by a model.
+_MODELS = ("distant",)
 _PLACE = re.compile(r"(<!-- results: (?P<what>[\w -]+?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 _PERCENTILES = ("p50", "p99", "max")
 #: What is worse than a peer and has no bar is told of below this.
@@ -153,11 +155,11 @@ def _number(number: float) -> str:
 
 
 def _headlines(_: list[str], stored: Stored) -> str:
-    """Return the ratios of some rows as measured on each engine; those that are lost are bold."""
-    rows, stored = [], _measured(stored)
+    """Return the ratios of some rows on each engine; those that are lost are bold."""
+    rows = []
     for benchmark, name, peer in HEADLINES:
         lines = [
-            next((one for one in of.of(benchmark) if _titles(one) == (name, peer)), None)
+            next((one for one in of.of(benchmark, *_MODELS) if _titles(one) == (name, peer)), None)
             for of in stored
         ]
         ratios = [f"{line['ratio']:.2f}" if line else "" for line in lines]
