@@ -2,9 +2,9 @@
 
 On one machine of two cores all clients and the server share these, and a ratio compares processor
 time. Between machines a transaction mostly waits. So here the simulator (``tests/simulation``) runs
-the package and the recipe on a virtual clock: each message takes its time, and an attempt a fixed
-share of a processor that nobody else has. What is counted is exact: commits, and reads of a
-snapshot, for each item.
+the package and the recipe on a virtual clock. Each message takes some time, and so does each
+attempt of a transaction, on a processor that nobody else uses. The simulator counts how many
+commits and snapshots an item costs.
 """
 
 from __future__ import annotations
@@ -39,9 +39,6 @@ _FAMILY, _OF_EACH = "m-", 16
 _PLACE = Subspace(("distant",))
 _NOTE = "simulated: messages take their time, processors have no limit"
 
-#: What all threads of a process do again and again: it takes an item, and returns its number.
-Take = Callable[[], "int | None"]
-
 
 class _Source:
     """The queue that processes take from, ours or the recipe's.
@@ -58,7 +55,7 @@ class _Source:
         self._queue = service.FifoQueue(database, _PLACE)
 
     def fill(self, count: int) -> None:
-        """Put so many numbers in."""
+        """Push the numbers from 0 on, ``count`` of them."""
         self._queue.push_many(range(count))
 
     def take(self) -> int | None:
@@ -131,7 +128,7 @@ class _Network(Cluster):
 
     def apply(self, request: Any) -> None:
         super().apply(request)
-        while len(self.states) > 1:  # nobody reads at a version of his own
+        while len(self.states) > 1:  # no transaction here sets its own read version
             self.states.popleft()
 
 
@@ -154,7 +151,7 @@ def _copy(number: int) -> Program:
 
 
 def _run(of: type[_Source], processes: int, threads: int, seconds: float, seed: int) -> _Done:
-    """Let so many processes of so many threads each take items for a while.
+    """Start processes with threads, let all take items for a while, and check what they took.
 
     Raises:
         ItemsWentWrong: One was taken twice; or, of a strict queue, one before one that was not.

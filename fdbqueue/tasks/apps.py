@@ -26,7 +26,7 @@ class TasksConfig(AppConfig):
 
         if not compat.IN_DJANGO:  # the backport's own app does it, if it is installed
             import django_tasks.checks
-            import django_tasks.signals  # noqa: F401
+            import django_tasks.signals  # noqa: F401  # for its receivers
         conf.add_queues("TASKS", specs)
         follow_immediate()
         if apps.is_installed("fdbqueue.metrics"):
