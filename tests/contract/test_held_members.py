@@ -18,6 +18,7 @@ from tests.concurrency.clients import another
 from tests.concurrency.requests import ask
 from tests.engines.children import wait_until
 from tests.families import assert_indexed, multiply, rows_of
+from tests.wrapped import Meanwhile
 
 LONG_SECONDS = 60
 DAY = 86_400
@@ -32,6 +33,19 @@ def open_catalog(subspace):
         return Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
 
     return open_catalog
+
+
+@pytest.fixture
+def open_stored(subspace, database):
+    """Open a catalog of a family whose members have one limit, in a row, as those of tasks do."""
+    row = subspace["limits"].key()
+    run(database, lambda tr: tr.set(row, b'{"max_leased": 1}'))
+
+    def open_stored(database):
+        spec = QueueSpec("user-*", "fifo", limits_at=lambda _: row)
+        return Catalog(database, fdb.tuple.unpack(subspace.key()), [spec])
+
+    return open_stored
 
 
 def held_member(catalog, count=3):
@@ -97,6 +111,59 @@ def test_an_ack_in_a_family_without_limits_writes_no_row(open_catalog, database)
     before = rows_of(catalog, "user-*")
     users.ack(item)
     assert rows_of(catalog, "user-*") == before
+
+
+def test_the_end_of_a_lease_writes_a_row_only_for_what_it_kept_back(open_stored, database):
+    """Where limits are stored, so all processes know them: most ends are no news."""
+    catalog = open_stored(database)
+    users, member = catalog.several(["user-*"]), catalog.queue("user-1")
+    member.push("a")
+    (item,) = users.lease_many(2, seconds=LONG_SECONDS)  # so it sees that there is no other
+    rows = rows_of(catalog, "user-*")
+    assert 0 not in rows["user-1"]
+    users.ack(item)
+    assert rows_of(catalog, "user-*") == rows
+    assert_indexed(catalog)
+    member.push_many("bc")
+    item = users.lease(seconds=LONG_SECONDS)
+    assert 0 not in rows_of(catalog, "user-*")["user-1"]
+    users.ack(item)
+    assert 0 in rows_of(catalog, "user-*")["user-1"]
+    assert_indexed(catalog)
+    assert users.lease(seconds=LONG_SECONDS).value == "c"
+
+
+@pytest.mark.parametrize("end", ["ack", "nack", "requeue", "ack_many"])
+def test_a_take_that_has_not_seen_the_end_of_a_lease_runs_again(open_stored, database, end):
+    """Else it would say that the lease keeps back what was pushed since."""
+    meanwhile = Meanwhile(database)
+    catalog, other = open_stored(meanwhile), open_stored(another(database))
+    users = catalog.several(["user-*"])
+    catalog.queue("user-1").push("a")
+    (item,) = users.lease_many(2, seconds=LONG_SECONDS)
+    catalog.queue("user-1").push("b")
+    queue = other.queue("user-1")
+    leases = [item] if end == "ack_many" else item
+    meanwhile.let(lambda: getattr(queue, end)(leases))
+    assert users.lease(seconds=LONG_SECONDS).value == ("b" if "ack" in end[:3] else "a")
+    assert meanwhile.commits is None
+    assert_indexed(catalog)
+
+
+def test_the_end_of_a_lease_that_has_not_seen_a_take_runs_again(open_stored, database):
+    """Else nobody would look at the member before the lease would have expired."""
+    meanwhile = Meanwhile(database)
+    catalog, other = open_stored(meanwhile), open_stored(another(database))
+    users = catalog.several(["user-*"])
+    catalog.queue("user-1").push("a")
+    (item,) = users.lease_many(2, seconds=LONG_SECONDS)
+    catalog.queue("user-1").push("b")
+    found = []
+    meanwhile.let(lambda: found.append(other.several(["user-*"]).lease()))
+    users.ack(item)
+    assert found == [None]
+    assert_indexed(catalog)
+    assert users.lease(seconds=LONG_SECONDS).value == "b"
 
 
 def test_a_clock_far_ahead_hides_no_member(open_catalog, database, clock):

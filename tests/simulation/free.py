@@ -170,6 +170,7 @@ def _without_time(plan: dict[str, Any]) -> dict[str, Any]:
     plan = copy.deepcopy(plan)
     for options in plan["queues"].values():
         options["handoff_timeout_seconds"] = 1
+        options.pop("stored", None)
     for client in plan["clients"]:
         has_tasks = "tasks" in plan
         client["ops"] = [op for op in client["ops"] if not (has_tasks or op["do"] in _LEFT_OUT)]

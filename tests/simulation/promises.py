@@ -41,17 +41,17 @@ class Promises:
         self._keys = catalog.index(catalog.spec(name))
         self._member, self._store = self._tables.member, queue.parts.store
         self._until_done = program["service.storage.item_keys"].UNTIL_DONE
-        options = queue.options
+        options, limits = queue.options, world.plan["queues"].get(pattern, {})
         self._is_strict = options.shards is None and not verbs & _BY_ID
         self._only_takes = not verbs & {*_BY_ID, "clear"}
-        self._is_free = not (is_changed or options.max_leased or options.rate)
-        self.most_leased = None if is_changed else options.max_leased
+        self._is_free = not (is_changed or limits.get("max_leased") or limits.get("rate"))
+        self.most_leased = None if is_changed else limits.get("max_leased")
         self._states = program["service.storage.tables"].State
         self._leases = self._tables.state_bounds(self._states.LEASED)
-        rate = program["service.options"].parse_rate(options.rate)
+        rate = program["service.options"].parse_rate(limits.get("rate"))
         is_paced = rate is not None and not (is_changed or verbs & _UNPAID or world.is_skewed)
         self._rate = rate.items / rate.period_us if is_paced else 0.0
-        self._burst, self._level, self._since = options.burst, 0.0, 0
+        self._burst, self._level, self._since = limits.get("burst", options.burst), 0.0, 0
         self._is_open = self._is_free and not verbs & {"pause", "pause_family"}
         #: Items that have returned while another had their unique key.
         self._keyless: set[bytes] = set()

@@ -22,12 +22,12 @@ def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
     # A crowd is many threads of one process at a family, or of several processes at one queue; or
-    # threads that push to one queue under few unique keys, extend their leases, or are interrupted
-    # while they are in line.
-    crowd = dice.choice(("family", "queue", "keys", "leases", "line", *[""] * 10))
+    # threads that push to one queue under few unique keys, extend their leases, are interrupted
+    # while they are in line, or lease what limits keep back until a lease ends.
+    crowd = dice.choice(("family", "queue", "keys", "leases", "line", "limits", *[""] * 10))
     has_tasks = not crowd and dice.random() < 0.2
-    has_family = crowd == "family" or not (crowd or has_tasks or dice.random() < 0.3)
-    members = 4 if crowd else dice.choice((1, 2, 4))
+    has_family = crowd in ("family", "limits") or not (crowd or has_tasks or dice.random() < 0.3)
+    members = {"": dice.choice((1, 2, 4)), "limits": 1}.get(crowd, 4)
     names = [f"m-{letter}" for letter in "abcd"[:members]] * has_family
     names += ["p", "q"][: 1 - has_family if crowd else dice.randint(0 if names else 1, 2)]
     names = [QUEUE] if has_tasks else names
@@ -35,6 +35,8 @@ def draw_plan(seed: int) -> dict[str, Any]:
     patterns = [name for name in names if name[:2] != "m-" and name != QUEUE]
     patterns += [PATTERN] * has_family
     queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
+    if crowd == "limits":
+        queues = {PATTERN: {"kind": "fifo", "max_leased": dice.randint(1, 2), "stored": True}}
     processes = [
         _process(dice, queues)
         for _ in range(
@@ -84,6 +86,8 @@ def _options(dice: random.Random) -> dict[str, Any]:
         options["max_leased"] = dice.randint(1, 2)
     if dice.random() < 0.2:
         options["rate"], options["burst"] = dice.choice(_PACES), dice.randint(1, 2)
+    if len(options) > 1 and dice.random() < 0.4:
+        options["stored"] = True  # in a row, as those of tasks
     if dice.random() < 0.5:
         options["max_attempts"] = dice.randint(1, 3)
     if dice.random() < 0.15:
@@ -203,7 +207,6 @@ class _Draw:
         }
         self._values |= {"to": names, "which": [*range(8)]}
         self._rates = {name: dice.choice((0, rate / 2, rate)) for name, rate in _RATES.items()}
-        take = dice.choice(("pop", "pop", "lease"))
         if names[0] == QUEUE:
             self._verbs = ["work"] * 6
             if dice.random() < 0.5:  # ends of parts, and what else becomes of them
@@ -214,23 +217,8 @@ class _Draw:
             else:
                 for verb, text in _ON_TASKS.items():
                     self._verbs += [verb] * int(text.split()[0]) * (dice.random() < 0.6)
-        elif crowd == "family":
-            self._verbs = ["push"] * 5 + [take] * 4 + [f"family_{take}"] * 9 + ["think"] * 2
-            self._values |= {"think": [0.001, 0.01], "end": ["min"], "count": [1]}
-            self._rates |= {"wait": 0, "once": 0, "unique": 0}
-        elif crowd == "keys":
-            others = ("nack", "ack", "bury", "redrive", "remove", "think", "push_batch", "requeue")
-            self._verbs = ["push"] * 5 + [take] * 4 + dice.sample(others, 4)
-            self._rates |= {"unique": 0.7, "once": 0}
-        elif crowd == "leases":
-            others = ("lease", "extend", "extend_many", "lease_ack", "think", "requeue", "look")
-            self._verbs = ["push"] * 3 + ["lease", "extend"] * 3 + dice.sample(others, 4)
-            self._values |= {"seconds": [0.2, 1, 5], "think": [0.3, 2]}
-            self._rates |= {"unique": 0, "once": 0}
         elif crowd:
-            ends = ["lease_ack", "ack_many", "nack"] if take == "lease" else ["look"]
-            self._verbs = ["push_many"] * 4 + [take] * 10 + dice.choices(ends, k=3)
-            self._rates |= {"delay": 0, "once": 0}
+            self._draw_crowd(crowd)
         elif dice.random() < 0.5:  # few verbs, which meet all the more
             pool = [*_TAKES] if dice.random() < 0.5 else [*_VERBS]
             self._verbs = dice.sample(pool, dice.randint(1, 4)) + ["push"] * dice.randint(1, 3)
@@ -241,6 +229,32 @@ class _Draw:
             for place, (verb, text) in enumerate(_VERBS.items()):
                 is_there = dice.random() < (0.8 if place < 7 else share)
                 self._verbs += [verb] * int(text.split()[0]) * is_there
+
+    def _draw_crowd(self, crowd: str) -> None:
+        dice = self._dice
+        take = dice.choice(("pop", "pop", "lease"))
+        if crowd == "family":
+            self._verbs = ["push"] * 5 + [take] * 4 + [f"family_{take}"] * 9 + ["think"] * 2
+            self._values |= {"think": [0.001, 0.01], "end": ["min"], "count": [1]}
+            self._rates |= {"wait": 0, "once": 0, "unique": 0}
+        elif crowd == "limits":
+            self._verbs = ["push"] * 3 + ["family_lease"] * 5 + ["ack", "think"] * 3 + ["ack_many"]
+            self._values |= {"seconds": [30], "think": [0.001, 0.01, 2], "end": ["min"]}
+            self._values |= {"wait": [7, 20], "count": [1, 2, 5, 5]}
+            self._rates |= {"wait": 0.6, "once": 0, "unique": 0, "delay": 0}
+        elif crowd == "keys":
+            others = ("nack", "ack", "bury", "redrive", "remove", "think", "push_batch", "requeue")
+            self._verbs = ["push"] * 5 + [take] * 4 + dice.sample(others, 4)
+            self._rates |= {"unique": 0.7, "once": 0}
+        elif crowd == "leases":
+            others = ("lease", "extend", "extend_many", "lease_ack", "think", "requeue", "look")
+            self._verbs = ["push"] * 3 + ["lease", "extend"] * 3 + dice.sample(others, 4)
+            self._values |= {"seconds": [0.2, 1, 5], "think": [0.3, 2]}
+            self._rates |= {"unique": 0, "once": 0}
+        else:
+            ends = ["lease_ack", "ack_many", "nack"] if take == "lease" else ["look"]
+            self._verbs = ["push_many"] * 4 + [take] * 10 + dice.choices(ends, k=3)
+            self._rates |= {"delay": 0, "once": 0}
 
     def leave_out(self, verb: str) -> None:
         """Draw no such operations."""

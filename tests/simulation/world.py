@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import json
 import logging
 from typing import Any
 
@@ -25,6 +27,7 @@ _DRAIN_SECONDS = 150
 #: leased and delayed items, chunks, handoffs and unique keys.
 _EMPTY_TABLES = {bytes((byte,)) for byte in b"\x04\x06\x08\x09\x0a\x0b\x0d\x10\x13"}
 _FREE = {"max_leased": None, "rate": None}
+_LIMITS = ("max_leased", "rate", "burst")
 #: If nothing is under way, and time is to jump by more than this, nobody may sleep who need not.
 _JUMP_US = 1_500_000
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
@@ -102,6 +105,11 @@ class Process:
         return [one for one in threads if one.process is self.program and not one.is_over]
 
 
+def _limits_key(pattern: str, _: str = "") -> bytes:
+    """Return the key of the row that has the limits of a queue, or of the members of a family."""
+    return b"limits of " + pattern.encode()
+
+
 def open_catalog(
     owner: Program,
     database: Database,
@@ -113,6 +121,10 @@ def open_catalog(
     service, specs = owner["service"], []
     for name, options in plan["queues"].items():
         own = {**options, **changed.get(name, {})}
+        if own.pop("stored", False) and changed.get(name) != _FREE:
+            for limit in _LIMITS:
+                own.pop(limit, None)
+            own["limits_at"] = functools.partial(_limits_key, name)
         if not own.get("rate"):
             own.pop("burst", None)
         specs.append(service.QueueSpec(name, **own))
@@ -138,6 +150,10 @@ class World:
         self.note = self.schedule.note
         faults, reserves = Faults(**plan["faults"]), plan.get("reserves", False)
         self.cluster = Cluster(f"cluster {seed}", faults, has_reservations=reserves)
+        for name, options in plan["queues"].items():
+            if options.get("stored"):
+                row = json.dumps({limit: options.get(limit) for limit in _LIMITS}).encode()
+                self.cluster.state.change([("set", _limits_key(name), row)], b"")
         self.cluster.on_transaction = self._count_transaction
         self.cluster.on_commit = self._see
         self.schedule.before_jump = self._before_jump
@@ -335,7 +351,9 @@ class World:
                 for item in items:
                     self._note_present(present, item, "ready")
             for queue in map(catalog.queue, names):
-                found, is_held = queue.peek(), queue.options.max_leased and queue.counts().leased
+                limits = queue.parts.taker.limits
+                is_limited = limits is not None and limits.max_leased is not None
+                found, is_held = queue.peek(), is_limited and queue.counts().leased
                 if found is not None and not is_held:
                     raise Found(f"{queue.name} has {found.value}, which takes do not find")
 

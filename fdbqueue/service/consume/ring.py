@@ -31,6 +31,8 @@ _MAX_HINTS = 1_000
 _ASIDE_SECONDS = 60.0
 #: So many are remembered; if there are more, all are looked at again.
 _MAX_ASIDE = 10_000
+#: For so many names it is remembered whether they fit.
+_MAX_KNOWN = 10_000
 
 
 class Source(NamedTuple):
@@ -80,7 +82,10 @@ class Ring:
         #: Until when members are set aside, by the monotonic clock.
         self._aside: dict[str, float] = {}
         self.sources = tuple(
-            source._replace(fits=functools.partial(self._fits, source.fits)) for source in sources
+            source._replace(
+                fits=functools.partial(self._fits, functools.lru_cache(_MAX_KNOWN)(source.fits))
+            )
+            for source in sources
         )
         #: The stretches of a circle: None for the plain names.
         self.stretches: tuple[Source | None, ...] = (*([None] if plain else []), *self.sources)
@@ -90,12 +95,14 @@ class Ring:
         """Begin anywhere, in a forked process or a new one."""
         #: What was read of a page and not visited yet.
         self.hints: deque[Hint] = deque(maxlen=_MAX_HINTS)
+        #: The stretch that is read next, and the key from which on; empty for its beginning.
+        self.at = self.anywhere()
+
+    def anywhere(self) -> tuple[int, bytes]:
+        """Return any place of the circle."""
         place = random.randrange(len(self.stretches))
         source = self.stretches[place]
-        #: The stretch that is read next, and the key from which on; empty for its beginning.
-        self.at: tuple[int, bytes] = place, b""
-        if source is not None:
-            self.at = place, source.keys.ready_at(os.urandom(2))
+        return place, b"" if source is None else source.keys.ready_at(os.urandom(2))
 
     def set_aside(self, name: str, error: FormatMismatch) -> None:
         """Pass over a member for a while, because this process cannot read it, and log that.
@@ -230,10 +237,11 @@ class Walk:
     def end(self, *, is_committed: bool) -> None:
         """Let the next walk go on from here.
 
-        Without the commit the queues that this one has met come again, behind the rest of the page.
+        Without the commit the queues that this one has met come again, behind the rest of the page;
+        without hints it goes on anywhere, because who was in the way goes on from here.
         """
         if not self._ring.keeps_hints:
-            self._ring.at = self._first_left()
+            self._ring.at = self._first_left() if is_committed else self._ring.anywhere()
             return
         self._ring.at = self._at
         self._ring.hints.extend(self._page)
