@@ -202,7 +202,7 @@ class _Distant:
     def __init__(self, plan: Plan) -> None:
         self._seconds = plan.sized(_SECONDS, _SECONDS / 2, 0.1)
         self._rounds = plan.rounds(_ROUNDS)
-        self._many = plan.sized(16, 16, 4)
+        self._many = plan.sized(16, 16, 3)  # not four, which have rows of their own
 
     def lines(self) -> Iterator[Line]:
         many = self._many
