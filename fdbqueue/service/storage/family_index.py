@@ -75,7 +75,8 @@ class Levels(NamedTuple):
 
 NO_LIMITS = Levels(None, None)
 #: Of limits that are stored, each member's in a row that all processes read.
-STORED = Levels(2**63, 2**63)
+_STORED_LEVEL = 2**63
+STORED = Levels(_STORED_LEVEL, _STORED_LEVEL)
 
 
 class Hold(NamedTuple):
@@ -285,7 +286,7 @@ class Member:
         one row HELD: then it is read itself, because most ends of most members keep nothing back.
         """
         if self._keys.are_stored:
-            return tr[self._held(Hold(BY_LEASES, STORED.leased))]
+            return tr[self._held(Hold(BY_LEASES, _STORED_LEVEL))]
         return None if self.gives_at_end else tr[self._keys.limited]
 
     def end_is_news(self, tr: Transaction, held: Any) -> bool:
