@@ -113,26 +113,6 @@ def test_an_ack_in_a_family_without_limits_writes_no_row(open_catalog, database)
     assert rows_of(catalog, "user-*") == before
 
 
-def test_the_end_of_a_lease_writes_a_row_only_for_what_it_kept_back(open_stored, database):
-    """Where limits are stored, so all processes know them: most ends are no news."""
-    catalog = open_stored(database)
-    users, member = catalog.several(["user-*"]), catalog.queue("user-1")
-    member.push("a")
-    (item,) = users.lease_many(2, seconds=LONG_SECONDS)  # so it sees that there is no other
-    rows = rows_of(catalog, "user-*")
-    assert 0 not in rows["user-1"]
-    users.ack(item)
-    assert rows_of(catalog, "user-*") == rows
-    assert_indexed(catalog)
-    member.push_many("bc")
-    item = users.lease(seconds=LONG_SECONDS)
-    assert 0 not in rows_of(catalog, "user-*")["user-1"]
-    users.ack(item)
-    assert 0 in rows_of(catalog, "user-*")["user-1"]
-    assert_indexed(catalog)
-    assert users.lease(seconds=LONG_SECONDS).value == "c"
-
-
 @pytest.mark.parametrize("end", ["ack", "nack", "requeue", "ack_many"])
 def test_a_take_that_has_not_seen_the_end_of_a_lease_runs_again(open_stored, database, end):
     """Else it would say that the lease keeps back what was pushed since."""
@@ -150,7 +130,7 @@ def test_a_take_that_has_not_seen_the_end_of_a_lease_runs_again(open_stored, dat
     assert_indexed(catalog)
 
 
-def test_the_end_of_a_lease_that_has_not_seen_a_take_runs_again(open_stored, database):
+def test_the_end_of_a_lease_that_has_not_seen_a_take_is_news(open_stored, database):
     """Else nobody would look at the member before the lease would have expired."""
     meanwhile = Meanwhile(database)
     catalog, other = open_stored(meanwhile), open_stored(another(database))

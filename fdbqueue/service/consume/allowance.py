@@ -7,8 +7,8 @@ What decides is stored in the queue, read by the transaction that takes, and ver
 - *A transaction that leases* reads the count by a snapshot read, leases at most what is missing,
   and adds a read and a write conflict on one key, ``LEASING``: of two, one sees what the other has
   leased, or runs again. So does one that collects leases from a handoff.
-- *The end of a lease* does not conflict with that: at worst the count that was read is too high.
-  Leases that end in the same transaction count as ended.
+- *The end of a lease* never conflicts: at worst the count that was read is too high. Leases that
+  end in the same transaction count as ended.
 
 ``rate`` is a bucket of tokens, one for each item: a row (``TOKENS``) with their number, and when
 they were counted. No row is a full bucket, of ``burst`` tokens.

@@ -219,7 +219,7 @@ class CountChange:
     def _write_news(self, member: Member) -> None:
         if self.leased < 0 and self.news_at != 0:
             self.expect_ends()
-            if member.end_is_news(self.tr, self._limited):
+            if self._limited is None or self._limited.present():
                 self.news_at = 0
         if self.news_at is not None:
             member.announce(self.tr, self.news_at)

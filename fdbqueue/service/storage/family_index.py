@@ -22,7 +22,7 @@ from the family removes rows, and depends on those, also on one that it wrote it
 (:func:`_add_row`). One that writes HELD depends on READY, and clears it.
 
 *HELD*: a consumer whose own limit is as low passes over it. A row LATER says when the first lease
-expires, or the next token comes. The end of a lease depends on LIMITED, or on HELD itself
+expires, or the next token comes. The end of a lease depends on LIMITED
 (:meth:`Member.begin_end_is_news`).
 
 *PAUSED* is read by each take from a member. Meanwhile no row is removed, and writers write theirs:
@@ -75,8 +75,7 @@ class Levels(NamedTuple):
 
 NO_LIMITS = Levels(None, None)
 #: Of limits that are stored, each member's in a row that all processes read.
-_STORED_LEVEL = 2**63
-STORED = Levels(_STORED_LEVEL, _STORED_LEVEL)
+STORED = Levels(2**63, 2**63)
 
 
 class Hold(NamedTuple):
@@ -146,7 +145,6 @@ class FamilyKeys:
     Attributes:
         family: As given.
         levels: As given.
-        are_stored: Whether the limits are stored, so that all processes know the same.
         paused: The key that says that the family is paused.
         limited: The key that says that the end of a lease is news.
         wakes: The keys that a waiter watches.
@@ -156,7 +154,6 @@ class FamilyKeys:
     def __init__(self, prefix: bytes, family: str, levels: Levels = NO_LIMITS) -> None:
         self.family = family
         self.levels = levels
-        self.are_stored = levels == STORED
         self.paused, self.limited = prefix + _PAUSED, prefix + _LIMITED
         self._clock, self._held = prefix + _CLOCK, prefix + _HELD
         self._ready, self._later = prefix + _READY, prefix + _LATER
@@ -282,24 +279,9 @@ class Member:
 
         A row HELD is true until a lease ends, which a process without a limit does not know to be
         news. The first row HELD of ``max_leased`` writes LIMITED, which never goes: so of this
-        transaction and that of the row one conflicts. Where limits are stored, all processes write
-        one row HELD: then it is read itself, because most ends of most members keep nothing back.
+        transaction and that of the row one conflicts.
         """
-        if self._keys.are_stored:
-            return tr[self._held(Hold(BY_LEASES, _STORED_LEVEL))]
         return None if self.gives_at_end else tr[self._keys.limited]
-
-    def end_is_news(self, tr: Transaction, held: Any) -> bool:
-        """Tell whether the end of a lease is news, given what :meth:`begin_end_is_news` returned.
-
-        If not, because there is no row HELD, a take that has not seen it and is about to write one
-        conflicts: it removes READY.
-        """
-        if held is None or held.present():
-            return True
-        if self._keys.are_stored:
-            tr.add_write_conflict_key(self.ready)
-        return False
 
     def replace_rows(self, tr: Transaction, prospect: Prospect, passing: Iterable[bytes]) -> None:
         """Replace its rows, because there is nothing to take now, by when there is something next.
