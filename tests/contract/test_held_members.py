@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import fdb.tuple
@@ -248,6 +249,34 @@ def test_who_leases_beside_passes_over_what_others_brought_to_a_limit(
         before = len(observed.reads)
         assert beside.lease(1, seconds=LONG_SECONDS, worker="anna") == []
         assert len(observed.reads) - before < 20
+    finally:
+        beside.close()
+
+
+def test_who_leases_beside_goes_on_anywhere_after_a_conflict(open_catalog, database, monkeypatch):
+    """Whoever was in the way goes on from there, and both would meet again and again."""
+    meanwhile = Meanwhile(database)
+    catalog = open_catalog(meanwhile, max_leased=1)
+    names = [f"user-{number}" for number in range(9)]
+    for name in names:
+        catalog.queue(name).push("a")
+    names.sort(key=lambda name: catalog.queue(name).parts.store.tables.member.ready)
+    beside = AlternatingLeases(catalog.queue("mail"), catalog, catalog.families(), lambda _: True)
+
+    def lease():
+        (item,) = beside.lease(1, seconds=LONG_SECONDS, worker="anna")
+        return names.index(item.queue)
+
+    try:
+        first = lease()
+        following, anywhere = (first + 1) % 9, (first + 5) % 9
+        other = open_catalog(another(database), max_leased=1).queue(names[following])
+        hashed = catalog.queue(names[anywhere]).parts.store.tables.member.ready
+        hashed = hashed[: -len(names[anywhere])][-2:]
+        draw = os.urandom
+        monkeypatch.setattr(os, "urandom", lambda count: hashed if count == 2 else draw(count))
+        meanwhile.let(lambda: other.lease(seconds=LONG_SECONDS))
+        assert [lease(), lease()] == [anywhere, (anywhere + 1) % 9]
     finally:
         beside.close()
 
