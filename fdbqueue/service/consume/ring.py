@@ -32,7 +32,7 @@ _ASIDE_SECONDS = 60.0
 #: So many are remembered; if there are more, all are looked at again.
 _MAX_ASIDE = 10_000
 #: For so many names it is remembered whether they fit.
-_MAX_KNOWN = 10_000
+_MAX_KNOWN = 1_000
 
 
 class Source(NamedTuple):
