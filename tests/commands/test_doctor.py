@@ -573,7 +573,7 @@ def test_the_load_of_some_queues_is_read(examine, mail, monkeypatch):
     monkeypatch.setattr("fdbqueue.columns.queue_rows.QUEUES_AT_ONCE", 2)
     for number in range(5):
         fdbqueue.queue(f"user-{number}").push(1)
-    assert examine()[1]["load"]["detail"].endswith("; 3 queues looked at")
+    assert "; 3 queues looked at" in examine()[1]["load"]["detail"]
 
 
 @pytest.fixture
