@@ -49,6 +49,15 @@ def open_stored(subspace, database):
     return open_stored
 
 
+def pushed_since_the_lease(catalog):
+    """Lease all that a member has, and push to it; return the family, and what was leased."""
+    users = catalog.several(["user-*"])
+    catalog.queue("user-1").push("a")
+    (item,) = users.lease_many(2, seconds=LONG_SECONDS)  # so it sees that there is no other
+    catalog.queue("user-1").push("b")
+    return users, item
+
+
 def held_member(catalog, count=3):
     """Fill a member, lease as many as may be, and let a take find it at its limit."""
     catalog.queue("user-1").push_many(range(count))
@@ -119,10 +128,7 @@ def test_a_take_that_has_not_seen_the_end_of_a_lease_runs_again(open_stored, dat
     """Else it would say that the lease keeps back what was pushed since."""
     meanwhile = Meanwhile(database)
     catalog, other = open_stored(meanwhile), open_stored(another(database))
-    users = catalog.several(["user-*"])
-    catalog.queue("user-1").push("a")
-    (item,) = users.lease_many(2, seconds=LONG_SECONDS)
-    catalog.queue("user-1").push("b")
+    users, item = pushed_since_the_lease(catalog)
     queue = other.queue("user-1")
     leases = [item] if end == "ack_many" else item
     meanwhile.let(lambda: getattr(queue, end)(leases))
@@ -135,10 +141,7 @@ def test_the_end_of_a_lease_that_has_not_seen_a_take_is_news(open_stored, databa
     """Else nobody would look at the member before the lease would have expired."""
     meanwhile = Meanwhile(database)
     catalog, other = open_stored(meanwhile), open_stored(another(database))
-    users = catalog.several(["user-*"])
-    catalog.queue("user-1").push("a")
-    (item,) = users.lease_many(2, seconds=LONG_SECONDS)
-    catalog.queue("user-1").push("b")
+    users, item = pushed_since_the_lease(catalog)
     found = []
     meanwhile.let(lambda: found.append(other.several(["user-*"]).lease()))
     users.ack(item)
