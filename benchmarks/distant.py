@@ -2,9 +2,9 @@
 
 On one machine of two cores all clients and the server share these, and a ratio compares processor
 time. Between machines a transaction mostly waits. So here the simulator (``tests/simulation``) runs
-the package and the recipe on a virtual clock. Each message takes some time, and so does each
-attempt of a transaction, on a processor that nobody else uses. The simulator counts how many
-commits and snapshots an item costs.
+the package and the recipe on a virtual clock. Each message takes some time. Each attempt of a
+transaction does, too, and has a processor of its own. The simulator counts commits and snapshots;
+the results say how many there are for each item.
 """
 
 from __future__ import annotations

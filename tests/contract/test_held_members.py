@@ -138,7 +138,7 @@ def test_a_take_that_has_not_seen_the_end_of_a_lease_runs_again(open_stored, dat
 
 
 def test_the_end_of_a_lease_that_has_not_seen_a_take_is_news(open_stored, database):
-    """Else nobody would look at the member before the lease would have expired."""
+    """Else no take would find what was pushed until the time of the lease is over."""
     meanwhile = Meanwhile(database)
     catalog, other = open_stored(meanwhile), open_stored(another(database))
     users, item = pushed_since_the_lease(catalog)

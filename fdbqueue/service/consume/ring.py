@@ -31,7 +31,7 @@ _MAX_HINTS = 1_000
 _ASIDE_SECONDS = 60.0
 #: So many are remembered; if there are more, all are looked at again.
 _MAX_ASIDE = 10_000
-#: For so many names it is remembered whether they fit.
+#: A source remembers of so many names whether they are members that it asks for.
 _MAX_KNOWN = 1_000
 
 
@@ -237,8 +237,9 @@ class Walk:
     def end(self, *, is_committed: bool) -> None:
         """Let the next walk go on from here.
 
-        Without the commit the queues that this one has met come again, behind the rest of the page;
-        without hints it goes on anywhere, because who was in the way goes on from here.
+        Without the commit the queues that this one has met come again, behind the rest of the page.
+        If the ring keeps no hints, the next walk begins at any place then: the process that was in
+        the way takes what comes next here.
         """
         if not self._ring.keeps_hints:
             self._ring.at = self._first_left() if is_committed else self._ring.anywhere()

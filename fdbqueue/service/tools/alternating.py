@@ -10,9 +10,9 @@ once a look has found nothing, there is no other until a row of the index is wri
 the first row LATER comes, or five seconds are over. Members whose limits keep their items back have
 such a row. So items that wait for a limit cost nothing until it gives again. For the same reason
 each lease reads the index again, a short page of it: what is left of the last one's page names
-members that others have brought to their limits since. It goes on where the last one ended; after a
-conflict anywhere, because whoever was in the way goes on from here. That a single other queue is
-empty is noted likewise.
+members that others have brought to their limits since. It goes on where the last lease has ended.
+After a conflict it goes on at any place: the process that was in the way takes what comes next
+here. That a single other queue is empty is noted likewise.
 
 Who waits does so at the watches of both; the notice passes on what wakes it. Nothing is stored; a
 fork or a crash leaves nothing.
