@@ -164,6 +164,8 @@ class FdbQueueBackend(BaseTaskBackend):
                 numbers such as NaN.
             ValueTooLarge: They are over 1,000,000 bytes; nothing was enqueued.
             ImproperlyConfigured: The app of the outbox is not installed.
+            TransactionManagementError: With ``outbox`` or ``enqueue_on_commit``: autocommit is off,
+                and there is no ``atomic`` block; nothing was enqueued.
         """
         self.validate_task(task)
         result = new_result(task, args, kwargs, self.alias, is_rich=self.settings.rich_types)

@@ -30,25 +30,37 @@ SCHEDULE, SCHEDULED_TASK = "fdbqueue.tasks.E010", "fdbqueue.tasks.E011"
 TIMES, ARGUMENTS = "fdbqueue.tasks.E012", "fdbqueue.tasks.E013"
 ANY_NAME = "fdbqueue.tasks.W001"
 NO_TABLE = "fdbqueue.tasks.W002"
+NO_BACKEND = "fdbqueue.tasks.W003"
 
 
 def check_app(**_: Any) -> list[CheckMessage]:
-    """Report backends of ours in ``TASKS`` if their app, which checks all else, is not installed.
+    """Report backends of ours in ``TASKS`` without their app, and the app without a backend.
 
-    Django runs a backend's own checks only if something has imported its tasks.
+    The app checks all else. Django runs a backend's own checks only if something has imported its
+    tasks. Without a backend of ours, Django runs each task inside its ``enqueue``.
     """
-    backends = getattr(settings, "TASKS", None)
-    if apps.is_installed(APP) or not isinstance(backends, Mapping):
+    backends = getattr(settings, "TASKS", {})
+    if not isinstance(backends, Mapping):
         return []
-    return [
-        Error(
-            f"The task backend {alias!r} needs the app {APP!r}.",
-            hint=f"Add {APP!r} to INSTALLED_APPS.",
-            id=NO_APP,
-        )
+    ours = [
+        alias
         for alias, given in backends.items()
         if isinstance(given, Mapping) and _is_ours(given.get("BACKEND"))
     ]
+    if not apps.is_installed(APP):
+        hint = f"Add {APP!r} to INSTALLED_APPS."
+        return [
+            Error(f"The task backend {alias!r} needs the app {APP!r}.", hint=hint, id=NO_APP)
+            for alias in ours
+        ]
+    if ours:
+        return []
+    text = f"{APP!r} is installed, but TASKS has no backend of fdbqueue's."
+    hint = (
+        "Without one, Django runs each task inside enqueue(). Set TASKS = {'default': {'BACKEND': "
+        "'fdbqueue.tasks.FdbQueueBackend'}}; or silence this check, if tests mean it so."
+    )
+    return [Warning(text, hint=hint, id=NO_BACKEND)]
 
 
 def _is_ours(path: Any) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.core.checks import run_checks
+from django.core.checks import WARNING, run_checks
 from django.test import override_settings
 
 import fdbqueue
@@ -18,7 +18,7 @@ from fdbqueue import conf
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.checks import check_app
-from fdbqueue.tasks.compat import task_backends
+from fdbqueue.tasks.compat import ImmediateBackend, task_backends
 from tests.api import rules
 from tests.cases import cases
 
@@ -303,6 +303,24 @@ def test_a_setting_of_tasks_that_is_not_ours_is_left_alone(tasks):
     apps = [app for app in settings.INSTALLED_APPS if app != "fdbqueue.tasks"]
     with override_settings(INSTALLED_APPS=apps, TASKS=tasks):
         assert check_app() == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "is_warned"),
+    [
+        (None, True),
+        ({"default": {"BACKEND": f"{ImmediateBackend.__module__}.ImmediateBackend"}}, True),
+        ({"other": {"BACKEND": "tests.django.test_checks.OwnBackend"}}, False),
+    ],
+)
+def test_the_app_of_tasks_without_a_backend_is_warned_of(setting, tasks, is_warned):
+    """W003 says that Django runs the tasks, and how to set a backend."""
+    apps = [*settings.INSTALLED_APPS, "fdbqueue.tasks"]
+    given = {} if tasks is None else {"TASKS": tasks}
+    with override_settings(INSTALLED_APPS=apps, FDBQUEUE=setting, **given):
+        found = [one for one in run_checks() if one.id == "fdbqueue.tasks.W003"]
+    assert [one.level for one in found] == [WARNING] * is_warned
+    assert all("'fdbqueue.tasks.FdbQueueBackend'" in one.hint for one in found)
 
 
 def test_a_path_that_depends_on_the_folder_is_warned_of(setting):

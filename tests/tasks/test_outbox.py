@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connection, transaction
+from django.db.transaction import TransactionManagementError
 from django.test import modify_settings, override_settings
 from django.utils import timezone
 
@@ -100,6 +101,28 @@ def test_a_rollback_leaves_nothing(backend, work):
     assert jobs.done == ["kept"]
     with pytest.raises(TaskResultDoesNotExist):
         backend.get_result(lost.id)
+
+
+@pytest.mark.parametrize("option", ["outbox", "enqueue_on_commit"])
+def test_without_autocommit_an_enqueue_needs_a_block(configure, work, option):
+    """Outside one it raises, and nothing is enqueued; in one it is with the project's commit."""
+    configure(**{option: True})
+    transaction.set_autocommit(False)
+    try:
+        for enqueue in (
+            lambda: jobs.note.enqueue("lost"),
+            lambda: jobs.note.enqueue_many([(["lost"], {})]),
+            group([call(jobs.note, "lost")]).enqueue,
+        ):
+            with pytest.raises(TransactionManagementError):
+                enqueue()
+        with transaction.atomic():
+            jobs.note.enqueue("kept")
+        transaction.commit()
+    finally:
+        transaction.set_autocommit(True)
+    work()
+    assert jobs.done == ["kept"]
 
 
 def test_rows_keep_their_order(backend):

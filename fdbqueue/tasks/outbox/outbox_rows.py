@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import QuerySet
 
 from fdbqueue.exceptions import InvalidValue
@@ -77,17 +77,30 @@ class Outbox:
 
         Raises:
             InvalidTask, TypeError, InvalidValue, ValueTooLarge: As for ``enqueue``.
+            TransactionManagementError: Autocommit is off, and there is no ``atomic`` block.
             DatabaseError: The row could not be inserted.
         """
+        self._look_for_a_transaction()
         row = self._row(result)
         row.save(using=self.alias, force_insert=True)
         return self._inserted([result], row)[0]
 
     def enqueue_many(self, results: Sequence[TaskResult[..., Any]]) -> list[Any]:
         """Insert the rows of tasks, all or none, as :meth:`enqueue` inserts one."""
+        self._look_for_a_transaction()
         rows = [self._row(result) for result in results]
         self.rows.bulk_create(rows)
         return self._inserted(results, *rows)
+
+    def _look_for_a_transaction(self) -> None:
+        """Refuse a row if nothing would say when its transaction commits.
+
+        ``on_commit`` refuses that, too: but only once the row would be there.
+        """
+        connection = connections[self.alias]
+        if not connection.in_atomic_block and not connection.get_autocommit():
+            text = f"Autocommit of the database {self.alias!r} is off: enqueue in a block of"
+            raise transaction.TransactionManagementError(f"{text} transaction.atomic().")
 
     def _row(self, result: TaskResult[..., Any]) -> OutboxTask:
         queue, push, limited = self.backend.push_of(result)
