@@ -17,6 +17,7 @@ from typing import Any
 
 import fdb
 
+import fdbqueue.binding  # noqa: F401  # before the rest of the binding
 from fdbqueue.engines import client_library
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import (

@@ -38,6 +38,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
+import fdbqueue.binding  # noqa: F401  # before what imports the binding
 from fdbqueue.service.aio import arun
 from fdbqueue.service.browse import (
     ITEM_STATES,

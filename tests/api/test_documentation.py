@@ -70,7 +70,7 @@ OURS, THEIRS = "fdbqueue", "drf_spectacular"
 def run(code, *arguments, folder):
     """Run a program in a folder, and return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore::ImportWarning", "-c", code, *arguments],
+        [sys.executable, "-W", "error", "-c", code, *arguments],
         capture_output=True,
         text=True,
         check=False,

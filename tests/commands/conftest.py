@@ -50,7 +50,7 @@ class Processes:
             "DJANGO_SETTINGS_MODULE": "tests.commands.process_settings",
             "FDBQUEUE_TEST_PREFIX": prefix,
             "FDBQUEUE_PATH": path,
-            "PYTHONWARNINGS": "error,ignore::ImportWarning",
+            "PYTHONWARNINGS": "error",
         }
         self._started: list[subprocess.Popen[bytes]] = []
 

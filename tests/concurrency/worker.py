@@ -11,7 +11,6 @@ import json
 import os
 import random
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +42,6 @@ def main(database: Any) -> None:
     """Do what the command line says."""
     engine, kind_name, prefix, task, arguments = sys.argv[2:]
     if engine == "foundationdb":
-        warnings.simplefilter("ignore", ImportWarning)  # of what the binding imports
         database = foundationdb.open(os.environ["FDB_CLUSTER_FILE"])
     kind = next(kind for kind in KINDS if kind.name == kind_name)
     tasks: dict[str, Callable[..., None]] = {

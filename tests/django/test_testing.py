@@ -320,9 +320,6 @@ def test_the_mixin_leaves_the_project_alone(project):
     assert testing.values("mail") == ["the project's"]
 
 
-#: As in the tests of this repository.
-WARNINGS = ("-W", "error", "-W", "ignore:_SixMetaPathImporter:ImportWarning")
-
 PLUGIN = """
 import pytest
 
@@ -400,7 +397,7 @@ def test_the_plugin_is_one_line(tmp_path, has_djangos):
     answer = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly"),
-            *WARNINGS,
+            *("-W", "error"),
             *plugins,
             str(tmp_path),
         ],

@@ -155,7 +155,7 @@ def _environment(base: Path, module: str, prefix: str) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "tested_settings",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(installed),
-        "PYTHONWARNINGS": "error,ignore::ImportWarning",
+        "PYTHONWARNINGS": "error",
         "PYTHONUNBUFFERED": "1",
         "FDBQUEUE_PATH": "",  # the demo project's file is in its folder
     }

@@ -47,6 +47,18 @@ def test_importing_and_naming_a_cluster_opens_nothing():
     )
 
 
+@pytest.mark.parametrize("ours", ["fdbqueue.service", "fdbqueue.engines.foundationdb"])
+def test_a_search_for_a_module_warns_of_nothing_in_the_binding(ours):
+    """Others look for modules that are not there, and may have warnings raised as errors."""
+    code = f"""
+        import {ours}
+        import fdb.tuple
+        from importlib.util import find_spec
+        print(find_spec("a_module_that_is_not_there"))
+    """
+    assert run(code, PYTHONWARNINGS="error") == "None"
+
+
 def test_a_cluster_has_one_database_a_process():
     """The same cluster file gives the same object."""
     assert foundationdb.open("a.cluster") is foundationdb.open("a.cluster")

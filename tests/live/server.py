@@ -25,7 +25,7 @@ WORKERS, THREADS = 2, 4
 DEADLINE_SECONDS = 60
 _STOP_SECONDS = 60
 #: Gunicorn leaves the socket it is given to the garbage collector.
-_WARNINGS = "error,ignore::ImportWarning,ignore::ResourceWarning:gunicorn.arbiter"
+_WARNINGS = "error,ignore::ResourceWarning:gunicorn.arbiter"
 _BOOTED = re.compile(r"Booting worker with pid: (\d+)")
 
 

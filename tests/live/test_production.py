@@ -162,7 +162,7 @@ def test_nothing_went_wrong(plain, secure):
 
 def manage(folder, *arguments, **more):
     """Run a command with the demo project's own settings, and return how it ended."""
-    environ = {**os.environ, **environment(folder), "PYTHONWARNINGS": "error,ignore::ImportWarning"}
+    environ = {**os.environ, **environment(folder), "PYTHONWARNINGS": "error"}
     environ.pop("PROMETHEUS_MULTIPROC_DIR")
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],

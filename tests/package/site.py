@@ -40,8 +40,7 @@ class Site:
             "PATH": f"{python.parent}:{os.environ['PATH']}",
             "HOME": str(folder),
             "LANG": "C.UTF-8",
-            # The binding brings a copy of six that is older than Python 3.4's importers.
-            "PYTHONWARNINGS": "error,ignore::ImportWarning",
+            "PYTHONWARNINGS": "error",
             "PYTHONUNBUFFERED": "1",
             "DJANGO_SETTINGS_MODULE": "mysite.settings",
             "DJANGO_SUPERUSER_PASSWORD": PASSWORD,

@@ -20,12 +20,19 @@ PACKAGE = ROOT / "fdbqueue"
 LAYERS = {
     "fdbqueue.exceptions": (),
     "fdbqueue.locks": (),
-    "fdbqueue.engines": ("fdbqueue.engines", "fdbqueue.exceptions", "fdbqueue.locks"),
+    "fdbqueue.binding": (),
+    "fdbqueue.engines": (
+        "fdbqueue.engines",
+        "fdbqueue.exceptions",
+        "fdbqueue.locks",
+        "fdbqueue.binding",
+    ),
     "fdbqueue.service": (
         "fdbqueue.service",
         "fdbqueue.engines.protocols",
         "fdbqueue.exceptions",
         "fdbqueue.locks",
+        "fdbqueue.binding",
     ),
     "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),
     # below the pages and the commands, which show what it says

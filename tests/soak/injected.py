@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 from typing import Any
 
 from fdb.subspace_impl import Subspace
@@ -30,7 +29,6 @@ _LEASE_SECONDS = 600
 def main() -> None:
     """Do what the command line says, and print the texts of what was taken, a list."""
     kind_name, prefix, arguments = sys.argv[2:]
-    warnings.simplefilter("ignore", ImportWarning)  # of what the binding imports
     inject(activated=100, fired=10)
     database = foundationdb.open(os.environ["FDB_CLUSTER_FILE"], connect_timeout_seconds=60)
     kind = next(kind for kind in KINDS if kind.name == kind_name)
