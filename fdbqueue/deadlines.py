@@ -7,7 +7,6 @@ times out, it is not known whether it took effect: the service then raises ``Out
 from __future__ import annotations
 
 import contextvars
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from fdbqueue import conf
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded
 from fdbqueue.service import Catalog
+from fdbqueue.steady import monotonic
 
 #: How long a transaction may take, until when one may begin, and whether the request only reads.
 _limits: contextvars.ContextVar[tuple[float, float, bool]] = contextvars.ContextVar("limits")
@@ -57,7 +57,7 @@ def _left_of_request() -> float:
         DeadlineExceeded: It is too late to begin a transaction.
     """
     timeout_seconds, end, reads_only = _limits.get(_UNLIMITED)
-    left = end - time.monotonic()
+    left = end - monotonic()
     if left < 0:
         raise DeadlineExceeded
     return min(left, timeout_seconds) if reads_only else timeout_seconds
@@ -66,7 +66,7 @@ def _left_of_request() -> float:
 def is_half_over() -> bool:
     """Tell whether half of the time that :func:`begin` gave this thread has passed."""
     timeout_seconds, end, _ = _limits.get(_UNLIMITED)
-    return time.monotonic() > end - timeout_seconds / 2
+    return monotonic() > end - timeout_seconds / 2
 
 
 _limited: weakref.WeakKeyDictionary[Catalog, Catalog] = weakref.WeakKeyDictionary()
@@ -88,7 +88,7 @@ def limited_catalog(
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    end = time.monotonic() + timeout_seconds + wait_seconds
+    end = monotonic() + timeout_seconds + wait_seconds
     _limits.set((timeout_seconds, end, reads_only))
     catalog = conf.catalog()
     if catalog not in _limited:

@@ -14,7 +14,6 @@ import os
 import select
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,6 +35,7 @@ from fdbqueue.management.exit_codes import (
 )
 from fdbqueue.management.signals import defer_interrupts
 from fdbqueue.service import Queue, SeveralQueues
+from fdbqueue.steady import monotonic
 
 #: The most queues of a family of which pauses are noted.
 _MAX_LOOKED_AT = 1_000
@@ -72,7 +72,7 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
         self._total = total
         self._bar = bar
         self._line_seconds = line_seconds
-        self._begun_at = self._noted_at = time.monotonic()
+        self._begun_at = self._noted_at = monotonic()
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
@@ -85,7 +85,7 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
         if self._bar is not None:
             self._bar.update(count)
             return
-        now = time.monotonic()
+        now = monotonic()
         if now - self._noted_at >= self._line_seconds:
             self._noted_at = now
             self._note(self._line(now - self._begun_at))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shlex
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
@@ -43,6 +42,7 @@ from fdbqueue.service.tools.examination import (
     sweep,
 )
 from fdbqueue.service.transactions import receipts_of
+from fdbqueue.steady import monotonic
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
@@ -128,14 +128,14 @@ def check_engine(database: Any) -> Finding:
         EngineError: It cannot be used.
         FDBError: It does not respond.
     """
-    started = time.monotonic()
+    started = monotonic()
     run(database, lambda tr: tr.get_read_version().wait(), read_only=True)
-    opened = time.monotonic()
+    opened = monotonic()
     run(database, lambda tr: tr[b""].present(), read_only=True)
-    read = time.monotonic()
+    read = monotonic()
     key = receipts_of(database).pack((b"doctor",))
     run(database, lambda tr: tr.set(key, b""), wrote=lambda _: False)  # harmless twice
-    committed = time.monotonic()
+    committed = monotonic()
     run(database, lambda tr: tr.clear(key), read_only=True)
     slow = max(read - opened, committed - read) > _SLOW_SECONDS
     return Finding(
@@ -282,7 +282,7 @@ class QueueChecks:
     Args:
         queue: The queue, for repairs.
         readable: The same queue, for reads that end with the deadline.
-        deadline: When to stop, by :func:`time.monotonic`.
+        deadline: When to stop, by the monotonic clock.
     """
 
     def __init__(self, queue: Queue, readable: Queue, deadline: float) -> None:

@@ -22,7 +22,6 @@ import functools
 import itertools
 import logging
 import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +40,7 @@ from fdbqueue.columns.text import clip, grouped, visible
 from fdbqueue.exceptions import EngineError, ItemNotFound, OutcomeUnknown
 from fdbqueue.pages.sites import Addresses, actions_are_on
 from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, group_of_text, make_call, run
+from fdbqueue.steady import monotonic
 
 logger = logging.getLogger("fdbqueue.pages")
 
@@ -323,8 +323,8 @@ def perform(request: HttpRequest, queue_name: str, action: PageAction, form: Act
     note = _Note(catalog, request.user, asked["once"])
     if not note.begin(again=asked["again"]):
         return Outcome(None, is_repeated=True)
-    until, number, more, undecodable = time.monotonic() + _SECONDS, 0, 1, 0
-    while more and number < MAX_AT_ONCE and time.monotonic() < until:
+    until, number, more, undecodable = monotonic() + _SECONDS, 0, 1, 0
+    while more and number < MAX_AT_ONCE and monotonic() < until:
         found = act()
         number += found.get(action.counted, 1) if action.counted else 1
         more = int(found.get("more") or 0)

@@ -32,6 +32,7 @@ from typing import Any, Protocol
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded, EngineUnavailable, OutcomeUnknown
 from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
+from fdbqueue.steady import monotonic
 
 #: The name of the helper threads.
 HELPER = "fdbqueue-helper"
@@ -190,7 +191,7 @@ class Combiner:
         """
         with self.mutex:
             is_first = not (self.line or self._batches or self.orphans)
-            is_first = is_first and time.monotonic() >= self._crowded_until
+            is_first = is_first and monotonic() >= self._crowded_until
             if is_first and self._begin_turn(own):
                 return True
             me = threading.get_ident()
@@ -343,7 +344,7 @@ class Combiner:
                 self._batches.remove(batch)
                 batch.disclaim()
                 if served > 1:
-                    self._crowded_until = time.monotonic() + _CROWDED_SECONDS
+                    self._crowded_until = monotonic() + _CROWDED_SECONDS
 
     def _await_turn(self, own: threading.Lock) -> None:
         while True:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import math
 import numbers
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from fdbqueue.service.limits import (
 )
 from fdbqueue.service.storage.item_keys import numbered_suffix, random_suffix
 from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.steady import monotonic
 
 MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
@@ -356,13 +356,10 @@ class Encoder:
                 yield batch
                 batch, size = [], 0
             if not batch:
-                begun_at = time.monotonic()
+                begun_at = monotonic()
             batch.append(entry)
             size += entry_size
-            if (
-                len(batch) >= _PUSHED_AT_ONCE
-                or time.monotonic() - begun_at > _PUSHED_WITHIN_SECONDS
-            ):
+            if len(batch) >= _PUSHED_AT_ONCE or monotonic() - begun_at > _PUSHED_WITHIN_SECONDS:
                 yield batch
                 batch, size = [], 0
         if batch:

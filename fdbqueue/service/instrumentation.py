@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from fdbqueue.steady import monotonic
 
 logger = logging.getLogger(__name__)
 
@@ -90,13 +91,13 @@ def observed(
     """
     if not observers:
         return function(*args, **kwargs)
-    began = time.perf_counter()
+    began = monotonic()
     try:
         result = function(*args, **kwargs)
     except BaseException as error:
-        report(Operation(verb, queue, time.perf_counter() - began, 0, error))
+        report(Operation(verb, queue, monotonic() - began, 0, error))
         raise
-    report(Operation(verb, queue, time.perf_counter() - began, _items(result), None))
+    report(Operation(verb, queue, monotonic() - began, _items(result), None))
     return result
 
 

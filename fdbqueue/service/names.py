@@ -6,7 +6,6 @@ import fnmatch
 import functools
 import os
 import re
-import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from fdbqueue.engines.protocols import SnapshotTransaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.locks import RLock
+from fdbqueue.steady import monotonic
 
 #: What a queue may be called; fits a URL, a file name and a command line as it is.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -62,20 +62,20 @@ class KeptNames:
     def _list(
         self, seconds: float, list_after: Callable[[str], Iterable[str]]
     ) -> tuple[float, float, list[str]]:
-        now = time.monotonic()
+        now = monotonic()
         begun = self._begun if _is_fresh(self._begun, seconds) else (now, 0.0, [])
         at, took, names = begun[0], begun[1], [*begun[2]]
         try:
             names.extend(list_after(names[-1] if names else ""))
         finally:
-            self._begun = at, took + time.monotonic() - now, names
+            self._begun = at, took + monotonic() - now, names
         found, self._begun = self._begun, (float("-inf"), 0.0, [])
         return found
 
 
 def _is_fresh(listed: tuple[float, float, list[str]], seconds: float) -> bool:
     at, took, _names = listed
-    return time.monotonic() - at <= max(seconds, _KEPT_TIMES * took)
+    return monotonic() - at <= max(seconds, _KEPT_TIMES * took)
 
 
 _all: weakref.WeakSet[KeptNames] = weakref.WeakSet()

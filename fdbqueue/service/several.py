@@ -10,7 +10,6 @@ import datetime
 import functools
 import itertools
 import operator
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
 
@@ -35,6 +34,7 @@ from fdbqueue.service.names import fits_of, is_among
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import run
+from fdbqueue.steady import monotonic
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -447,8 +447,8 @@ class SeveralQueues:
     def _listed(self) -> Listed:
         """Return the names of the queues; of a pattern as of the last five seconds."""
         kept = self._kept
-        if kept.stale_at <= time.monotonic():
-            stale_at = time.monotonic() + _KEPT_SECONDS
+        if kept.stale_at <= monotonic():
+            stale_at = monotonic() + _KEPT_SECONDS
             kept = self._kept = Listed(tuple(self._expanded()), stale_at)
         return kept
 

@@ -34,7 +34,6 @@ import inspect
 import itertools
 import logging
 import os
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -46,6 +45,7 @@ from fdb.subspace_impl import Subspace
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import BatchTooLarge, EngineError, FdbQueueError, OutcomeUnknown
 from fdbqueue.service import instrumentation
+from fdbqueue.steady import monotonic
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -327,11 +327,11 @@ class _Run(Generic[T]):
         That is not done for the verbs' own functions, which are bounded: if one of these takes
         long, the process or the engine stood still, and that passes.
         """
-        began = time.monotonic()
+        began = monotonic()
         try:
             return self._function(tr)
         finally:
-            self._took = time.monotonic() - began
+            self._took = monotonic() - began
 
     def _check_length(self, error: Exception) -> None:
         """End a call whose function has been too long for a transaction too often."""
@@ -413,7 +413,7 @@ class _Run(Generic[T]):
         """Return the transaction for what comes next, or raise what ends the call."""
         instrumentation.engine_error(code)
         if not self._retries:
-            self._failed_at = time.monotonic()
+            self._failed_at = monotonic()
         self._retries += 1
         if code == _NOT_COMMITTED and not self._retries_conflicts and self._unsettled is None:
             raise Conflict from error
@@ -446,7 +446,7 @@ class _Run(Generic[T]):
         return error
 
     def _log_retries(self) -> None:
-        seconds = time.monotonic() - self._failed_at
+        seconds = monotonic() - self._failed_at
         if seconds > _LONG_SECONDS:
             facts = {"retries": self._retries, "seconds": round(seconds, 3)}
             logger.warning("a transaction was retried for long", extra=facts)

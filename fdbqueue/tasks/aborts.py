@@ -38,7 +38,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,6 +46,7 @@ from django.db import DatabaseError
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import path_of
 from fdbqueue.service import Catalog, now_us, run
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     InvalidTaskBackend,
@@ -221,7 +221,7 @@ class WaitingAborts:
             seconds: How many seconds.
         """
         with self._one_at_a_time:
-            now = time.monotonic()
+            now = monotonic()
             if now <= max(attempt.leased, attempt.looked) + seconds:
                 return
             others = [one for one in waiting() if one is not attempt]
@@ -260,14 +260,14 @@ class ForcedAborts:
         look = functools.partial(self._read_force_asked, called=called)
         looked = run(self._database, look, read_only=True)
         for attempt in looked:
-            attempt.looked = time.monotonic()
+            attempt.looked = monotonic()
         return [attempt for attempt, is_abort_asked in looked.items() if is_abort_asked]
 
     def _read_force_asked(self, tr: Transaction, called: Sequence[Attempt]) -> dict[Attempt, bool]:
         row = tr.snapshot[_number_key(self._records)]
         number = bytes(row) if row.present() else b""
         if number != self._number:
-            self._number, self._changed_at = number, time.monotonic()
+            self._number, self._changed_at = number, monotonic()
         reads = {
             attempt: self._records.begin_read(tr, attempt.call.id)
             for attempt in called

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
-import time
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -22,6 +21,7 @@ from fdbqueue import conf
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.locks import RLock
 from fdbqueue.service import run
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import (
     ImmediateBackend,
     InvalidTask,
@@ -181,13 +181,13 @@ class Running:
 
     def abort_requested(self) -> bool:
         """Tell whether the end of this task was asked for."""
-        now = time.monotonic()
+        now = monotonic()
         if self._backend is None:
             return False
         if not self._is_aborted and now - self._looked_at > _ABORT_LOOK_SECONDS:
             found = self._backend.found(self.result.id)
             self._is_aborted = found is not None and found.is_abort_asked
-            self._looked_at = time.monotonic()
+            self._looked_at = monotonic()
         return self._is_aborted
 
 

@@ -39,6 +39,7 @@ from fdbqueue.service import (
     now_us,
     run,
 )
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import Task, TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, returned
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
@@ -164,7 +165,7 @@ class Attempt:
     queue: Queue
     item: Item
     until: float
-    leased: float = dataclasses.field(default_factory=time.monotonic)
+    leased: float = dataclasses.field(default_factory=monotonic)
     has_begun: bool = False
     call: TaskCall = _NO_CALL
     attempts: Attempts = NO_ATTEMPTS
@@ -525,9 +526,9 @@ def is_refusal(error: BaseException) -> bool:
 
 def pauses_within(seconds: float) -> Iterator[float | None]:
     """Yield pauses between attempts that take this many seconds in all, and at last None."""
-    deadline = time.monotonic() + seconds
+    deadline = monotonic() + seconds
     pause = _FIRST_PAUSE_SECONDS
-    while time.monotonic() + pause < deadline:
+    while monotonic() + pause < deadline:
         yield pause
         pause = min(2 * pause, _MAX_PAUSE_SECONDS)
     yield None

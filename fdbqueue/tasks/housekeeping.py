@@ -48,6 +48,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.service import Catalog, microseconds, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.group_upkeep import (
     DueLook,
     begun,
@@ -441,14 +442,14 @@ class Housekeeping:
         self.moved += done.moved
 
     def _run(self) -> None:
-        prune_at = time.monotonic() + random.uniform(0, _PRUNE_SECONDS)
+        prune_at = monotonic() + random.uniform(0, _PRUNE_SECONDS)
         while not self._is_over.is_set():
             self._try(self._periodic.enqueue_due)
-            if time.monotonic() >= prune_at:
+            if monotonic() >= prune_at:
                 self._try(self._prune)
-                prune_at = time.monotonic() + random.uniform(1, 2) * _PRUNE_SECONDS
+                prune_at = monotonic() + random.uniform(1, 2) * _PRUNE_SECONDS
             left = self._periodic.seconds_left() + random.uniform(0, _SPREAD_SECONDS)
-            self._is_over.wait(min(left, max(0.0, prune_at - time.monotonic())))
+            self._is_over.wait(min(left, max(0.0, prune_at - monotonic())))
 
     def _try(self, work: Callable[[], Any]) -> None:
         """Do some work; whatever a project's code raises in it, the thread goes on."""
@@ -526,15 +527,15 @@ class _Pace:
     def __init__(self, is_over: threading.Event, periodic: DueSchedules) -> None:
         self._is_over = is_over
         self._periodic = periodic
-        self._deadline = time.monotonic() + _MAX_PRUNE_SECONDS
-        self._since = time.monotonic()
+        self._deadline = monotonic() + _MAX_PRUNE_SECONDS
+        self._since = monotonic()
 
     def goes_on(self, pruned: Pruned) -> bool:
         """Pause after a transaction, and tell whether there may be another."""
-        now = time.monotonic()
+        now = monotonic()
         pause = _PAUSE_FACTOR * (now - self._since)
         if pruned.gave_way or now >= self._deadline or self._is_over.wait(pause):
             return False
         self._periodic.enqueue_due()
-        self._since = time.monotonic()
+        self._since = monotonic()
         return True

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from fdbqueue import service
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidValue
 from fdbqueue.service import MAX_SECONDS, NOW, Item, ItemWait, ItemWatch, Prospect
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import (
     TASK_REFRESH_ATTRS,
     Task,
@@ -130,7 +130,7 @@ def _deadline(timeout: float | None) -> float:
         raise TypeError(f"timeout is a number of seconds, or None; not {type(timeout).__name__}.")
     if not timeout >= 0:
         raise ValueError("timeout is 0 seconds or more.")
-    return time.monotonic() + min(timeout, MAX_SECONDS)
+    return monotonic() + min(timeout, MAX_SECONDS)
 
 
 def new_id() -> str:

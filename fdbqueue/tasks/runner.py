@@ -12,7 +12,6 @@ import logging
 import os
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -23,6 +22,7 @@ from django.db import connections
 from fdbqueue.exceptions import path_of, traceback_of
 from fdbqueue.locks import RLock
 from fdbqueue.service import Item, now_us, run
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.aborts import ForcedAborts, WaitingAborts, is_whole_aborted
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
@@ -369,7 +369,7 @@ class TaskRunner:
             read = functools.partial(is_whole_aborted, backend=self._backend, place=call.place)
             if run(database, read, read_only=True):
                 return True
-        has_waited = time.monotonic() > max(attempt.leased, attempt.looked) + AHEAD_SECONDS
+        has_waited = monotonic() > max(attempt.leased, attempt.looked) + AHEAD_SECONDS
         if has_waited and attempt.is_ahead:
             with self.mutex:
                 if self._waiting is None:

@@ -55,7 +55,6 @@ import datetime
 import inspect
 import json
 import logging
-import time
 import zoneinfo
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -67,6 +66,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
 from fdbqueue.service import Catalog, error_code, moment, now_us, run
 from fdbqueue.service.options import Range
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.checks import ARGUMENTS, SCHEDULE, SCHEDULED_TASK, TIMES
 from fdbqueue.tasks.compat import Task, task_enqueued
 from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
@@ -439,12 +439,12 @@ class DueSchedules:
         """
         count = 0
         for schedule in self._schedules:
-            if time.monotonic() < self._later.get(schedule.name, 0):
+            if monotonic() < self._later.get(schedule.name, 0):
                 continue
             try:
                 count += self._enqueue(schedule)
             except BaseException as error:  # noqa: BLE001  # a project's own, too; logged below
-                self._later[schedule.name] = time.monotonic() + _FAILED_SECONDS
+                self._later[schedule.name] = monotonic() + _FAILED_SECONDS
                 self._log_failure(schedule, error)
         return count
 
@@ -503,7 +503,7 @@ class DueSchedules:
     def _log_failure(self, schedule: Schedule, error: BaseException) -> None:
         facts = {"schedule": schedule.name, "task": schedule.task, "error": type(error).__name__}
         if is_engines(error):
-            self._later[schedule.name] = time.monotonic() + 1
+            self._later[schedule.name] = monotonic() + 1
             logger.warning("the engine has failed; a schedule is tried again", extra=facts)
         else:
             logger.error("a scheduled task cannot be enqueued", extra=facts, exc_info=error)

@@ -58,7 +58,6 @@ import datetime
 import functools
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -75,6 +74,7 @@ from fdbqueue.service import (
     now_us,
     run,
 )
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.ends import Attempt, AttemptEnd, AttemptEnds, is_refusal
 from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
@@ -187,7 +187,7 @@ class TaskSource:
         """
         with self._mutex:
             attempt = self._held.get(item.lease)
-            if attempt is None or self._is_closed or time.monotonic() >= attempt.until:
+            if attempt is None or self._is_closed or monotonic() >= attempt.until:
                 raise LeaseLost(queue=item.queue, item=item.id)
             attempt.has_begun = True
             return attempt
@@ -198,7 +198,7 @@ class TaskSource:
         Raises:
             LeaseLost: It has not been extended in time, or could not be.
         """
-        if time.monotonic() >= attempt.until:
+        if monotonic() >= attempt.until:
             raise LeaseLost(queue=attempt.item.queue, item=attempt.item.id)
 
     def begin_later_attempt(self, item: Item, result_id: str) -> TaskState:
@@ -263,7 +263,7 @@ class TaskSource:
             LeaseLost: Its lease is not held any more.
         """
         queue = self._queue_of(Item(None, None, "", queue=overdue.queue))
-        until = time.monotonic() + self._lease_seconds
+        until = monotonic() + self._lease_seconds
         item = queue.extend(overdue.lease, self._lease_seconds)
         with self._mutex:
             self._held[item.lease] = Attempt(queue, item, until)
@@ -306,7 +306,7 @@ class TaskSource:
             return []
         try:
             while True:
-                now = time.monotonic()
+                now = monotonic()
                 name = ahead(worker) if most > self._threads else worker
                 items = self._leased_by_turns(count, seconds, name, ending)
                 held = {
@@ -367,7 +367,7 @@ class TaskSource:
             try:
                 items = self._ends.commit_with(ending, functools.partial(lease, **also))
             except Contended:
-                self._apart_until = time.monotonic() + _APART_SECONDS
+                self._apart_until = monotonic() + _APART_SECONDS
                 items = None
             if items is not None:
                 return items
@@ -378,7 +378,7 @@ class TaskSource:
         self, source: Queue | SeveralQueues | AlternatingLeases, ending: Sequence[AttemptEnd]
     ) -> bool:
         """Tell whether ends may be in a lease's transaction: not if they push, or are elsewhere."""
-        if not ending or time.monotonic() < self._apart_until:
+        if not ending or monotonic() < self._apart_until:
             return False
         is_beside = source is self._beside
         for end in ending:
@@ -445,7 +445,7 @@ class TaskSource:
         """Extend the leases of tasks of one queue in one transaction; return those lost."""
         queue = extended[0].queue
         unnoted = [one for one in extended if one.is_unnoted or one.has_notes()]
-        until = time.monotonic() + seconds
+        until = monotonic() + seconds
         noted = [({}, 0) if one.notes is None else one.notes.stored() for one in unnoted]
 
         def extend(tr: Transaction) -> Held:

@@ -61,12 +61,12 @@ import math
 import operator
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.exceptions import TaskTimeout
 
 #: The modules in which an exception may leave a lock taken that the whole process needs.
@@ -136,7 +136,7 @@ class Strike:
         Args:
             is_strict: Whether to spare the code of this package, and what such modules call.
         """
-        now = time.monotonic()
+        now = monotonic()
         if self.trap is not None and self.trap() is None:  # it has set the exception
             self.trap, self.set_at = None, now
         frame = sys._current_frames().get(self.thread)  # noqa: SLF001  # there is no other way

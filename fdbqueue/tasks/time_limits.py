@@ -79,12 +79,12 @@ import os
 import queue as queues
 import tempfile
 import threading
-import time
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue import connections
 from fdbqueue.locks import start_thread
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
 from fdbqueue.tasks.strikes import Strike, watch_lost, without_collections
 
@@ -288,7 +288,7 @@ class TimeLimits:
 
         Nothing is changed if it was left, or is being ended.
         """
-        now = time.monotonic()
+        now = monotonic()
         limit.deadline = now + limit.seconds
         attempt, is_first = limit.attempt, False
         with self._mutex:
@@ -325,7 +325,7 @@ class TimeLimits:
                 if self._watch is not None and row < _ROWS:
                     self._watch.words[row * _ROW_WORDS + 1] = 0.0
                     kill_at = min(*self._kill_at, self._doubt_at)
-                    last = time.monotonic() + self._max_ahead
+                    last = monotonic() + self._max_ahead
                     self._watch.words[KILL_AT] = 0.0 if kill_at == math.inf else min(kill_at, last)
                 self._running[row] = None
             if limit is not None and limit.strike is not None:
@@ -350,7 +350,7 @@ class TimeLimits:
     def _doubt(self, limit: Limit) -> None:
         """Have this process replaced: an exception may have left a lock taken."""
         with self._mutex:
-            self._doubt_at = min(self._doubt_at, time.monotonic() + self._grace)
+            self._doubt_at = min(self._doubt_at, monotonic() + self._grace)
         self._doubts.put(limit)
         self._wake()
 
@@ -371,7 +371,7 @@ class TimeLimits:
     def _serve(self) -> None:
         watch_lost()
         while not self._is_over:
-            pause, over, late = self._find_over(time.monotonic())
+            pause, over, late = self._find_over(monotonic())
             for limit in over:
                 if limit.is_async:
                     limit.cancel()
@@ -428,7 +428,7 @@ class TimeLimits:
         if limit.strike is None:
             limit.strike = Strike(limit.attempt.thread, limit.seconds, self._base)
         strike = limit.strike
-        is_strict = time.monotonic() < limit.deadline + self._grace / 2
+        is_strict = monotonic() < limit.deadline + self._grace / 2
         with without_collections():
             step = strike.next_step(is_strict=is_strict)
             with self._mutex:

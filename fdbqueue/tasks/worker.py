@@ -42,6 +42,7 @@ from fdbqueue.service import (
     share_a_name,
     worker_here,
 )
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
@@ -299,8 +300,8 @@ class TaskWorker:
         self._failures += 1
         facts = {"worker": self.worker, "error": text_of_error(error), "seconds": seconds}
         logger.warning("the engine has failed; the worker will try again", extra=facts)
-        deadline = time.monotonic() + seconds
-        while self._goes_on() and time.monotonic() < deadline:
+        deadline = monotonic() + seconds
+        while self._goes_on() and monotonic() < deadline:
             self._on_beat()
             with self._let_in():
                 time.sleep(_BEAT_SECONDS)
@@ -447,7 +448,7 @@ class _FinishedSignals:
         with self._mutex:
             self.unsent += 1
             if self.unsent == _MAX_UNSENT:
-                self._late_since = min(self._late_since, time.monotonic())
+                self._late_since = min(self._late_since, monotonic())
         self._ends.put((end, error))
 
     def wait_for_room(self) -> None:
@@ -455,7 +456,7 @@ class _FinishedSignals:
         with self._mutex:
             while self.unsent >= _MAX_UNSENT and not self._is_over:
                 self._has_room.wait(_LATE_SECONDS)
-                now = time.monotonic()
+                now = monotonic()
                 if now >= max(self._warn_at, self._late_since + _LATE_SECONDS):
                     self._warn_at = now + _WARNED_SECONDS
                     facts = {"signals": self.unsent}
@@ -471,8 +472,8 @@ class _FinishedSignals:
         """Send what is left, for some seconds at most."""
         self.close()
         self._ends.put(None)
-        deadline = time.monotonic() + seconds
-        while self._thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+        deadline = monotonic() + seconds
+        while self._thread.is_alive() and (left := deadline - monotonic()) > 0:
             on_beat()
             self._thread.join(min(left, _BEAT_SECONDS))
 

@@ -203,7 +203,7 @@ def test_the_list_answers_before_its_time_is_over(root, many, allow, monkeypatch
     """Pages may be empty then, but each goes on behind the one before, and none is left out."""
     many.queue("user-999").push(1)
     watch = Stopwatch()
-    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    monkeypatch.setattr("fdbqueue.deadlines.monotonic", watch)
     monkeypatch.setattr(rules, "watch", watch)
     allow(AUTHORIZER="tests.api.rules.may_last_after_a_second", TIMEOUT_SECONDS=10)
     began = watch.seconds
@@ -216,7 +216,7 @@ def test_the_list_answers_before_its_time_is_over(root, many, allow, monkeypatch
 def test_a_cursor_tells_no_name(root, many, allow, monkeypatch):
     """A page that ends behind another user's queue does not say what it is called."""
     watch = Stopwatch()
-    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    monkeypatch.setattr("fdbqueue.deadlines.monotonic", watch)
     monkeypatch.setattr(rules, "watch", watch)
     allow(AUTHORIZER="tests.api.rules.may_last_after_a_second", TIMEOUT_SECONDS=1.5)
     cursors, address = [], "/api/queues/"

@@ -250,7 +250,7 @@ def test_a_slow_upload_takes_none_of_the_engines_time(api, queues, monkeypatch, 
     lease = mail.lease().lease
     mail.push("another")
     watch = Stopwatch()
-    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    monkeypatch.setattr("fdbqueue.deadlines.monotonic", watch)
     held = {"lease": lease}
     bodies = {"push": {"value": 1}, "ack": held, "nack": held, "extend": held}
     body = json.dumps(bodies.get(verb, {})).encode()

@@ -48,12 +48,12 @@ def test_a_keyed_request_to_an_engine_that_never_answers(root, silent, verb):
 
 
 class Stopwatch:
-    """Takes the place of the module ``time`` for the deadlines."""
+    """Takes the place of the clock for the deadlines."""
 
     def __init__(self):
         self.seconds = 1_000.0
 
-    def monotonic(self):
+    def __call__(self):
         """Return the seconds."""
         return self.seconds
 
@@ -61,7 +61,7 @@ class Stopwatch:
 def test_the_time_is_that_of_the_whole_request(silent, monkeypatch):
     """Transactions may begin within it, each with all of the timeout; after it, none may."""
     watch = Stopwatch()
-    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    monkeypatch.setattr("fdbqueue.deadlines.monotonic", watch)
     for _ in range(2):  # the second request begins anew
         database = deadlines.limited_catalog(2).database
         for _ in range(3):
@@ -75,7 +75,7 @@ def test_the_time_is_that_of_the_whole_request(silent, monkeypatch):
 def test_waiting_comes_on_top_of_the_time(silent, monkeypatch):
     """After a wait the engine has all of its time, and each transaction no more than that."""
     watch = Stopwatch()
-    monkeypatch.setattr("fdbqueue.deadlines.time", watch)
+    monkeypatch.setattr("fdbqueue.deadlines.monotonic", watch)
     database = deadlines.limited_catalog(2, 20).database
     for waited in (0, 20, 1.5):
         watch.seconds += waited

@@ -18,7 +18,7 @@ DEADLINE_SECONDS = 60
 def clock(monkeypatch):
     """What the time is."""
     now = [1_000.0]
-    monkeypatch.setattr("fdbqueue.service.names.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fdbqueue.service.names.monotonic", lambda: now[0])
     return now
 
 

@@ -286,6 +286,6 @@ def test_a_queue_is_counted_in_one_transaction_however_late_it_begins(
     late = FifoQueue(WrappedDatabase(database, wrap), subspace)
     late.recount()
     usual = len(began)
-    monkeypatch.setattr(recount.time, "monotonic", lambda: Late.now)
+    monkeypatch.setattr(recount, "monotonic", lambda: Late.now)
     late.recount()
     assert len(began) == 2 * usual

@@ -153,7 +153,7 @@ def test_a_queue_that_is_new_is_noticed_within_five_seconds(catalog, monkeypatch
     fill(catalog, mail_2=[2])
     assert several.pop() is None
     now = time.monotonic()
-    monkeypatch.setattr("fdbqueue.service.several.time.monotonic", lambda: now + 5.1)
+    monkeypatch.setattr("fdbqueue.service.several.monotonic", lambda: now + 5.1)
     assert several.pop().queue == "mail-2"
 
 

@@ -6,7 +6,10 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +19,7 @@ from fdbqueue.service import Catalog, QueueSpec
 from tests.engines.children import Child
 
 _SPECS = [QueueSpec("mail", "fifo")]
+_DEADLINE_SECONDS = 60
 
 #: Reads all there is, says it, and then what a write says; once for each line it is told.
 _READ = """
@@ -118,6 +122,23 @@ def test_a_file_nobody_writes(filled, read):
     _answers(child, "item0", 3)
     _answers(child, "item0", 3)
     assert _listing(filled.path) == before
+
+
+def test_a_file_that_is_new_for_ever(filled, monkeypatch):
+    """It is opened, too, if a test holds time still at the moment of its last change."""
+    filled.close()
+    new_at = os.stat(filled.path).st_ctime_ns
+    held = SimpleNamespace(**{**vars(time), "time_ns": lambda: new_at})
+    monkeypatch.setattr(files, "time", held)
+    opened = []
+    open_it = threading.Thread(
+        target=lambda: opened.append(files.connect_to_read(filled.path)), daemon=True
+    )
+    open_it.start()
+    open_it.join(_DEADLINE_SECONDS)
+    ((connection, check),) = opened
+    check()
+    connection.close()
 
 
 def test_a_file_alone(filled, read):

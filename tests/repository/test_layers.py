@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,11 +21,13 @@ PACKAGE = ROOT / "fdbqueue"
 LAYERS = {
     "fdbqueue.exceptions": (),
     "fdbqueue.locks": (),
+    "fdbqueue.steady": (),
     "fdbqueue.binding": (),
     "fdbqueue.engines": (
         "fdbqueue.engines",
         "fdbqueue.exceptions",
         "fdbqueue.locks",
+        "fdbqueue.steady",
         "fdbqueue.binding",
     ),
     "fdbqueue.service": (
@@ -32,6 +35,7 @@ LAYERS = {
         "fdbqueue.engines.protocols",
         "fdbqueue.exceptions",
         "fdbqueue.locks",
+        "fdbqueue.steady",
         "fdbqueue.binding",
     ),
     "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),
@@ -100,6 +104,18 @@ def test_the_embedded_engine_needs_the_standard_library_alone():
     engine = [name for name in modules() if within(name, ("fdbqueue.engines.embedded",))]
     assert engine
     assert [name for name in engine if not packages_imported(name) <= known] == []
+
+
+def test_durations_are_measured_by_the_steady_clock():
+    """Python's own clocks stand still in tests that hold time, and then no wait would end."""
+    stopped = re.compile(r"time\.(monotonic|perf_counter)|from time import")
+    users = {
+        name
+        for name, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Attribute, ast.ImportFrom)) and stopped.match(ast.unparse(node))
+    }
+    assert users == set()
 
 
 def test_only_the_cluster_engine_loads_the_client_library():

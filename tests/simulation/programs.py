@@ -71,12 +71,11 @@ class Program:
         self._hooks: dict[str, list[Any]] = {"before": [], "after_in_child": []}
         self._modules: dict[str, types.ModuleType] = {}
         self._kept: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
-        clock = dict.fromkeys(("monotonic", "perf_counter"), _seconds)
         hooks = {"register_at_fork": self._register}
         names: dict[str, dict[str, Any]] = {
             "threading": locks.threading_for(self),
             "_thread": {"RLock": locks.RLock},
-            "time": {**clock, "time_ns": self._time_ns, "sleep": _sleep},
+            "time": {"clock_gettime": _seconds, "time_ns": self._time_ns, "sleep": _sleep},
             "os": {"getpid": self._getpid, "urandom": self.dice.randbytes, **hooks},
             "queue": {"SimpleQueue": locks.SimpleQueue},
             "random": {name: getattr(self.dice, name) for name in _DRAWS},
@@ -175,7 +174,7 @@ class Program:
         return module
 
 
-def _seconds() -> float:
+def _seconds(_: int) -> float:
     return simulated.running.seconds()
 
 

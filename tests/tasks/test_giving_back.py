@@ -238,8 +238,7 @@ def test_there_is_no_warning_if_receivers_are_late_for_a_moment(backend, monkeyp
 def test_receivers_that_are_late_all_the_time_are_told_of(caplog, monkeypatch):
     """Also if no attempt waits for long, because they let some begin now and then."""
     clock = SimpleNamespace(now=0.0)
-    fake = SimpleNamespace(**{**vars(worker.time), "monotonic": lambda: clock.now})
-    monkeypatch.setattr(worker, "time", fake)
+    monkeypatch.setattr(worker, "monotonic", lambda: clock.now)
     signals = worker._FinishedSignals(object)
 
     def wait(_seconds):

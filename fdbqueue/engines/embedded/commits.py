@@ -42,6 +42,7 @@ from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER, RLock
+from fdbqueue.steady import monotonic
 
 logger = logging.getLogger(__name__)
 
@@ -200,7 +201,7 @@ class Committer:
             if request.deadline is None:
                 request.waiter.get()
             else:
-                request.waiter.get(timeout=max(0.0, request.deadline - time.monotonic()))
+                request.waiter.get(timeout=max(0.0, request.deadline - monotonic()))
         except queue.Empty:
             self.withdraw(request, FDBError(1031))
 

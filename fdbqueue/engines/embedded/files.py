@@ -16,6 +16,7 @@ from pathlib import Path
 from fdbqueue.engines.embedded import version_clock
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.exceptions import EngineUnavailable
+from fdbqueue.steady import monotonic
 
 Identity = tuple[int, int]
 
@@ -132,9 +133,9 @@ def join(path: str) -> int:
         # The last that leaves takes the log with it; one that ends by itself has the mark for a
         # moment longer. Nobody else joins: a mark that is held before and after a look was held
         # during it.
-        give_up_at = time.monotonic() + _LEAVING_SECONDS
+        give_up_at = monotonic() + _LEAVING_SECONDS
         while _is_held(mark) and noted and noted != _found(path) and _is_held(mark):
-            if time.monotonic() > give_up_at:
+            if monotonic() > give_up_at:
                 raise EngineUnavailable(path=path, reason=_LOST.format("a file"))
             time.sleep(CHECK_SECONDS)
         if noted and not _has_content(path):
@@ -238,12 +239,11 @@ def _state(path: str) -> tuple[int, ...]:
 
 def _settled_state(path: str) -> tuple[int, ...]:
     """Return the state of a file, such that a later change makes another one."""
-    while True:
-        state = _state(path)
-        since = time.time_ns() - state[-1]
-        if not 0 <= since < STAMP_GRANULARITY_NS:
-            return state
-        time.sleep((STAMP_GRANULARITY_NS - since) / 1e9)
+    state, before = _state(path), None
+    while state != before and 0 <= time.time_ns() - state[-1] < STAMP_GRANULARITY_NS:
+        time.sleep(STAMP_GRANULARITY_NS / 1e9)
+        state, before = _state(path), state
+    return state
 
 
 # What is in the file

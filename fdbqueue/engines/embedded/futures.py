@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from fdbqueue.engines.embedded.fdb_errors import FDBError, copy_of
 from fdbqueue.locks import start_thread
+from fdbqueue.steady import monotonic
 
 T = TypeVar("T")
 
@@ -210,7 +211,7 @@ class Delay(Future[None]):
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
-        self._ready_at = time.monotonic() + seconds
+        self._ready_at = monotonic() + seconds
 
     def wait(self) -> None:
         """Sleep until the time has come."""
@@ -218,17 +219,17 @@ class Delay(Future[None]):
 
     def is_ready(self) -> bool:
         """Tell whether the time has come."""
-        return time.monotonic() >= self._ready_at
+        return monotonic() >= self._ready_at
 
     def block_until_ready(self) -> None:
         """Sleep until the time has come."""
-        remaining = self._ready_at - time.monotonic()
+        remaining = self._ready_at - monotonic()
         if remaining > 0:
             time.sleep(remaining)
 
     def on_ready(self, callback: Callable[[Any], object]) -> None:
         """Call ``callback(self)`` when the time has come, from a thread of its own."""
-        remaining = max(0.0, self._ready_at - time.monotonic())
+        remaining = max(0.0, self._ready_at - monotonic())
         timer = threading.Timer(remaining, _call, [callback, self])
         timer.daemon = True
         start_thread(timer)

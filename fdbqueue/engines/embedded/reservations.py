@@ -37,6 +37,8 @@ import sys
 import threading
 import time
 
+from fdbqueue.steady import monotonic_ns
+
 #: The process, its attempt (0 between two), until when, if strict; between them eight unused bytes.
 _NOTE = struct.Struct("=QQQ8xQ")
 #: The process, since when it waits, until when it looks again.
@@ -164,7 +166,7 @@ class Reservations:
         if memory is None:
             return None
         own = Reservation(next(_numbers))
-        return self._wait(memory, own, time.monotonic_ns(), deadline)
+        return self._wait(memory, own, monotonic_ns(), deadline)
 
     def _wait(
         self, memory: mmap.mmap, own: Reservation, since: int, deadline: float | None
@@ -177,7 +179,7 @@ class Reservations:
         try:
             self._line[own] = None
             while True:
-                now = time.monotonic_ns()
+                now = monotonic_ns()
                 found = self._look(memory, own, since, now) if self._is_first(own) else 1
                 if found is True:
                     return own
@@ -305,7 +307,7 @@ class Reservations:
                 process, number, until, strict = _NOTE.unpack_from(memory, 0)
                 if not (strict and number):
                     return
-                now = time.monotonic_ns()
+                now = monotonic_ns()
                 if not now < until < now + max(_LONGEST_THINK, _COMMIT) + _MS:
                     return
                 if process == self._process and self._is_of_this_thread(number):
@@ -330,7 +332,7 @@ class Reservations:
             return
         with contextlib.suppress(ValueError):
             process, held, until, strict = _NOTE.unpack_from(memory, 0)
-            now = time.monotonic_ns()
+            now = monotonic_ns()
             given = self._given
             if (process, held) == (self._process, number) and now < until:
                 memory[_NOTE_AT] = _NOTE.pack(process, number, now + _COMMIT, strict)
@@ -345,7 +347,7 @@ class Reservations:
             return
         with contextlib.suppress(ValueError):
             process, held, until, _ = _NOTE.unpack_from(memory, 0)
-            now = time.monotonic_ns()
+            now = monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
                 memory[_NOTE_AT] = _NOTE.pack(process, 0, now, 0)
                 self._ring(memory, now)

@@ -26,6 +26,7 @@ from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
+from fdbqueue.steady import monotonic
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +150,7 @@ class Store:
                 it, 1009 when it is still to come.
             EngineUnavailable: The file cannot be opened, or is not where it was.
         """
-        give_up_at = time.monotonic() + _FUTURE_VERSION_SECONDS
+        give_up_at = monotonic() + _FUTURE_VERSION_SECONDS
         while True:
             self._expire_old()
             for snapshot in list(self._snapshots):
@@ -162,7 +163,7 @@ class Store:
             snapshot.release()
             if newest > version:
                 raise FDBError(1007)
-            if time.monotonic() > give_up_at:
+            if monotonic() > give_up_at:
                 raise FDBError(1009)
             time.sleep(_FUTURE_VERSION_POLL_SECONDS)
 

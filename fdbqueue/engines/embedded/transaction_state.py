@@ -7,7 +7,6 @@ share this object and its lock.
 from __future__ import annotations
 
 import random
-import time
 from _thread import RLock
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +43,7 @@ from fdbqueue.engines.embedded.write_buffer import (
 )
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER
+from fdbqueue.steady import monotonic
 
 #: The approximate size counts each key and value at least once, and the exact one each a few
 #: times at most: it is less than this many times as large.
@@ -109,7 +109,7 @@ class TransactionState:
         self.database, self.store, self.watch_registry = database, store, watches
         self._committer = committer
         self._defaults = defaults
-        self._created_at = time.monotonic()
+        self._created_at = monotonic()
         self._retries = 0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         #: The version of the last commit; -1 if it wrote nothing.
@@ -560,7 +560,7 @@ class TransactionState:
         """Begin as a new transaction does."""
         with self.lock:
             self._drop_attempt()
-            self._created_at = time.monotonic()
+            self._created_at = monotonic()
             self._retries, self._pause_seconds = 0, _FIRST_PAUSE_SECONDS
             self._begin_attempt(self._defaults.persistent)
 
@@ -577,7 +577,7 @@ class TransactionState:
     def note_timeout(self) -> None:
         """Fail the transaction if its time is over."""
         with self.lock:
-            if self.deadline is not None and time.monotonic() > self.deadline:
+            if self.deadline is not None and monotonic() > self.deadline:
                 self.fail(FDBError(1031))
 
     def _drop_attempt(self) -> None:

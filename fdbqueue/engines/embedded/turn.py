@@ -12,6 +12,7 @@ from typing import Any
 from fdbqueue.engines.embedded import files
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.reservations import WAITED, Reservations
+from fdbqueue.steady import monotonic, monotonic_ns
 
 _TURN_POLL_SECONDS = 0.002
 #: For how long all take the turnstile after a process has waited for the turn.
@@ -91,7 +92,7 @@ class WriterTurn:
         is_quiet = False
         if memory is not None:
             waited_at = int.from_bytes(memory[WAITED], "little")
-            is_quiet = not 0 <= time.monotonic_ns() - waited_at < _QUIET_NS
+            is_quiet = not 0 <= monotonic_ns() - waited_at < _QUIET_NS
         try:
             if not is_quiet:
                 fcntl.flock(turnstile, _NOW)
@@ -101,7 +102,7 @@ class WriterTurn:
             is_quiet = False
             about_to_wait()
             if memory is not None:
-                memory[WAITED] = time.monotonic_ns().to_bytes(8, "little")
+                memory[WAITED] = monotonic_ns().to_bytes(8, "little")
             _acquire_lock(turnstile, deadline)
             _acquire_lock(turn, deadline)
             return False
@@ -138,7 +139,7 @@ def _acquire_lock(lock: int, deadline: float | None) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return
     while not _acquire_now(lock):
-        if time.monotonic() >= deadline:
+        if monotonic() >= deadline:
             raise FDBError(1031)
         time.sleep(_TURN_POLL_SECONDS)
 

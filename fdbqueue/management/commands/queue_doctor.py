@@ -13,7 +13,6 @@ import functools
 import queue as queues
 import shlex
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple
 from typing import Any
@@ -71,6 +70,7 @@ from fdbqueue.management.formats import (
 from fdbqueue.service import ITEM_STATES, Catalog, Queue, transactions
 from fdbqueue.service.tools import examination, resumable_push
 from fdbqueue.service.tools.examination import STALE_SECONDS, Examiner
+from fdbqueue.steady import monotonic
 
 COLUMNS = (
     TextColumn("STATUS"),
@@ -210,7 +210,7 @@ examples:
         Raises:
             Exception: What ended the checks early.
         """
-        examination = _Examination(names, repairs, time.monotonic() + timeout)
+        examination = _Examination(names, repairs, monotonic() + timeout)
         found: list[Finding] = []
         try:
             for finding in examination.findings():
@@ -281,7 +281,7 @@ class _Examination:
     Args:
         names: The names of the queues; all queues if there are none.
         repairs: Whether to repair what is wrong.
-        deadline: When to stop, by :func:`time.monotonic`.
+        deadline: When to stop, by the monotonic clock.
     """
 
     def __init__(self, names: list[str], repairs: bool, deadline: float) -> None:
@@ -331,7 +331,7 @@ class _Examination:
         self._found.put(None)
 
     def _left(self) -> float:
-        return self._deadline - time.monotonic()
+        return self._deadline - monotonic()
 
     def _checks(self) -> Iterator[Finding]:
         yield from check_settings()

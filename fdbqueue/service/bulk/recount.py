@@ -10,7 +10,6 @@ time, so the result is exact for each priority that one transaction can read.
 from __future__ import annotations
 
 import functools
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds, Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State, unpacked_facts
 from fdbqueue.service.transactions import run
+from fdbqueue.steady import monotonic
 
 #: How long one transaction counts; FoundationDB ends it after five seconds.
 _SECONDS = 2.0
@@ -121,7 +121,7 @@ def _count_rows(
         for row in _rows(tr, begin, stop):
             key = row.key + b"\x00"
             number += is_counted(row)
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 return key, number, False
         correct(tr, found + number)
         return key, number, True
@@ -135,7 +135,7 @@ def _count_rows(
 def _deadline(tr: Transaction) -> float:
     """Return until when a transaction counts; an engine may take long to begin it."""
     tr.get_read_version().wait()
-    return time.monotonic() + _SECONDS
+    return monotonic() + _SECONDS
 
 
 def _recount_reasons(database: Database, store: ItemStore) -> bool:
@@ -154,7 +154,7 @@ def _recount_reasons(database: Database, store: ItemStore) -> bool:
             if not is_value:
                 hidden = unpacked_facts(State.DEAD, Row(place, b""), row.value)
                 groups[group_of_stored(hidden.reason)] += 1
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 return key, groups, None
         differences = found + groups
         differences.subtract(Counters(store.tables).by_reason(tr))
@@ -191,7 +191,7 @@ def _count_ready(tr: Transaction, store: ItemStore, reach: _Reach) -> _Reach:
                 return _corrected(tr, store, found, reach, place, level, foreign)
             last, begins_at = level, place
         found[level] += 1
-        if time.monotonic() > deadline:
+        if monotonic() > deadline:
             stopped = True
             break
     if not stopped:

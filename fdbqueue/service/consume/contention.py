@@ -21,6 +21,7 @@ import time
 from typing import Any
 
 from fdbqueue.engines.protocols import Database
+from fdbqueue.steady import monotonic
 
 #: After so many conflicts in a row a take asks for help, or takes what it has seen; after more it
 #: sleeps, too. So 4 x 16 poppers take 12.9 times as many items as by the recipe, and of 16 x 1 the
@@ -81,7 +82,7 @@ class Contention:
     def reserve(self, tr: Any) -> None:
         """Reserve the file, before a transaction reads anything."""
         if tr.reserve():
-            self.reserved_until = time.monotonic() + _REMEMBERED_SECONDS
+            self.reserved_until = monotonic() + _REMEMBERED_SECONDS
 
     def after_conflict(self, conflicts: int, *, others: bool, wanted: int = 1) -> int | None:
         """Decide what a take does after a conflict, and sleep if it has to wait before.
@@ -95,13 +96,13 @@ class Contention:
             How many conflicts in a row pushes may have caused; None to ask others for help.
         """
         if self.has_reservations:
-            self.reserved_until = time.monotonic() + _REMEMBERED_SECONDS
+            self.reserved_until = monotonic() + _REMEMBERED_SECONDS
             return 0 if others else conflicts
         if self._choices:
             most = max(3, min(_SLOTS, _SKIPPED_ITEMS // wanted))
             self.slot = random.randrange(min(most, 2 * self.slot + 2))
         elif others:
-            now = time.monotonic()
+            now = monotonic()
             self.racing_since = self.racing_since or now
             if conflicts >= _ASKS_AFTER and self._is_help_faster(now):
                 self.helped_until = now + _REMEMBERED_SECONDS
@@ -134,13 +135,13 @@ class Contention:
             self.helped_until = 0.0
         elif self._won and self._raced_seconds > self._helped_seconds * self._won:
             self._raced_seconds *= _HOPE
-            self.helped_until = time.monotonic() + _REMEMBERED_SECONDS
+            self.helped_until = monotonic() + _REMEMBERED_SECONDS
 
     def note_commit(self) -> None:
         """Note a round that has committed: now and then the slot nearer to the end is tried."""
         self.slot -= self.slot > 0 and not random.randrange(_CALM_ROUNDS)
         if self.racing_since:
-            self._note_race(time.monotonic(), is_won=True)
+            self._note_race(monotonic(), is_won=True)
 
 
 def sleep_before_retry(number: int) -> None:

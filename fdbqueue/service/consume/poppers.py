@@ -10,7 +10,6 @@ import functools
 import logging
 import operator
 import os
-import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +30,7 @@ from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 from fdbqueue.service.writes import SharedWrites
+from fdbqueue.steady import monotonic
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class EndPoppers:
 
     def alone(self, operation: TakeRequest) -> bool:
         """Take items for one popper in its own thread, unless other processes interfere."""
-        if time.monotonic() < self._contention.helped_until:
+        if monotonic() < self._contention.helped_until:
             return False
         result = self._take(operation.database, [operation])
         for _, items in () if result is None else result.results:
@@ -78,7 +78,7 @@ class EndPoppers:
 
     def together(self, batch: CombinedBatch) -> None:
         """Take items for the requests in line, or ask other processes to."""
-        if time.monotonic() >= self._contention.helped_until:
+        if monotonic() >= self._contention.helped_until:
             early = batch.waiting()
             if not early:
                 return
@@ -87,9 +87,9 @@ class EndPoppers:
                 batch.finish(result.results)
                 return
             batch.let_go()
-        began = time.monotonic()
+        began = monotonic()
         is_given = self._asking.take(batch)
-        self._contention.note_help(time.monotonic() - began, is_given=is_given)
+        self._contention.note_help(monotonic() - began, is_given=is_given)
 
     def undo(self, operation: TakeRequest) -> None:
         """Requeue the items of a thread that has gone.
@@ -126,7 +126,7 @@ class EndPoppers:
         contention.racing_since = 0.0  # also of a take that an error has ended
 
         def serve(tr: Transaction) -> RoundResult:
-            if time.monotonic() < contention.reserved_until:
+            if monotonic() < contention.reserved_until:
                 contention.reserve(tr)
             is_strict = own is None and conflicts < AS_SEEN_AFTER and not self._taker.choices
             order = Order.STRICT if is_strict else Order.AS_SEEN

@@ -7,7 +7,6 @@ import itertools
 import logging
 import os
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.storage.family_index import NOW, FamilyKeys, IndexRow, Member, Prospect
+from fdbqueue.steady import monotonic
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -113,10 +113,10 @@ class Ring:
             logger.warning("a queue of another format was passed over", extra=error.context)
         if len(self._aside) >= _MAX_ASIDE:
             self._aside.clear()
-        self._aside[name] = time.monotonic() + _ASIDE_SECONDS
+        self._aside[name] = monotonic() + _ASIDE_SECONDS
 
     def _is_aside(self, name: str) -> bool:
-        return time.monotonic() < self._aside.get(name, 0.0)
+        return monotonic() < self._aside.get(name, 0.0)
 
     def _fits(self, fits: Callable[[str], bool], name: str) -> bool:
         return fits(name) and not (self._aside and self._is_aside(name))

@@ -45,7 +45,6 @@ import functools
 import itertools
 import logging
 import operator
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
@@ -64,6 +63,7 @@ from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, V
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import Conflict, run, unlimited
+from fdbqueue.steady import monotonic
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class SeveralPoppers:
         batch: CombinedBatch | None = None,
     ) -> Served:
         """Take items, again after a conflict; after two, find who has some."""
-        if time.monotonic() < self._contention.helped_until:
+        if monotonic() < self._contention.helped_until:
             found = self._group.find(database, requests)
             if found.results:
                 return found
@@ -172,7 +172,7 @@ class SeveralPoppers:
         """
 
         def serve(tr: Transaction) -> Served:
-            if time.monotonic() < self._contention.reserved_until:
+            if monotonic() < self._contention.reserved_until:
                 self._contention.reserve(tr)
             visit = Visit(
                 self._group.consumer,

@@ -33,7 +33,6 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -53,6 +52,7 @@ from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import run
+from fdbqueue.steady import monotonic
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -125,7 +125,7 @@ class Listed(NamedTuple):
 
     Attributes:
         names: In the order that was given; empty for families by their index.
-        stale_at: When to look them up again, by :func:`time.monotonic`.
+        stale_at: When to look them up again, by the monotonic clock.
     """
 
     names: tuple[str, ...] = ()
@@ -281,7 +281,7 @@ class SeveralTake:
         Returns:
             The items; or the queue to take them from; or None to try again.
         """
-        began = time.perf_counter()
+        began = monotonic()
         self._is_in_flight = True
         try:
             if self._call is None:
@@ -319,7 +319,7 @@ class SeveralTake:
         return taken[0] if taken else None
 
     def _report(self, queue: str, began: float, count: int, error: BaseException | None) -> None:
-        seconds = time.perf_counter() - began
+        seconds = monotonic() - began
         instrumentation.report(Operation(self._verb, queue, seconds, count, error))
 
     # By itself, or in the caller's transaction

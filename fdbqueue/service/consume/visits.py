@@ -6,7 +6,6 @@ import copy
 import itertools
 import math
 import operator
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.family_index import NEVER, Prospect
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.storage.tables import Due
+from fdbqueue.steady import monotonic
 
 _COUNT = operator.attrgetter("count")
 #: How many requests of a process that are in line together a queue serves in its turn, so that its
@@ -175,7 +175,7 @@ class Visit:
         # nothing depends on the row that it removes.
         as_seen = owns and end == "min" and not walk.is_strict
         self._order = Order.AS_SEEN if as_seen else Order.STRICT
-        self._until = time.monotonic() + _MAX_SECONDS
+        self._until = monotonic() + _MAX_SECONDS
         self._looks = self._late = self._most = 0
         #: How many requests each member has served that left others to the next.
         self._turns: list[int] = []
@@ -399,7 +399,7 @@ class Visit:
         if has_expired or self._taken_bytes > _MEASURED_BYTES:
             self._sent_bytes = self._tr.get_approximate_size().wait()
         if self._owns and not self.is_cut:
-            is_long = self._looks >= MAX_LOOKS or time.monotonic() > self._until
+            is_long = self._looks >= MAX_LOOKS or monotonic() > self._until
             self.is_cut = self._sent_bytes > STEP_BYTES or (is_long and not self._walk.is_strict)
 
     def _replace_rows(self) -> None:

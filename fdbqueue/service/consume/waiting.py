@@ -30,7 +30,6 @@ import itertools
 import math
 import operator
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,6 +41,7 @@ from fdbqueue.service.limits import MAX_SECONDS
 from fdbqueue.service.storage.family_index import Prospect
 from fdbqueue.service.threads import in_thread
 from fdbqueue.service.transactions import run
+from fdbqueue.steady import monotonic
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ class ItemWatch:
 
         Not if it is time to look: who does so sets it again.
         """
-        now = time.monotonic()
+        now = monotonic()
         return (self._watch is not None and now < self.look_at) or now < self._arming_until
 
     def next_look(self, wake: Callable[[], object]) -> float:
@@ -161,7 +161,7 @@ class ItemWatch:
             if self.is_watched():
                 return False
             late, self._watch = self._watch, None
-            self._arming_until = self.look_at = time.monotonic() + UNWOKEN_LOOK_SECONDS
+            self._arming_until = self.look_at = monotonic() + UNWOKEN_LOOK_SECONDS
         if late is not None:
             late.cancel()
         return True
@@ -174,7 +174,7 @@ class ItemWatch:
             seconds: After how many to look again, because something expires or a limit gives again.
             is_paced: Whether it is a limit that does.
         """
-        look_at = time.monotonic() + max(seconds, 0.0)
+        look_at = monotonic() + max(seconds, 0.0)
         with self._mutex:
             self._is_paced = is_paced
             self._is_early = look_at < self.look_at
@@ -205,7 +205,7 @@ class ItemWatch:
                 self.generation += 1
                 self._wake(1)
                 return
-            self.look_at = min(self.look_at, time.monotonic() + _RETRY_SECONDS)
+            self.look_at = min(self.look_at, monotonic() + _RETRY_SECONDS)
             for wake in list(self._wakes):  # they sleep again, until then
                 wake()
 
@@ -226,7 +226,7 @@ class ItemWait:
     Attributes:
         watches: As given. ``look`` may put another tuple in its place; then it is called again
             before any waiting.
-        look_at: When ``look`` is to be called at the latest, by :func:`time.monotonic`.
+        look_at: When ``look`` is to be called at the latest, by the monotonic clock.
     """
 
     def __init__(self, watches: Sequence[ItemWatch]) -> None:
@@ -244,7 +244,7 @@ class ItemWait:
 
         Args:
             look: The function; its result is true when it has found something.
-            deadline: When to give up, by :func:`time.monotonic`; ``look`` is called once more
+            deadline: When to give up, by the monotonic clock; ``look`` is called once more
                 then.
             waits_while: Called before each call of ``look``, and about once a second in
                 between; False ends the wait.
@@ -259,7 +259,7 @@ class ItemWait:
                 watches = self.watches
                 seen = [*map(_GENERATION, watches)]
                 found = look()
-                if found or time.monotonic() >= deadline:
+                if found or monotonic() >= deadline:
                     return found
                 if watches != self.watches:
                     _wake_others(slept_at)
@@ -283,7 +283,7 @@ class ItemWait:
                 watches = self.watches
                 seen = [*map(_GENERATION, watches)]
                 found = await look()
-                if found or time.monotonic() >= deadline:
+                if found or monotonic() >= deadline:
                     return found
                 if watches != self.watches:
                     _wake_others(slept_at)
@@ -308,7 +308,7 @@ class ItemWait:
 
         Args:
             seen: The generation of each watch before the queues were found to be empty.
-            deadline: When to give up, by :func:`time.monotonic`.
+            deadline: When to give up, by the monotonic clock.
             waits_while: Called about once a second; False ends the wait.
             database: Where to set the watches.
 
@@ -341,7 +341,7 @@ class ItemWait:
             end = self._latest_look(deadline)
             while self._is_asleep(wake):
                 woken.clear()
-                remaining = self._next_look(end, wake) - time.monotonic()
+                remaining = self._next_look(end, wake) - monotonic()
                 if remaining <= 0:
                     return
                 timer = asyncio.get_running_loop().call_later(remaining, woken.set)
@@ -361,11 +361,11 @@ class ItemWait:
         waits_while: Callable[[], bool] | None,
     ) -> bool:
         while waits_while is None or waits_while():
-            check_at = math.inf if waits_while is None else time.monotonic() + _CHECK_SECONDS
+            check_at = math.inf if waits_while is None else monotonic() + _CHECK_SECONDS
             while True:
                 if not self._is_asleep(wake):
                     return True
-                now = time.monotonic()
+                now = monotonic()
                 remaining = self._next_look(end, wake) - now
                 if remaining <= 0:
                     return True
@@ -388,7 +388,7 @@ class ItemWait:
 
     def _latest_look(self, deadline: float) -> float:
         """Return when this wait ends at the latest; without a watch nothing else would end it."""
-        return min(deadline, self.look_at, time.monotonic() + UNWOKEN_LOOK_SECONDS)
+        return min(deadline, self.look_at, monotonic() + UNWOKEN_LOOK_SECONDS)
 
     def _next_look(self, end: float, wake: Callable[[], object]) -> float:
         return min([end, *[watch.next_look(wake) for watch in self.watches]])
@@ -416,7 +416,7 @@ class Notice:
     def may_be(self) -> bool:
         """Tell whether there may be items: once a watch says so, or it is time to look."""
         if not self._may_be:
-            now = time.monotonic()
+            now = monotonic()
             for watch in self._watches:
                 self._may_be = self._may_be or now >= watch.look_at
         return self._may_be
@@ -445,7 +445,7 @@ class Notice:
 
 
 def deadline_after(queue: str, wait: float | None) -> float:
-    """Return when to give up waiting, by :func:`time.monotonic`.
+    """Return when to give up waiting, by the monotonic clock.
 
     Raises:
         InvalidInput: It is not a number of seconds.
@@ -455,7 +455,7 @@ def deadline_after(queue: str, wait: float | None) -> float:
     is_number = isinstance(wait, int | float) and not isinstance(wait, bool)
     if not is_number or not wait >= 0:
         raise InvalidInput(queue=queue, wait=wait, allowed="a number of seconds")
-    return time.monotonic() + min(wait, MAX_SECONDS)
+    return monotonic() + min(wait, MAX_SECONDS)
 
 
 def arm(watches: Sequence[ItemWatch], database: Database | None) -> None:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import datetime
 import functools
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -43,6 +42,7 @@ from fdbqueue.service.queues import Queue
 from fdbqueue.service.several import Directory, SeveralQueues
 from fdbqueue.service.tools.family import Family
 from fdbqueue.service.transactions import run
+from fdbqueue.steady import monotonic
 
 #: How many items of a member a lease of many takes, so that it takes some of others, too; one of
 #: fewer than eight takes each of another.
@@ -140,7 +140,7 @@ class AlternatingLeases:
         def request(consumer: Consumer) -> TakeRequest:
             return consumer.lease_request("min", most, seconds, None, worker=worker)
 
-        began = time.perf_counter()
+        began = monotonic()
         most = min(_FROM_EACH, max(1, count // _MEMBERS))
         requests = [
             SeveralRequest(most, request, leases=True) for _ in range(min(_MEMBERS, count // most))
@@ -156,7 +156,7 @@ class AlternatingLeases:
                 errors.append(found)
             elif isinstance(found, list):
                 items += found
-        took = time.perf_counter() - began
+        took = monotonic() - began
         for name, number in Counter(item.queue for item in items).items():
             instrumentation.report(Operation("lease", name, took, number, None))
         if errors and not items:

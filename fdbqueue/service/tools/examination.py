@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from fdbqueue.service.transactions import (
     receipts_of,
     run,
 )
+from fdbqueue.steady import monotonic
 
 #: Overdue items are counted up to this number.
 MAX_OVERDUE = 10_000
@@ -126,14 +126,14 @@ class Examiner:
         """Count the items one by one, in as many transactions as that takes.
 
         Args:
-            deadline: When to stop, by :func:`time.monotonic`.
+            deadline: When to stop, by the monotonic clock.
         """
         before = self._runner.read(None, self._fingerprint)
         census = Census()
         for state in ("ready", *STATES):
             for item in self._queue.iterate(state=state):
                 census.add(item)
-                if time.monotonic() > deadline:
+                if monotonic() > deadline:
                     census.is_whole = False
                     return census
         self._runner.read(None, functools.partial(self._add_handed, census=census))

@@ -13,11 +13,11 @@ import datetime
 import inspect
 import math
 import queue as queues
-import time
 from typing import Any, Protocol
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service.items import Held, Item
+from fdbqueue.steady import monotonic
 
 #: An item takes at least as long, with its end; the mean is about that of so many.
 _LEAST_SECONDS, _OF_ITEMS = 0.001, 8
@@ -97,7 +97,7 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
         seconds = self._item_seconds
         begun = [*self._begun.values()]
         if len(begun) >= self._threads:  # all are at work, perhaps for long
-            seconds = max(seconds, time.monotonic() - max(begun))
+            seconds = max(seconds, monotonic() - max(begun))
         ahead = self._ahead_seconds * self._threads / max(seconds, _LEAST_SECONDS)
         return max(self._threads, int(min(ahead, self._most)))
 
@@ -111,13 +111,13 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
 
     def begin(self, item: Item) -> float:
         """Note that an item has begun, and return when."""
-        began = self._begun[item.lease] = time.monotonic()
+        began = self._begun[item.lease] = monotonic()
         return began
 
     def end(self, item: Item, began: float) -> None:
         """Note that an item has ended."""
         del self._begun[item.lease]
-        seconds = time.monotonic() - began
+        seconds = monotonic() - began
         known = seconds if self._item_seconds == math.inf else self._item_seconds
         self._item_seconds = known + (seconds - known) / _OF_ITEMS
 

@@ -21,7 +21,6 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from types import TracebackType
@@ -34,6 +33,7 @@ from fdbqueue.locks import start_thread
 from fdbqueue.service.clock import is_machines, now_us, shared_us
 from fdbqueue.service.names import is_among
 from fdbqueue.service.transactions import run, unlimited
+from fdbqueue.steady import monotonic
 
 logger = logging.getLogger(__name__)
 
@@ -178,10 +178,10 @@ class Presence:
         """Write the row until the work is over; then remove it."""
         self._try(self._remove_old)
         while not self._is_over.is_set():
-            began = time.monotonic()
+            began = monotonic()
             self._try(self._write)
             self._on_beat()
-            self._is_over.wait(max(0.0, began + BEAT_SECONDS - time.monotonic()))
+            self._is_over.wait(max(0.0, began + BEAT_SECONDS - monotonic()))
         self._try(lambda tr: tr.clear(self._key))
 
     def _try(self, change: Callable[[Transaction], Any]) -> None:

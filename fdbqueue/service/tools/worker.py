@@ -32,7 +32,6 @@ import os
 import queue as queues
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -43,6 +42,7 @@ from fdbqueue.service.items import Item
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.tools.line import Collect, LeaseSource, Line, check_done
 from fdbqueue.service.tools.presence import Presences, WorkerCounts, worker_here
+from fdbqueue.steady import monotonic
 
 logger = logging.getLogger(__name__)
 
@@ -456,7 +456,7 @@ class Worker:
             return None
         with self._changed:
             if not self._done:
-                self._done_at = time.monotonic()
+                self._done_at = monotonic()
             self._done.append(item)
             if self._collects or self._has_more():
                 return None
@@ -465,13 +465,13 @@ class Worker:
 
     def _has_more(self) -> bool:
         """Tell whether a thread may go on with what waits, before what is done is collected."""
-        is_soon = time.monotonic() < self._done_at + _MOMENT_SECONDS
+        is_soon = monotonic() < self._done_at + _MOMENT_SECONDS
         return self._line.is_ahead and is_soon and not self._line.empty()
 
     def _finish_late(self) -> None:
         """Acknowledge what is done for so long that no thread seems to be free for it."""
         with self._changed:
-            is_late = time.monotonic() > self._done_at + self._moment
+            is_late = monotonic() > self._done_at + self._moment
             if not (self._done and is_late) or self._collects:
                 return
             self._collects = True
@@ -493,7 +493,7 @@ class Worker:
         """Let others collect; what was done meanwhile is for the next free thread."""
         with self._changed:
             del self._done[: len(done)]
-            self._collects, self._done_at = False, time.monotonic()
+            self._collects, self._done_at = False, monotonic()
             if self._done:
                 self._line.ask()
             self._wake()
@@ -570,9 +570,9 @@ class Worker:
     def _extend_all(self) -> None:
         """Extend the leases of running items until the work ends."""
         known: set[str | None] = set()
-        pause, began = max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS), time.monotonic()
-        while not self._is_over.wait(max(0.0, began + pause - time.monotonic())):
-            began = time.monotonic()
+        pause, began = max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS), monotonic()
+        while not self._is_over.wait(max(0.0, began + pause - monotonic())):
+            began = monotonic()
             with self._changed:
                 running = dict(self._running)
             items = [item for lease, item in running.items() if lease in known]

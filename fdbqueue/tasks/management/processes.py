@@ -39,6 +39,7 @@ from django.utils import autoreload
 
 from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, handled
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.time_limits import HEARS, KILL_AT, OverdueAttempt, ParentWatch, shared_memory
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Parent:
                     self._look_after(child)
                 if all(child.has_ended for child in self._children):
                     return [child.code for child in self._children]
-                select.select([wake], [], [], self._seconds_to_wait(time.monotonic()))
+                select.select([wake], [], [], self._seconds_to_wait(monotonic()))
                 with contextlib.suppress(BlockingIOError):
                     while os.read(wake, 1_024):
                         pass
@@ -125,12 +126,12 @@ class Parent:
                 return
             if self._told:
                 child.has_ended = True
-            elif time.monotonic() >= child.start_at:
+            elif monotonic() >= child.start_at:
                 self._start(child)
             return
         code = child.process.poll()
         if code is None:
-            if child.is_to_be_killed(time.monotonic()):
+            if child.is_to_be_killed(monotonic()):
                 self._note(f"Worker process {child.number} does not end a task in time: killed.")
                 child.kill()
             return
@@ -218,7 +219,7 @@ class _Child:
             raise
         finally:
             os.close(readable)
-        self._pipe, self._killed_at, self._began = pipe, 0.0, time.monotonic()
+        self._pipe, self._killed_at, self._began = pipe, 0.0, monotonic()
 
     def tell(self, *, again: bool) -> None:
         """Tell it to stop; again, to stop at once, also if it does not hear that yet."""
@@ -240,7 +241,7 @@ class _Child:
     def kill(self) -> None:
         """End it at once."""
         if self.process is not None:
-            self._killed_at = time.monotonic()
+            self._killed_at = monotonic()
             self.process.kill()
 
     def ended(self, code: int, max_pause_seconds: float) -> float:
@@ -251,7 +252,7 @@ class _Child:
             self.code = 0
         if code in (0, CHANGED) or self._killed_at:
             return self.wait(0.0)
-        if time.monotonic() - self._began >= _LONG_SECONDS:
+        if monotonic() - self._began >= _LONG_SECONDS:
             self._pause_seconds = _FIRST_PAUSE_SECONDS
         return self.wait(max_pause_seconds)
 
@@ -260,7 +261,7 @@ class _Child:
         pause = min(self._pause_seconds, max_pause_seconds)
         if pause:
             self._pause_seconds = 2 * pause
-        self.start_at = time.monotonic() + pause
+        self.start_at = monotonic() + pause
         return pause
 
 
@@ -405,9 +406,9 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Touch the file, at most once a second."""
-        if self._path is None or time.monotonic() < self._next_at:
+        if self._path is None or monotonic() < self._next_at:
             return
-        self._next_at = time.monotonic() + _BEAT_SECONDS
+        self._next_at = monotonic() + _BEAT_SECONDS
         try:
             self._path.touch()
         except OSError as error:

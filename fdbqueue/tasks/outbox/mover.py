@@ -22,6 +22,7 @@ from fdbqueue.exceptions import QueueNotFound, text_of_error
 from fdbqueue.locks import start_thread
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run, shared_us
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
+from fdbqueue.steady import monotonic
 from fdbqueue.tasks.ends import is_refusal
 from fdbqueue.tasks.key_limit_queues import Limited, declare
 from fdbqueue.tasks.many import portions
@@ -429,7 +430,7 @@ def move_now(
         goes_on: Called after each transaction with what was done; tells whether to go on.
         rest: Sleeps.
     """
-    mover, claimed_at = RowMover(outbox, catalog), time.monotonic()
+    mover, claimed_at = RowMover(outbox, catalog), monotonic()
     has_claim = mover.claim(by_force=True)
     try:
         while True:
@@ -437,11 +438,11 @@ def move_now(
                 with contextlib.suppress(ClaimLost):
                     mover.move(goes_on)
                     return mover.done
-                claimed_at = time.monotonic()
+                claimed_at = monotonic()
             if not goes_on(mover.done) or not outbox.waiting.exists():
                 return mover.done
             rest(random.uniform(0.05, 0.2))
-            is_late = time.monotonic() - claimed_at > CLAIM_SECONDS
+            is_late = monotonic() - claimed_at > CLAIM_SECONDS
             has_claim = mover.claim(by_force=is_late)
     finally:
         mover.release()

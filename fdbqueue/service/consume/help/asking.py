@@ -42,6 +42,7 @@ from fdbqueue.service.storage.handoffs import (
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES
 from fdbqueue.service.transactions import run
+from fdbqueue.steady import monotonic
 
 #: Threads that are in line again within this many moments share a help request.
 _MOMENTS, _MOMENT_SECONDS = 3, 0.0005
@@ -186,9 +187,9 @@ class Asking:
                 self.remove_served(tr)
             return RoundResult([*concluded.items()], wrote=bool(rest)), rest, request
 
-        began = time.monotonic()
+        began = monotonic()
         responses, rest, request = run(self._database, ask, wrote=lambda found: found[0].wrote)
-        self._commit_seconds += _WEIGHT * (time.monotonic() - began - self._commit_seconds)
+        self._commit_seconds += _WEIGHT * (monotonic() - began - self._commit_seconds)
         self._was_refused = False
         if rest:
             self.served = None
@@ -401,12 +402,12 @@ class HandoffWait:
         self._pause = usual_seconds * _FIRST_LOOK
         self._next_pause = usual_seconds * _NEXT_LOOK
         self._taken: int | None = None
-        self._began = self._since = time.monotonic()
+        self._began = self._since = monotonic()
 
     @property
     def seconds(self) -> float:
         """How long it has taken."""
-        return time.monotonic() - self._began
+        return monotonic() - self._began
 
     def pause(self) -> None:
         """Sleep until it is worth looking."""
@@ -421,7 +422,7 @@ class HandoffWait:
             taken: How many items were ever taken.
             place: Returns how many help requests are older; each has its time to take over.
         """
-        now = time.monotonic()
+        now = monotonic()
         if taken != self._taken:
             self._taken, self._since = taken, now
         if now - self._began > _MAX_WAIT_SECONDS:
