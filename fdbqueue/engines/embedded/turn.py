@@ -46,6 +46,7 @@ class WriterTurn:
         self.directory = directory
         self.turnstile: int | None = None
         self.turn: int | None = None
+        self._descriptors = files.Descriptors()
         self.is_doubted = False
         self.reservations = Reservations()
 
@@ -57,21 +58,17 @@ class WriterTurn:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.directory)
         self.close()
-        self.turnstile = self._open(files.LOCKS[0])
-        self.turn = self._open(files.LOCKS[1])
+        self.turnstile, self.turn = [
+            self._descriptors.open(os.path.join(self.directory, name), os.O_RDWR | os.O_CREAT)
+            for name in files.LOCKS
+        ]
         self.reservations = Reservations(os.path.join(self.directory, files.LOCKS[1]))
-
-    def _open(self, name: str) -> int:
-        return os.open(os.path.join(self.directory, name), os.O_RDWR | os.O_CREAT, 0o666)
 
     def close(self) -> None:
         """Close the lock files, which frees the turn."""
         self.reservations.close()
-        opened = self.turnstile, self.turn
         self.turnstile = self.turn = None
-        for descriptor in opened:
-            if descriptor is not None:
-                os.close(descriptor)
+        self._descriptors.close()
 
     def acquire(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
         """Take the turn, and tell whether it was free.
@@ -114,11 +111,15 @@ class WriterTurn:
         self.is_doubted = True
 
     def reopen_deleted(self) -> None:
-        """Open the lock files again if they were deleted."""
+        """Open the lock files again if they were deleted, or the last time this did not end."""
         opened = [lock for lock in (self.turnstile, self.turn) if lock is not None]
         self.is_doubted = False
-        if not all(os.fstat(lock).st_nlink for lock in opened):
-            self.open()
+        try:
+            if not opened or not all(os.fstat(lock).st_nlink for lock in opened):
+                self.open()
+        except BaseException:
+            self.is_doubted = True
+            raise
 
     def remove(self) -> None:
         """Remove the lock files beside a file that is another program's."""
