@@ -295,9 +295,11 @@ class Store:
             return True
         reservations = self.turn.reservations
         try:
-            memory = reservations.memory or reservations.shared_memory()
-            return memory is not None and int.from_bytes(memory[SYNCED], "little") >= version
-        except ValueError:  # it was closed
+            shared = reservations.shared or reservations.open()
+            if shared is None:
+                return False
+            return int.from_bytes(os.pread(shared.descriptor, *SYNCED), "little") >= version
+        except OSError:
             return False
 
     def confirm(self, version: int) -> None:
@@ -338,11 +340,11 @@ class Store:
                 self.files.check_at = 0.0
         if self._is_log_doubted:
             self._settle_log()
-        memory = self.turn.reservations.memory
+        shared = self.turn.reservations.shared
         try:
-            if memory is not None:
-                memory[SYNCED] = version.to_bytes(8, "little")
-        except ValueError:  # it was closed; suppress() would be three calls a commit
+            if shared is not None:
+                os.pwrite(shared.descriptor, version.to_bytes(8, "little"), SYNCED[1])
+        except OSError:  # a full disk; suppress() would be three calls a commit
             return
 
     def _check(self) -> None:

@@ -23,8 +23,8 @@ _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 class WriterTurn:
     """The turn of the processes that write: two lock files, made again if they were deleted.
 
-    A process that waits for the turn holds the turnstile until it has it, and notes in the memory
-    that the processes share when it began to wait. While nobody has waited lately, a process takes
+    A process that waits for the turn holds the turnstile until it has it, and notes in the second
+    file when it began to wait. While nobody has waited lately, a process takes
     the turn directly; otherwise it takes the turnstile first, so one that waits goes before one
     that has just written. The kernel wakes those who wait at the turnstile together, and one of
     them gets it. The locks order the writers, and no more: what keeps two from writing at once is
@@ -38,8 +38,7 @@ class WriterTurn:
         turnstile: The first lock to take, None while it is closed.
         turn: The second one, which the process that writes holds.
         is_doubted: Whether the files may have been deleted.
-        reservations: What the processes note at the beginning of the second one; the rest of that
-            memory is theirs, too.
+        reservations: What the processes note in the second one.
     """
 
     def __init__(self, directory: str) -> None:
@@ -82,14 +81,12 @@ class WriterTurn:
         """
         turnstile: Any = self.turnstile  # neither is None: the caller has looked
         turn: Any = self.turn
-        memory = self.reservations.memory
-        if memory is None:
-            memory = self.reservations.shared_memory()
+        shared = self.reservations.shared or self.reservations.open()
         is_quiet = False
-        if memory is not None:
-            waited_at = int.from_bytes(memory[WAITED], "little")
-            is_quiet = not 0 <= time.monotonic_ns() - waited_at < _QUIET_NS
         try:
+            if shared is not None:
+                waited_at = int.from_bytes(os.pread(shared.descriptor, *WAITED), "little")
+                is_quiet = not 0 <= time.monotonic_ns() - waited_at < _QUIET_NS
             if not is_quiet:
                 fcntl.flock(turnstile, _NOW)
             fcntl.flock(turn, _NOW)
@@ -97,8 +94,10 @@ class WriterTurn:
         except BlockingIOError:
             is_quiet = False
             about_to_wait()
-            if memory is not None:
-                memory[WAITED] = time.monotonic_ns().to_bytes(8, "little")
+            if shared is not None:
+                with contextlib.suppress(OSError):  # a full disk
+                    now = time.monotonic_ns().to_bytes(8, "little")
+                    os.pwrite(shared.descriptor, now, WAITED[1])
             _acquire_lock(turnstile, deadline)
             _acquire_lock(turn, deadline)
             return False
