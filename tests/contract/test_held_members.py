@@ -111,6 +111,34 @@ def test_a_lower_limit_is_not_asked_again_and_again(open_catalog, observed, data
     assert_indexed(fast)
 
 
+@pytest.mark.parametrize("processes", ["one limit", "two limits"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_lease_that_takes_the_place_of_a_longer_one_is_seen_to_end(
+    open_catalog, database, clock, processes, count
+):
+    """Whoever ends a lease as it takes the next: the family finds the item when that expires."""
+    low = open_catalog(database, max_leased=1)
+    high = open_catalog(another(database), max_leased=1 if processes == "one limit" else 2)
+    (item,) = held_member(low)
+    taken = high.queue("user-1").lease_many(count, seconds=LONG_SECONDS / 10, ack=[item])
+    assert_indexed(low)
+    clock.advance(LONG_SECONDS / 5)
+    assert low.several(["user-*"]).lease(seconds=LONG_SECONDS).value == taken[0].value
+    assert_indexed(low)
+
+
+def test_leases_as_long_as_those_they_follow_write_no_rows(open_catalog, database, clock):
+    """The index has a moment that is early enough."""
+    catalog = open_catalog(database, max_leased=1)
+    taken = held_member(catalog, count=9)
+    rows = rows_of(catalog, "user-*")
+    for _ in range(4):
+        clock.advance(3)
+        taken = catalog.queue("user-1").lease_many(1, seconds=LONG_SECONDS, ack=taken)
+        assert len(taken) == 1
+        assert rows_of(catalog, "user-*") == rows
+
+
 def test_an_ack_in_a_family_without_limits_writes_no_row(open_catalog, database):
     """Only the first member that is found at its limit makes it one."""
     catalog = open_catalog(database)

@@ -233,7 +233,7 @@ def test_a_wrong_count_is_mended_by_a_recount(open_queue, database):
 
     def miscount(tr, by):
         change = CountChange(queue.parts.store.tables, tr)
-        change.hide(State.LEASED, by)
+        change.correct_hidden(State.LEASED, by)
         change.write()
 
     run(database, lambda tr: miscount(tr, 1), wrote=lambda _: True)

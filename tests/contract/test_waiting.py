@@ -127,6 +127,17 @@ def test_a_lease_that_is_shortened_wakes_who_waits(observed, subspace, waiting, 
     assert_counted(queue)
 
 
+def test_a_lease_that_takes_the_place_of_a_longer_one_wakes_who_waits(observed, subspace, waiting):
+    """Who waits at a limit learns of the new time, though as many items are leased as before."""
+    queue = FifoQueue(observed, subspace, max_leased=1)
+    queue.push_many("xyz")
+    item = queue.lease(seconds=600)
+    found = waiting("lease", queue)
+    assert [one.value for one in queue.lease_many(1, seconds=0.2, ack=[item])] == ["y"]
+    assert found.result(LONG_SECONDS / 2).value == "y"  # before it looks for the last time
+    assert_counted(queue)
+
+
 def test_who_waits_asks_for_nothing(observed, subspace):
     """In a second without events there are a few reads at its ends, none in between."""
     queue = FifoQueue(observed, subspace)

@@ -17,7 +17,9 @@ import pytest
 
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import database as database_module
+from fdbqueue.engines.embedded.files import LOCKS, SYNC
 from fdbqueue.exceptions import EngineUnavailable
+from tests.concurrency.clients import another
 from tests.engines.children import run, wait_until
 from tests.engines.interrupts import Preemption, handled_at_each_place
 
@@ -209,6 +211,46 @@ def test_an_interrupted_opening_or_closing(database, other, is_open):
         other()
         if not is_open:
             database.close()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="only Linux says what is open")
+def test_an_interrupted_opening_of_a_file_that_nobody_else_uses(interruptible, database, path):
+    """Wherever an exception comes, the next call opens it; once closed, it is another's to open."""
+
+    def opened():
+        names = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+        links = [os.readlink(name) for name in names if os.path.lexists(name)]
+        return [link for link in links if link.startswith(str(path))]
+
+    def reopen():
+        database[b"a"] = b"1"
+
+    reopen()
+    database.close()
+    for place in _each_place(reopen, within=("/storage.py", "/files.py", "/turn.py")):
+        assert database[b"a"] == b"1", place
+        database.close()
+        gc.collect()  # a connection that was lost closes itself, but is in a cycle
+        assert opened() == [], place
+        with contextlib.closing(another(database)) as other:
+            assert other[b"a"] == b"1", place
+    assert place > 50
+
+
+def test_an_interrupted_look_for_deleted_lock_files(database, other):
+    """Wherever an exception comes as they are opened again, the next commit has them."""
+
+    def commit():
+        for name in LOCKS:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(database.path + SYNC, name))
+        database._store.turn.doubt()
+        database[b"a"] = b"2"
+
+    for _ in _each_place(commit, within=("/turn.py", "/files.py")):
+        database[b"a"] = b"1"
+        assert all(os.path.exists(os.path.join(database.path + SYNC, name)) for name in LOCKS)
+        other()
 
 
 def test_an_interrupted_fork(database, other, monkeypatch):

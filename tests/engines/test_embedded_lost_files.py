@@ -184,35 +184,72 @@ def start_ready(start):
 
 def test_the_last_that_leaves_takes_the_log_with_it(database, monkeypatch):
     """Also while another joins, which has seen that the file is in use: then it is not lost."""
-    found = files._found
+    lost = files.lost
 
-    def found_without_the_last(path):
+    def lost_without_the_last(*arguments):
         database.close()
-        return found(path)
+        return lost(*arguments)
 
     database[b"a"] = b"1"
-    monkeypatch.setattr(files, "_found", found_without_the_last)
+    monkeypatch.setattr(files, "lost", lost_without_the_last)
     with closing(another(database)) as other:
         assert other[b"a"] == b"1"
 
 
 def test_a_process_that_ends_by_itself_has_the_mark_for_longer(database, path, monkeypatch):
     """Its log is gone by then; who joins waits for that, and the file is not lost."""
-    found, looks = files._found, []
+    lost, looks = files.lost, []
 
-    def found_until_it_has_ended(path):
+    def lost_until_it_has_ended(*arguments):
         looks.append(1)
         if len(looks) == 3:
             os.close(ending)
-        return found(path)
+        return lost(*arguments)
 
     database[b"a"] = b"1"
-    ending = os.dup(database._store._mark)
+    ending = os.dup(database._store._descriptors._open[0])  # the mark
     database.close()
-    monkeypatch.setattr(files, "_found", found_until_it_has_ended)
+    monkeypatch.setattr(files, "lost", lost_until_it_has_ended)
     monkeypatch.setattr(files, "_LEAVING_SECONDS", _DEADLINE_SECONDS)
     assert database[b"a"] == b"1"
     assert len(looks) >= 3
+
+
+_OPEN_WITHOUT_DESCRIPTORS = """
+import os, resource
+from fdbqueue.exceptions import EngineUnavailable
+
+def open_now():
+    return [int(number) for number in os.listdir("/proc/self/fd")]
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+failed = []
+run(database, lambda tr: tr.set(b"b", b""))
+for spare in range(30):
+    database.close()
+    left = open_now()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(left) + spare, hard))
+    try:
+        database[b"a"]
+        database[b"b"] = b""
+    except (EngineUnavailable, embedded.FDBError) as error:
+        failed.append(spare)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert bytes(database[b"a"]) == b"1"
+    database[b"b"] = b""
+    database.close()
+    assert len(open_now()) <= len(left), spare
+say(len(failed) > 5)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="only Linux says what is open")
+def test_a_moment_without_file_descriptors(database, start):
+    """Wherever they end while the file is opened: the next call opens it, and none is left open."""
+    database[b"a"] = b"1"
+    database.close()
+    child = start(_OPEN_WITHOUT_DESCRIPTORS)
+    child.expect("True")
 
 
 def test_a_new_file_by_intent(database, path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-import mmap
 import os
 import signal
 import threading
@@ -105,6 +104,25 @@ say("done")
 """
 )
 
+_CUT_OFF = (
+    _RETRY
+    + """
+from tests.engines.interrupts import handled_at_each_place
+
+def work():
+    transaction = retried()
+    increment(transaction)
+    transaction.commit().wait()
+
+def cut_off():
+    os.truncate(sys.argv[1] + "-sync/turn", int(sys.argv[2]))
+
+work()
+runs = 2 + sum(1 for _ in handled_at_each_place(work, cut_off, stride=7))
+say(runs > 50 and int(database[b"count"]) == runs)
+"""
+)
+
 _FORK = (
     _RETRY
     + """
@@ -155,21 +173,18 @@ def _increment(transaction):
 
 def _note(database):
     """Return the process and the attempt that have the file reserved; zeros if none has."""
-    memory = database._store.turn.reservations.shared_memory()
-    process, number, until, _ = reservations._NOTE.unpack_from(memory, 0)
+    process, number, until, _ = database._store.turn.reservations.open().note()
     return (process, number) if until > time.monotonic_ns() else (0, 0)
 
 
 def _until(database):
     """Return until when the file is reserved, whoever has it."""
-    memory = database._store.turn.reservations.shared_memory()
-    return reservations._NOTE.unpack_from(memory, 0)[2]
+    return database._store.turn.reservations.open().note()[2]
 
 
 def _places(database):
     """Return since when each process waits that has a place in line."""
-    memory = database._store.turn.reservations.shared_memory()
-    places = memory[reservations._PLACES_AT : reservations._PLACES_END]
+    places = database._store.turn.reservations.open().places()
     return [since for process, since, _ in reservations._PLACE.iter_unpack(places) if process]
 
 
@@ -318,11 +333,10 @@ def test_a_deadline_ends_the_wait(patient, database, start):
 def test_a_note_of_another_clock_is_void(database):
     """What another machine, or a clock that jumped, has left in the file holds up nobody."""
     database[b"a"] = b""
-    shared = database._store.turn.reservations.shared_memory()
+    shared = database._store.turn.reservations.open().descriptor
     for until in (2**64 - 1, time.monotonic_ns() + 3_600 * 10**9, 0):
-        reservations._NOTE.pack_into(shared, 0, 1, 1, until, 1)
-        places = os.urandom(reservations._PLACES_END - reservations._PLACES_AT)
-        shared[reservations._PLACES_AT : reservations._PLACES_END] = places
+        os.pwrite(shared, reservations._NOTE.pack(1, 1, until, 1), 0)
+        os.pwrite(shared, os.urandom(len(reservations._NOBODY)), reservations._PLACES_AT)
         began = time.monotonic()
         run_by = _retried(database)
         _increment(run_by)
@@ -331,19 +345,19 @@ def test_a_note_of_another_clock_is_void(database):
 
 
 def test_a_full_disk_leaves_the_retries_as_they_were():
-    """Without room for the shared memory nobody reserves, and nobody waits."""
+    """Without room for the shared file nobody reserves, and nobody waits."""
     without = Reservations("/dev/full")
-    assert without.shared_memory() is None
+    assert without.open() is None
     assert without.reserve(None) is None
     without.hold(1)
     without.release(1)
 
 
-def test_lock_files_that_are_deleted_while_their_memory_is_opened(tmp_path, monkeypatch):
-    """A thread that is late has the memory of the old one; all others have the new one's."""
+def test_lock_files_that_are_deleted_while_one_is_opened(tmp_path, monkeypatch):
+    """A thread that is late has the old one; all others have the new one."""
     turn = WriterTurn(str(tmp_path))
     turn.open()
-    real = mmap.mmap
+    real = os.fstat
 
     def late(*arguments):
         monkeypatch.undo()
@@ -352,13 +366,20 @@ def test_lock_files_that_are_deleted_while_their_memory_is_opened(tmp_path, monk
         turn.reopen_deleted()
         return real(*arguments)
 
-    monkeypatch.setattr(reservations.mmap, "mmap", late)
+    monkeypatch.setattr(reservations.os, "fstat", late)
     before = turn.reservations
-    before.shared_memory()
-    assert before.memory is None
-    turn.reservations.shared_memory()[reservations.WAITED] = b"a moment"
-    assert (tmp_path / "turn").read_bytes()[reservations.WAITED] == b"a moment"
+    before.open()
+    assert before.shared is None
+    assert turn.reservations.note_pipe()
+    length, at = reservations.PIPES
+    assert (tmp_path / "turn").read_bytes()[at : at + length] != bytes(length)
     turn.close()
+
+
+@pytest.mark.parametrize("size", [0, 20, 3_212])
+def test_a_lock_file_that_is_cut_off_at_any_place(start, size):
+    """As by a copy over it: nobody dies of it, and each commit takes effect once."""
+    start(_CUT_OFF, size).expect("True")
 
 
 def test_a_bell_that_is_bound_while_the_file_is_closed(tmp_path, monkeypatch):
@@ -506,7 +527,8 @@ thread.join()
 )
 
 
-@pytest.mark.parametrize("allowed", [0, 300_000], ids=["none of it", "some of it"])
+# Reservations are in a file, too, and a disk that is full has room for what is there already.
+@pytest.mark.parametrize("allowed", [4_096, 300_000], ids=["none of it", "some of it"])
 def test_a_disk_that_is_full_for_one_while_others_wait(database, start, allowed):
     """Its commit fails with io_error and writes nothing; others go on within a second."""
     victim = start(_FULL, allowed)

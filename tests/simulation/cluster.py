@@ -360,7 +360,7 @@ class Reservations(Waited):
         super().__init__()
         self._are_there, self._owner, self._numbers = are_there, 0, itertools.count(1)
 
-    def shared_memory(self) -> Reservations | None:
+    def open(self) -> Reservations | None:
         """Return something if there are reservations."""
         return self if self._are_there else None
 

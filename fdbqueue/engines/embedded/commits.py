@@ -8,7 +8,7 @@
   it as done, then looks whether it has registered.
 
 Others see a commit before the disk has it; theirs are later in the same log. A transaction that has
-only read waits at its commit, unless the shared memory says that the disk has its version. If the
+only read waits at its commit, unless the lock file says that the disk has its version. If the
 disk fails, the log is copied into the database, which SQLite syncs; until then this process reads
 and commits nothing.
 

@@ -114,7 +114,7 @@ class Database:
         self.watches.abandon(FDBError(1101))
         try:
             self.before_fork()
-            self._store.files.forget()
+            self._store.forget_files()
         finally:
             try:
                 self.after_fork_in_parent()

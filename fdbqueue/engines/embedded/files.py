@@ -6,11 +6,13 @@ processes write where others do not read: an error, until it leads back or they 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fdbqueue.engines.embedded import version_clock
@@ -21,6 +23,8 @@ from fdbqueue.steady import monotonic
 Identity = tuple[int, int]
 
 WAL, SHM, SYNC = "-wal", "-shm", "-sync"
+#: What a process that writes has opened.
+_ALL = ("", WAL, SHM)
 #: In ``-sync``: says that the file was created, and which files are in use.
 MARK = "used"
 #: In ``-sync``: the lock files that order the writers.
@@ -38,35 +42,70 @@ _MISSING = (
 )
 
 
+class Descriptors:
+    """Open descriptors, none of which an exception of a signal handler leaves behind.
+
+    It may come after a call, and what that has returned is lost. So one call of a function in C
+    opens a file and notes it, and one takes what is noted and closes it.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[int] = []
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file, which is closed with the others."""
+        self._open.extend(map(os.open, (path,), (flags,), (0o666,)))
+        return self._open[-1]
+
+    def close(self) -> None:
+        """Close all, the first that was opened first; what is left is closed the next time."""
+        with contextlib.suppress(IndexError):  # a signal handler has closed the last one
+            deque(map(os.close, map(self._open.pop, [0] * len(self._open))), maxlen=0)
+
+
+def identities(path: str, *suffixes: str) -> dict[str, Identity]:
+    """Return which files the names lead to now."""
+    return {suffix: _identity(path + suffix) for suffix in suffixes}
+
+
+def lost(path: str, opened: Mapping[str, Identity]) -> str | None:
+    """Return a name that no longer leads to the file that was opened, None if there is none.
+
+    The one look for files that were deleted, moved or replaced: at those that this process has
+    opened, and at those that others say they have.
+    """
+    for suffix, identity in opened.items():
+        try:
+            if _identity(path + suffix) != identity:
+                return suffix
+        except OSError:
+            return suffix
+    return None
+
+
 class OpenFiles:
     """Tell whether the names of a database's files still lead to the opened files.
 
+    Which these are does not change: who opens the file, or closes it, makes another of these.
+
     Args:
         path: The database's file.
+        opened: The files that were opened, by the ends of their names; none is expected if it is
+            empty.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, opened: Mapping[str, Identity]) -> None:
         self._path = path
         self._directory = os.path.dirname(path) or os.curdir
-        self._opened: dict[str, Identity] = {}
+        self._opened = opened
         #: The directory's time stamp and inode since which all names lead to the opened files.
         self._unchanged: tuple[int, int] | None = None
         #: When to look again, by :func:`version_clock.seconds`.
         self.check_at = 0.0
 
-    def opened(self, *suffixes: str) -> None:
-        """Note which files the names lead to now, just after they were opened."""
-        self._opened = {suffix: _identity(self._path + suffix) for suffix in ("", *suffixes)}
-        self._unchanged = None
-
-    def forget_log(self) -> None:
+    def without_log(self) -> OpenFiles:
         """Expect the file alone: ``-wal`` and ``-shm`` come and go with the processes."""
-        self._opened = {suffix: found for suffix, found in self._opened.items() if not suffix}
-
-    def forget(self) -> None:
-        """Forget all files; the next use takes the files that are there then."""
-        self._opened = {}
-        self.check_at = 0.0
+        return OpenFiles(self._path, {"": self._opened[""]} if self._opened else {})
 
     def has_opened(self, suffix: str, found: os.stat_result) -> bool:
         """Tell whether a file that was found is the one that was opened under a name."""
@@ -80,24 +119,20 @@ class OpenFiles:
         Raises:
             EngineUnavailable: A file was deleted, moved or replaced.
         """
+        if not self._opened:
+            return
         try:
             found = os.stat(self._directory)
         except OSError as error:
             raise EngineUnavailable(path=self._path, reason=reason_of(self._path, error)) from error
         stamp = found.st_mtime_ns, found.st_ino
-        if stamp == self._unchanged:
-            self.check_at = version_clock.seconds() + CHECK_SECONDS
-            return
-        self._unchanged = None
-        for suffix, identity in self._opened.items():
-            try:
-                is_same = _identity(self._path + suffix) == identity
-            except OSError:
-                is_same = False
-            if not is_same:
+        if stamp != self._unchanged:
+            self._unchanged = None
+            suffix = lost(self._path, self._opened)
+            if suffix is not None:
                 raise EngineUnavailable(path=self._path, reason=_LOST.format(suffix or "the file"))
-        if time.time_ns() - found.st_mtime_ns > STAMP_GRANULARITY_NS:
-            self._unchanged = stamp
+            if time.time_ns() - found.st_mtime_ns > STAMP_GRANULARITY_NS:
+                self._unchanged = stamp
         self.check_at = version_clock.seconds() + CHECK_SECONDS
 
 
@@ -117,33 +152,44 @@ def _identity(path: str) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def join(path: str) -> int:
+def join(path: str, descriptors: Descriptors) -> int:
     """Join the processes that use a file, and return the descriptor by which this one does.
 
     Each holds a shared lock on a mark in ``-sync``, which says what files they have opened.
     The caller has the writer's turn, and calls :func:`note` once it has opened them itself.
 
+    Args:
+        path: The file.
+        descriptors: The one of the mark is among these, whether or not this raises.
+
     Raises:
         EngineUnavailable: The names no longer lead to what the others have opened; or the
             file is missing or empty, and was created before.
     """
-    mark = os.open(os.path.join(path + SYNC, MARK), os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        noted = os.read(mark, 1000).decode()
-        # The last that leaves takes the log with it; one that ends by itself has the mark for a
-        # moment longer. Nobody else joins: a mark that is held before and after a look was held
-        # during it.
-        give_up_at = monotonic() + _LEAVING_SECONDS
-        while _is_held(mark) and noted and noted != _found(path) and _is_held(mark):
-            if monotonic() > give_up_at:
-                raise EngineUnavailable(path=path, reason=_LOST.format("a file"))
-            time.sleep(CHECK_SECONDS)
-        if noted and not _has_content(path):
-            raise EngineUnavailable(path=path, reason=_MISSING)
-    except BaseException:
-        os.close(mark)
-        raise
+    mark = descriptors.open(os.path.join(path + SYNC, MARK), os.O_RDWR | os.O_CREAT)
+    noted = _noted(os.read(mark, 1000).decode(errors="replace"))
+    # The last that leaves takes the log with it; one that ends by itself has the mark for a
+    # moment longer. Nobody else joins: a mark that is held before and after a look was held
+    # during it.
+    give_up_at = monotonic() + _LEAVING_SECONDS
+    while _is_held(mark) and (suffix := lost(path, noted)) is not None and _is_held(mark):
+        if monotonic() > give_up_at:
+            raise EngineUnavailable(path=path, reason=_LOST.format(suffix or "the file"))
+        time.sleep(CHECK_SECONDS)
+    if noted and not _has_content(path):
+        raise EngineUnavailable(path=path, reason=_MISSING)
     return mark
+
+
+def _noted(text: str) -> dict[str, Identity]:
+    """Return which files a mark says were opened; none if it is empty, or not whole."""
+    try:
+        pairs = [tuple(map(int, line.split())) for line in text.splitlines()]
+        return {
+            suffix: (device, inode) for suffix, (device, inode) in zip(_ALL, pairs, strict=True)
+        }
+    except ValueError:
+        return {}
 
 
 def _is_held(mark: int) -> bool:
@@ -160,18 +206,9 @@ def note(path: str, mark: int) -> None:
     """Note in the mark which files were opened, and let other processes join."""
     os.ftruncate(mark, 0)
     os.lseek(mark, 0, os.SEEK_SET)
-    os.write(mark, _found(path).encode())
+    lines = ["{} {}\n".format(*identity) for identity in identities(path, *_ALL).values()]
+    os.write(mark, "".join(lines).encode())
     fcntl.flock(mark, fcntl.LOCK_SH)
-
-
-def _found(path: str) -> str:
-    lines = []
-    for name in (path, path + WAL, path + SHM):
-        try:
-            lines.append("{} {}\n".format(*_identity(name)))
-        except FileNotFoundError:
-            lines.append("\n")
-    return "".join(lines)
 
 
 def obstacle_to_writing(path: str) -> str | None:

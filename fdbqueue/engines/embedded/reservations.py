@@ -5,10 +5,10 @@ written. Commits without one (a push, a first attempt) go between; but if an att
 conflicts, the next is *strict*: the commits of others wait for it.
 
 **Nothing depends on it**, because each commit compares what it read with what was written since. It
-is a note in memory that the processes share (the lock file ``turn``), and says until when it holds:
+is a note that the processes share, in the lock file ``turn``, and says until when it holds:
 
-1. *Wait in line.* The first waiting thread of each process has a place in the memory, which says
-   when it looks again; one that is late does not count. It sleeps until then, or until it is rung.
+1. *Wait in line.* The first waiting thread of each process has a place in the file, which says when
+   it looks again; one that is late does not count. It sleeps until then, or until it is rung.
 2. *Reserve.* When the note is over, the first in line writes its own, and waits on if it then reads
    another's. If the first is late, any may.
 3. *Read.* An attempt that takes too long has lost it.
@@ -21,14 +21,13 @@ goes on without. What is left behind by
 - *an exception, a kill, a stop*: a note that ends by itself, and a place that is late;
 - *a stopped process that goes on*: its note is lost, and it commits unless it conflicts;
 - *a new start of the machine*: a note that holds for too long is void;
-- *a full disk, deleted lock files*: no shared note, so conflicts.
+- *a full disk, lock files that are deleted or cut off*: no shared note, so conflicts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import mmap
 import os
 import random
 import socket
@@ -36,24 +35,22 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 
+from fdbqueue.engines.embedded.files import Descriptors
 from fdbqueue.steady import monotonic_ns
 
 #: The process, its attempt (0 between two), until when, if strict; between them eight unused bytes.
 _NOTE = struct.Struct("=QQQ8xQ")
 #: The process, since when it waits, until when it looks again.
 _PLACE = struct.Struct("=QQQ")
-#: Written as a slice: if the memory was closed, that is a ValueError, as reading is; ``pack_into``
-#: raises a TypeError.
-_NOTE_AT = slice(0, _NOTE.size)
 _PLACES_AT, _PLACES = 64, 128
-_PLACES_END = _PLACES_AT + _PLACES * _PLACE.size
 _NOBODY = bytes(_PLACES * _PLACE.size)
-#: After the places: when a process last began to wait for the writer's turn (``storage``), and a
-#: number that is another one after a pipe was made (``watches``).
-WAITED, PIPES = slice(3200, 3208), slice(3208, 3216)
+#: How many bytes, and where. After the places: when a process last began to wait for the writer's
+#: turn (``storage``), and a number that is another one after a pipe was made (``watches``).
+WAITED, PIPES = (8, 3200), (8, 3208)
 #: Then the version up to which the disk has all commits (``storage``).
-SYNCED = slice(3216, 3224)
+SYNCED = (8, 3216)
 _SIZE = 4096
 
 _MS = 1_000_000  # in nanoseconds, as all times here
@@ -92,21 +89,58 @@ class Reservation:
         self.is_contended = False
 
 
+class SharedFile:
+    """A lock file in which processes leave notes for each other.
+
+    It is read and written, not mapped into memory: if a file that is mapped becomes shorter, who
+    looks at it dies (SIGBUS). What is missing reads as empty, and is there again once it is
+    written. The file is closed when no thread refers to this any more: a descriptor that is closed
+    while a thread is about to write may already be another file's.
+
+    Args:
+        path: The file, which exists.
+
+    Attributes:
+        descriptor: For ``os.pread`` and ``os.pwrite``, which are a call of a function in C each.
+    """
+
+    __slots__ = ("_descriptors", "descriptor")
+
+    def __init__(self, path: str) -> None:
+        self._descriptors = Descriptors()
+        self.descriptor = self._descriptors.open(path, os.O_RDWR)
+        if os.fstat(self.descriptor).st_size < _SIZE:
+            os.pwrite(self.descriptor, bytes(_SIZE), 0)  # else there may be no room later
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():  # then what this needs may be gone
+            self._descriptors.close()
+
+    def note(self) -> tuple[int, ...]:
+        """Return the note: the process, its attempt, until when, if strict."""
+        return _NOTE.unpack(os.pread(self.descriptor, _NOTE.size, 0).ljust(_NOTE.size, b"\0"))
+
+    def places(self) -> bytes:
+        """Return all places."""
+        found = os.pread(self.descriptor, len(_NOBODY), _PLACES_AT)
+        return found.ljust(len(_NOBODY), b"\0")
+
+
 class Reservations:
     """The reservations of one file, as one process takes part in them until it closes the file.
 
     Who opens the file again, or finds its lock files deleted, makes another of these. A thread that
-    is about to open the memory may then be late: it has that of the old lock file alone.
+    is about to open the lock file may then be late: it has the old one alone.
 
     Args:
-        path: The lock file whose memory the processes share, opened when it is needed; None if
-            there is none.
+        path: The lock file that the processes share, opened when it is needed; None if there is
+            none.
     """
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
         #: What the processes share, once it was needed.
-        self.memory: mmap.mmap | None = None
+        self.shared: SharedFile | None = None
         self._bell: socket.socket | None = None
         #: Which process this is; 0 is none.
         self._process = int.from_bytes(os.urandom(8), "big") | 1
@@ -121,38 +155,29 @@ class Reservations:
 
     def close(self) -> None:
         """Share nothing any more; attempts that wait go on without a reservation."""
-        self._path = None
-        memory, self.memory = self.memory, None
+        self._path = self.shared = None
         bell, self._bell = self._bell, None
-        if memory is not None:
-            memory.close()
         if bell is not None:
             bell.close()
 
-    def shared_memory(self) -> mmap.mmap | None:
-        """Return the memory that the processes share; None if it cannot be had."""
+    def open(self) -> SharedFile | None:
+        """Return what the processes share; None if it cannot be had."""
         path = self._path
-        if self.memory is None and path is not None:
+        if self.shared is None and path is not None:
             with contextlib.suppress(OSError):
-                file = os.open(path, os.O_RDWR)
-                try:
-                    if os.fstat(file).st_size < _SIZE:
-                        os.pwrite(file, bytes(_SIZE), 0)  # else a write to memory may find no room
-                    self.memory = mmap.mmap(file, _SIZE)
-                finally:
-                    os.close(file)
+                self.shared = SharedFile(path)
             if self._path is None:  # closed meanwhile
                 self.close()
-        return self.memory
+        return self.shared
 
     def note_pipe(self) -> bool:
         """Note that a pipe was made, and tell whether that could be noted."""
-        memory = self.shared_memory()
+        shared = self.open()
         try:
-            if memory is None:
+            if shared is None:
                 return False
-            memory[PIPES] = os.urandom(8)
-        except ValueError:  # it was closed
+            os.pwrite(shared.descriptor, os.urandom(8), PIPES[1])
+        except OSError:
             return False
         return True
 
@@ -162,14 +187,14 @@ class Reservations:
         Args:
             deadline: When to stop waiting, on the monotonic clock; None for no limit.
         """
-        memory = self.shared_memory()
-        if memory is None:
+        shared = self.open()
+        if shared is None:
             return None
         own = Reservation(next(_numbers))
-        return self._wait(memory, own, monotonic_ns(), deadline)
+        return self._wait(shared, own, monotonic_ns(), deadline)
 
     def _wait(
-        self, memory: mmap.mmap, own: Reservation, since: int, deadline: float | None
+        self, shared: SharedFile, own: Reservation, since: int, deadline: float | None
     ) -> Reservation | None:
         """Wait in line for the file."""
         give_up_at = since + _PATIENCE
@@ -178,9 +203,9 @@ class Reservations:
         place = 0
         try:
             self._line[own] = None
-            while True:
+            while self.shared is shared:  # else it was closed meanwhile
                 now = monotonic_ns()
-                found = self._look(memory, own, since, now) if self._is_first(own) else 1
+                found = self._look(shared, own, since, now) if self._is_first(own) else 1
                 if found is True:
                     return own
                 if found is None or now >= give_up_at:
@@ -189,20 +214,23 @@ class Reservations:
                     time.sleep(_LOOK / 1e9)
                     continue
                 pause = min(_LOOK_BEHIND * found or _LOOK, _LOOK_LAST)
-                place = self._take_place(memory, place, since, now + pause)
+                place = self._take_place(shared, place, since, now + pause)
                 self._sleep(pause)
-        except ValueError:  # it was closed meanwhile
+        except OSError:  # a full disk
             return None
         finally:
             self._line.pop(own, None)
             if place:
-                self._leave(memory, place)
+                self._leave(shared, place)
+        return None
 
-    def _look(self, memory: mmap.mmap, own: Reservation, since: int, now: int) -> int | bool | None:
+    def _look(
+        self, shared: SharedFile, own: Reservation, since: int, now: int
+    ) -> int | bool | None:
         """Reserve the file if that is free: return True, None to give up, or how many are ahead."""
-        process, number, until, _ = _NOTE.unpack_from(memory, 0)
+        process, number, until, _ = shared.note()
         is_over = not now < until < now + max(_LONGEST_THINK, _COMMIT) + _MS
-        waiting = memory[_PLACES_AT:_PLACES_END]
+        waiting = shared.places()
         ahead = 0
         if waiting != _NOBODY:
             others = self._others(waiting, now)
@@ -214,7 +242,7 @@ class Reservations:
         else:
             own.is_contended = own.is_contended or until > now - _PATIENCE
         if is_over and (not ahead or now - until > _UNCLAIMED):
-            return self._note(memory, own, now) or ahead
+            return self._note(shared, own, now) or ahead
         return ahead
 
     def _is_first(self, own: Reservation) -> bool:
@@ -227,13 +255,13 @@ class Reservations:
             return False
         return given.thread == threading.get_ident()
 
-    def _note(self, memory: mmap.mmap, own: Reservation, now: int) -> bool:
+    def _note(self, shared: SharedFile, own: Reservation, now: int) -> bool:
         """Write the note, and tell whether no other was written just then."""
         self._given, own.given_at = own, now
         until = now + max(_THINK, self._think)
         note = _NOTE.pack(self._process, own.number, until, self.is_strict)
-        memory[_NOTE_AT] = note
-        return _NOTE.unpack_from(memory, 0)[:2] == (self._process, own.number)
+        os.pwrite(shared.descriptor, note, 0)
+        return shared.note()[:2] == (self._process, own.number)
 
     def _others(self, waiting: bytes, now: int) -> list[tuple[int, int]]:
         """Return since when other processes wait that look in time, and which these are."""
@@ -243,23 +271,29 @@ class Reservations:
             if process and process != self._process and looks_at > now
         ]
 
-    def _take_place(self, memory: mmap.mmap, place: int, since: int, looks_at: int) -> int:
+    def _take_place(self, shared: SharedFile, place: int, since: int, looks_at: int) -> int:
         """Stay at a place of the file's line, or take a free one; return which."""
-        if not place or _PLACE.unpack_from(memory, place)[0] != self._process:
+        if not place or self._owner(shared, place) != self._process:
+            places = shared.places()
             start = random.randrange(_PLACES)
             for number in range(start, start + _PLACES):
-                place = _PLACES_AT + number % _PLACES * _PLACE.size
-                process, _, looked_at = _PLACE.unpack_from(memory, place)
+                at = number % _PLACES * _PLACE.size
+                place = _PLACES_AT + at
+                process, _, looked_at = _PLACE.unpack_from(places, at)
                 if not process or looked_at + _PATIENCE < looks_at:
                     break
         packed = _PLACE.pack(self._process, since, looks_at + _LATE)
-        memory[place : place + _PLACE.size] = packed
+        os.pwrite(shared.descriptor, packed, place)
         return place
 
-    def _leave(self, memory: mmap.mmap, place: int) -> None:
-        with contextlib.suppress(ValueError):  # it was closed
-            if _PLACE.unpack_from(memory, place)[0] == self._process:
-                memory[place : place + _PLACE.size] = bytes(_PLACE.size)
+    def _owner(self, shared: SharedFile, place: int) -> int:
+        """Return whose place it is; 0 if it is nobody's."""
+        return int.from_bytes(os.pread(shared.descriptor, 8, place), sys.byteorder)
+
+    def _leave(self, shared: SharedFile, place: int) -> None:
+        with contextlib.suppress(OSError):  # a full disk
+            if self._owner(shared, place) == self._process:
+                os.pwrite(shared.descriptor, bytes(_PLACE.size), place)
 
     def _sleep(self, pause: int) -> None:
         """Sleep for so long, or until another process rings."""
@@ -284,9 +318,9 @@ class Reservations:
                 bell.close()
         return self._bell
 
-    def _ring(self, memory: mmap.mmap, now: int) -> None:
+    def _ring(self, shared: SharedFile, now: int) -> None:
         """Wake the first in line."""
-        waiting = memory[_PLACES_AT:_PLACES_END]
+        waiting = shared.places()
         bell = None if waiting == _NOBODY else self._own_bell()
         if bell is None:
             return
@@ -301,10 +335,13 @@ class Reservations:
         Args:
             deadline: When to stop waiting, on the monotonic clock; None for no limit.
         """
-        memory = self.memory or self.shared_memory()
+        shared = self.shared or self.open()
         try:
-            while memory is not None:
-                process, number, until, strict = _NOTE.unpack_from(memory, 0)
+            while shared is not None:
+                note = os.pread(shared.descriptor, _NOTE.size, 0)
+                if len(note) < _NOTE.size:
+                    return
+                process, number, until, strict = _NOTE.unpack(note)
                 if not (strict and number):
                     return
                 now = monotonic_ns()
@@ -315,7 +352,7 @@ class Reservations:
                 if deadline is not None and now > deadline * 1e9:
                     return
                 time.sleep(_LOOK / 1e9)
-        except ValueError:  # the memory was closed; suppress() would be three calls a commit
+        except OSError:  # suppress() would be three calls a commit
             return
 
     def hold(self, number: int) -> None:
@@ -327,30 +364,31 @@ class Reservations:
         Args:
             number: The attempt's.
         """
-        memory = self.memory
-        if memory is None:
+        shared = self.shared
+        if shared is None:
             return
-        with contextlib.suppress(ValueError):
-            process, held, until, strict = _NOTE.unpack_from(memory, 0)
+        with contextlib.suppress(OSError):
+            process, held, until, strict = shared.note()
             now = monotonic_ns()
             given = self._given
             if (process, held) == (self._process, number) and now < until:
-                memory[_NOTE_AT] = _NOTE.pack(process, number, now + _COMMIT, strict)
+                note = _NOTE.pack(process, number, now + _COMMIT, strict)
+                os.pwrite(shared.descriptor, note, 0)
                 self._think = self._think * 15 // 16
             elif given is not None and given.number == number:
                 self._think = min(2 * (now - given.given_at), _LONGEST_THINK)
 
     def release(self, number: int) -> None:
         """End the reservation of an attempt, unless it is lost."""
-        memory = self.memory
-        if memory is None:
+        shared = self.shared
+        if shared is None:
             return
-        with contextlib.suppress(ValueError):
-            process, held, until, _ = _NOTE.unpack_from(memory, 0)
+        with contextlib.suppress(OSError):
+            process, held, until, _ = shared.note()
             now = monotonic_ns()
             if (process, held) == (self._process, number) and now < until:
-                memory[_NOTE_AT] = _NOTE.pack(process, 0, now, 0)
-                self._ring(memory, now)
+                os.pwrite(shared.descriptor, _NOTE.pack(process, 0, now, 0), 0)
+                self._ring(shared, now)
 
 
 def _address(process: int) -> bytes:

@@ -72,7 +72,7 @@ class Store:
     def __init__(self, path: str, *, syncs: bool) -> None:
         self.path = path
         self.sync_directory = path + files.SYNC
-        self.files = files.OpenFiles(path)
+        self.files = files.OpenFiles(path, {})
         self._syncs = syncs
         #: Whether a sync has failed: a later one would not say that the log still lacks something.
         self._is_log_doubted = False
@@ -97,7 +97,8 @@ class Store:
         #: The write-ahead log, which the writer has open, too.
         self._log: int | None = None
         self.turn = WriterTurn(self.sync_directory)
-        self._mark: int | None = None
+        #: The mark by which others see that this process uses the file, then the log.
+        self._descriptors = files.Descriptors()
 
     # Snapshots
 
@@ -258,8 +259,7 @@ class Store:
         if not self._ready or self._read_only:
             self._prepare(to_write=True)
         if self.turn.is_doubted:
-            with self._lock:
-                self.turn.reopen_deleted()
+            self._reopen_locks()
         turn, connection = self.turn.turn, self._writer
         if turn is None or connection is None:
             raise EngineUnavailable(path=self.path, reason="it was closed")
@@ -282,15 +282,25 @@ class Store:
         finally:
             fcntl.flock(turn, fcntl.LOCK_UN)
 
+    def _reopen_locks(self) -> None:
+        try:
+            with self._lock:
+                self.turn.reopen_deleted()
+        except OSError as error:
+            reason = files.reason_of(self.path, error)
+            raise EngineUnavailable(path=self.path, reason=reason) from error
+
     def has_synced(self, version: int) -> bool:
         """Tell whether the disk has all commits up to a version, if this process syncs."""
         if not self._syncs or self._read_only:
             return True
         reservations = self.turn.reservations
         try:
-            memory = reservations.memory or reservations.shared_memory()
-            return memory is not None and int.from_bytes(memory[SYNCED], "little") >= version
-        except ValueError:  # it was closed
+            shared = reservations.shared or reservations.open()
+            if shared is None:
+                return False
+            return int.from_bytes(os.pread(shared.descriptor, *SYNCED), "little") >= version
+        except OSError:
             return False
 
     def confirm(self, version: int) -> None:
@@ -331,11 +341,11 @@ class Store:
                 self.files.check_at = 0.0
         if self._is_log_doubted:
             self._settle_log()
-        memory = self.turn.reservations.memory
+        shared = self.turn.reservations.shared
         try:
-            if memory is not None:
-                memory[SYNCED] = version.to_bytes(8, "little")
-        except ValueError:  # it was closed; suppress() would be three calls a commit
+            if shared is not None:
+                os.pwrite(shared.descriptor, version.to_bytes(8, "little"), SYNCED[1])
+        except OSError:  # a full disk; suppress() would be three calls a commit
             return
 
     def _check(self) -> None:
@@ -445,6 +455,7 @@ class Store:
                 raise EngineUnavailable(path=self.path, reason=_FORKED)
             self._is_opening = True
             try:
+                self._close()  # what an exception has left of an attempt
                 self.files.check()
                 obstacle = files.obstacle_to_writing(self.path)
                 if obstacle is None:
@@ -455,13 +466,14 @@ class Store:
                     )
                 else:
                     self._open_to_read()
-            except (OSError, sqlite3.Error) as error:
-                reason = files.reason_of(self.path, error)
-                raise EngineUnavailable(path=self.path, reason=reason) from error
+            except BaseException as error:
+                self._close()
+                if isinstance(error, (OSError, sqlite3.Error)):
+                    reason = files.reason_of(self.path, error)
+                    raise EngineUnavailable(path=self.path, reason=reason) from error
+                raise
             finally:
                 self._is_opening = False
-            self._read_only = obstacle is not None
-            self._ready = True
 
     def _open_to_write(self) -> None:
         is_new = not os.path.isdir(self.sync_directory)
@@ -470,20 +482,21 @@ class Store:
             assert self.turn.turn is not None
             try:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_EX)
-                self._mark = files.join(self.path)
+                mark = files.join(self.path, self._descriptors)
                 self._writer = self.connect()
                 files.create_or_check_schema(self._writer)
-                files.note(self.path, self._mark)
+                files.note(self.path, mark)
             finally:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_UN)
             self._writer.execute(_WRITER_CACHE)
-            self.files.opened(files.WAL, files.SHM)
-            self._log = os.open(self.path + files.WAL, os.O_RDWR)
+            self._log = self._descriptors.open(self.path + files.WAL, os.O_RDWR)
+            found = files.identities(self.path, "", files.WAL, files.SHM)
+            opened = files.OpenFiles(self.path, found)
         except BaseException:
-            self._close_writer()
             if is_new:
                 self.turn.remove()
             raise
+        self.files, self._read_only, self._ready = opened, False, True
 
     def _open_to_read(self) -> None:
         connection, _ = files.connect_to_read(self.path)
@@ -491,7 +504,8 @@ class Store:
             files.check_schema(connection)
         finally:
             connection.close()
-        self.files.opened()
+        opened = files.OpenFiles(self.path, files.identities(self.path, ""))
+        self.files, self._read_only, self._ready = opened, True, True
 
     def check_pause(self) -> None:
         """Check that this thread may pause.
@@ -521,9 +535,11 @@ class Store:
             with contextlib.suppress(IndexError):  # a signal handler has closed the last one
                 self._idle.pop().close()
         with self._lock:
-            self.files.forget_log()
-            self._ready = False
-            self._close_writer()
+            self._close()
+
+    def forget_files(self) -> None:
+        """Take the files that are there at the next use, also if they are others."""
+        self.files = files.OpenFiles(self.path, {})
 
     def resume(self) -> None:
         """Allow opening again after :meth:`pause`; may be called twice, or without that."""
@@ -541,7 +557,7 @@ class Store:
         To close a connection in the middle of a transaction would undo, in the memory that the
         processes share, what the parent commits. So they are kept to the end of the process.
         """
-        self._leave()  # the parent's own mark keeps the lock, for as long as that uses the file
+        self._descriptors.close()  # the parent's own mark keeps the lock, as long as it has that
         snapshots = list(self._snapshots)
         connections = [self._writer, *self._idle, *[one.connection for one in snapshots]]
         opened = [one for one in connections if one is not None]
@@ -551,23 +567,17 @@ class Store:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
         for snapshot in snapshots:
             snapshot.connection = None
-        self._is_abandoned, self._ready, self._writer = True, False, None
+        self._is_abandoned, self._ready, self._writer, self._log = True, False, None, None
         self._idle, self._snapshots = [], {}
 
-    def _leave(self) -> None:
-        """Close the mark by which others see that this process uses the file."""
-        mark, self._mark = self._mark, None
-        if mark is not None:
-            os.close(mark)
-
-    def _close_writer(self) -> None:
-        self._leave()  # before the log goes, which a process that joins would miss
+    def _close(self) -> None:
+        """Close what is open, however far it was opened or closed; the next use opens it again."""
+        closed = self.files.without_log()
+        self.files, self._ready, self._log = closed, False, None
+        self._descriptors.close()  # the mark before the log goes, which who joins would miss
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        log, self._log = self._log, None
-        if log is not None:
-            os.close(log)
         self.turn.close()
 
 

@@ -532,7 +532,7 @@ class TransactionState:
             conflicted = code == 1020 and request is not None and request.refusal == 1020
             self._drop_attempt()
             self._begin_attempt(self.options.persistent)
-            if conflicted and self.store.turn.reservations.shared_memory() is not None:
+            if conflicted and self.store.turn.reservations.open() is not None:
                 self.reserves, pause_seconds = True, 0.0  # it waits before it reads
             return Delay(pause_seconds)
 

@@ -24,8 +24,8 @@ _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 class WriterTurn:
     """The turn of the processes that write: two lock files, made again if they were deleted.
 
-    A process that waits for the turn holds the turnstile until it has it, and notes in the memory
-    that the processes share when it began to wait. While nobody has waited lately, a process takes
+    A process that waits for the turn holds the turnstile until it has it, and notes in the second
+    file when it began to wait. While nobody has waited lately, a process takes
     the turn directly; otherwise it takes the turnstile first, so one that waits goes before one
     that has just written. The kernel wakes those who wait at the turnstile together, and one of
     them gets it. The locks order the writers, and no more: what keeps two from writing at once is
@@ -39,14 +39,14 @@ class WriterTurn:
         turnstile: The first lock to take, None while it is closed.
         turn: The second one, which the process that writes holds.
         is_doubted: Whether the files may have been deleted.
-        reservations: What the processes note at the beginning of the second one; the rest of that
-            memory is theirs, too.
+        reservations: What the processes note in the second one.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.turnstile: int | None = None
         self.turn: int | None = None
+        self._descriptors = files.Descriptors()
         self.is_doubted = False
         self.reservations = Reservations()
 
@@ -58,21 +58,17 @@ class WriterTurn:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.directory)
         self.close()
-        self.turnstile = self._open(files.LOCKS[0])
-        self.turn = self._open(files.LOCKS[1])
+        self.turnstile, self.turn = [
+            self._descriptors.open(os.path.join(self.directory, name), os.O_RDWR | os.O_CREAT)
+            for name in files.LOCKS
+        ]
         self.reservations = Reservations(os.path.join(self.directory, files.LOCKS[1]))
-
-    def _open(self, name: str) -> int:
-        return os.open(os.path.join(self.directory, name), os.O_RDWR | os.O_CREAT, 0o666)
 
     def close(self) -> None:
         """Close the lock files, which frees the turn."""
         self.reservations.close()
-        opened = self.turnstile, self.turn
         self.turnstile = self.turn = None
-        for descriptor in opened:
-            if descriptor is not None:
-                os.close(descriptor)
+        self._descriptors.close()
 
     def acquire(self, deadline: float | None, about_to_wait: Callable[[], object]) -> bool:
         """Take the turn, and tell whether it was free.
@@ -86,14 +82,12 @@ class WriterTurn:
         """
         turnstile: Any = self.turnstile  # neither is None: the caller has looked
         turn: Any = self.turn
-        memory = self.reservations.memory
-        if memory is None:
-            memory = self.reservations.shared_memory()
+        shared = self.reservations.shared or self.reservations.open()
         is_quiet = False
-        if memory is not None:
-            waited_at = int.from_bytes(memory[WAITED], "little")
-            is_quiet = not 0 <= monotonic_ns() - waited_at < _QUIET_NS
         try:
+            if shared is not None:
+                waited_at = int.from_bytes(os.pread(shared.descriptor, *WAITED), "little")
+                is_quiet = not 0 <= monotonic_ns() - waited_at < _QUIET_NS
             if not is_quiet:
                 fcntl.flock(turnstile, _NOW)
             fcntl.flock(turn, _NOW)
@@ -101,8 +95,10 @@ class WriterTurn:
         except BlockingIOError:
             is_quiet = False
             about_to_wait()
-            if memory is not None:
-                memory[WAITED] = monotonic_ns().to_bytes(8, "little")
+            if shared is not None:
+                with contextlib.suppress(OSError):  # a full disk
+                    now = monotonic_ns().to_bytes(8, "little")
+                    os.pwrite(shared.descriptor, now, WAITED[1])
             _acquire_lock(turnstile, deadline)
             _acquire_lock(turn, deadline)
             return False
@@ -115,11 +111,15 @@ class WriterTurn:
         self.is_doubted = True
 
     def reopen_deleted(self) -> None:
-        """Open the lock files again if they were deleted."""
+        """Open the lock files again if they were deleted, or the last time this did not end."""
         opened = [lock for lock in (self.turnstile, self.turn) if lock is not None]
         self.is_doubted = False
-        if not all(os.fstat(lock).st_nlink for lock in opened):
-            self.open()
+        try:
+            if not opened or not all(os.fstat(lock).st_nlink for lock in opened):
+                self.open()
+        except BaseException:
+            self.is_doubted = True
+            raise
 
     def remove(self) -> None:
         """Remove the lock files beside a file that is another program's."""

@@ -1,6 +1,6 @@
 """Watches: futures that are ready once a key has changed, in whichever process.
 
-A process with watches owns a pipe in ``-sync``, and says so in the shared memory. Each commit
+A process with watches owns a pipe in ``-sync``, and says so in a lock file. Each commit
 writes a byte into every pipe; it looks for new ones if one was said to be there, and every 10 ms.
 The byte wakes the owner's thread, which reads in the history which keys changed, and compares
 values. After a look in vain it rests, for 2 ms at most; without watches it looks at nothing, as
@@ -60,7 +60,7 @@ class Notifier:
         self._turn = turn
         self._pipes: dict[str, int] = {}
         self._changed_at = -1  # until everything there was looked at
-        #: Which number the shared memory had then, and when to look all the same.
+        #: Which number the lock file had then, and when to look all the same.
         self._newest: bytes | None = None
         self._look_at = 0.0
 
@@ -70,17 +70,17 @@ class Notifier:
         Raises nothing: what was committed stays so. A pipe that could not be reached is
         tried again at the next commit.
         """
-        memory, now, newest = self._turn.reservations.memory, version_clock.seconds(), None
+        shared, now, newest = self._turn.reservations.shared, version_clock.seconds(), None
         try:
-            if memory is not None:
-                newest = memory[PIPES]
+            if shared is not None:
+                newest = os.pread(shared.descriptor, *PIPES)
             is_known = newest == self._newest and newest is not None and self._changed_at != -1
             if not is_known or now >= self._look_at:
                 if os.stat(self._directory).st_mtime_ns != self._changed_at:
                     self._look()
                 if self._changed_at != -1:
                     self._newest, self._look_at = newest, now + CHECK_SECONDS
-        except (FileNotFoundError, ValueError):  # or the memory was closed
+        except FileNotFoundError:
             self._turn.doubt()
         except OSError:
             self._changed_at = -1

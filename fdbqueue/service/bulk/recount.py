@@ -97,7 +97,7 @@ def _recount_hidden(database: Database, store: ItemStore, state: State) -> None:
     def correct(tr: Transaction, number: int) -> None:
         difference = number - Counters(store.tables).hidden(tr)[state]
         count_change = _guarded(tr, store, difference)
-        count_change.hide(state, difference)
+        count_change.correct_hidden(state, difference)
         count_change.write()
 
     def is_value(row: Any) -> bool:

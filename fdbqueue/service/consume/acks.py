@@ -440,9 +440,6 @@ class Acks:
         extended = held._replace(until=now_us() + lasting_us)
         self._store.hide(count_change, extended)
         count_change.wakes += 1  # waiting poppers may have to look sooner
-        if extended.until < held.until:
-            count_change.come_at(extended.until)
-            count_change.shortened += 1
         return extended
 
     # What they share

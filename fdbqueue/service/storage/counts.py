@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import heapq
+import math
 import random
 import struct
 from collections import Counter, defaultdict
@@ -23,7 +24,7 @@ from fdbqueue.service.items import DeadReason, Priority
 from fdbqueue.service.limits import MAX_ITEMS_A_CALL
 from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import End, Place
-from fdbqueue.service.storage.tables import State, TableKeys
+from fdbqueue.service.storage.tables import Hidden, State, TableKeys
 
 #: How long the history is kept.
 HISTORY_MINUTES = 24 * 60
@@ -99,8 +100,6 @@ class CountChange:
         wakes: How many items got a time at which they become ready, or came back to their places
             without having ceased to count as ready. It wakes the waiting poppers, who look at once
             and learn the time.
-        shortened: How many leases got an earlier end. It changes the count of hidden items, and so
-            wakes who waits at a limit.
         pushes: How many items were pushed.
         pops: How many items were removed for good.
         high: The highest count or index of a hidden item. Later pushes get a higher one,
@@ -120,11 +119,14 @@ class CountChange:
         self.ready = 0
         self.taken = 0
         self.wakes = 0
-        self.shortened = 0
         self.pushes = 0
         self.pops = 0
         self.high = -1
         self._corrects = False
+
+    #: When the first would have expired of the leases that end, and when the first of those that
+    #: begin. Of the class, because most transactions have none.
+    _first_ended = _first_begun = math.inf
 
     #: The read of whether the ends of leases are news, if it has begun.
     _limited: Any = None
@@ -158,9 +160,21 @@ class CountChange:
         self._levels[level] += change
         self._corrects = True
 
-    def hide(self, state: State, count: int) -> None:
-        """Count items that enter a hidden state; a negative number leaves it."""
-        self._hidden += count * _ONE_HIDDEN[state]
+    def hide(self, hidden: Hidden) -> None:
+        """Count an item that enters a hidden state."""
+        self._hidden += _ONE_HIDDEN[hidden.state]
+        if hidden.until < self._first_begun and hidden.state is State.LEASED:
+            self._first_begun = hidden.until
+
+    def reveal(self, hidden: Hidden) -> None:
+        """Count an item that leaves a hidden state."""
+        self._hidden -= _ONE_HIDDEN[hidden.state]
+        if hidden.until < self._first_ended and hidden.state is State.LEASED:
+            self._first_ended = hidden.until
+
+    def correct_hidden(self, state: State, change: int) -> None:
+        """Correct the count of a hidden state."""
+        self._hidden += change * _ONE_HIDDEN[state]
 
     @property
     def leased(self) -> int:
@@ -185,18 +199,24 @@ class CountChange:
         self.news_at = moment if known is None else min(known, moment)
 
     def write(self) -> None:
-        """Add the changes to the queue's counts, and the news to the index of its family."""
+        """Add the changes to the queue's counts, and the news to the index of its family.
+
+        If leases that begin, or are extended, expire before all of those whose place they take,
+        who waits for the end of one, and the row of the index, may know a moment that is too late.
+        """
         tr, tables = self.tr, self._tables
+        is_sooner = self._first_begun < self._first_ended < math.inf
+        if is_sooner:
+            self.come_at(int(self._first_begun))
         if tables.member is not None and (self._hidden or self.news_at is not None):
             self._write_news(tables.member)
         sums = self.ready + (self.taken << _FIELD) + (self.wakes << 2 * _FIELD)
+        # in one field more, which the next change of the count drops
+        hidden = self._hidden + (is_sooner << _FIELD * _HIDDEN_FIELDS)
         added = [
             (tables.ready_taken_wakes, sums, 3),
-            (tables.hidden, self._hidden, _HIDDEN_FIELDS),
+            (tables.hidden, hidden, _HIDDEN_FIELDS + is_sooner),
         ]
-        if self.shortened:  # in one field more, which the next change of the count drops
-            number = self._hidden + (self.shortened << _FIELD * _HIDDEN_FIELDS)
-            added[1] = tables.hidden, number, _HIDDEN_FIELDS + 1
         events = self.pushes + (self.pops << _FIELD)  # as the fields of Minute
         if events:
             minute = now_us() // _MINUTE_US

@@ -226,7 +226,7 @@ class ItemStore:
             died = self.tables.death(hidden.until, place.data)
             if died is not None:
                 tr[died] = b""
-        count_change.hide(hidden.state, 1)
+        count_change.hide(hidden)
         if place.stamp_at is not None:
             count_change.high = HIGHEST
             return
@@ -256,7 +256,7 @@ class ItemStore:
             died = self.tables.death(hidden.until, hidden.row.place)
             if died is not None:
                 tr.clear(died)
-        count_change.hide(hidden.state, -1)
+        count_change.reveal(hidden)
 
     def requeued_row(self, tr: Transaction, hidden: Hidden, attempts: int) -> Row:
         """Return the row that requeues a hidden item with this number of attempts.
