@@ -435,7 +435,7 @@ def _dead(queue: Queue, form: ActionForm, tr: Any) -> dict[str, Any]:
     """Read which dead letters a form is for, and give it a bound if it has none."""
     dead, most, before = (form.cleaned_data[name] for name in ("dead", *_BOUND))
     group = None if dead == ALL else _group(queue, dead, tr)
-    number = queue.counts(tr=tr).dead if dead == ALL else group.count if group else 0
+    number = max(0, queue.counts(tr=tr).dead) if dead == ALL else group.count if group else 0
     asked: dict[str, Any] = {
         "is_all": dead == ALL,
         "chosen_reason": group and (reason_text(group.reason) or _("no reason given")),
@@ -510,7 +510,7 @@ def _write_down(
 
 
 def _noted(action: PageAction, outcome: Outcome, failed: BaseException | None, label: str) -> str:
-    """Return what the admin's log says of an action, with the facts of the log."""
+    """Return what the admin's log says of an action; a reason there stands for its digest."""
     text = _done(action, outcome, label)
     if failed is not None:
         said = {"number": grouped(outcome.number), "error": type(failed).__name__}
@@ -518,6 +518,7 @@ def _noted(action: PageAction, outcome: Outcome, failed: BaseException | None, l
     facts = [
         f"{name} = {visible(json.dumps(value, ensure_ascii=False))}"
         for name, value in outcome.facts.items()
+        if name != "dead" or value == ALL or "reason" not in outcome.facts
     ]
     return " ".join([f"{action.verb}:", text, ", ".join(facts)]).strip()
 

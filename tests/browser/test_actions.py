@@ -256,8 +256,14 @@ def test_a_reason_that_a_browser_would_change_and_a_session_that_ends(enter, mai
     """The form is for this reason alone, and so is that to which the login leads back."""
     for reason in ("late\rvery", "late\rvery"):
         mail.bury(mail.push(1).id, reason=reason)
-    visitor = enter(SUPERUSER, 1024)
-    page = Actor(visitor, PLAIN).go("mail/?state=dead").page
+    mail.bury(mail.push(1).id, reason="x" * 1_000)
+    visitor = enter(SUPERUSER, 390)
+    actor = Actor(visitor, PLAIN).go("mail/?state=dead")
+    page = actor.page
+    page.locator("#scroll-reasons tr:has-text('xxx') .fdbqueue-offer").first.click()
+    expect(page.locator("#how-many")).to_have_text("Dead letters now: 1")
+    actor.look()
+    actor.go("mail/?state=dead")
     row = "#scroll-reasons tr:has-text('late\\\\rvery')"
     page.locator(f"{row} .fdbqueue-offer:has-text('Remove')").click()
     expect(page.locator("#how-many")).to_have_text("Dead letters now: 2")

@@ -416,13 +416,8 @@ def test_the_admins_log_says_who_did_what(on, site, manager, mail):
     do(manager, at(site, "mail", "purge"), of_reason("<b>gone</b>"))
     do(manager, at(site, "mail", "redrive"), {"id": mail.dead_ids[0]})
     do(manager, at(site, "user-*", "pause"), reason="a\x1bb")
-    digest = group_digest("<b>gone</b>")
     assert entries() == [
-        (
-            "manager",
-            "mail",
-            f'Remove: 1 item was removed. dead = "{digest}", most = 1, reason = "<b>gone</b>"',
-        ),
+        ("manager", "mail", 'Remove: 1 item was removed. most = 1, reason = "<b>gone</b>"'),
         ("manager", "mail", f'Requeue: 1 item was requeued. id = ["{mail.dead_ids[0]}"]'),
         ("manager", "user-*", 'Pause: Paused: user-* reason = "a\\u001bb"'),
     ]

@@ -12,7 +12,7 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
-from tests.pages.test_actions import asked, at, buttons, do, form_of, without_token
+from tests.pages.test_actions import asked, at, buttons, do, form_of, lines, without_token
 from tests.tasks import letters, limited_jobs
 from tests.tasks.conftest import backend_of
 
@@ -135,13 +135,15 @@ def whole():
 GROUP = at(LIST, QUEUE, "abort-group")
 
 
-def test_a_group_is_aborted(manager, whole, backend):
-    """From the page of any of its tasks, which says so, and names the command to who may not."""
+def test_a_group_is_aborted(manager, whole, backend, caplog):
+    """From the page of any of its tasks, which says so; the log says how many tasks it ended."""
     task = whole.parts()[0]
     assert f"{GROUP}?id={task.id}" in buttons(manager.get(page_of(task)))
     page = manager.get(GROUP, {"id": task.id})
     assert "<h1>Abort a group of tasks of tasks-default</h1>" in text(page)
     assert "The group was aborted" in text(do(manager, GROUP, {"id": task.id}))
+    ((_level, facts),) = lines(caplog)
+    assert (facts["items"], facts["id"]) == (3, [task.id])
     assert group_result(whole.id).is_aborted
     assert [part.status for part in whole.parts() if part.task] == [TaskResultStatus.FAILED] * 2
     TaskWorker(backend, follow=False).run()
