@@ -1,12 +1,14 @@
-"""The pages in the admin: the list of queues, a queue, and an item. They are read-only."""
+"""The pages in the admin: the list of queues, a queue, an item, and the history of actions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
-from django.urls import URLPattern, reverse_lazy
+from django.contrib.admin.utils import unquote
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse_lazy
+from django.views.decorators.http import require_safe
 
 from fdbqueue import access, models
 from fdbqueue.exceptions import ConfigurationError
@@ -19,12 +21,29 @@ from fdbqueue.views import of_site, page_patterns
 class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs alone
     """The pages for users who may view queues, on any admin site.
 
-    The list, forms and history of the stock ModelAdmin are not reachable: they need a table.
+    The list and forms of the stock ModelAdmin are not reachable: they need a table. Its history of
+    a queue is, for users who may view the queue: it shows the actions of the pages.
     """
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the addresses of the pages, and no others."""
-        return page_patterns(self._page, admin_url_name)
+        """Return the addresses of the pages, and those that the admin's own log leads to."""
+        shown = {"change": self._to_queue, "history": self.history_view}
+        return [
+            *(
+                path(f"<path:object_id>/{name}/", self._in_admin(view), name=admin_url_name(name))
+                for name, view in shown.items()
+            ),
+            *page_patterns(self._page, admin_url_name),
+        ]
+
+    def get_object(
+        self,
+        request: HttpRequest,  # noqa: ARG002  # Django's signature
+        object_id: str,
+        from_field: Any = None,  # noqa: ARG002  # Django's signature
+    ) -> models.QueueName:
+        """Return what stands for a queue, whether there is one of this name or not."""
+        return models.QueueName(name=object_id)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Tell whether the user may view a queue, or with None, whether the index has an entry.
@@ -56,8 +75,17 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
     def _page(self, view: type[PageView]) -> Any:
         decide = type(self).has_view_permission
         site = AdminSite(self, has_own_rules=decide is not QueueAdmin.has_view_permission)
-        page = of_site(view, self.admin_site.admin_view, site)
-        page.login_url = reverse_lazy(  # type: ignore[attr-defined]  # for LoginRequiredMiddleware
-            "admin:login", current_app=self.admin_site.name
-        )
-        return page
+        return self._with_login(of_site(view, self.admin_site.admin_view, site))
+
+    def _to_queue(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """Redirect from the address that the admin's log has for a queue to its page."""
+        addresses = AdminSite(self, has_own_rules=True).addresses(request)
+        return HttpResponseRedirect(addresses.queue(unquote(object_id)))
+
+    def _in_admin(self, view: Any) -> Any:
+        return self._with_login(require_safe(self.admin_site.admin_view(view)))
+
+    def _with_login(self, view: Any) -> Any:
+        login = reverse_lazy("admin:login", current_app=self.admin_site.name)
+        view.login_url = login  # for LoginRequiredMiddleware
+        return view

@@ -14,7 +14,7 @@ from typing import Any
 from fdbqueue import conf
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded
-from fdbqueue.service import Catalog
+from fdbqueue.service import Catalog, error_code
 from fdbqueue.steady import monotonic
 
 #: How long a transaction may take, until when one may begin, and whether the request only reads.
@@ -22,6 +22,7 @@ _limits: contextvars.ContextVar[tuple[float, float, bool]] = contextvars.Context
 _UNLIMITED = (5.0, float("inf"), False)
 #: FoundationDB's own limit of a timeout: 24 days.
 _MAX_MILLISECONDS = 2**31 - 1
+_TIMED_OUT = 1031
 
 
 class TimedDatabase:
@@ -67,6 +68,11 @@ def is_half_over() -> bool:
     """Tell whether half of the time that :func:`begin` gave this thread has passed."""
     timeout_seconds, end, _ = _limits.get(_UNLIMITED)
     return monotonic() > end - timeout_seconds / 2
+
+
+def is_late(error: Exception) -> bool:
+    """Tell whether an error says that the time was over, and that nothing was changed."""
+    return isinstance(error, DeadlineExceeded) or error_code(error) == _TIMED_OUT
 
 
 _limited: weakref.WeakKeyDictionary[Catalog, Catalog] = weakref.WeakKeyDictionary()

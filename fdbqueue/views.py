@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import PermissionDenied
+from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path, re_path
 from django.utils.translation import gettext_lazy as _
@@ -48,7 +49,8 @@ def of_site(
     def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         return (acting if actions_are_on() else page)(request, *args, **kwargs)
 
-    return csrf_exempt(update_wrapper(chosen, page))  # acting checks it
+    acts = csrf_exempt(update_wrapper(chosen, page))  # acting checks it
+    return non_atomic_requests(acts)  # what an action did is written down, whatever ends it
 
 
 class QueueView(PageView):
@@ -174,58 +176,57 @@ class ActionView(PageView):
     def get(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:  # noqa: ARG002  # Django's signature
         """Ask: say what is done to what, and what it means."""
         self._check(name)
-        return self._asked(action_page.fresh_form(self.action, request.GET.dict()))
+        return self._asked(action_page.ActionForm(self.action, request))
 
     def post(self, request: HttpRequest, name: str, action: str) -> HttpResponseBase:
         """Do it, and lead back to the queue; or to the rest, if there is more to do."""
         self._check(name)
-        form = action_page.sent_form(self.action, request.POST.dict())
+        form = action_page.ActionForm(self.action, request)
         if not form.is_valid():
             return self._asked(form)
         try:
-            self._check_task(form)
-            outcome = action_page.perform(request, name, self.action, form)
-        except ValidationError as error:
-            form.add_error(None, error)
-            return self._asked(form)
+            self._check_form(form)
+            outcome = action_page.perform(request, self.of, self.action, form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **self._about())
         text, back = action_page.told(self.action, outcome, self.of.label), self._back()
-        if outcome.has_more:
-            asked = {name: form.cleaned_data[name] for name in self.action.takes}
-            asked |= outcome.going_on
-            back = self.addresses.action(name, action, **asked)
-        if action_page.tell(request, text):
+        if outcome.rest:
+            typed = {field.name: form.cleaned_data[field.name] for field in form.typed()}
+            back = self.addresses.action(name, action) + form.address(**typed, **outcome.rest)
+        if action_page.tell(request, text, is_done=outcome.number > 0):
             return HttpResponseRedirect(back)
         return self.page(text, "done.html", text=text, back=back, **self._about())
 
     def _failed(self, error: Exception, problem: Problem) -> HttpResponseBase:
         """Return the page of an error, with the form that sends a POST again if it may work."""
         response = super()._failed(error, problem)
-        form = action_page.sent_form(self.action, {**self.request.POST.dict(), "again": "1"})
+        form = action_page.ActionForm(self.action, self.request)
         if response.status_code == 503 and self.request.method == "POST" and form.is_valid():
-            return self.problem(problem, form=form, action=self.action)
+            return self.problem(problem, again=form)
         return response
 
     def _check(self, name: str) -> None:
         """Find the queue or the family; raise if there is none, or the user may not act on it."""
-        if not action_page.may_act(self.request.user, self.action, name):
+        if not action_page.may_act(self.request.user, name):
             raise PermissionDenied
         catalog = self.catalog()
         self.of = catalog.family(name) if "*" in name else catalog.queue(name)
 
-    def _check_task(self, form: action_page.ActionForm) -> None:
-        """Raise if the action is one on a task, and the queue has no such task.
+    def _check_form(self, form: action_page.ActionForm) -> None:
+        """Raise if a form is for items of a family, or for a task that the queue does not have.
 
         So it is if the user may not do it to another queue that it changes.
         """
-        of, task_id = self.of, form.cleaned_data["id"]
-        if not self.action.of_task:
-            return
-        if isinstance(of, Family) or self.task_of(reading_of(of), of, task_id) is None:
-            raise ItemNotFound(queue=of.name, id=task_id)
-        if not action_page.may_act(self.request.user, self.action, *self.action.queues(task_id)):
-            raise PermissionDenied
+        of, asked = self.of, form.cleaned_data
+        ids = asked.get("id") or []
+        if isinstance(of, Family):  # it has no items
+            if ids or asked.get("dead"):
+                raise ItemNotFound(queue=of.name, id="".join(ids))
+        elif self.action.of_task:
+            if self.task_of(reading_of(of), of, ids[0]) is None:
+                raise ItemNotFound(queue=of.name, id=ids[0])
+            if not action_page.may_act(self.request.user, *self.action.queues(ids[0])):
+                raise PermissionDenied
 
     def _back(self) -> str:
         """Return the address of the queue or the family."""
@@ -241,11 +242,12 @@ class ActionView(PageView):
         if not form.is_valid():
             return self.problem(bad_form(form), **about)
         try:
-            self._check_task(form)
+            self._check_form(form)
             asked = action_page.question(self.of, self.action, form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **about)
-        return self.page(form=form, back=self._back(), is_one=True, **asked, **about)
+        ways: dict[str, Any] = {"back": self._back(), "history": self.site.history(self.of.name)}
+        return self.page(form=form, is_one=True, **ways, **asked, **about)
 
 
 class NoPageView(PageView):

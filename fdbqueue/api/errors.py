@@ -181,11 +181,6 @@ def _from_service(error: FdbQueueError) -> Response:
     return _respond(status, error.code, message, shown)
 
 
-def is_late(error: Exception) -> bool:
-    """Tell whether an error says that the time was over, and that nothing was changed."""
-    return isinstance(error, DeadlineExceeded) or error_code(error) == _TIMED_OUT
-
-
 def _from_engine(fdb_code: int) -> Response:
     if fdb_code == _TIMED_OUT:
         return _from_service(DeadlineExceeded())

@@ -21,7 +21,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from fdbqueue import access, conf, deadlines, service
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW
-from fdbqueue.api import errors, inputs, outputs, pagination, requests
+from fdbqueue.api import inputs, outputs, pagination, requests
 from fdbqueue.api.actions import Action, QueuePermission, declaration
 from fdbqueue.api.base_view import BaseView
 from fdbqueue.api.media import hold_memory
@@ -415,7 +415,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
         try:
             work(counts.append)
         except Exception as error:
-            is_late = errors.is_late(error) and sum(counts) > 0
+            is_late = deadlines.is_late(error) and sum(counts) > 0
             if not is_late:
                 raise
         number = sum(counts)

@@ -1,18 +1,45 @@
 """Actions on the pages: pause, resume, redrive, remove, bury; off unless the setting has them on.
 
-An action is one of the REST API: its permission, the check of what it is given, and what it does
-are declared there (:mod:`fdbqueue.api.viewsets`). Here is what a reader is asked and told.
+An action does exactly what its form has shown, whatever becomes of the form, of who sends it, and
+of the queue. What it is for is its *bound*, which stands in the address of the form:
 
-How it goes. A button is a link to the page of the action, which only reads: it says how many items
-there are and what becomes of them, and has a form with an id of its own. The form is sent by POST
-with Django's token. The permission is asked again. Then the id is noted in the database: who sends
-the same form twice, by a double click or the back button, changes nothing the second time. Then the
-action does its work, ten thousand items at most, or as many as there is time for; the log has a
-line, and the reader is led back to the queue with a message. If there is more to do, the page of
-the action comes again, with a new id. At the end the id is noted as done. A process that dies, or
-an engine that goes away before that, leaves the action undone, or done in part. Then the page of
-the error has the form again, with the same id: it is done unless the id is noted as done. What was
-done in part is done to the rest, for each action may be done twice.
+- ``id``, once or several times: these items, or this task;
+- ``dead``, ``most``, ``before``: dead letters, at most that many, of those that died before that
+  moment. ``dead`` is ``all``, or the digest of the reason that is stored (:func:`group_digest`): no
+  text that a browser could change. That of an empty reason is as any other, and no ``dead`` is an
+  error, never all.
+
+Who may do what
+    Who may view a queue and has the permission to manage it, and for the abort of a group the same
+    for each queue of its tasks. That is asked for the button, for the page and for the form.
+
+How it goes
+    1. *A button* is a link to the page of an action: with ids, or with ``dead`` alone.
+    2. *The page* (GET) changes nothing. In one transaction it reads how many dead letters there are
+       and when the last one died, and shows that number. It writes a form whose address has the
+       bound; of an address with a bound it keeps that, and shows at most its number.
+    3. *The form* (POST, with Django's token) has besides only what the reader types. It acts on
+       its bound: of what is left of that, ten thousand at most, in transactions of some hundreds;
+       in each an item is as it was in the bound, or is passed over.
+    4. *What was done* is what these transactions have done, and is told as it is, also if it is
+       nothing. If the time is over or ten thousand are done, a page comes again whose bound has the
+       rest of the number.
+    5. *The log* has a warning for each form that got so far, whatever ended it, with who, what, how
+       many until then, and the ids or the reason; so has the admin's own log, if it is installed.
+
+What is left by
+    - *a form that is sent twice*, by a double click, a reload or the back button, or by two people:
+      what the first has done is out of the bound (an item that is removed, or requeued; one that
+      dies again has died after the moment), so the second finds nothing, and says so;
+    - *the end of a session, a token that is refused, Enter in the address bar*: the address, which
+      asks the same again, with the same bound;
+    - *items that die meanwhile*: they died after the moment, and stay as they are. Moments are by
+      the clocks of those who note deaths: one that dies meanwhile by a clock that is behind may
+      take the place of another, but there are never more than the number;
+    - *an exception, a deadline, an engine that goes away*: what was committed. The line of the log
+      says how many that are; of a last commit whose outcome is not known it counts nothing. The
+      page of the error has the same form: what was not done is done when it is sent again;
+    - *a process that is killed*: the same, but no line, because nothing has ended.
 """
 
 from __future__ import annotations
@@ -20,15 +47,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.apps import apps
 from django.contrib import messages
+from django.db import Error as OrmError
+from django.db import router, transaction
 from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.module_loading import import_string
@@ -36,67 +66,147 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from fdbqueue import access, conf, deadlines
+from fdbqueue.columns.items import reason_text
 from fdbqueue.columns.text import clip, grouped, visible
-from fdbqueue.exceptions import EngineError, ItemNotFound, OutcomeUnknown
+from fdbqueue.exceptions import ItemNotFound
+from fdbqueue.models import QueueName
 from fdbqueue.pages.sites import Addresses, actions_are_on
-from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, group_of_text, make_call, run
-from fdbqueue.steady import monotonic
+from fdbqueue.service import (
+    MAX_ITEMS_A_CALL,
+    DeadReason,
+    Family,
+    Queue,
+    group_digest,
+    microseconds,
+    moment,
+    now_us,
+    run,
+)
 
 logger = logging.getLogger("fdbqueue.pages")
 
 #: How many items one request handles at most.
 MAX_AT_ONCE = 10_000
-#: A request that has taken so long makes no further call.
-_SECONDS = 5.0
 _MAX_REASON = 1_000
 _MAX_ID = 14_000
-_ONCE_BYTES = 16
 _MAX_AT = 10**9
-#: What is noted with the id of a form that was done.
-_DONE = b"done"
-#: How many reasons of dead letters are read to tell how many there are of one.
-_MAX_REASONS = 1_000
+_MAX_NUMBER = 10**15
+#: Of the moments that a datetime can tell, in microseconds.
+_LAST_MOMENT = 10**17
+#: What stands for the dead letters of every reason.
+ALL = "all"
+#: What a reader types or ticks; all else of a form is in its address.
+_TYPED = ("reason", "by_force")
+_BOUND = ("most", "before")
+
+
+class _Ids(forms.Field):
+    """Ids, each of which is given as a parameter of its own."""
+
+    widget = forms.MultipleHiddenInput
+
+    def clean(self, value: Any) -> list[str]:
+        """Return those that are not empty, each once."""
+        ids = [one for one in dict.fromkeys(value or ()) if one]
+        if any(len(one) > _MAX_ID for one in ids):
+            raise forms.ValidationError(_("This is too long for an id."))
+        return ids
 
 
 class ActionForm(forms.Form):
-    """What an action is asked to do, and the id of the form; any other field is ignored.
+    """What an action is for, by the address of its form, and what the reader has typed.
 
-    ``at`` is how much other forms have done of it, and ``again`` whether the same form has failed.
+    What the action does not take is ignored.
+
+    Args:
+        action: The action.
+        request: GET for a form that is not sent yet, POST for one that is.
     """
 
-    id = forms.CharField(required=False, max_length=_MAX_ID, widget=forms.HiddenInput)
+    id = _Ids(required=False)
+    dead = forms.RegexField(rf"\A(?:{ALL}|[0-9a-f]{{32}})\Z", required=False)
+    most = forms.IntegerField(required=False, min_value=0, max_value=_MAX_NUMBER)
+    before = forms.IntegerField(required=False, min_value=0, max_value=_LAST_MOMENT)
+    at = forms.IntegerField(required=False, min_value=0, max_value=_MAX_AT)
     reason = forms.CharField(label=_("Reason"), required=False, strip=False, max_length=_MAX_REASON)
     by_force = forms.BooleanField(label=_("Also end what runs"), required=False)
-    at = forms.IntegerField(
-        required=False, min_value=0, max_value=_MAX_AT, widget=forms.HiddenInput
-    )
-    once = forms.RegexField(rf"^[0-9a-f]{{{2 * _ONCE_BYTES}}}$", widget=forms.HiddenInput)
-    again = forms.BooleanField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, action: PageAction, request: HttpRequest) -> None:
+        self._is_sent = request.method == "POST"
+        data = request.GET.copy()
+        if self._is_sent:
+            for name in _TYPED:
+                data.setlist(name, request.POST.getlist(name))
+        super().__init__(data)
+        taken = (*action.takes, *_BOUND) if "dead" in action.takes else action.takes
+        for name in {*self.fields}.difference(taken):
+            del self.fields[name]
+        self._given = {name: request.GET.getlist(name) for name in self.fields}
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse an address that does not say what the action is for."""
+        asked, takes = self.cleaned_data, self.fields
+        if self.errors:
+            return asked
+        ids, dead = asked.get("id") or [], asked.get("dead")
+        if "dead" in takes and bool(dead) == bool(ids):
+            self.add_error(None, _("This address does not say which dead letters are meant."))
+        elif "dead" not in takes and "id" in takes and len(ids) != 1:
+            self.add_error(None, _("This address does not say which item is meant."))
+        elif self._is_sent and dead and any(asked[name] is None for name in _BOUND):
+            self.add_error(None, _("This address does not say how many dead letters are meant."))
+        return asked
+
+    def address(self, **changed: Any) -> str:
+        """Return the query of the form's address, with parameters changed."""
+        given = {**self._given, **changed}
+        return "?" + urlencode({name: one for name, one in given.items() if one}, doseq=True)
+
+    def typed(self) -> list[forms.BoundField]:
+        """Return the fields that the reader fills in."""
+        return [self[name] for name in _TYPED if name in self.fields]
+
+
+@dataclass
+class Outcome:
+    """What an action has done until now.
+
+    Attributes:
+        number: How many items, or tasks, it has handled; for an action on a queue 1 if it did it.
+        rest: What the address of the next form has in place of this one's, if there is more to do.
+        undecodable: How many dead letters stayed dead because they cannot be decoded.
+        facts: What it is for, for the log.
+    """
+
+    number: int = 0
+    rest: Mapping[str, int] = field(default_factory=dict)
+    undecodable: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, number: int) -> None:
+        """Count what one more transaction has done."""
+        self.number += number
 
 
 @dataclass(frozen=True)
 class PageAction:
-    """What the pages say of an action.
+    """What the pages say of an action, and what does it. It needs the permission to manage.
 
     Attributes:
-        name: The last part of its address, and the name of the action in the REST API if it is one.
+        name: The last part of its address.
         verb: What the button says.
         title: What it is done to, with ``queue``.
         means: What becomes of the items, or of the queue.
         told: The message after it, with ``number`` or ``queue``.
-        takes: Which of ``id``, ``reason``, ``by_force`` and ``at`` it is asked with; any other is
-            ignored, and not shown.
-        title_of_one: As ``title``, for one item that is chosen; empty for the same.
-        chosen: What is said before the id that is chosen, unless that is an item's.
-        body: What the body of the API's action has besides the reason, from the ``id``.
-        counted: The key of the number of items in the API's answer; empty if there is none.
-        asks_reason: Whether the reader gives the reason; otherwise it chooses dead letters.
-        of_state: The state whose items it handles; None for an action on the queue.
+        work: What does it, called with the queue or the family, with what was asked, and with the
+            outcome, which it keeps up to date as it goes.
+        takes: Which of ``id``, ``dead``, ``reason``, ``by_force`` and ``at`` it is asked with: the
+            items or dead letters, what the reader types or ticks, how much of it is done already.
+        title_of_some: As ``title``, for items that are named; empty for the same.
+        told_nothing: The message if there was nothing to do; empty for the same.
+        chosen: What is said before an id, unless that is an item's.
         of_task: Whether its ``id`` is that of a task of the queue.
-        work: What does it, called with what was asked and with how much was done before, if the API
-            has no such action; it returns how much is done now if there is more to do, else 0. It
-            needs the permission to manage the queue,
-        queues: and these, by the ``id``.
+        queues: Other queues that the user must be allowed to do it to, by the ``id``.
     """
 
     name: str
@@ -104,21 +214,77 @@ class PageAction:
     title: str | Promise
     means: str | Promise
     told: Any
+    work: Callable[[Any, Mapping[str, Any], Outcome], None]
     takes: tuple[str, ...] = ()
-    title_of_one: str | Promise = ""
+    title_of_some: str | Promise = ""
+    told_nothing: str | Promise = ""
     chosen: str | Promise = ""
-    body: Callable[[str], Mapping[str, Any]] = lambda _id: {}
-    counted: str = ""
-    asks_reason: bool = False
-    of_state: str | None = None
     of_task: bool = False
-    work: Callable[[Mapping[str, Any], int], int] | None = None
     queues: Callable[[str], Sequence[str]] = lambda _id: ()
 
 
-def _limit() -> int:
-    """Return how many items one call of the API's action handles."""
-    return min(MAX_AT_ONCE, conf.api().max_limit)
+# What actions do
+
+
+def _pause(of: Queue | Family, asked: Mapping[str, Any], outcome: Outcome) -> None:
+    of.pause(reason=asked["reason"] or None)
+    outcome.add(1)
+
+
+def _resume(of: Queue | Family, _asked: Mapping[str, Any], outcome: Outcome) -> None:
+    outcome.add(of.resume())
+
+
+def _remove(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
+    queue.remove(asked["id"][0])
+    outcome.add(1)
+
+
+def _bury(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
+    queue.bury(asked["id"][0], reason=asked["reason"] or "buried")
+    outcome.add(1)
+
+
+def _redrive(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
+    met: list[str] = []
+    redrive = functools.partial(queue.redrive, on_redriven=outcome.add, on_undecodable=met.extend)
+    if asked["id"]:
+        redrive(asked["id"])
+    else:
+        _do_to_dead(queue, redrive, asked, outcome)
+    outcome.undecodable = 0 if asked["id"] else len(met)
+
+
+def _purge(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
+    purge = functools.partial(queue.clear_state, "dead", on_removed=outcome.add)
+    _do_to_dead(queue, purge, asked, outcome)
+
+
+def _do_to_dead(
+    queue: Queue, work: Callable[..., int], asked: Mapping[str, Any], outcome: Outcome
+) -> None:
+    """Do work to the dead letters of a bound; what is left when the time is over is the rest."""
+    bound: dict[str, Any] = {"died_before": moment(asked["before"])}
+    if asked["dead"] != ALL:
+        group = _group(queue, asked["dead"])
+        if group is None:
+            return
+        bound["reason"] = outcome.facts["reason"] = group.reason
+    limit = min(asked["most"], MAX_AT_ONCE)
+    try:
+        is_over = work(limit=limit, **bound) == limit
+    except Exception as error:
+        if not (outcome.number and deadlines.is_late(error)):
+            raise
+        is_over = True
+    left = asked["most"] - outcome.number
+    outcome.rest = {"most": left} if is_over and left else {}
+
+
+def _group(queue: Queue, digest: str, tr: Any = None) -> DeadReason | None:
+    """Return the reason that a digest stands for, None if no dead letter has it."""
+    found = queue.dead_by_reason(limit=MAX_ITEMS_A_CALL, tr=tr)
+    return next((one for one in found if group_digest(one.reason) == digest), None)
 
 
 #: The actions, by their names.
@@ -129,8 +295,8 @@ ACTIONS: dict[str, PageAction] = {
         _("Pause %(queue)s"),
         _("Pops and leases find nothing until it is resumed. Pushes go on."),
         _("Paused: %(queue)s"),
+        _pause,
         takes=("reason",),
-        asks_reason=True,
     ),
     "resume": PageAction(
         "resume",
@@ -138,6 +304,8 @@ ACTIONS: dict[str, PageAction] = {
         _("Resume %(queue)s"),
         _("Pops and leases take items again."),
         _("Resumed: %(queue)s"),
+        _resume,
+        told_nothing=_("It was not paused: %(queue)s"),
     ),
     "redrive": PageAction(
         "redrive",
@@ -145,11 +313,9 @@ ACTIONS: dict[str, PageAction] = {
         _("Requeue dead letters of %(queue)s"),
         _("They become ready again, as if they had never been tried."),
         ngettext_lazy("%(number)s item was requeued.", "%(number)s items were requeued.", "count"),
-        takes=("id", "reason"),
-        title_of_one=_("Requeue an item of %(queue)s"),
-        body=lambda item_id: {**({"ids": [item_id]} if item_id else {}), "limit": _limit()},
-        counted="redriven",
-        of_state="dead",
+        _redrive,
+        takes=("id", "dead"),
+        title_of_some=_("Requeue an item of %(queue)s"),
     ),
     "purge": PageAction(
         "purge",
@@ -157,10 +323,8 @@ ACTIONS: dict[str, PageAction] = {
         _("Remove dead letters of %(queue)s"),
         _("They are removed for good; nothing brings them back."),
         ngettext_lazy("%(number)s item was removed.", "%(number)s items were removed.", "count"),
-        takes=("reason",),
-        body=lambda _id: {"state": "dead", "limit": _limit()},
-        counted="purged",
-        of_state="dead",
+        _purge,
+        takes=("dead",),
     ),
     "remove": PageAction(
         "remove",
@@ -168,6 +332,7 @@ ACTIONS: dict[str, PageAction] = {
         _("Remove an item of %(queue)s"),
         _("It is removed for good, whatever its state; nothing brings it back."),
         _("The item was removed."),
+        _remove,
         takes=("id",),
     ),
     "bury": PageAction(
@@ -176,32 +341,12 @@ ACTIONS: dict[str, PageAction] = {
         _("Make an item of %(queue)s a dead letter"),
         _("It is kept with its bytes, is not popped any more, and can be requeued later."),
         _("The item is a dead letter now."),
+        _bury,
         takes=("id", "reason"),
-        body=lambda item_id: {"id": item_id},
-        asks_reason=True,
     ),
 }
 #: The actions that are for one item, and so need its id.
 OF_ONE_ITEM = frozenset({"remove", "bury"})
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of an action.
-
-    Attributes:
-        number: How many items were handled; None if it is no action on items.
-        has_more: Whether there is more to do.
-        going_on: What the next form says besides.
-        undecodable: How many dead letters stayed dead because they cannot be decoded.
-        is_repeated: Whether the same form was sent before, and nothing was done.
-    """
-
-    number: int | None
-    has_more: bool = False
-    is_repeated: bool = False
-    going_on: Mapping[str, int] = field(default_factory=dict)
-    undecodable: int = 0
 
 
 @dataclass(frozen=True)
@@ -220,10 +365,9 @@ def action_named(name: str) -> PageAction | None:
     return next((one[name] for one in known if name in one), None)
 
 
-def may_act(user: Any, action: PageAction, *queue_names: str) -> bool:
-    """Tell whether a user may do an action to queues, or to a family."""
-    permission = access.MANAGE if action.work is not None else _declared(action).permission
-    return all(access.may_to_all(user, permission, name) for name in queue_names)
+def may_act(user: Any, *queue_names: str) -> bool:
+    """Tell whether a user may do actions to queues, or to families."""
+    return all(access.may_to_all(user, access.MANAGE, name) for name in queue_names)
 
 
 def offers(
@@ -242,192 +386,161 @@ def offers(
         queue_name: The name of a queue, or of a family.
         names: The names of the actions.
         others: Other queues that the user must be allowed to do them to.
-        chosen: The ``id`` of the item, or the ``reason`` of the dead letters.
+        chosen: The ``id`` of the item; or ``dead``, ``ALL`` or the digest of a reason.
     """
-    if not actions_are_on():
+    if not actions_are_on() or not may_act(user, queue_name, *others):
         return []
     return [
         Offer(name, action.verb, addresses.action(queue_name, name, **chosen))
         for name in names
-        if (action := action_named(name)) is not None and may_act(user, action, queue_name, *others)
+        if (action := action_named(name)) is not None
     ]
 
 
-def fresh_form(action: PageAction, parameters: Mapping[str, str]) -> ActionForm:
-    """Return the form of an action that was not asked for yet, with an id of its own."""
-    once = secrets.token_hex(_ONCE_BYTES)
-    return sent_form(action, {**parameters, "once": once, "again": ""})
-
-
-def sent_form(action: PageAction, fields: Mapping[str, str]) -> ActionForm:
-    """Return the form of an action, with those fields alone that it takes."""
-    return ActionForm({name: fields.get(name, "") for name in (*action.takes, "once", "again")})
+# What a reader is asked and told
 
 
 def question(queue: Queue | Family, action: PageAction, form: ActionForm) -> dict[str, Any]:
     """Return what the page of an action asks: what it is done to, how many, and what it means.
 
     Raises:
-        ItemNotFound: The item that was chosen is not there, or is in another state.
-        InvalidInput: It is not the id of an item of this queue.
+        ItemNotFound: No item that was chosen is there, or is dead if that is asked.
+        InvalidInput: One is not the id of an item of this queue.
     """
-    item_id, reason = form.cleaned_data["id"], form.cleaned_data["reason"]
-    title = (item_id and action.title_of_one) or action.title
-    number = None
-    if action.of_task:
-        number = 1
-    elif isinstance(queue, Family):  # it has no items
-        if action.of_state is not None or action.name in OF_ONE_ITEM:
-            raise ItemNotFound(queue=queue.name, id=item_id)
-    elif item_id or action.name in OF_ONE_ITEM:
-        state = queue.get(item_id).state
-        if action.of_state not in {None, state}:
-            raise ItemNotFound(queue=queue.name, id=item_id)
-        number = 1
-    elif action.of_state is not None:
-        number = run(queue.database, functools.partial(_dead, queue, reason), read_only=True)
+    ids: list[str] = form.cleaned_data.get("id") or []
+    asked: dict[str, Any] = {"address": form.address()}
+    if not isinstance(queue, Family) and form.cleaned_data.get("dead"):
+        asked = run(queue.database, functools.partial(_dead, queue, form), read_only=True)
+    elif not isinstance(queue, Family) and ids and not action.of_task:
+        there = [one for one in ids if _is_there(queue, action, one)]
+        if not there:
+            raise ItemNotFound(queue=queue.name, id=ids[0])
+        asked, ids = {"address": form.address(id=there)}, there
+    title = (ids and action.title_of_some) or action.title
     return {
         "title": str(title) % {"queue": queue.label},
         "action": action,
-        "chosen_id": clip(visible(item_id))[0],
-        "chosen_reason": "" if action.asks_reason else visible(reason),
-        "number": None if number is None else grouped(number),
-        "is_nothing": number == 0,
+        "chosen_ids": [clip(visible(one))[0] for one in ids],
+        **asked,
     }
 
 
-def _dead(queue: Queue, reason: str, tr: Any) -> int:
-    """Return how many dead letters there are, or of a reason."""
-    if not reason:
-        return int(queue.counts(tr=tr).dead)
-    found = queue.dead_by_reason(limit=_MAX_REASONS, tr=tr)
-    group = group_of_text(reason)
-    return next((one.count for one in found if group_of_text(one.reason) == group), 0)
+def _is_there(queue: Queue, action: PageAction, item_id: str) -> bool:
+    with contextlib.suppress(ItemNotFound):
+        return queue.get(item_id).state == "dead" or "dead" not in action.takes
+    return False
 
 
-def perform(request: HttpRequest, queue_name: str, action: PageAction, form: ActionForm) -> Outcome:
-    """Do an action as the REST API does it, unless the same form was sent before.
+def _dead(queue: Queue, form: ActionForm, tr: Any) -> dict[str, Any]:
+    """Read which dead letters a form is for, and give it a bound if it has none."""
+    dead, most, before = (form.cleaned_data[name] for name in ("dead", *_BOUND))
+    group = None if dead == ALL else _group(queue, dead, tr)
+    number = max(0, queue.counts(tr=tr).dead) if dead == ALL else group.count if group else 0
+    asked: dict[str, Any] = {
+        "is_all": dead == ALL,
+        "chosen_reason": group and (reason_text(group.reason) or _("no reason given")),
+    }
+    if most is None or before is None:
+        latest = queue.page(state="dead", order="time", end="max", limit=1, tr=tr).items
+        died = latest[0].died_at if latest else None
+        most, before = number, 1 + (now_us() if died is None else microseconds(died))
+    else:
+        number = min(number, most)
+        asked["before"] = moment(before)
+    address = form.address(most=most, before=before)
+    return {**asked, "number": grouped(number), "is_nothing": not number, "address": address}
+
+
+def perform(
+    request: HttpRequest, of: Queue | Family, action: PageAction, form: ActionForm
+) -> Outcome:
+    """Do an action to what its form is for, and write down what was done, whatever ends it.
 
     Raises:
-        FdbQueueError: As the API's action.
-        ValidationError: The API refuses what is given.
+        FdbQueueError: As the verb of the queue; what was done until then stays done.
     """
-    from rest_framework.exceptions import APIException
-
     asked = form.cleaned_data
+    names = ("id", "dead", "most", "reason")
+    outcome = Outcome(facts={name: asked[name] for name in names if asked.get(name)})
+    deadlines.limited_catalog(conf.api().timeout_seconds)  # from now on
+    failed: BaseException | None = None
     try:
-        act = _prepared(action, queue_name, asked)
-    except APIException as error:
-        raise forms.ValidationError(str(error)) from error
-    catalog = deadlines.limited_catalog(conf.api().timeout_seconds)
-    note = _Note(catalog, request.user, asked["once"])
-    if not note.begin(again=asked["again"]):
-        return Outcome(None, is_repeated=True)
-    until, number, more, undecodable = monotonic() + _SECONDS, 0, 1, 0
-    while more and number < MAX_AT_ONCE and monotonic() < until:
-        found = act()
-        number += found.get(action.counted, 1) if action.counted else 1
-        more = int(found.get("more") or 0)
-        undecodable = max(undecodable, found.get("undecodable", 0))  # each call meets the first
-    note.end()
-    facts = {"user": str(request.user.pk), "action": action.name, "queue": queue_name}
-    logger.info("a user has done an action on a page", extra={**facts, "items": number})
-    going_on = {"at": more} if action.work is not None else {}
-    counted = number if action.counted else None
-    return Outcome(counted, has_more=bool(more), going_on=going_on, undecodable=undecodable)
+        action.work(of, asked, outcome)
+    except BaseException as error:
+        failed = error
+        raise
+    finally:
+        _write_down(request.user, of, action, outcome, failed)
+    return outcome
 
 
-def _prepared(
-    action: PageAction, queue_name: str, asked: Mapping[str, Any]
-) -> Callable[[], Mapping[str, Any]]:
-    """Return what does an action once, and returns the API's answer.
+def _write_down(
+    user: Any,
+    of: Queue | Family,
+    action: PageAction,
+    outcome: Outcome,
+    failed: BaseException | None,
+) -> None:
+    """Write what an action has done to the log, and to the admin's."""
+    facts: dict[str, Any] = {"user": str(user.pk), "action": action.name, "queue": of.name}
+    facts |= {"items": outcome.number, **outcome.facts}
+    if failed is not None:
+        facts["error"] = type(failed).__name__
+    logger.warning("a user's action on a page has ended", extra=facts)
+    if not apps.is_installed("django.contrib.admin"):
+        return
+    from django.contrib.admin.models import CHANGE, LogEntry
+    from django.contrib.auth import get_user_model
+    from django.contrib.contenttypes.models import ContentType
 
-    Raises:
-        APIException: The API refuses what is given.
-    """
-    from fdbqueue.api import requests
-    from fdbqueue.api.viewsets import QueueViewSet
-
-    item_id, reason = asked["id"], asked["reason"]
-    if action.work is not None:
-        return _worked(functools.partial(action.work, asked), asked["at"] or 0)
-    declared = _declared(action)
-    body = {**action.body(item_id), **({"reason": reason} if reason else {})}
-    place = {"name": queue_name, **({"id": item_id} if "id" in declared.places else {})}
-    checked = requests.checked(declared.body, body) if declared.body is not None else {}
-    serve = getattr(QueueViewSet, action.name).__wrapped__
-    return lambda: serve(QueueViewSet(), {**checked}, **place)
-
-
-def _worked(work: Callable[[int], int], at: int) -> Callable[[], Mapping[str, Any]]:
-    """Return what goes on with work each time, from where it is."""
-
-    def act() -> Mapping[str, Any]:
-        nonlocal at
-        at = work(at)
-        return {"more": at}
-
-    return act
-
-
-def _declared(action: PageAction) -> Any:
-    """Return what is declared of an action in the API."""
-    from fdbqueue.api.actions import declaration
-    from fdbqueue.api.viewsets import QueueViewSet
-
-    return declaration(QueueViewSet, action.name)
+    if not isinstance(user, get_user_model()):  # the admin's log can name no other
+        return
+    try:
+        with transaction.atomic(using=router.db_for_write(LogEntry)):
+            LogEntry.objects.create(
+                user_id=user.pk,
+                content_type=ContentType.objects.get_for_model(QueueName),
+                object_id=of.name,
+                object_repr=of.label,
+                action_flag=CHANGE,
+                change_message=_noted(action, outcome, failed, of.label),
+            )
+    except OrmError:
+        logger.exception("an action is missing in the admin's log", extra=facts)
 
 
-class _Note:
-    """What is noted of a form: that its action has begun, and that it is done.
-
-    Args:
-        catalog: Where it is noted.
-        user: Who has sent it.
-        once: Its id.
-    """
-
-    def __init__(self, catalog: Catalog, user: Any, once: str) -> None:
-        self._catalog = catalog
-        self._call = make_call("actions", IdempotencyKey(f"page {access.identity(user)} {once}"))
-
-    def begin(self, *, again: bool) -> bool:
-        """Note that it has begun; return False if it had before, with ``again`` if it was done."""
-        responses, call = self._catalog.responses, self._call
-
-        def note(tr: Any) -> bool:
-            found = responses.recall(list(responses.begin_recall(tr, call)), call)
-            if found is not None and not (again and found[0] != _DONE):
-                return False
-            responses.save(tr, call, b"")
-            return True
-
-        return run(self._catalog.database, note)
-
-    def end(self) -> None:
-        """Note that it is done; if that fails, a form that is sent again is done again."""
-        responses, call = self._catalog.responses, self._call
-        with contextlib.suppress(EngineError, OutcomeUnknown):
-            run(self._catalog.database, lambda tr: responses.save(tr, call, _DONE))
+def _noted(action: PageAction, outcome: Outcome, failed: BaseException | None, label: str) -> str:
+    """Return what the admin's log says of an action; a reason there stands for its digest."""
+    text = _done(action, outcome, label)
+    if failed is not None:
+        said = {"number": grouped(outcome.number), "error": type(failed).__name__}
+        text = _("failed by %(error)s after %(number)s items.") % said
+    facts = [
+        f"{name} = {visible(json.dumps(value, ensure_ascii=False))}"
+        for name, value in outcome.facts.items()
+        if name != "dead" or value == ALL or "reason" not in outcome.facts
+    ]
+    return " ".join([f"{action.verb}:", text, ", ".join(facts)]).strip()
 
 
-def told(action: PageAction, outcome: Outcome, queue_name: str) -> str:
+def told(action: PageAction, outcome: Outcome, label: str) -> str:
     """Return the message after an action."""
-    if outcome.is_repeated:
-        return str(_("This form was sent before, so nothing was done now."))
-    said: dict[str, Any] = {"queue": queue_name}
-    if outcome.number is not None:
-        said |= {"count": outcome.number, "number": grouped(outcome.number)}
-    text = str(action.told % said)
+    text = _done(action, outcome, label)
     if outcome.undecodable:
         text += " " + _("Some cannot be decoded and stay dead: they would block the queue.")
     more = _("There are more: continue if you wish.")
-    return f"{text} {more}" if outcome.has_more else text
+    return f"{text} {more}" if outcome.rest else text
 
 
-def tell(request: HttpRequest, text: str) -> bool:
+def _done(action: PageAction, outcome: Outcome, label: str) -> str:
+    said = {"queue": label, "count": outcome.number, "number": grouped(outcome.number)}
+    text = action.told if outcome.number else action.told_nothing or action.told
+    return str(text % said)
+
+
+def tell(request: HttpRequest, text: str, *, is_done: bool) -> bool:
     """Keep a message for the next page; return False if the project has no messages."""
     if not hasattr(request, "_messages"):
         return False
-    messages.success(request, text)
+    (messages.success if is_done else messages.warning)(request, text)
     return True

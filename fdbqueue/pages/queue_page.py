@@ -48,7 +48,16 @@ from fdbqueue.pages.forms import ItemsForm
 from fdbqueue.pages.item_page import bury_command
 from fdbqueue.pages.readings import ITEMS, OtherTabs, Reading, Setting
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import DeadReason, Ends, Pause, Queue, depths, group_of_text, run
+from fdbqueue.service import (
+    DeadReason,
+    Ends,
+    Pause,
+    Queue,
+    depths,
+    group_digest,
+    group_of_text,
+    run,
+)
 from fdbqueue.service.options import ALLOWED
 
 MINUTES = {"hour": 60, "day": 24 * 60}
@@ -102,13 +111,14 @@ class Blockade(NamedTuple):
 class Reason:
     """A reason, how many items died of it, and the commands that redrive and remove these.
 
-    ``name`` is that of its group. Rows below have its number in place of it, if it has one. The
-    commands are empty if the reason has characters that cannot be typed, and the one that removes
-    if more than the items is kept of them; the address, which shows these items alone, if the page
-    cannot do that.
+    ``name`` is that of its group, and ``digest`` what actions call that. Rows below have its number
+    in place of it, if it has one. The commands are empty if the reason has characters that cannot
+    be typed, and the one that removes if more than the items is kept of them; the address, which
+    shows these items alone, if the page cannot do that.
     """
 
     name: str
+    digest: str
     number: str
     text: str
     folded: FoldedText
@@ -229,6 +239,7 @@ def _reason(
     can_purge = can_type and reading.task is None
     return Reason(
         found.reason,
+        group_digest(found.reason),
         grouped(position) if reading.task is None else "",
         text,
         folded(text, f"group-{position}"),

@@ -126,6 +126,10 @@ class PlainSite:
         namespace = match.namespace if match is not None else ""
         return Addresses(lambda page: f"fdbqueue:{page}", namespace)
 
+    def history(self, name: str) -> str:  # noqa: ARG002  # only an admin has one
+        """Return the address of what users have done to a queue, empty if there is none."""
+        return ""
+
     def context(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the frame needs: who is logged in, and where they log out."""
         user = getattr(request, "user", None)
@@ -180,6 +184,13 @@ class AdminSite(PlainSite):
     def addresses(self, request: HttpRequest) -> Addresses:  # noqa: ARG002  # the site's
         """Return the addresses in the admin site."""
         return Addresses(lambda page: f"admin:{admin_url_name(page)}", self._site.name)
+
+    def history(self, name: str) -> str:
+        """Return the address of the admin's page of what users have done to a queue."""
+        from django.contrib.admin.utils import quote
+
+        page = f"admin:{admin_url_name('history')}"
+        return reverse(page, args=(quote(name),), current_app=self._site.name)
 
     def context(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the admin's own templates need, and how it marks breadcrumbs up."""

@@ -67,7 +67,7 @@ from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
-from fdbqueue.service.idempotency import IdempotencyKey, make_call
+from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.instrumentation import Observer, Operation
 from fdbqueue.service.items import (
     NOT_GIVEN,
@@ -95,7 +95,7 @@ from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
-from fdbqueue.service.storage.failures import group_of_text
+from fdbqueue.service.storage.failures import group_digest, group_of_text
 from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
@@ -183,11 +183,11 @@ __all__ = [
     "depths",
     "ends_of",
     "error_code",
+    "group_digest",
     "group_of_text",
     "is_among",
     "is_last_attempt",
     "long_values_unparsed",
-    "make_call",
     "microseconds",
     "mismatches_of",
     "moment",

@@ -423,6 +423,7 @@ class AsyncVerbs:
         *,
         limit: int | None = None,
         reason: str | None = None,
+        died_before: datetime.datetime | None = None,
     ) -> int:
         """Return dead letters to their places, as :meth:`redrive` does.
 
@@ -431,7 +432,8 @@ class AsyncVerbs:
         cancelled = threading.Event()
         ids = None if item_ids is None else list(item_ids)
         stop = functools.partial(_check_not_set, cancelled)
-        redrive = functools.partial(self.redrive, ids, limit=limit, reason=reason, on_redriven=stop)
+        asked: Any = {"limit": limit, "reason": reason, "died_before": died_before}
+        redrive = functools.partial(self.redrive, ids, on_redriven=stop, **asked)
         return await self._until_cancelled(redrive, cancelled)
 
     async def adead_by_reason(self, *, limit: int = 100) -> list[DeadReason]:
@@ -452,7 +454,12 @@ class AsyncVerbs:
         return await self._until_cancelled(functools.partial(self.remove_many, ids), cancelled)
 
     async def aclear_state(
-        self, state: str, *, limit: int | None = None, reason: str | None = None
+        self,
+        state: str,
+        *,
+        limit: int | None = None,
+        reason: str | None = None,
+        died_before: datetime.datetime | None = None,
     ) -> int:
         """Remove the items that are in a state when it starts, as :meth:`clear_state` does.
 
@@ -460,7 +467,7 @@ class AsyncVerbs:
         """
         cancelled = threading.Event()
         stop = functools.partial(_check_not_set, cancelled)
-        asked = {"limit": limit, "reason": reason}
+        asked: Any = {"limit": limit, "reason": reason, "died_before": died_before}
         clear = functools.partial(self.clear_state, state, on_removed=stop, **asked)
         return await self._until_cancelled(clear, cancelled)
 

@@ -27,6 +27,7 @@ from fdbqueue.service.bulk.reshape import reshape
 from fdbqueue.service.clock import moment
 from fdbqueue.service.codecs import Codec, codec_named
 from fdbqueue.service.consume.consumer import first, first_with_items, held_until
+from fdbqueue.service.consume.dead_letters import ChosenDead
 from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.waiting import deadline_after
 from fdbqueue.service.entries import NoPriorities, Priorities, PriorityType
@@ -812,6 +813,7 @@ class Queue(AsyncVerbs):
         *,
         limit: int | None = None,
         reason: str | None = None,
+        died_before: datetime.datetime | None = None,
         on_redriven: Callable[[int], None] = lambda _: None,
         on_undecodable: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> int:
@@ -826,11 +828,13 @@ class Queue(AsyncVerbs):
                 some may be among them: those whose places are before the last of these.
             limit: The most to return.
             reason: Only dead letters of this reason, as :meth:`dead_by_reason` names it.
+            died_before: Only those whose :attr:`Item.died_at` is before this moment.
             on_undecodable: Called after a transaction that met letters that cannot be decoded, with
                 their ids.
         """
+        chosen = ChosenDead(self.name, reason, died_before)
         redrive = self.parts.dead_letters.redrive
-        return redrive(item_ids, limit, reason, on_redriven, on_undecodable)
+        return redrive(item_ids, limit, chosen, on_redriven, on_undecodable)
 
     def dead_by_reason(
         self, *, limit: int = 100, tr: Transaction | None = None
@@ -963,6 +967,7 @@ class Queue(AsyncVerbs):
         *,
         limit: int | None = None,
         reason: str | None = None,
+        died_before: datetime.datetime | None = None,
         on_removed: Callable[[int], None] = lambda _: None,
     ) -> int:
         """Remove the items that are in a state when it starts, and return how many.
@@ -974,12 +979,13 @@ class Queue(AsyncVerbs):
         Args:
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
             limit: The most to remove, the first in their order; None for all.
-            reason: Only dead letters of this reason, as :meth:`dead_by_reason` names it.
+            reason, died_before: Only dead letters, as :meth:`redrive` chooses them.
 
         Raises:
-            InvalidInput: There is no such state, or items in it have no reason.
+            InvalidInput: There is no such state, or items in it have not died.
         """
-        return remove_all(self.database, self._store, state, on_removed, limit, reason)
+        chosen = ChosenDead(self.name, reason, died_before)
+        return remove_all(self.database, self._store, state, on_removed, limit, chosen)
 
     def clear(self, *, tr: Transaction | None = None) -> None:
         """Remove all items, in whatever state, and the counts, in one transaction.

@@ -91,11 +91,23 @@ def outline_of(
     return run(database, read, read_only=True)
 
 
-def queues_in(tr: Transaction, backend: Any, tree: str) -> list[str]:
-    """Return the queues that all tasks of a tree are of, or may be of."""
+class TreeQueues(NamedTuple):
+    """The queues of the tasks of a tree.
+
+    Attributes:
+        names: Those that all tasks are of, or may be of.
+        limited: Those in which limited tasks of these are, or may be: names, or families.
+    """
+
+    names: list[str]
+    limited: list[str]
+
+
+def queues_of(tr: Transaction, backend: Any, tree: str) -> TreeQueues:
+    """Return the queues of the tasks of a tree; who aborts it must be allowed to manage all."""
     row = tr[TreeKeys(backend.records.prefix, tree).branch(0)]
     known = json.loads(bytes(row)) if row.present() else {}
-    return known.get("queues") or backend.names()
+    return TreeQueues(known.get("queues") or backend.names(), known.get("limited", []))
 
 
 class _Outline:
@@ -113,8 +125,8 @@ class _Outline:
         self._backend = backend
         self._here = place
         self._viewer = viewer
-        self._queues = queues_in(tr, backend, place.tree)
-        self._sees_all = viewer.sees_each(self._queues)
+        self._queues = queues_of(tr, backend, place.tree)
+        self._sees_all = viewer.sees_each(self._queues.names)
         self.lines: list[OutlineLine] = []
 
     def add(self, branch: int, depth: int, *, is_next: bool) -> None:
@@ -132,7 +144,7 @@ class _Outline:
             line = line._replace(state=state, percent=round(100 * ended / found.count, 1))
             is_over = found.is_aborted or (found.is_finished and ended == found.count)
             if branch == 0 and not is_over:
-                line = line._replace(to_abort=tuple(self._queues))
+                line = line._replace(to_abort=(*self._queues.names, *self._queues.limited))
         self.lines.append(line)
         shown = self._parts(found, branch)
         for part in shown:

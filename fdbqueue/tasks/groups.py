@@ -38,6 +38,7 @@ from fdbqueue.tasks.group_upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, 
 from fdbqueue.tasks.key_limit_queues import (
     NO_LIMITS,
     Limited,
+    family_of,
     is_limited,
     later_key,
     needs_arguments,
@@ -226,10 +227,16 @@ class _Plan:
         self._branches = self._tasks = 0
         #: The queues of all tasks, those of the first ones first.
         self._queues: dict[str, None] = {}
+        #: The families of the queues of limited tasks, by the names of these; by the family if
+        #: only a value that another task returns makes the name.
+        self._limited: dict[str, str] = {}
         known = self._add_branch(root, None, 0)
         known["queue"] = next(iter(self._queues))
         if len(self._queues) <= _MAX_QUEUES:
             known["queues"] = [*self._queues]
+        if self._limited:
+            is_short = len(self._limited) <= _MAX_QUEUES
+            known["limited"] = [*self._limited] if is_short else [*{*self._limited.values()}]
         self.first = self._keys.branch(0), encoded(known)
 
     def _add_branch(
@@ -287,10 +294,13 @@ class _Plan:
         self._queues.setdefault(queue)
         more: dict[str, Any] = {}
         if isinstance(task, FdbQueueTask) and is_limited(task):
+            family = family_of(queue)
             if is_given and needs_arguments(task):
                 more["key"] = later_key(task)
+                self._limited[family] = family
             elif limited := where(task, queue, result.args, result.kwargs):
                 queue = limited.queue
+                self._limited[queue] = family
                 self.limits.setdefault(without_key(queue), limited)
         found = call_of(result).rich() if is_rich else call_of(result)
         data = encoded({"queue": queue, "value": packed(found), **more})
@@ -424,6 +434,7 @@ def abort_some(
     is_late: Callable[[], bool] = lambda: False,
     *,
     by_force: bool = False,
+    on_aborted: Callable[[int], None] = lambda _: None,
 ) -> tuple[GroupAbort, int]:
     """Abort a group or a chain of a backend, or go on with that, until it is late.
 
@@ -433,6 +444,7 @@ def abort_some(
         passed: How many parts were passed before.
         is_late: Asked after some hundred parts.
         by_force: Whether workers also end those that run.
+        on_aborted: Called after some hundred parts with how many of these it has ended, or asked.
 
     Returns:
         What became of the tasks, and how many parts were passed by now; 0 if these are all.
@@ -462,11 +474,17 @@ def abort_some(
         raise TaskResultDoesNotExist(result_id)
     if not has_begun:
         return GroupAbort(), 0
-    return _abort_tasks(owner, keys, passed, is_late, by_force=by_force)
+    abort_these = functools.partial(_aborted, owner=owner, by_force=by_force)
+    return _abort_tasks(owner, keys, passed, is_late, abort_these, on_aborted)
 
 
 def _abort_tasks(
-    owner: Any, keys: TreeKeys, passed: int, is_late: Callable[[], bool], *, by_force: bool
+    owner: Any,
+    keys: TreeKeys,
+    passed: int,
+    is_late: Callable[[], bool],
+    abort_these: Callable[..., list[str]],
+    on_aborted: Callable[[int], None],
 ) -> tuple[GroupAbort, int]:
     """Abort the tasks of a tree that was aborted, the last one first: workers begin with others."""
     counts, parts = Counter[str](), itertools.islice(_parts_of(owner, keys), passed, None)
@@ -475,8 +493,9 @@ def _abort_tasks(
         ids = [part["id"] for part in tasks if part.get("enqueued")]
         counts["never"] += len(tasks) - len(ids)
         if ids:
-            abort_these = functools.partial(_aborted, owner=owner, ids=ids, by_force=by_force)
-            counts.update(run(owner.catalog.database, abort_these))
+            outcomes = run(owner.catalog.database, functools.partial(abort_these, ids=ids))
+            on_aborted(sum(one in {"aborted", "asked"} for one in outcomes))
+            counts.update(outcomes)
         passed += len(some)
         if is_late():
             return GroupAbort(**counts), passed

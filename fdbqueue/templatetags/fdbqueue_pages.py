@@ -61,7 +61,7 @@ def offers(
         names: The names of the actions, apart by blanks.
         of: The name of another queue or family; empty for the page's.
         others: Other queues that the user must be allowed to do them to.
-        chosen: The ``id`` of the item, or the ``reason`` of the dead letters.
+        chosen: The ``id`` of the item; or ``dead``, ``all`` or the digest of a reason.
     """
     name = of or (context.get("queue") or context["family"]).name
     addresses, user = context["addresses"], context.request.user

@@ -142,6 +142,19 @@ def test_purge_of_a_reason(api, mail):
 
 
 @pytest.mark.parametrize(("verb", "body"), [("redrive", {}), ("purge", {"state": "dead"})])
+def test_no_text_stands_for_all_reasons(api, mail, verb, body):
+    """An empty reason is that of those without one, a line break is as stored, null is all."""
+    kill(mail, "", "a", "boom\rmore", " ", "boom")
+    done = {"redrive": "redriven", "purge": "purged"}[verb]
+    if verb == "redrive":
+        assert post(api, verb, ids=[])[done] == 0
+    assert post(api, verb, **body, reason="")[done] == 2
+    assert post(api, verb, **body, reason="boom\rmore")[done] == 1
+    assert {item.reason for item in mail.page(state="dead").items} == {"a", "boom"}
+    assert post(api, verb, **body, reason=None)[done] == 2
+
+
+@pytest.mark.parametrize(("verb", "body"), [("redrive", {}), ("purge", {"state": "dead"})])
 def test_a_request_whose_time_is_over_tells_what_was_done(api, queues, monkeypatch, verb, body):
     """After the first transaction; before it nothing was changed, and it is an error."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.service import DeadReason, FifoQueue, run
+from fdbqueue.service import DeadReason, FifoQueue, group_digest, run
 from fdbqueue.service.storage.tables import State
 from tests.concurrency.census import assert_counted
 
@@ -172,3 +174,49 @@ def test_a_queue_with_the_longest_prefix(database, subspace):
     assert found.count == 1
     assert queue.redrive() == 1
     assert queue.dead_by_reason() == []
+
+
+@pytest.mark.parametrize("way", ["redrive", "aredrive", "clear_state", "aclear_state"])
+def test_those_that_died_before_a_moment(queue, clock, in_loop, way):
+    """Of a reason or of any, and at most so many; what dies at the moment or later stays dead."""
+    kill(queue, "a", "b", "a")
+    clock.advance(1)
+    kill(queue, "a", "b")
+    moment = queue.page(state="dead", order="time", end="max", limit=1).items[0].died_at
+    state = ["dead"] if "clear" in way else []
+
+    def act(**chosen):
+        found = getattr(queue, way)(*state, died_before=moment, **chosen)
+        return in_loop(found) if way.startswith("a") else found
+
+    assert act(reason="a", limit=1) == 1
+    assert act(reason="a") == 1
+    assert act(reason="a") == 0
+    assert counts(queue) == [("b", 2), ("a", 1)]
+    assert act() == 1
+    assert counts(queue) == [("a", 1), ("b", 1)]
+    assert_counted(queue)
+
+
+def test_a_moment_that_cannot_be_compared_is_refused(queue):
+    """So is one for items that have not died."""
+    naive = datetime.datetime(2024, 1, 1)  # noqa: DTZ001  # this is what is wrong
+    for wrong in (naive, 5, "now"):
+        with pytest.raises(InvalidInput, match="time zone"):
+            queue.redrive(died_before=wrong)
+        with pytest.raises(InvalidInput, match="time zone"):
+            queue.clear_state("dead", died_before=wrong)
+    aware = naive.replace(tzinfo=datetime.timezone.utc)
+    with pytest.raises(InvalidInput, match="moment of death"):
+        queue.clear_state("ready", died_before=aware)
+
+
+def test_the_digest_of_a_reason(queue):
+    """It is that of the group, as the reasons that are counted name it, and of no other."""
+    reasons = ["", "boom", "boom\rmore", "bo\x00om", "r" * 4_000, "\ud800", "ünï"]
+    kill(queue, *reasons)
+    digests = {group_digest(one.reason) for one in queue.dead_by_reason()}
+    assert digests == {group_digest(reason) for reason in reasons}
+    assert len(digests) == len(reasons)
+    assert group_digest(" boom \r\nmore") == group_digest("boom")
+    assert group_digest("") == group_digest(" \t\n") != group_digest("all")

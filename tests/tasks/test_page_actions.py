@@ -12,7 +12,7 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
-from tests.pages.test_actions import at, buttons, do, fields, without_token
+from tests.pages.test_actions import asked, at, buttons, do, form_of, lines, without_token
 from tests.tasks import letters, limited_jobs
 from tests.tasks.conftest import backend_of
 
@@ -62,8 +62,7 @@ def test_a_task_of_another_queue(manager):
     """It is not there: the permission is asked for the queue in the address."""
     task = letters.send.using(queue_name="other").enqueue("ada")
     assert manager.get(at(LIST, QUEUE, "abort"), {"id": task.id}).status_code == 404
-    form = {"id": task.id, "once": "0" * 32}
-    assert manager.post(at(LIST, QUEUE, "abort"), form).status_code == 404
+    assert manager.post(f"{at(LIST, QUEUE, 'abort')}?id={task.id}").status_code == 404
     task.refresh()
     assert task.status is TaskResultStatus.READY
 
@@ -75,27 +74,25 @@ def test_a_task_of_the_home(manager):
     task = letters.send.enqueue("ada")
     assert manager.get(page_of(task, name)).status_code == 404
     assert manager.get(at(LIST, name, "abort"), {"id": task.id}).status_code == 404
-    form = {"id": task.id, "once": "0" * 32}
-    assert manager.post(at(LIST, name, "abort"), form).status_code == 404
+    assert manager.post(f"{at(LIST, name, 'abort')}?id={task.id}").status_code == 404
     task.refresh()
     assert task.status is TaskResultStatus.READY
 
 
-@pytest.mark.parametrize("chosen", [{}, {"id": "no task"}, {"id": "0" * 32}])
-def test_there_is_no_such_task(manager, chosen):
+@pytest.mark.parametrize(("chosen", "status"), [("", 400), ("no task", 404), ("0" * 32, 404)])
+def test_there_is_no_such_task(manager, chosen, status):
     """The page says so."""
     letters.send.enqueue("ada")
-    assert manager.get(at(LIST, QUEUE, "abort"), chosen).status_code == 404
+    assert manager.get(at(LIST, QUEUE, "abort"), {"id": chosen}).status_code == status
 
 
 @pytest.mark.parametrize("action", ["abort", "abort-group"])
 def test_what_has_ended_meanwhile_is_not_said_to_be_aborted(manager, backend, action):
     """Between the page and the form the task has succeeded, and so has the group that it is."""
     (task,) = (whole := group([call(letters.send, "ada")]).enqueue()).parts()
-    address = at(LIST, QUEUE, action)
-    form = fields(manager.get(address, {"id": task.id}))
+    form = asked(manager, at(LIST, QUEUE, action), {"id": task.id})
     TaskWorker(backend, follow=False).run()
-    page = manager.post(address, form, follow=True)
+    page = manager.post(form, follow=True)
     assert (page.status_code, "aborted" in text(page)) == (404, False)
     assert group_result(whole.id).status is TaskResultStatus.SUCCESSFUL
 
@@ -106,7 +103,7 @@ def test_who_may_only_view(viewer):
     page = viewer.get(page_of(task))
     assert buttons(page) == []
     assert "tasks_abort" in text(page)
-    assert viewer.post(at(LIST, QUEUE, "abort"), {"id": task.id}).status_code == 403
+    assert viewer.post(f"{at(LIST, QUEUE, 'abort')}?id={task.id}").status_code == 403
 
 
 @pytest.mark.parametrize("chosen", [{}, {"by_force": "on"}])
@@ -138,13 +135,15 @@ def whole():
 GROUP = at(LIST, QUEUE, "abort-group")
 
 
-def test_a_group_is_aborted(manager, whole, backend):
-    """From the page of any of its tasks, which says so, and names the command to who may not."""
+def test_a_group_is_aborted(manager, whole, backend, caplog):
+    """From the page of any of its tasks, which says so; the log says how many tasks it ended."""
     task = whole.parts()[0]
     assert f"{GROUP}?id={task.id}" in buttons(manager.get(page_of(task)))
     page = manager.get(GROUP, {"id": task.id})
     assert "<h1>Abort a group of tasks of tasks-default</h1>" in text(page)
     assert "The group was aborted" in text(do(manager, GROUP, {"id": task.id}))
+    ((_level, facts),) = lines(caplog)
+    assert (facts["items"], facts["id"]) == (3, [task.id])
     assert group_result(whole.id).is_aborted
     assert [part.status for part in whole.parts() if part.task] == [TaskResultStatus.FAILED] * 2
     TaskWorker(backend, follow=False).run()
@@ -173,18 +172,38 @@ def test_a_group_with_tasks_of_a_queue_that_is_not_managed(settings, viewer, who
     found = buttons(viewer.get(page_of(task)))
     assert found == [f"{at(LIST, QUEUE, 'abort')}?id={task.id}"]
     assert "tasks_abort" in text(viewer.get(page_of(task)))
-    form = {"id": task.id, "once": "0" * 32}
     assert viewer.get(GROUP, {"id": task.id}).status_code == 403
-    assert viewer.post(GROUP, form).status_code == 403
+    assert viewer.post(f"{GROUP}?id={task.id}").status_code == 403
     assert not group_result(whole.id).is_aborted
     do(viewer, at(LIST, QUEUE, "abort"), {"id": task.id})
+
+
+@pytest.mark.parametrize("limited", ["ada", "given"])
+def test_a_group_with_limited_tasks(settings, viewer, limited):
+    """Who may not manage the queue of the limited ones, which may be any of a key, cannot abort."""
+    hold = limited_jobs.hold
+    part = call(hold, "ada") if limited == "ada" else chain(call(letters.send, "ada"), hold)
+    whole = group([call(letters.send, "bob"), part]).enqueue()
+    task = whole.parts()[0]
+    rule = {"AUTHORIZER": "tests.tasks.test_page_actions.of_default"}
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": rule}
+    assert [one for one in buttons(viewer.get(page_of(task))) if "group" in one] == []
+    assert viewer.get(GROUP, {"id": task.id}).status_code == 403
+    assert viewer.post(f"{GROUP}?id={task.id}").status_code == 403
+    assert not group_result(whole.id).is_aborted
+    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {}}
+    assert "The group was aborted" in text(do(person("m", *BOTH), GROUP, {"id": task.id}))
+    assert group_result(whole.id).is_aborted
+
+
+BOTH = ("view_queue", "manage_queue")
 
 
 def test_a_task_that_is_in_no_group(manager):
     """There is nothing to abort but the task."""
     task = letters.send.enqueue("ada")
     assert manager.get(GROUP, {"id": task.id}).status_code == 404
-    assert manager.post(GROUP, {"id": task.id, "once": "0" * 32}).status_code == 404
+    assert manager.post(f"{GROUP}?id={task.id}").status_code == 404
     task.refresh()
     assert task.status is TaskResultStatus.READY
 
@@ -194,7 +213,6 @@ def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
     whole = group([call(letters.send, str(number)) for number in range(50)]).enqueue()
     task, looked = whole.parts()[0], []
     monkeypatch.setattr("fdbqueue.deadlines.is_half_over", lambda: True)
-    monkeypatch.setattr("fdbqueue.pages.action_page.MAX_AT_ONCE", 1)
     abort_in = groups.abort_in
 
     def noted(tr, owner, task_id, *, by_force):
@@ -205,9 +223,10 @@ def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
     monkeypatch.setattr(groups, "abort_in", noted)
     page = do(manager, GROUP, {"id": task.id}, by_force="on")
     while "There are more" in text(page):
-        more = {"id": task.id, "at": re.search(r'name="at" value="(\d+)"', text(page))[1]}
+        form = form_of(GROUP, page)
+        assert re.search(rf"id={task.id}&at=\d+&by_force=True$", form)
         assert 'name="by_force" id="id_by_force" checked' in text(page)
-        page = do(manager, GROUP, {"id": task.id}, **more, by_force="on")
+        page = manager.post(form, {"by_force": "on"}, follow=True)
         assert len(looked) < 100
     assert len(looked) == len(set(looked)) == 50
     assert group_result(whole.id).is_aborted
@@ -221,7 +240,7 @@ def test_a_hidden_task_is_as_none(settings, viewer):
     ids = [hidden.enqueue("ada").id, group([call(hidden, "ada")]).enqueue().parts()[0].id, "0" * 32]
     for action in ("abort", "abort-group"):
         for ask in (viewer.get, viewer.post):
-            found = [ask(at(LIST, QUEUE, action), {"id": one, "once": "1" * 32}) for one in ids]
+            found = [ask(f"{at(LIST, QUEUE, action)}?id={one}") for one in ids]
             assert [page.status_code for page in found] == [404, 404, 404]
             pages = zip(found, ids, strict=True)
             assert len({without_token(page).replace(one, "") for page, one in pages}) == 1

@@ -9,14 +9,13 @@ from typing import NamedTuple, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput, ItemNotFound
-from fdbqueue.service.consume.leases import reason_of
+from fdbqueue.service.consume.dead_letters import ChosenDead
 from fdbqueue.service.limits import CHUNK_BYTES
 from fdbqueue.service.storage.counts import CountChange
-from fdbqueue.service.storage.failures import group_of_stored, group_of_text
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import Hidden, State
+from fdbqueue.service.storage.tables import State
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
@@ -87,9 +86,9 @@ def remove_all(
     database: Database,
     store: ItemStore,
     state: str,
-    on_removed: Callable[[int], None] = lambda _: None,
-    limit: int | None = None,
-    reason: str | None = None,
+    on_removed: Callable[[int], None],
+    limit: int | None,
+    chosen: ChosenDead,
 ) -> int:
     """Remove the items that are in a state when it starts, in bounded transactions.
 
@@ -99,20 +98,20 @@ def remove_all(
         state: The state.
         on_removed: Called after each transaction, with the number of items it removed.
         limit: The most items to remove; None for no limit.
-        reason: Remove only dead letters of this reason; None for all items.
+        chosen: Which items to remove, if these are dead letters.
 
     Returns:
         How many were removed.
 
     Raises:
         FormatMismatch: The queue was written under other settings.
-        InvalidInput: There is no such state, or items in it have no reason.
+        InvalidInput: There is no such state, or items in it have not died.
     """
     check_state(state, store.queue)
-    group = None if reason is None else group_of_text(reason_of(store.queue, reason))
-    if group is not None and state != "dead":
-        raise InvalidInput(queue=store.queue, state=state, reason="only dead letters have a reason")
-    listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state], group)
+    if not chosen.is_all() and state != "dead":
+        text = "only dead letters have a reason, and a moment of death"
+        raise InvalidInput(queue=store.queue, state=state, reason=text)
+    listed = _Ready(store) if state == "ready" else _Hidden(store, STATES[state], chosen)
 
     def look(read: Callable[[Transaction], T]) -> T:
         def checked(tr: Transaction) -> T:
@@ -247,12 +246,12 @@ class _Ready:
 
 
 class _Hidden:
-    """The items in a hidden state, or the dead letters of a group, to be removed some at a time."""
+    """The items in a hidden state, or some of the dead letters, to be removed some at a time."""
 
-    def __init__(self, store: ItemStore, state: State, group: bytes | None) -> None:
+    def __init__(self, store: ItemStore, state: State, chosen: ChosenDead) -> None:
         self._store = store
         self._state = state
-        self._group = group
+        self._chosen = chosen
 
     def last(self, tr: Transaction) -> bytes | None:
         """Return the place of the last item, None if there is none."""
@@ -267,11 +266,8 @@ class _Hidden:
         self._store.format.check(tr)
         count_change = self._store.count_change(tr)
         facts = self._store.facts(tr, self._state, places)
-        found = [hidden for hidden in facts if hidden and self._is_chosen(hidden)][:most]
+        found = [hidden for hidden in facts if hidden and self._chosen.has(hidden)][:most]
         for hidden in found:
             self._store.remove_hidden(count_change, hidden)
         count_change.write()
         return len(found)
-
-    def _is_chosen(self, hidden: Hidden) -> bool:
-        return self._group is None or group_of_stored(hidden.reason) == self._group

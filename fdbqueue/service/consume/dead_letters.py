@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import itertools
 import logging
@@ -9,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import CorruptItem, ItemNotFound
-from fdbqueue.service.clock import now_us
+from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
+from fdbqueue.service.clock import microseconds, now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
@@ -23,6 +24,40 @@ from fdbqueue.service.writes import Runner
 logger = logging.getLogger(__name__)
 
 _REDRIVEN_AT_ONCE = 200
+
+
+class ChosenDead:
+    """Tell which dead letters are meant: of a reason, dead before a moment; None for any.
+
+    Args:
+        queue: The queue's name, for errors.
+        reason: The reason, or a text of its group.
+        died_before: The moment; that of a death is by the clock of the client that noted it.
+
+    Raises:
+        InvalidInput: The reason is no text, or the moment does not know its time zone.
+    """
+
+    def __init__(
+        self, queue: str, reason: str | None, died_before: datetime.datetime | None
+    ) -> None:
+        self._group = None if reason is None else group_of_text(reason_of(queue, reason))
+        self._before = None
+        if died_before is not None:
+            if not isinstance(died_before, datetime.datetime) or died_before.tzinfo is None:
+                text = "died_before is no datetime with a time zone"
+                raise InvalidInput(queue=queue, reason=text)
+            self._before = microseconds(died_before)
+
+    def is_all(self) -> bool:
+        """Tell whether all dead letters are meant."""
+        return self._group is None and self._before is None
+
+    def has(self, dead: Hidden) -> bool:
+        """Tell whether a dead letter is one of them."""
+        return (self._before is None or dead.until < self._before) and (
+            self._group is None or group_of_stored(dead.reason) == self._group
+        )
 
 
 class DeadLetters:
@@ -58,12 +93,11 @@ class DeadLetters:
         self,
         item_ids: Iterable[str] | None,
         limit: int | None,
-        reason: str | None,
+        chosen: ChosenDead,
         on_redriven: Callable[[int], None],
         on_undecodable: Callable[[Sequence[str]], None],
     ) -> int:
         """Requeue dead letters at their places, in transactions of at most 200; count them."""
-        group = None if reason is None else group_of_text(reason_of(self._store.queue, reason))
         places = None
         if item_ids is not None:
             place_named = self._store.keys.place_named
@@ -76,7 +110,7 @@ class DeadLetters:
                     self._redrive,
                     places=rest,
                     most=most - moved,
-                    group=group,
+                    chosen=chosen,
                     is_forced=item_ids is not None,
                 )
                 count, looked, undecodable = self._runner.write("redrive", None, redrive)
@@ -140,11 +174,11 @@ class DeadLetters:
         tr: Transaction,
         places: Sequence[bytes],
         most: float,
-        group: bytes | None,
+        chosen: ChosenDead,
         *,
         is_forced: bool,
     ) -> tuple[int, int, list[str]]:
-        """Requeue dead letters of a group, or of all, at their places, without attempts.
+        """Requeue dead letters, those that are chosen, at their places, without attempts.
 
         Places without such a dead letter, and letters whose unique key another item has, are
         skipped. So are letters that cannot be decoded, which would block the queue, unless
@@ -158,7 +192,7 @@ class DeadLetters:
         count_change = self._store.count_change(tr)
         count = looked = size = 0
         undecodable = []
-        for place, is_chosen in zip(places, self._chosen(tr, places, group), strict=True):
+        for place, is_chosen in zip(places, self._chosen(tr, places, chosen), strict=True):
             if count >= most or size >= STEP_BYTES:
                 break
             looked += 1
@@ -178,13 +212,13 @@ class DeadLetters:
         return count, looked, undecodable
 
     def _chosen(
-        self, tr: Transaction, places: Sequence[bytes], group: bytes | None
+        self, tr: Transaction, places: Sequence[bytes], chosen: ChosenDead
     ) -> Iterable[bool]:
-        """Tell of each place whether its dead letter is in the group; True for no group."""
-        if group is None:
+        """Tell of each place whether it has a dead letter that is chosen."""
+        if chosen.is_all():
             return [True] * len(places)
         found = self._store.facts(tr, State.DEAD, places)
-        return [facts is not None and group_of_stored(facts.reason) == group for facts in found]
+        return [facts is not None and chosen.has(facts) for facts in found]
 
     def _requeue(self, count_change: CountChange, dead: Hidden) -> None:
         """Requeue a dead letter at its place, as if it had never been tried."""

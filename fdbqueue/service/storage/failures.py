@@ -9,6 +9,7 @@ rule of naming needs a recount.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterable
 from typing import Any
@@ -25,6 +26,7 @@ _FAILURE = struct.Struct(">IQH")
 FAILURES_BYTES = FAILURES_KEPT * 1_250
 #: The longest name of a group of dead letters.
 _MAX_GROUP_CHARACTERS = 200
+_DIGEST_BYTES = 16
 
 
 class Failures:
@@ -78,6 +80,14 @@ def group_of_stored(reason: bytes) -> bytes:
 def group_of_text(reason: str) -> bytes:
     """Return the name of the group that a reason is in, or that it names."""
     return _group_name(reason).encode(errors="replace")
+
+
+def group_digest(reason: str) -> str:
+    """Return 32 hexadecimal digits that stand for the group of a reason, whatever text it has.
+
+    For programs that cannot carry each text: browsers change the line breaks of a form's fields.
+    """
+    return hashlib.blake2b(group_of_text(reason), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _group_name(reason: str) -> str:

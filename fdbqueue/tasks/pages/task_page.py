@@ -18,7 +18,7 @@ from fdbqueue import conf, deadlines
 from fdbqueue.columns import facts, link
 from fdbqueue.columns.text import Moment, command
 from fdbqueue.exceptions import ItemNotFound
-from fdbqueue.pages.action_page import PageAction
+from fdbqueue.pages.action_page import Outcome, PageAction
 from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
@@ -42,7 +42,7 @@ from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
     backends,
 )
-from fdbqueue.tasks.group_outlines import outline_of, queues_in
+from fdbqueue.tasks.group_outlines import outline_of, queues_of
 from fdbqueue.tasks.groups import abort_some
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState
@@ -230,32 +230,37 @@ _FACTS = with_links(FACTS, _LINKS)
 # What may be done to a task
 
 
-def _abort_task(asked: Mapping[str, Any], _at: int) -> int:
+def _abort_task(_queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
     """Abort a task of whichever backend has it; one that has ended meanwhile is not there."""
-    task_id = asked["id"]
+    (task_id,) = asked["id"]
     catalog = deadlines.limited_catalog(conf.api().timeout_seconds)
     for backend in backends():
         with contextlib.suppress(TaskResultDoesNotExist):
             if abort_by(backend.over(catalog), task_id, by_force=asked["by_force"]) != "ended":
-                return 0
+                outcome.add(1)
+                return
     raise ItemNotFound(id=task_id)
 
 
-def _abort_group(asked: Mapping[str, Any], at: int) -> int:
+def _abort_group(_queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
     """Abort the group or the chain that a task is in, until half of the time is over."""
-    (backend, tree), by_force = _group_of(asked["id"]), asked["by_force"]
+    (task_id,), at, is_late = asked["id"], asked["at"] or 0, deadlines.is_half_over
+    backend, tree = _group_of(task_id)
+    more: Any = {"by_force": asked["by_force"], "on_aborted": outcome.add}
     with contextlib.suppress(TaskResultDoesNotExist):
-        found, passed = abort_some(backend, tree, at, deadlines.is_half_over, by_force=by_force)
+        found, passed = abort_some(backend, tree, at, is_late, **more)
         if any(found) or passed or at:  # else all of it has succeeded
-            return passed
-    raise ItemNotFound(id=asked["id"])
+            outcome.rest = {"at": passed} if passed else {}
+            return
+    raise ItemNotFound(id=task_id)
 
 
 def _queues_of_group(task_id: str) -> list[str]:
-    """Return the queues that all tasks of a group or a chain are of, or may be of."""
+    """Return the queues that an abort of the group or chain of a task needs a permission for."""
     backend, tree = _group_of(task_id)
     database = backend.catalog.database
-    return run(database, lambda tr: queues_in(tr, backend, tree), read_only=True)
+    queues = run(database, lambda tr: queues_of(tr, backend, tree), read_only=True)
+    return [*queues.names, *queues.limited]
 
 
 def _group_of(task_id: str) -> tuple[Any, str]:
@@ -284,10 +289,10 @@ ACTIONS = {
             "If you choose so, its worker ends it within ten seconds, as one over its time limit."
         ),
         gettext_lazy("The task was aborted, or asked to end if it runs."),
+        _abort_task,
         takes=("id", "by_force"),
         chosen=gettext_lazy("Task:"),
         of_task=True,
-        work=_abort_task,
     ),
     "abort-group": PageAction(
         "abort-group",
@@ -299,10 +304,10 @@ ACTIONS = {
             "this task in it."
         ),
         gettext_lazy("The group was aborted: tasks that wait will not run."),
+        _abort_group,
         takes=("id", "at", "by_force"),
         chosen=gettext_lazy("Task:"),
         of_task=True,
-        work=_abort_group,
         queues=_queues_of_group,
     ),
 }
