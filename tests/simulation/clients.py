@@ -22,6 +22,9 @@ _CALL_SECONDS = 60
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
 _ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack", "ack_batch", "return_batch")
 _ALLOWED = {"LeaseLost": _ON_LEASES, "ItemNotFound": ("remove", "bury")}
+#: Operations that say by themselves to which values they do something.
+_ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
+_ON_VALUES += ("push", "push_many", "push_batch")
 _ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group")
 
 
@@ -117,6 +120,7 @@ class Client:
         self.taking: Taking | None = None
         self.thread: Any = None
         self._calls = 0
+        self._intents: list[Any] = []
 
     def run(self) -> None:
         """Do all operations."""
@@ -132,9 +136,12 @@ class Client:
 
     def _do(self, op: dict[str, Any]) -> Any:
         schedule, result = simulated.running, None
-        began = schedule.now_us
+        began, self._intents = schedule.now_us, []
         try:
+            if op["do"] not in _ON_VALUES:
+                self._intend(op)
             result = getattr(self, f"_{op['do']}", self._other)(op)
+            self._end_intents()
         except Unclear as error:
             result = f"unclear: {error}"
         except KeyboardInterrupt:
@@ -145,6 +152,15 @@ class Client:
         if schedule.now_us - began > limit_us + self.world.slept_us:
             schedule.fail(f"{op['do']} took {(schedule.now_us - began) / 1e6} seconds")
         return result
+
+    def _intend(self, op: dict[str, Any], values: Iterable[Any] | None = None) -> None:
+        """Let the model know what may happen from now on."""
+        if self.world.model is not None:
+            self._intents.append(self.world.model.begin(op, values))
+
+    def _end_intents(self) -> None:
+        for intent in self._intents:
+            self.world.model.end(intent)
 
     def _arm(self, op: dict[str, Any]) -> None:
         """Let an operation be struck: after some turns of it, or some seconds."""
@@ -241,6 +257,7 @@ class Client:
         now, delay = simulated.running.now_us, op.get("delay")
         ledger.pushed.update(dict.fromkeys(values, (op["queue"], now)))
         ledger.hide(values, delay or 0, now)
+        self._intend(op, values)
         priority = {"priority": op["priority"]} if queue.kind == "priority" else {}
         options: dict[str, Any] = {"undo": lambda: ledger.refused.update(dict.fromkeys(values))}
         if op["do"] == "push_many":
@@ -306,6 +323,7 @@ class Client:
     def _lease_ack(self, op: dict[str, Any]) -> Any:
         done = [one for one in self.held if one.queue == op["queue"]][:2]
         self._perhaps(done, 1)
+        self._intend(op, _values(done))
         try:
             found = self._take(op, done)
         except Unclear:
@@ -340,6 +358,8 @@ class Client:
             items = [*leases]
         if kind != "extend":
             self.held = [one for one in self.held if one not in items]
+        if size != "batch":
+            self._intend(op, _values(items))
         # What dies has no delay: a redrive makes it ready at once.
         delay = op.get("delay") if op.get("retry", True) else None
         self.ledger.reveal(_values(items), op.get("seconds") or delay)
