@@ -35,7 +35,7 @@ _EXPIRED = "its lease expired"
 _KEPT = 3
 _ENDS = {"ack": GONE, "requeue": READY}
 _PUSHES = ("push", "push_many", "push_batch")
-_TAKES = ("pop", "lease", "family_pop", "family_lease", "lease_ack", "batch", "move")
+_TAKES = ("pop", "lease", "family", "batch", "move")
 
 
 class Span(NamedTuple):
@@ -61,14 +61,14 @@ class Thing(NamedTuple):
     until: Span | None = None
     began: Span | None = None
     reason: str | None = None
-    #: Attempt, reason and moment of each failure.
-    failures: tuple[tuple[int, str, Span], ...] = ()
+    worker: str | None = None
+    #: Attempt, reason, worker and moment of each failure.
+    failures: tuple[tuple[int, str, str | None, Span], ...] = ()
 
     def put(self, table: str, **facts: Any) -> Thing:
         """Return it in a table, without what it had in another."""
-        return self._replace(
-            **{"table": table, "until": None, "began": None, "reason": None, **facts}
-        )
+        fresh = dict.fromkeys(("until", "began", "reason", "worker"))
+        return self._replace(**{"table": table, **fresh, **facts})
 
 
 @dataclass(eq=False)
@@ -293,8 +293,9 @@ class QueueModel:
         verb = op["do"].partition("_")[0]
         is_taken = one.table in (READY, AWAY)
         if "lease" in op["do"] and is_taken and table == LEASED:
-            yield one.put(LEASED, until=span.later(op["seconds"]), began=span)
-        if one.table == READY and table == AWAY and op["do"] in _TAKES:
+            until, worker = span.later(op["seconds"]), op.get("worker")
+            yield one.put(LEASED, until=until, began=span, worker=worker)
+        if one.table == READY and table == AWAY and op["do"].startswith(_TAKES):
             yield one.put(AWAY)
         if "lease" in op["do"] and one.table == LEASED and table == READY and "strike" in op:
             yield one.put(READY)
@@ -302,10 +303,13 @@ class QueueModel:
             yield from self._if(table, one.put(_ENDS.get(verb, GONE)))
         if one.table == LEASED and intent.values and verb == "nack":
             how = {"delay": op.get("delay"), "retry": op.get("retry", True)}
-            yield from self._if(table, self._given_up(one, "given up", span, **how))
+            yield from self._if(
+                table, self._given_up(one, op.get("reason", "given up"), span, **how)
+            )
         if op["do"] == "bury" and one.table == READY:
-            yield from self._if(table, one.put(DEAD, until=span, reason="buried"))
-        if op["do"] == "redrive" and one.table == DEAD:
+            yield from self._if(table, one.put(DEAD, until=span, reason=op.get("reason", "buried")))
+        is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
+        if op["do"] == "redrive" and one.table == DEAD and is_meant:
             yield from self._if(table, one.put(READY, attempts=0, failures=()))
         is_cleared = op["do"] == "clear_state" and op["state"] == one.table
         if op["do"] in ("remove", "clear") or is_cleared:
@@ -320,7 +324,7 @@ class QueueModel:
         self, one: Thing, reason: str, at: Span, delay: float | None = None, retry: bool = True
     ) -> Thing:
         attempts = one.attempts + 1
-        failures = (*one.failures, (attempts, reason, at))[-_KEPT:]
+        failures = (*one.failures, (attempts, reason, one.worker, at))[-_KEPT:]
         facts: dict[str, Any] = {"attempts": attempts, "failures": failures}
         if attempts >= self._most or not retry:
             return one.put(DEAD, until=at, reason=reason, **facts)
@@ -402,7 +406,7 @@ class QueueModel:
         for one in ready:
             levels[one.priority] = levels.get(one.priority, 0) + 1
         for place in places[DEAD]:
-            reason = str(self.things[place][0].reason)
+            reason = _group(self.things[place][0].reason)
             reasons[reason] = reasons.get(reason, 0) + 1
         found = {one.reason: one.count for one in queue.dead_by_reason()}
         if found != reasons:
@@ -426,16 +430,16 @@ def _merged(things: list[Thing]) -> list[Thing]:
     """Return things, those as one that differ by moments alone."""
     found: dict[tuple[Any, ...], Thing] = {}
     for one in things:
-        failures = tuple(failure[:2] for failure in one.failures)
-        key = (one.table, one.priority, one.attempts, one.reason, failures)
+        failures = tuple(failure[:3] for failure in one.failures)
+        key = (one.table, one.priority, one.attempts, one.reason, one.worker, failures)
         found[key] = _joined(found[key], one) if key in found else one
     return [*found.values()]
 
 
 def _joined(one: Thing, other: Thing) -> Thing:
     failures = [
-        (attempt, reason, _both(at, also[2]))
-        for (attempt, reason, at), also in zip(one.failures, other.failures, strict=True)
+        (*facts, _both(at, also[-1]))
+        for (*facts, at), also in zip(one.failures, other.failures, strict=True)
     ]
     until, began = (_both(getattr(one, at), getattr(other, at)) for at in ("until", "began"))
     return one._replace(
@@ -452,7 +456,8 @@ def _both(one: Any, other: Any) -> Any:
 
 def _is_answer(one: Thing, item: Any) -> bool:
     """Tell whether a call may return an item that is a thing."""
-    if (item.value, item.priority, item.attempts) != (one.value, one.priority, one.attempts):
+    facts = (item.value, item.priority, item.attempts, item.worker, item.reason)
+    if facts != (one.value, one.priority, one.attempts, one.worker, one.reason):
         return False
     if item.state != one.table and (item.state != READY or one.table in _HIDDEN):
         return False
@@ -463,14 +468,19 @@ def _is_answer(one: Thing, item: Any) -> bool:
     )
 
 
+def _group(reason: str | None) -> str:
+    return str(reason).partition("\n")[0]
+
+
 def _us(moment: Any) -> int:
     return round(moment.timestamp() * 1e6)
 
 
 def _is(one: Thing, item: Any, table: str, *, has_failures: bool) -> bool:
     """Tell whether an item is as a thing says."""
-    facts = (item.value, item.state, item.priority, item.attempts, item.reason)
-    if facts != (one.value, table, one.priority, one.attempts, one.reason) or one.table != table:
+    facts = (item.value, item.state, item.priority, item.attempts, item.reason, item.worker)
+    expected = (one.value, table, one.priority, one.attempts, one.reason, one.worker)
+    if facts != expected or one.table != table:
         return False
     moments = [(item.pushed_at, one.pushed), (item.leased_at, one.began)]
     moments.append((item.died_at if table == DEAD else item.until, one.until))
@@ -481,9 +491,9 @@ def _is(one: Thing, item: Any, table: str, *, has_failures: bool) -> bool:
             return False
     if not has_failures:
         return True
-    failures = [(one.attempt, one.reason) for one in item.failures]
-    ats = [one.at for one in item.failures]
+    failures = [(failure.attempt, failure.reason, failure.worker) for failure in item.failures]
+    ats = [failure.at for failure in item.failures]
     spans = [span for *_, span in one.failures]
-    return failures == [(attempt, reason) for attempt, reason, _ in one.failures] and all(
+    return failures == [failure[:3] for failure in one.failures] and all(
         span.low <= _us(at) <= span.high for at, span in zip(ats, spans, strict=True)
     )

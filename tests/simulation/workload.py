@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.simulation.clients import LOOKS
 from tests.simulation.tasks import QUEUE
 
 PATTERN = "m-*"
@@ -116,29 +117,33 @@ def _process(dice: random.Random, queues: dict[str, Any]) -> dict[str, Any]:
 _VERBS = {
     "push": "6 count=one priority delay? unique? once?",
     "pop": "4 count end wait? once?",
-    "lease": "4 count end seconds wait? once?",
-    "ack": "4 which once?",
+    "lease": "4 count end seconds wait? once? worker?",
+    "ack": "4 which once? through?",
     "think": "2 wait=think",
     "family_pop": "3 count end wait? once?",
-    "family_lease": "3 count end seconds wait? once?",
-    "nack": "2 which delay? retry? once?",
-    "extend": "1 which seconds",
+    "family_lease": "3 count end seconds wait? once? worker?",
+    "nack": "2 which delay? retry? once? reason? through?",
+    "extend": "1 which seconds through?",
     "requeue": "1 which",
     "push_many": "1 count=many priority delay?",
     "push_batch": "1 count=many priority delay?",
     "ack_many": "1",
-    "nack_many": "1 delay?",
+    "pop_min": "1 wait?",
+    "pop_max": "1 wait?",
+    "lease_min": "1 seconds wait? worker?",
+    "lease_max": "1 seconds wait? worker?",
+    "nack_many": "1 delay? reason?",
     "extend_many": "1 seconds",
-    "lease_ack": "2 count end seconds wait?",
+    "lease_ack": "2 count end seconds wait? worker?",
     "pause": "1",
     "resume": "2",
     "pause_family": "1",
     "resume_family": "2",
     "clear": "1",
-    "clear_state": "1 state",
+    "clear_state": "1 state limit?",
     "remove": "1 which",
-    "bury": "1 which",
-    "redrive": "1",
+    "bury": "1 which reason?",
+    "redrive": "2 limit? reason?",
     "recount": "1",
     "sweep": "1",
     "move": "2 to count=many",
@@ -146,7 +151,7 @@ _VERBS = {
     "ack_batch": "2 which",
     "return_batch": "2 which",
     "wait_for_items": "1 wait=think",
-    "look": "1",
+    "look": "2 how",
     "settings": "1 options",
     "fork": "1",
     "clock": "1 ahead",
@@ -183,6 +188,11 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "options": tuple({"max_leased": most, "rate": None} for most in (None, 1, 3)),
     "once": (True,),
     "retry": (False,),
+    "worker": ("ada", "bob"),
+    "reason": ("given up", "no", "why\nand more"),
+    "limit": (1, 2),
+    "through": (True,),
+    "how": tuple(LOOKS),
     "runs": (0, 0, 0.05, 1, 4, 15),
     "fails": (0, 0, 0, 1, 5),
     "more": (True,),
@@ -195,6 +205,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
+_RATES |= {"worker": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
 
 
