@@ -25,7 +25,7 @@ IN_MEMORY = benchmarks/results/memory.ndjson
 # The same code between machines, on a virtual clock.
 SIMULATED = benchmarks/results/simulated.ndjson
 
-.PHONY: help install run test nightly soak durations simulate fuzz coverage schema options messages pictures \
+.PHONY: help install run test nightly soak durations simulate mutate fuzz coverage schema options messages pictures \
 	lint weight bench figures plots matrix package docs clean
 
 # The pinned packages need it; what pip chooses for a project runs on 3.10 as well.
@@ -91,6 +91,10 @@ soak: install ## Run the long tests of faults and concurrency, and those of size
 simulate: install ## Run SEEDS new seeds of the simulator, or again one SEED or HISTORY.
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(HISTORY),--line '$(HISTORY)') $(ARGS)
+
+mutate: install ## Draw COUNT mutants of the package by SEED, and say what finds them.
+	$(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m tests.mutation $(if $(SEED),--seed $(SEED)) \
+		$(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 fuzz: install ## Send a live server what schemathesis makes of the schema, for FUZZ_SECONDS.
 	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/live/test_schema.py -s $(ARGS)

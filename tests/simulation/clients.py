@@ -21,8 +21,30 @@ _CALL_SECONDS = 60
 #: Errors that say nothing of a verb's own, and those that a verb may raise.
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
 _ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack", "ack_batch", "return_batch")
-_ALLOWED = {"LeaseLost": _ON_LEASES, "ItemNotFound": ("remove", "bury")}
+_ALLOWED = {"LeaseLost": _ON_LEASES, "ItemNotFound": ("remove", "bury", "look")}
+#: Operations that say by themselves to which values they do something.
+_ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
+_ON_VALUES += ("push", "push_many", "push_batch")
 _ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group")
+
+
+_OF_ONE = ("pop_min", "pop_max", "lease_min", "lease_max")
+#: The ways to look at a queue. What is a list has items.
+LOOKS: dict[str, Callable[[Any], Any]] = {
+    "peek": lambda queue: [queue.peek()],
+    "peek at the max end": lambda queue: [queue.peek_max(), *queue.peek_many(3, end="max")],
+    "page": lambda queue: queue.page(limit=3).items,
+    "page from a cursor": lambda queue: queue.page(after=queue.page(limit=1).cursor).items,
+    "leased": lambda queue: queue.page(state="leased", order="time", end="max").items,
+    "delayed": lambda queue: queue.page(state="delayed", end="max", limit=2).items,
+    "dead": lambda queue: [*queue.iterate(state="dead")],
+    "get": lambda queue: [queue.get(item.id) for item in queue.page(state="leased").items[:1]],
+    "has_item": lambda queue: (*map(queue.has_item, [one.id for one in queue.peek_many(1)]),),
+    "counts": lambda queue: queue.counts().leased + queue.size(),
+    "by_priority": lambda queue: queue.kind == "fifo" or dict(queue.by_priority(limit=2)),
+    "times": lambda queue: (queue.oldest(), queue.held_until(to_lease=True), queue.paused()),
+    "history": lambda queue: len(queue.history(5)) + len(queue.dead_by_reason(limit=2)),
+}
 
 
 @dataclass(eq=False)
@@ -117,6 +139,7 @@ class Client:
         self.taking: Taking | None = None
         self.thread: Any = None
         self._calls = 0
+        self._intents: list[Any] = []
 
     def run(self) -> None:
         """Do all operations."""
@@ -132,9 +155,12 @@ class Client:
 
     def _do(self, op: dict[str, Any]) -> Any:
         schedule, result = simulated.running, None
-        began = schedule.now_us
+        began, self._intents = schedule.now_us, []
         try:
+            if op["do"] not in _ON_VALUES:
+                self._intend(op)
             result = getattr(self, f"_{op['do']}", self._other)(op)
+            self._end_intents()
         except Unclear as error:
             result = f"unclear: {error}"
         except KeyboardInterrupt:
@@ -145,6 +171,15 @@ class Client:
         if schedule.now_us - began > limit_us + self.world.slept_us:
             schedule.fail(f"{op['do']} took {(schedule.now_us - began) / 1e6} seconds")
         return result
+
+    def _intend(self, op: dict[str, Any], values: Iterable[Any] | None = None) -> None:
+        """Let the model know what may happen from now on."""
+        if self.world.model is not None:
+            self._intents.append(self.world.model.begin(op, values))
+
+    def _end_intents(self) -> None:
+        for intent in self._intents:
+            self.world.model.end(intent)
 
     def _arm(self, op: dict[str, Any]) -> None:
         """Let an operation be struck: after some turns of it, or some seconds."""
@@ -241,6 +276,7 @@ class Client:
         now, delay = simulated.running.now_us, op.get("delay")
         ledger.pushed.update(dict.fromkeys(values, (op["queue"], now)))
         ledger.hide(values, delay or 0, now)
+        self._intend(op, values)
         priority = {"priority": op["priority"]} if queue.kind == "priority" else {}
         options: dict[str, Any] = {"undo": lambda: ledger.refused.update(dict.fromkeys(values))}
         if op["do"] == "push_many":
@@ -271,19 +307,26 @@ class Client:
         leases, now = "lease" in op["do"], simulated.running.now_us
         names = tuple(op["names"]) if "names" in op else (op["queue"],)
         source = self.process.catalog.several(names) if "names" in op else self._queue(op)
-        taking = self.taking = Taking(names, op["count"])
+        is_one = op["do"] in _OF_ONE
+        count = 1 if is_one else op["count"]
+        taking = self.taking = Taking(names, count)
         self.ledger.takings[taking] = None
-        options = self._once(op) | {"end": op["end"]}
+        options = self._once(op) | ({} if is_one else {"end": op["end"]})
         if "wait" in op:
             options["wait"] = op["wait"]
             self.waits = names, leases, now, self.process.options
         if leases:
             options |= {"seconds": op["seconds"]} | ({"ack": done} if done else {})
+            options |= {"worker": op["worker"]} if "worker" in op else {}
         take = source.lease_many if leases else source.pop_many
         undo = functools.partial(self.ledger.takings.pop, taking)
-        items = self.call(take, op["count"], undo=undo, **options)
+        if is_one:
+            found = self.call(getattr(source, op["do"]), undo=undo, **options)
+            items = [] if found is None else [found]
+        else:
+            items = self.call(take, count, undo=undo, **options)
         undo()
-        if len(items) > op["count"]:
+        if len(items) > count:
             simulated.running.fail(f"{op} returned {len(items)} items")
         if not items:
             self.world.check_empty(names, now)
@@ -296,16 +339,18 @@ class Client:
         return _values(items)
 
     _pop = _lease = _family_pop = _family_lease = _take
+    _pop_min = _pop_max = _lease_min = _lease_max = _take
 
     def _note_taken(self, items: Iterable[Any], op: dict[str, Any], began_us: int) -> None:
         for item in items:
             self.world.note_taken(item, op["do"], began_us)
-        if "seconds" in op:
+        if "seconds" in op and op["do"] != "batch":  # a removal of one of its items ends a batch
             self.ledger.hide(_values(items), op["seconds"], began_us, simulated.running.now_us)
 
     def _lease_ack(self, op: dict[str, Any]) -> Any:
         done = [one for one in self.held if one.queue == op["queue"]][:2]
         self._perhaps(done, 1)
+        self._intend(op, _values(done))
         try:
             found = self._take(op, done)
         except Unclear:
@@ -332,7 +377,10 @@ class Client:
             if not self.held:
                 return "nothing held"
             items = [leases := self.held[op["which"] % len(self.held)]]
-            queue = self.process.catalog.queue(leases.queue)
+            catalog = self.process.catalog
+            queue = catalog.queue(leases.queue)
+            if "through" in op:
+                queue = catalog.several([leases.queue])
         elif size == "batch":
             if not self.batches:
                 return "no batch"
@@ -340,11 +388,13 @@ class Client:
             items = [*leases]
         if kind != "extend":
             self.held = [one for one in self.held if one not in items]
+        if size != "batch":
+            self._intend(op, _values(items))
         # What dies has no delay: a redrive makes it ready at once.
         delay = op.get("delay") if op.get("retry", True) else None
         self.ledger.reveal(_values(items), op.get("seconds") or delay)
         options = self._once(op) | {
-            key: op[key] for key in ("seconds", "delay", "retry") if key in op
+            key: op[key] for key in ("seconds", "delay", "retry", "reason") if key in op
         }
         undo = self._perhaps(items, 1) if kind == "ack" else lambda: None
         found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
@@ -395,7 +445,8 @@ class Client:
             return "nothing ready"
         item = items[op["which"] % len(items)]
         undo = self._perhaps([item], 1) if is_removed else lambda: None
-        self.call(getattr(queue, op["do"]), item.id, undo=undo)
+        options = {"reason": op["reason"]} if "reason" in op else {}
+        self.call(getattr(queue, op["do"]), item.id, undo=undo, **options)
         if is_removed:
             self._acked([item])
         return number_of(item)
@@ -407,7 +458,8 @@ class Client:
         self.ledger.clearings.append(clearing)
         try:
             args = [op["state"]] if "state" in op else []
-            return self.call(getattr(self._queue(op), op["do"]), *args)
+            options = {"limit": op["limit"]} if "limit" in op else {}
+            return self.call(getattr(self._queue(op), op["do"]), *args, **options)
         finally:
             clearing[1] = simulated.running.now_us + self.world.longest_us
 
@@ -422,12 +474,19 @@ class Client:
         return self.call(source.move_many, target, op["count"], **options)
 
     def _look(self, op: dict[str, Any]) -> Any:
-        queue = self._queue(op)
-        first, size = self.call(queue.peek), self.call(queue.size)
-        number = None if first is None else number_of(first)
-        if first is not None:
-            self.ledger.see(number, "peek")
-        return f"{number} of {size}, {len(self.call(queue.page, limit=3).items)}"
+        """Look in one of the ways there are; what is shown is what the model says."""
+        began, queue = simulated.running.now_us, self._queue(op)
+        shown = self.call(LOOKS[op.get("how", "peek")], queue)
+        for item in shown if isinstance(shown, list) else ():
+            if item is not None:
+                self.ledger.see(number_of(item), "a look")
+                if self.world.model is not None and not op.get("how", "peek").startswith("peek"):
+                    self.world.model.answer(item, began)
+        return _values(filter(None, shown)) if isinstance(shown, list) else shown
+
+    def _redrive(self, op: dict[str, Any]) -> Any:
+        limits = {key: op[key] for key in ("limit", "reason") if key in op}
+        return self.call(self._queue(op).redrive, **limits)
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():

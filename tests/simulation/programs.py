@@ -102,6 +102,13 @@ class Program:
             }
             self._kept.append((vars(module), names, contents))
 
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """Put something into a class or a module of the copy, for new processes, too."""
+        setattr(owner, name, value)
+        for names, kept, _ in self._kept:
+            if names is vars(owner):
+                kept[name] = value
+
     def begin(self, seed: str, pid: int, skew_us: int = 0) -> None:
         """Be a new process."""
         self.skew_us = skew_us

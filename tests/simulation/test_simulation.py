@@ -18,6 +18,7 @@ from tests.simulation import world
 from tests.simulation.cluster import Cluster, Database, Faults, KeySelector
 from tests.simulation.programs import SIMULATED, Program
 from tests.simulation.runner import run, run_seed, shrink
+from tests.simulation.surface import recorded, unused
 
 _SEEDS, _PARTS = 300, 10
 #: Histories that have broken a promise, by what holds since.
@@ -75,6 +76,17 @@ def test_a_broken_promise_is_found_and_cut():
         member.announce = announce
     assert small.found is not None
     assert sum(len(client["ops"]) for client in small.plan["clients"]) <= 6
+
+
+@pytest.mark.nightly
+def test_each_verb_and_option_is_used_or_left_out_for_a_reason():
+    """Clients of some hundred seeds use each public verb and option, but those that a list has."""
+    programs = [world.program(f"p{at}") for at in range(3)]
+    with recorded(programs) as seen:
+        for seed in range(_SEEDS):
+            queues = run_seed(seed).plan["queues"].values()
+            seen |= {f"option {name}" for options in queues for name in options}
+    assert unused(programs[0], seen) == ([], [])
 
 
 def test_the_service_waits_by_modules_that_can_be_simulated():

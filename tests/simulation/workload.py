@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.simulation.clients import LOOKS
 from tests.simulation.tasks import QUEUE
 
 PATTERN = "m-*"
@@ -23,8 +24,9 @@ def draw_plan(seed: int) -> dict[str, Any]:
     dice = random.Random(f"plan {seed}")
     # A crowd is many threads of one process at a family, or of several processes at one queue; or
     # threads that push to one queue under few unique keys, extend their leases, are interrupted
-    # while they are in line, or lease what limits keep back until a lease ends.
-    crowd = dice.choice(("family", "queue", "keys", "leases", "line", "limits", *[""] * 10))
+    # while they are in line, or lease what limits keep back until a lease ends, or drain batches.
+    crowds = ("family", "queue", "keys", "leases", "line", "limits", "batches")
+    crowd = dice.choice((*crowds, *[""] * 10))
     has_tasks = not crowd and dice.random() < 0.2
     has_family = crowd in ("family", "limits") or not (crowd or has_tasks or dice.random() < 0.3)
     members = {"": dice.choice((1, 2, 4)), "limits": 1}.get(crowd, 4)
@@ -72,6 +74,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
     if crowd == "line":
         strikes, kinds = 0.2, ["interrupt"]
     for number in range(6 if crowd else dice.choice((1, 2, 3, 4, 6))):
+        draw.batches = 0
         ops = [draw.op() for _ in range(15 if crowd else dice.randint(2, most))]
         for op in ops:
             if dice.random() < strikes:
@@ -114,37 +117,41 @@ def _process(dice: random.Random, queues: dict[str, Any]) -> dict[str, Any]:
 _VERBS = {
     "push": "6 count=one priority delay? unique? once?",
     "pop": "4 count end wait? once?",
-    "lease": "4 count end seconds wait? once?",
-    "ack": "4 which once?",
+    "lease": "4 count end seconds wait? once? worker?",
+    "ack": "4 which once? through?",
     "think": "2 wait=think",
     "family_pop": "3 count end wait? once?",
-    "family_lease": "3 count end seconds wait? once?",
-    "nack": "2 which delay? retry? once?",
-    "extend": "1 which seconds",
+    "family_lease": "3 count end seconds wait? once? worker?",
+    "nack": "2 which delay? retry? once? reason? through?",
+    "extend": "1 which seconds through?",
     "requeue": "1 which",
     "push_many": "1 count=many priority delay?",
     "push_batch": "1 count=many priority delay?",
     "ack_many": "1",
-    "nack_many": "1 delay?",
+    "pop_min": "1 wait?",
+    "pop_max": "1 wait?",
+    "lease_min": "1 seconds wait? worker?",
+    "lease_max": "1 seconds wait? worker?",
+    "nack_many": "1 delay? reason?",
     "extend_many": "1 seconds",
-    "lease_ack": "2 count end seconds wait?",
+    "lease_ack": "2 count end seconds wait? worker?",
     "pause": "1",
     "resume": "2",
     "pause_family": "1",
     "resume_family": "2",
     "clear": "1",
-    "clear_state": "1 state",
+    "clear_state": "1 state limit?",
     "remove": "1 which",
-    "bury": "1 which",
-    "redrive": "1",
+    "bury": "1 which reason?",
+    "redrive": "2 limit? reason?",
     "recount": "1",
     "sweep": "1",
     "move": "2 to count=many",
-    "batch": "1 count=many seconds",
-    "ack_batch": "1 which",
-    "return_batch": "1 which",
+    "batch": "2 count=many seconds",
+    "ack_batch": "2 which",
+    "return_batch": "2 which",
     "wait_for_items": "1 wait=think",
-    "look": "1",
+    "look": "2 how",
     "settings": "1 options",
     "fork": "1",
     "clock": "1 ahead",
@@ -161,6 +168,7 @@ _ON_TASKS = {
 }
 #: The verbs that meet at the heads of queues.
 _TAKES = ("pop", "lease", *("family_pop", "family_lease") * 2, "think", "ack")
+_ENDS_OF_BATCHES = ("ack_batch", "return_batch")
 #: What arguments are drawn from; a plan leaves some of these values out.
 _VALUES: dict[str, tuple[Any, ...]] = {
     "one": (1,),
@@ -180,6 +188,11 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "options": tuple({"max_leased": most, "rate": None} for most in (None, 1, 3)),
     "once": (True,),
     "retry": (False,),
+    "worker": ("ada", "bob"),
+    "reason": ("given up", "no", "why\nand more"),
+    "limit": (1, 2),
+    "through": (True,),
+    "how": tuple(LOOKS),
     "runs": (0, 0, 0.05, 1, 4, 15),
     "fails": (0, 0, 0, 1, 5),
     "more": (True,),
@@ -192,6 +205,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
+_RATES |= {"worker": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
 
 
@@ -200,6 +214,8 @@ class _Draw:
 
     def __init__(self, dice: random.Random, names: list[str], crowd: str) -> None:
         self._dice, self._names = dice, names
+        #: How many more ends of batches a client has.
+        self.batches = 0
         self._members = [name for name in dict.fromkeys(names) if name.startswith("m-")]
         self._plain = [name for name in dict.fromkeys(names) if name not in self._members]
         self._values = {
@@ -242,6 +258,10 @@ class _Draw:
             self._values |= {"seconds": [30], "think": [0.001, 0.01, 2], "end": ["min"]}
             self._values |= {"wait": [7, 20], "count": [1, 2, 5, 5]}
             self._rates |= {"wait": 0.6, "once": 0, "unique": 0, "delay": 0}
+        elif crowd == "batches":
+            self._verbs = ["push_many"] * 3 + ["batch"] * 3 + [*_ENDS_OF_BATCHES, "think", take]
+            self._values |= {"seconds": [1, 5], "think": [0.01, 2, 7]}
+            self._rates |= {"delay": 0, "once": 0}
         elif crowd == "keys":
             others = ("nack", "ack", "bury", "redrive", "remove", "think", "push_batch", "requeue")
             self._verbs = ["push"] * 5 + [take] * 4 + dice.sample(others, 4)
@@ -263,6 +283,9 @@ class _Draw:
     def op(self) -> dict[str, Any]:
         """Return an operation."""
         verb = self._dice.choice(self._verbs)
+        if verb in _ENDS_OF_BATCHES:  # of which there must be one
+            verb, self.batches = (verb, self.batches - 1) if self.batches else ("batch", 0)
+        self.batches += 2 * (verb == "batch")
         op: dict[str, Any] = {"do": verb}
         if verb.startswith("family"):
             op["names"] = self._several()

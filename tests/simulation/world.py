@@ -13,6 +13,7 @@ from tests.simulation import schedule as simulated
 from tests.simulation import tasks
 from tests.simulation.clients import Client, Ledger
 from tests.simulation.cluster import Cluster, Database, Faults, FDBError
+from tests.simulation.model import Model
 from tests.simulation.programs import Program
 from tests.simulation.promises import Promises
 from tests.simulation.schedule import Found, Schedule
@@ -177,6 +178,8 @@ class World:
         self._database = Database(self.cluster, self.doctor)
         self._catalogs: dict[str, Any] = {}
         self._promises = [Promises(self, self._catalog({}), name) for name in self.names]
+        #: Of items; what tasks are is looked at by their own.
+        self.model = None if "tasks" in plan else Model(self, self._catalog({}))
         self.tasks = self.schedule.tasks = tasks.Tasks(self, self.doctor, self._catalog({}))
 
     def _catalog(self, options: dict[str, Any]) -> Any:
@@ -215,6 +218,8 @@ class World:
             self.ledger.see(item.value, how)
         else:
             self.ledger.take(item.value, how, began_us)
+        if self.model is not None:
+            self.model.answer(item, began_us)
         most = self._catalog({}).queue(item.queue).options.max_attempts
         if most is not None and item.attempts >= most and "move" not in self.verbs:
             self.schedule.fail(f"{item.value} has {item.attempts} attempts and is not dead")
@@ -222,7 +227,7 @@ class World:
     def check_empty(self, names: Any, began_us: int) -> None:
         """Check that a call which has found nothing could find that."""
         for promises in self._promises:
-            if promises.name in self._expanded(names) and promises.was_filled(began_us):
+            if promises.name in self.expanded(names) and promises.was_filled(began_us):
                 self.schedule.fail(f"{names} were found empty, and {promises.name} was not")
 
     def disturb(self, seconds: float) -> None:
@@ -242,6 +247,8 @@ class World:
         for promises in self._promises:
             promises.see(*commit, self.schedule.now_us)
         self.tasks.see(*commit[:3])
+        if self.model is not None:
+            self.model.see(*commit[:3])
 
     # When all wait
 
@@ -269,6 +276,8 @@ class World:
         self._checked = self.cluster.commits
         for promises in self._promises:
             promises.check_counts()
+        if self.model is not None:
+            self.model.look()
         if "tasks" in self.plan:
             self.tasks.check()
 
@@ -278,12 +287,12 @@ class World:
             if client.waits is None or client.thread.is_gone:
                 continue
             names, leases, since, options = client.waits
-            for name in self._expanded(names):
+            for name in self.expanded(names):
                 found = self._takeable(options, name, leases)
                 if found and self.schedule.now_us - since >= _JUMP_US:
                     raise Found(f"{client.name} sleeps though {name} has {found[0].value}")
 
-    def _expanded(self, names: Any) -> list[str]:
+    def expanded(self, names: Any) -> list[str]:
         members = [one for one in self.names if one.startswith("m-") and PATTERN in names]
         return [*members, *[one for one in names if one != PATTERN and one not in members]]
 
@@ -333,7 +342,7 @@ class World:
 
     def _drain(self, catalog: Any, present: dict[int, str], wait: float = _DRAIN_SECONDS) -> None:
         """Take all there is, members by their family; add the values, and where each was."""
-        members = self._expanded([PATTERN])
+        members = self.expanded([PATTERN])
         others = [one for one in self.names if one not in (*members, tasks.QUEUE)]
         sources = [(catalog.queue(one), [one]) for one in others]
         if members:
@@ -342,11 +351,14 @@ class World:
             items: list[Any] = [None]
             while items:
                 self.progress()
-                if self.plan["drain"]["verb"] == "pop":
-                    items = source.pop_many(3, wait=wait)
-                else:
-                    items = source.lease_many(3, seconds=60, wait=wait)
-                    for item in items:
+                op = {"do": self.plan["drain"]["verb"], "names": names, "seconds": 60}
+                with self._doing(op):
+                    if op["do"] == "pop":
+                        items = source.pop_many(3, wait=wait)
+                    else:
+                        items = source.lease_many(3, seconds=60, wait=wait)
+                for item in items if op["do"] == "lease" else ():
+                    with self._doing({"do": "ack"}, [item.value]):
                         catalog.queue(item.queue).ack(item)
                 for item in items:
                     self._note_present(present, item, "ready")
@@ -356,6 +368,9 @@ class World:
                 found, is_held = queue.peek(), is_limited and queue.counts().leased
                 if found is not None and not is_held:
                     raise Found(f"{queue.name} has {found.value}, which takes do not find")
+
+    def _doing(self, *given: Any) -> Any:
+        return contextlib.nullcontext() if self.model is None else self.model.doing(*given)
 
     def _check_rest(self, queue: Any) -> None:
         """Check that nothing but dead letters is left."""
@@ -393,6 +408,6 @@ class World:
             takings = [one for one in takings if not (one.process and one.process.is_whole)]
         for name in dict.fromkeys(queue for _, queue in missing):
             lost = [value for value, queue in missing if has_moves or queue == name]
-            found = [one for one in takings if has_moves or name in self._expanded(one.names)]
+            found = [one for one in takings if has_moves or name in self.expanded(one.names)]
             if len(lost) > sum(one.count for one in found):
                 raise Found(f"values {lost} were lost")

@@ -1,0 +1,21 @@
+"""How much the simulator and the tests see: ``make mutate``.
+
+A *mutant* is the package with one place of one file changed. ``operators`` lists all of a module;
+``draw`` takes as many as are asked for, at random by a seed, from all modules of ``service/`` and
+``tasks/`` that the simulator imports: what it never loads (the outbox, commands, pages) is not its
+to find. A module of them counts by how many mutants it has. ``runs`` has a copy of the repository,
+writes one mutant after the other into it, and runs the commands there, each as a process group with
+limits of time: the simulator first, and if it finds nothing the usual tests of contract, service
+and tasks. ``__main__`` prints what each found, and each mutant that nobody finds, as a diff.
+
+What counts: a mutant with which the package cannot be imported is drawn again, because it says
+nothing; one that fails, hangs or takes too long is found. The simulator's seeds are drawn from the
+same seed. A line that these seeds do not reach in the sound package they do not reach in a mutant
+of it, either, because a seed is one history: such a mutant counts as not found, and is not run.
+
+Why it is our own: ``cosmic-ray`` (8.7) changes the files of the working tree in place, has one
+command for all and no draw by a seed, and of the eight operators three (comparison, numbers,
+booleans); ``mutmut`` (3.8) writes all mutants of a file into it behind a dispatcher, which the
+simulator's copies of modules would have to know, runs pytest alone, and lacks as many. What is left
+of either is a parser, which Python has.
+"""

@@ -1,0 +1,182 @@
+"""Copies of the repository with one mutant each, and what finds it there."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from coverage import CoverageData
+
+from tests.mutation.operators import Mutant, is_change, mutants
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What is mutated: the modules that the simulator imports of these.
+ROOMS = ("fdbqueue.service", "fdbqueue.tasks")
+TESTS = [one for one in ("contract", "service", "tasks") if (ROOT / "tests" / one).is_dir()]
+_LEFT_OUT = shutil.ignore_patterns(".git", "__pycache__", ".*_cache", "var", ".venv*", ".nox")
+#: Limits of the processor time of each process of a command, of its time, and of memory.
+_SIMULATOR_SECONDS, _TEST_SECONDS, _SECONDS, _MEMORY_BYTES = 120, 900, 3_600, 4 << 30
+_MODULES = """
+import django, sys; django.setup()
+from tests.simulation.world import program
+print(*(one for one in program("p0")._modules if one.startswith(tuple(sys.argv[1:]))), sep="\\n")
+"""
+_IMPORTS = """
+import django, importlib, sys; django.setup()
+for one in sys.argv[1:]: importlib.import_module(one)
+"""
+
+
+class Drawn(NamedTuple):
+    """A mutant, and the path of its module in the repository."""
+
+    path: str
+    mutant: Mutant
+
+    def diff(self) -> str:
+        """Return what it changes, as a unified diff."""
+        source = (ROOT / self.path).read_bytes()
+        texts = [one.decode().splitlines() for one in (source, self.mutant.applied(source))]
+        return "\n".join(difflib.unified_diff(*texts, self.path, self.path, n=2, lineterm=""))
+
+    def name(self) -> str:
+        """Return where and what it is, in one line."""
+        text = " ".join(self.mutant.text.split())
+        return f"{self.path}:{self.mutant.first} {self.mutant.operator}: {text}"[:150]
+
+
+class Outcome(NamedTuple):
+    """How a command ended: whether it found something, and what it said last."""
+
+    is_found: bool
+    said: str
+
+
+class Copy:
+    """A copy of the repository, for one mutant after the other.
+
+    Its compiled modules are compared by content, because a mutant may be as long and as old as the
+    module.
+
+    Args:
+        folder: Where it is; removed with the context.
+        first, seeds: The seeds of the simulator.
+    """
+
+    def __init__(self, folder: Path, first: int, seeds: int) -> None:
+        self._root, self._data = folder / "copy", folder / "reached"
+        self._simulator = ["-m", "tests.simulation", "--whole", "--until-found"]
+        self._simulator += ["--first", str(first), "--seeds", str(seeds)]
+        self._environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.project_settings"}
+        self._environment |= {"TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        self._environment |= {"PYTHONHASHSEED": "0", "COVERAGE_FILE": str(self._data)}
+        shutil.copytree(ROOT, self._root, ignore=_LEFT_OUT)
+        by_content = ["--invalidation-mode", "checked-hash"]
+        self._run("-m", "compileall", "-q", *by_content, "fdbqueue", "tests", "project")
+        self.modules = [*self._modules()]
+        #: The lines of each module that the seeds reach, by its path.
+        self.reached: dict[str, set[int]] = {}
+
+    def _modules(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the path of each module that may be mutated."""
+        outcome = self._run("-c", _MODULES, *ROOMS)
+        for name in sorted(outcome.said.split()):
+            path = Path(*name.split("."))
+            yield name, str(path / "__init__.py" if (ROOT / path).is_dir() else f"{path}.py")
+
+    def draw(self, seed: str) -> Iterator[Drawn]:
+        """Yield all mutants in the order of a seed, without those that cannot be imported."""
+        sources = {path: (ROOT / path).read_bytes() for _, path in self.modules}
+        drawn = [Drawn(path, one) for path in sources for one in mutants(sources[path])]
+        random.Random(seed).shuffle(drawn)
+        for one in drawn:
+            if is_change(sources[one.path], one.mutant):
+                self.write(one)
+                is_broken = self._run("-c", _IMPORTS, *(name for name, _ in self.modules)).is_found
+                self.restore(one)
+                if not is_broken:
+                    yield one
+
+    def measure(self) -> str:
+        """Run the simulator on the sound package, and note which lines it reaches."""
+        options = ["--rcfile=/dev/null", "--concurrency=greenlet", "--source=fdbqueue"]
+        outcome = self._run("-m", "coverage", "run", *options, *self._simulator)
+        if outcome.is_found:
+            raise RuntimeError(f"the sound package does not pass: {outcome.said}")
+        data = CoverageData(str(self._data))
+        data.read()
+        for name in data.measured_files():
+            path = str(Path(name).relative_to(self._root))
+            self.reached[path] = {*(data.lines(name) or ())}
+        return outcome.said
+
+    def is_reached(self, one: Drawn) -> bool:
+        """Tell whether the simulator runs the statement of a mutant."""
+        lines = range(one.mutant.first, one.mutant.last + 1)
+        return not self.reached.get(one.path, set()).isdisjoint(lines)
+
+    def simulate(self, one: Drawn) -> Outcome:
+        """Let the simulator look for a mutant."""
+        if not self.is_reached(one):
+            return Outcome(False, "not reached")
+        self.write(one)
+        outcome = self._run(*self._simulator, seconds=_SIMULATOR_SECONDS)
+        self.restore(one)
+        return outcome
+
+    def test(self, one: Drawn | None, workers: int) -> Outcome:
+        """Let the usual tests look for a mutant, or run them on the sound package."""
+        if one is not None:
+            self.write(one)
+        folders = [f"tests/{name}" for name in TESTS]
+        options = ["-x", "-q", "-m", "not nightly", "-n", str(workers), "-p", "no:cacheprovider"]
+        outcome = self._run("-m", "pytest", *folders, *options)
+        if one is not None:
+            self.restore(one)
+        return outcome
+
+    def write(self, one: Drawn) -> None:
+        """Put a mutant into the copy."""
+        source = (ROOT / one.path).read_bytes()
+        (self._root / one.path).write_bytes(one.mutant.applied(source))
+
+    def restore(self, one: Drawn) -> None:
+        """Take a mutant out of the copy."""
+        shutil.copyfile(ROOT / one.path, self._root / one.path)
+
+    def _run(self, *args: str, seconds: int = _TEST_SECONDS) -> Outcome:
+        process = subprocess.Popen(
+            [sys.executable, *args],
+            cwd=self._root,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=functools.partial(_limit, seconds),  # noqa: PLW1509  # no thread runs here
+        )
+        try:
+            said, _ = process.communicate(timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            said = "it took too long"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        return Outcome(process.returncode != 0, said)
+
+
+def _limit(seconds: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))

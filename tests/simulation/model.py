@@ -1,0 +1,499 @@
+"""A plain queue beside each queue: what every item is, worked out from what clients asked for.
+
+At each commit, in the order of commits, the keys say which items have moved: from which table to
+which. Each such move must have a cause: something that a client asks for at that moment, or whose
+outcome it does not know, or a lease or a delay that is over. What the move makes of the item
+(attempts, ends, reasons, failures) follows from its cause, and is never read from the row. If two
+causes are possible, the item is one of two *things*, until somebody sees which. Moments are spans,
+because a client looks at its clock between its call and the commit.
+
+When all wait, an observer looks at every item in all ways there are, and each answer is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.simulation import schedule as simulated
+from tests.simulation.cluster import State
+from tests.simulation.schedule import Found
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+READY, LEASED, DELAYED, DEAD = "ready", "leased", "delayed", "dead"
+#: Where an item is that was popped, or is in a handoff or a batch, from which it may come back.
+AWAY = "away"
+#: Where it is once it is removed for good.
+GONE = "gone"
+_HIDDEN = (LEASED, DELAYED, DEAD)
+_EXPIRED = "its lease expired"
+_KEPT = 3
+_ENDS = {"ack": GONE, "requeue": READY}
+_PUSHES = ("push", "push_many", "push_batch")
+_TAKES = ("pop", "lease", "family", "batch", "move")
+
+
+class Span(NamedTuple):
+    """When something was: between two moments, both included."""
+
+    low: float
+    high: float
+
+    def later(self, seconds: float) -> Span:
+        """Return it after some seconds."""
+        return Span(self.low + int(seconds * 1e6), self.high + int(seconds * 1e6))
+
+
+class Thing(NamedTuple):
+    """What an item may be."""
+
+    value: Any
+    table: str
+    priority: Any
+    pushed: Span
+    attempts: int = 0
+    #: When the lease or the delay ends, or when it died; when the lease began.
+    until: Span | None = None
+    began: Span | None = None
+    reason: str | None = None
+    worker: str | None = None
+    #: Attempt, reason, worker and moment of each failure.
+    failures: tuple[tuple[int, str, str | None, Span], ...] = ()
+
+    def put(self, table: str, **facts: Any) -> Thing:
+        """Return it in a table, without what it had in another."""
+        fresh = dict.fromkeys(("until", "began", "reason", "worker"))
+        return self._replace(**{"table": table, **fresh, **facts})
+
+
+@dataclass(eq=False)
+class Intent:
+    """What a client is about to do: an operation, since when, and with which values, if known."""
+
+    op: dict[str, Any]
+    began_us: int
+    values: frozenset[Any] | None
+
+
+class Model:
+    """The queues of one run.
+
+    Args:
+        world: The run.
+        catalog: Opens the queues for the observer.
+    """
+
+    def __init__(self, world: World, catalog: Any) -> None:
+        self.world = world
+        #: What clients do now, and what they have left with an unknown outcome.
+        self.intents: dict[Intent, None] = {}
+        self.queues = {name: QueueModel(self, catalog.queue(name)) for name in world.names}
+        skews = [one.get("skew", 0) for one in world.plan["processes"]]
+        skews += [op["ahead"] for op in world.ops if "ahead" in op]
+        self.skew_us = int(max(map(abs, [0, *skews])) * 1e6)
+        sleeps = max((op.get("strike", {}).get("sleeps", 0) for op in world.ops), default=0)
+        #: By how much a commit may come later than the look at the clock before it.
+        self.slack_us = world.longest_us + int(sleeps * 1e6)
+        #: What each value was, since when.
+        self._history: dict[Any, list[tuple[int, list[Thing]]]] = {}
+
+    def begin(self, op: dict[str, Any], values: Iterable[Any] | None = None) -> Intent:
+        """Note what a client is about to do."""
+        known = None if values is None else frozenset(values)
+        intent = Intent(op, simulated.running.now_us, known)
+        self.intents[intent] = None
+        return intent
+
+    @contextlib.contextmanager
+    def doing(self, op: dict[str, Any], values: Iterable[Any] | None = None) -> Iterator[None]:
+        """Note what the observer does."""
+        intent = self.begin(op, values)
+        yield
+        self.end(intent)
+
+    def end(self, intent: Intent) -> None:
+        """Note that it is done, and can have no effect any more."""
+        self.intents.pop(intent, None)
+
+    def see(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
+        """Let the items move that a commit has moved, those first that leave."""
+        moved = {name: queue.moved(changes) for name, queue in self.queues.items()}
+        for name, places in moved.items():
+            for place in places:
+                self.queues[name].move(place, before, after, is_arrival=False)
+        for name, places in moved.items():
+            for place in places:
+                self.queues[name].move(place, before, after, is_arrival=True)
+
+    def note(self, value: Any, things: list[Thing]) -> None:
+        """Note what an item has become."""
+        self._history.setdefault(value, []).append((simulated.running.now_us, things))
+
+    def was(self, value: Any, since_us: float = math.inf) -> list[Thing]:
+        """Return what a value was last, and before that since a moment."""
+        found: list[Thing] = []
+        for moment, things in reversed(self._history.get(value, ())):
+            found += things
+            if moment < since_us:
+                break
+        return found
+
+    def answer(self, item: Any, began_us: int) -> None:
+        """Compare an item that a call has returned with what it was while that ran."""
+        old = self.was(item.value, began_us)
+        if not any(_is_answer(one, item) for one in old):
+            simulated.running.fail(f"{item} was returned, which was {old}")
+
+    def look(self) -> None:
+        """Compare everything with what the observer sees."""
+        for queue in self.queues.values():
+            queue.look()
+
+    def about(self, name: str, value: Any) -> Iterator[Intent]:
+        """Yield what may be done to an item of a queue."""
+        for intent in [*self.intents]:
+            if intent.values is None or value in intent.values:
+                names = intent.op.get("names")
+                at = self.world.expanded(names) if names else [intent.op.get("queue")]
+                if name in at or intent.values is not None:
+                    yield intent
+
+    def span(self, began_us: float) -> Span:
+        """Return when a client may have looked at its clock, between a moment and now."""
+        return Span(began_us - self.skew_us, simulated.running.now_us + self.skew_us)
+
+
+class QueueModel:
+    """One queue, as lists."""
+
+    def __init__(self, model: Model, queue: Any) -> None:
+        self._model, self._queue, self._world = model, queue, model.world
+        self._store, self._tables = queue.parts.store, queue.parts.store.tables
+        self._keys = self._store.keys
+        states = model.world.doctor["service.storage.tables"]
+        self._states = {name: state for state, name in states.STATE_NAMES.items()}
+        self._ready = self._keys.bounds
+        self._hidden = {
+            one: self._tables.state_bounds(state) for one, state in self._states.items()
+        }
+        self._most = queue.options.max_attempts or math.inf
+        self._is_strict = queue.options.shards is None
+        self.things: dict[bytes, list[Thing]] = {}
+
+    # Moves
+
+    def moved(self, changes: dict[bytes, Any]) -> list[bytes]:
+        """Return the places of which a commit has changed something."""
+        found = {}
+        for key in changes:
+            if self._ready[0] <= key < self._ready[1]:
+                found[self._keys.place_of(key)] = None
+            elif key.startswith(self._tables.bounds[0]):
+                for name, (begin, end) in self._hidden.items():
+                    if begin <= key < end:
+                        found[self._tables.hidden_place(self._states[name], key)[0]] = None
+        return [*found]
+
+    def move(self, place: bytes, before: State, after: State, *, is_arrival: bool) -> None:
+        """Let an item move, if it does, and if it comes from nowhere or does not."""
+        was, now = self._at(place, before), self._at(place, after)
+        if (was is None) != is_arrival or (was is None and now is None):
+            return
+        if was == now and not (now and now[0] == LEASED):
+            return
+        table = AWAY if now is None else now[0]
+        is_again = was is not None and now is not None and was[0] == now[0]
+        if was is None:
+            value = self._value(place, after, table)
+            old = [one for one in self.things.get(place, ()) if one.table == AWAY]
+            found = [new for one in old for new in self._moves(one, table)]
+            found += self._arrivals(value, table)
+        else:
+            old = self.things[place]
+            value = old[0].value
+            if was == now:
+                found = self._extended(old)
+            else:
+                found = [new for one in old for new in self._moves(one, table, is_again=is_again)]
+        if not found:
+            name, was_table = self._queue.name, None if was is None else was[0]
+            raise Found(
+                f"{name}: {value} went from {was_table} to {table}, and nobody asked for it"
+            )
+        self.things[place] = _merged(found)
+        self._model.note(value, self.things[place])
+
+    def _at(self, place: bytes, state: State) -> tuple[str, bytes] | None:
+        """Return the table where an item is, and what only the holder of its lease knows."""
+        if self._keys.key(place) in state.values:
+            return READY, b""
+        for name, one in self._states.items():
+            facts = state.values.get(self._tables.hidden_keys(one, place)[0])
+            if facts is not None:
+                return name, self._secret(facts) if name == LEASED else b""
+        return None
+
+    def _secret(self, facts: bytes) -> bytes:
+        tables = self._world.doctor["service.storage.tables"]
+        return tables.unpacked_facts(tables.State.LEASED, None, facts).secret
+
+    def _value(self, place: bytes, state: State, table: str) -> Any:
+        key = self._keys.key(place)
+        if table != READY:
+            key = self._tables.hidden_keys(self._states[table], place)[1]
+        return self._store.codec.decode(state.values[key]).value
+
+    def _arrivals(self, value: Any, table: str) -> Iterator[Thing]:
+        """Yield what a new item may be: pushed, or moved from another queue."""
+        priority = 0 if self._queue.kind == "priority" else None
+        for intent in [*self._model.intents]:
+            op, span = intent.op, self._model.span(intent.began_us)
+            if op["do"] in _PUSHES and value in (intent.values or ()):
+                given = op["priority"] if priority is not None else None
+                new = Thing(value, READY, given, span)
+                if op.get("delay"):
+                    new = new.put(DELAYED, until=span.later(op["delay"]))
+                yield from [new] if new.table == table else self._moves(new, table)
+            elif op["do"] == "move" and op["to"] == self._queue.name:
+                for one in self._model.was(value):
+                    own = one.priority if one.priority is not None else 1
+                    level = None if priority is None else own
+                    yield from [one.put(READY, priority=level, failures=())] * (table == READY)
+
+    def _moves(self, one: Thing, table: str, *, is_again: bool = False) -> list[Thing]:
+        """Return what an item may be in a table, or under another lease."""
+        found = [] if is_again else [*self._steps(one, table)]
+        if one.table in (LEASED, DELAYED, AWAY) and (table != READY or is_again):
+            for ready in self._steps(one, READY):
+                found += self._steps(ready, table)
+        return found
+
+    def _steps(self, one: Thing, table: str) -> Iterator[Thing]:
+        """Yield what an item may be after one step."""
+        now = simulated.running.now_us
+        is_over = one.until is not None and one.until.low - self._model.skew_us <= now
+        if one.table == LEASED and is_over:
+            recent = self._model.span(now - self._model.slack_us)
+            yield from self._if(table, self._given_up(one, _EXPIRED, recent))
+        if one.table == DELAYED and is_over and table == READY:
+            yield one.put(READY)
+        if one.table == AWAY and table == READY:
+            yield one.put(READY)
+        for intent in self._model.about(self._queue.name, one.value):
+            yield from self._by(intent, one, table)
+
+    def _by(self, intent: Intent, one: Thing, table: str) -> Iterator[Thing]:
+        """Yield what a client may make of an item."""
+        op, span = intent.op, self._model.span(intent.began_us)
+        verb = op["do"].partition("_")[0]
+        is_taken = one.table in (READY, AWAY)
+        if "lease" in op["do"] and is_taken and table == LEASED:
+            until, worker = span.later(op["seconds"]), op.get("worker")
+            yield one.put(LEASED, until=until, began=span, worker=worker)
+        if one.table == READY and table == AWAY and op["do"].startswith(_TAKES):
+            yield one.put(AWAY)
+        if "lease" in op["do"] and one.table == LEASED and table == READY and "strike" in op:
+            yield one.put(READY)
+        if one.table == LEASED and intent.values and verb in ("ack", "requeue", "lease"):
+            yield from self._if(table, one.put(_ENDS.get(verb, GONE)))
+        if one.table == LEASED and intent.values and verb == "nack":
+            how = {"delay": op.get("delay"), "retry": op.get("retry", True)}
+            yield from self._if(
+                table, self._given_up(one, op.get("reason", "given up"), span, **how)
+            )
+        if op["do"] == "bury" and one.table == READY:
+            yield from self._if(table, one.put(DEAD, until=span, reason=op.get("reason", "buried")))
+        is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
+        if op["do"] == "redrive" and one.table == DEAD and is_meant:
+            yield from self._if(table, one.put(READY, attempts=0, failures=()))
+        is_cleared = op["do"] == "clear_state" and op["state"] == one.table
+        if op["do"] in ("remove", "clear") or is_cleared:
+            yield from self._if(table, one.put(GONE))
+
+    def _if(self, table: str, new: Thing) -> Iterator[Thing]:
+        """Yield a thing if it is in a table; what is gone is nowhere, as what is away."""
+        if new.table == table or (new.table == GONE and table == AWAY):
+            yield new
+
+    def _given_up(
+        self, one: Thing, reason: str, at: Span, delay: float | None = None, retry: bool = True
+    ) -> Thing:
+        attempts = one.attempts + 1
+        failures = (*one.failures, (attempts, reason, one.worker, at))[-_KEPT:]
+        facts: dict[str, Any] = {"attempts": attempts, "failures": failures}
+        if attempts >= self._most or not retry:
+            return one.put(DEAD, until=at, reason=reason, **facts)
+        if delay:
+            return one.put(DELAYED, until=at.later(delay), **facts)
+        return one.put(READY, **facts)
+
+    def _extended(self, old: list[Thing]) -> list[Thing]:
+        """Return what a leased item may be of which something was written, under the same lease."""
+        found = list(old)
+        for one in old:
+            for intent in self._model.about(self._queue.name, one.value):
+                if intent.op["do"].startswith("extend"):
+                    until = self._model.span(intent.began_us).later(intent.op["seconds"])
+                    found.append(one._replace(until=until))
+        return found
+
+    # Looks
+
+    def look(self) -> None:
+        """Compare what the observer sees of the queue."""
+        queue, state = self._queue, self._world.cluster.state
+        places: dict[str, list[bytes]] = {name: [] for name in (READY, *_HIDDEN)}
+        for place in sorted(self.things, key=self._keys.key):
+            at = self._at(place, state)
+            if at is not None:
+                places[at[0]].append(place)
+        for table, some in places.items():
+            self._look_at_pages(table, [self._keys.id_of(place) for place in some])
+        for table, some in places.items():
+            for place in some:
+                item = queue.get(self._keys.id_of(place))
+                self._compare(place, item, table, f"get shows {item}")
+        counts = queue.counts()
+        hidden = [(name, len(places[name])) for name in _HIDDEN]
+        if hidden != [(name, getattr(counts, name)) for name in _HIDDEN]:
+            raise Found(f"{queue.name}: the counts are {counts}, and there are {hidden}")
+        self._look_at_figures(places)
+
+    def _look_at_pages(self, table: str, ids: list[str]) -> None:
+        queue = self._queue
+        shown = {}
+        for end, limit in (("min", 2), ("max", 100)):
+            cursor, items = None, []
+            while not items or cursor is not None:
+                page = queue.page(state=table, end=end, limit=limit, after=cursor)
+                items += page.items
+                cursor = page.cursor
+                if not page.items:
+                    break
+            found = [item.id for item in items]
+            expected = ids if end == "min" else ids[::-1]
+            if found != expected and (self._is_strict or sorted(found) != sorted(ids)):
+                raise Found(f"{queue.name}: the page of {table} shows {found}, not {expected}")
+            shown = {item.id: item for item in items}
+        for one in ids:
+            self._compare(
+                self._keys.place_named(one), shown[one], table, f"a page shows {shown[one]}"
+            )
+        if table != READY:
+            items = queue.page(state=table, order="time").items
+            moments = [item.died_at or item.until for item in items]
+            if sorted(item.id for item in items) != sorted(ids) or moments != sorted(moments):
+                raise Found(f"{queue.name}: {table} by time are {items}")
+
+    def _compare(self, place: bytes, item: Any, table: str, how: str) -> None:
+        """Compare an item with what it may be, which is then no more than that."""
+        has_failures = how.startswith("get") or table == DEAD
+        old = self.things[place]
+        found = [one for one in old if _is(one, item, table, has_failures=has_failures)]
+        if not found or item.queue != self._queue.name or item.lease is not None:
+            raise Found(f"{self._queue.name}: {how}, not {old}")
+        self.things[place] = found
+
+    def _look_at_figures(self, places: dict[str, list[bytes]]) -> None:
+        queue, ready = self._queue, [self.things[place][0] for place in places[READY]]
+        levels: dict[Any, int] = {}
+        reasons: dict[str, int] = {}
+        for one in ready:
+            levels[one.priority] = levels.get(one.priority, 0) + 1
+        for place in places[DEAD]:
+            reason = _group(self.things[place][0].reason)
+            reasons[reason] = reasons.get(reason, 0) + 1
+        found = {one.reason: one.count for one in queue.dead_by_reason()}
+        if found != reasons:
+            raise Found(f"{queue.name}: the reasons are {found}, not {reasons}")
+        away = self._world.cluster.state.between(*self._tables.handoffs)
+        if not away and queue.size() != len(ready):
+            raise Found(f"{queue.name}: the size is {queue.size()}, not {len(ready)}")
+        if not away and queue.kind == "priority" and dict(queue.by_priority()) != levels:
+            raise Found(f"{queue.name}: the levels are {queue.by_priority()}, not {levels}")
+        oldest = queue.oldest()
+        if (oldest is None) != (not ready):
+            raise Found(f"{queue.name}: the oldest is {oldest}, of {len(ready)}")
+        if oldest is not None:
+            first = ready[:1] if queue.kind == "fifo" and self._is_strict else ready
+            low, high = (min(getattr(one.pushed, at) for one in first) for at in ("low", "high"))
+            if not low <= _us(oldest) <= high:
+                raise Found(f"{queue.name}: the oldest is {oldest}, not {first}")
+
+
+def _merged(things: list[Thing]) -> list[Thing]:
+    """Return things, those as one that differ by moments alone."""
+    found: dict[tuple[Any, ...], Thing] = {}
+    for one in things:
+        failures = tuple(failure[:3] for failure in one.failures)
+        key = (one.table, one.priority, one.attempts, one.reason, one.worker, failures)
+        found[key] = _joined(found[key], one) if key in found else one
+    return [*found.values()]
+
+
+def _joined(one: Thing, other: Thing) -> Thing:
+    failures = [
+        (*facts, _both(at, also[-1]))
+        for (*facts, at), also in zip(one.failures, other.failures, strict=True)
+    ]
+    until, began = (_both(getattr(one, at), getattr(other, at)) for at in ("until", "began"))
+    return one._replace(
+        pushed=_both(one.pushed, other.pushed), until=until, began=began, failures=tuple(failures)
+    )
+
+
+def _both(one: Any, other: Any) -> Any:
+    """Return the span that has two."""
+    if one is None or other is None:
+        return one or other
+    return Span(min(one.low, other.low), max(one.high, other.high))
+
+
+def _is_answer(one: Thing, item: Any) -> bool:
+    """Tell whether a call may return an item that is a thing."""
+    facts = (item.value, item.priority, item.attempts, item.worker, item.reason)
+    if facts != (one.value, one.priority, one.attempts, one.worker, one.reason):
+        return False
+    if item.state != one.table and (item.state != READY or one.table in _HIDDEN):
+        return False
+    moments = [(item.pushed_at, one.pushed), (item.until, one.until), (item.leased_at, one.began)]
+    return all(
+        moment is None or (span is not None and span.low <= _us(moment) <= span.high)
+        for moment, span in moments
+    )
+
+
+def _group(reason: str | None) -> str:
+    return str(reason).partition("\n")[0]
+
+
+def _us(moment: Any) -> int:
+    return round(moment.timestamp() * 1e6)
+
+
+def _is(one: Thing, item: Any, table: str, *, has_failures: bool) -> bool:
+    """Tell whether an item is as a thing says."""
+    facts = (item.value, item.state, item.priority, item.attempts, item.reason, item.worker)
+    expected = (one.value, table, one.priority, one.attempts, one.reason, one.worker)
+    if facts != expected or one.table != table:
+        return False
+    moments = [(item.pushed_at, one.pushed), (item.leased_at, one.began)]
+    moments.append((item.died_at if table == DEAD else item.until, one.until))
+    for moment, span in moments:
+        if (moment is None) != (span is None):
+            return False
+        if moment is not None and not span.low <= _us(moment) <= span.high:
+            return False
+    if not has_failures:
+        return True
+    failures = [(failure.attempt, failure.reason, failure.worker) for failure in item.failures]
+    ats = [failure.at for failure in item.failures]
+    spans = [span for *_, span in one.failures]
+    return failures == [failure[:3] for failure in one.failures] and all(
+        span.low <= _us(at) <= span.high for at, span in zip(ats, spans, strict=True)
+    )
