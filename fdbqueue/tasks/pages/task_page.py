@@ -6,6 +6,7 @@ Who may manage its queue may abort it there, or the group or chain that it is in
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
 from fdbqueue.service import Queue, run
-from fdbqueue.tasks.aborts import abort_by
+from fdbqueue.tasks.aborts import abort_by, is_whole_aborted
 from fdbqueue.tasks.columns import (
     FACTS,
     RESULT_ID,
@@ -243,23 +244,25 @@ def _abort_task(asked: Mapping[str, Any], _at: int) -> int:
 
 def _abort_group(asked: Mapping[str, Any], at: int) -> int:
     """Abort the group or the chain that a task is in, until half of the time is over."""
-    (backend, tree), by_force = _group_of(asked["id"]), asked["by_force"]
+    (backend, place), by_force = _group_of(asked["id"]), asked["by_force"]
     with contextlib.suppress(TaskResultDoesNotExist):
-        found, passed = abort_some(backend, tree, at, deadlines.is_half_over, by_force=by_force)
-        if any(found) or passed or at:  # else all of it has succeeded
+        late = deadlines.is_half_over
+        _found, passed = abort_some(backend, place.tree, at, late, by_force=by_force)
+        is_aborted = functools.partial(is_whole_aborted, backend=backend, place=place)
+        if run(backend.catalog.database, is_aborted, read_only=True):
             return passed
-    raise ItemNotFound(id=asked["id"])
+    raise ItemNotFound(id=asked["id"])  # all of it has succeeded
 
 
 def _queues_of_group(task_id: str) -> list[str]:
     """Return the queues that all tasks of a group or a chain are of, or may be of."""
-    backend, tree = _group_of(task_id)
+    backend, place = _group_of(task_id)
     database = backend.catalog.database
-    return run(database, lambda tr: queues_in(tr, backend, tree), read_only=True)
+    return run(database, lambda tr: queues_in(tr, backend, place.tree), read_only=True)
 
 
-def _group_of(task_id: str) -> tuple[Any, str]:
-    """Return the backend of a task, and the id of the group or the chain that it is in.
+def _group_of(task_id: str) -> tuple[Any, TreePlace]:
+    """Return the backend of a task, and its place in the group or the chain that it is in.
 
     Raises:
         ItemNotFound: There is no such task, or it is in none.
@@ -269,7 +272,7 @@ def _group_of(task_id: str) -> tuple[Any, str]:
         backend = one.over(catalog)
         task = backend.found(task_id)
         if task is not None and task.call.place is not None:
-            return backend, task.call.place.tree
+            return backend, task.call.place
     raise ItemNotFound(id=task_id)
 
 
