@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.apps import apps
@@ -106,11 +106,14 @@ def may_to_all(user: Any, permission: str, name: str) -> bool:
     """Tell whether a user may do something to a queue, or by a pattern's name to its family.
 
     What is done to a family is done to all its members: no permission for one queue is for these.
+    The project's own function is asked about the pattern itself.
 
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    return may_in_general(user, permission) if "*" in name else may(user, permission, name)
+    if "*" in name and (conf.api().authorizer is None or permission in _ITEMS):
+        return may_in_general(user, permission)
+    return may(user, permission, name)
 
 
 def may_in_general(user: Any, permission: str) -> bool:
@@ -142,15 +145,31 @@ def may_some(user: Any, permission: str) -> bool:
     return _is_active(user) and (_may_have_single_queues(user) or _has(user, permission))
 
 
-def refusal(permission: str, queues: str) -> str:
+def refusal(user: Any, permission: str, queues: str, names: Iterable[str] = ()) -> str:
     """Return the text for a user who does not have a permission for some queues.
 
-    It is the same for all queues, so it does not tell which of them exist.
+    It is the same for all queues, so it does not tell which of them exist; but a user who would
+    have the permission, were a queue not one of tasks, is told that.
+
+    Args:
+        user: The user of the request.
+        permission: What the user does not have.
+        queues: What the text calls the queues.
+        names: Their names and patterns.
     """
     text = f"You do not have the permission {permission} for {queues}."
-    if permission in _ITEMS and conf.catalog().has_owned:
+    if permission in _ITEMS and any(_lacks_by_owner(user, permission, name) for name in names):
         text += " No user has it for a queue of tasks."
     return text
+
+
+def _lacks_by_owner(user: Any, permission: str, name: str) -> bool:
+    """Tell whether a user could act on a queue, or by a pattern, if no other app had it."""
+    if "*" in name:
+        return _has_all_but_owned(user, permission) and conf.catalog().has_owned
+    if not (_is_active(user) and _is_allowed(user, permission, name)):
+        return False
+    return conf.catalog().owner(name) is not None
 
 
 def takeable(
@@ -187,14 +206,17 @@ def takeable(
     """
     if may_in_general(user, permission):
         return catalog.several(names, fair=fair)
-    refused = Refused(refusal(permission, "these queues"))
+
+    def refused() -> Refused:
+        return Refused(refusal(user, permission, "these queues", names))
+
     if not all(may(user, permission, name) for name in names if "*" not in name):
-        raise refused
+        raise refused()
     if _has_all_but_owned(user, permission):
         try:
             return catalog.several(names, fair=fair, with_owned=False)
         except QueueNotFound as error:
-            raise (refused if "*" in error.context["name"] else error) from None
+            raise (refused() if "*" in error.context["name"] else error) from None
 
     def allows(name: str) -> bool:
         if is_late():
@@ -203,7 +225,7 @@ def takeable(
 
     allowed = catalog.several_for(identity(user), names, allows, fair=fair)
     if not allowed.queues():
-        raise refused
+        raise refused()
     return allowed
 
 

@@ -1,4 +1,4 @@
-"""The pages in the admin: the list of queues, a queue, an item, and the history of actions."""
+"""The pages in the admin: queues, items, their actions if these are on, and what these did."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # no user may
-        """Refuse: the pages are read-only."""
+        """Refuse: the admin's own forms for it do not exist; actions have pages of their own."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # no user may
-        """Refuse: the pages are read-only."""
+        """Refuse, as for a change."""
         return False
 
     def has_module_permission(self, request: HttpRequest) -> bool:

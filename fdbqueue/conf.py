@@ -136,6 +136,8 @@ _API_RULES = {
     "IDEMPOTENCY_SECONDS": Rule(Range((int, float), 1, MAX_RESPONSE_SECONDS), "fdbqueue.E015"),
     "MAX_BODY_BYTES": Rule(Range(int, 1_000, 100_000_000), "fdbqueue.E015"),
     "MAX_LIMIT": Rule(Range(int, 1, MAX_ITEMS_A_REQUEST), "fdbqueue.E015"),
+    "MAX_WAITING": Rule(Range(int, 0, 100_000), "fdbqueue.E015"),
+    "MAX_WAITING_PER_USER": Rule(Range(int, 0, 100_000, none_is_valid=True), "fdbqueue.E015"),
     "MAX_WAIT_SECONDS": Rule(Range((int, float), 0, 3_600), "fdbqueue.E015"),
     "TIMEOUT_SECONDS": Rule(Range((int, float), 0.1, 3_600), "fdbqueue.E015"),
 }
@@ -207,6 +209,8 @@ class ApiOptions:
         idempotency_seconds: How long the responses of requests with a key are kept.
         max_body_bytes: The longest body.
         max_limit: The most items that one request pushes, takes or shows.
+        max_waiting: The most requests that wait for items in one process.
+        max_waiting_per_user: The most of them that are one user's; None for no limit of its own.
         max_wait_seconds: The longest wait for items.
         timeout_seconds: How long the engine may take to serve a request.
     """
@@ -215,6 +219,8 @@ class ApiOptions:
     idempotency_seconds: float = 86_400
     max_body_bytes: int = 5_000_000
     max_limit: int = MAX_ITEMS_A_REQUEST
+    max_waiting: int = 16
+    max_waiting_per_user: int | None = None
     max_wait_seconds: float = 20
     timeout_seconds: float = 5
 
@@ -463,11 +469,8 @@ def _engine_problems(setting: Mapping[str, Any]) -> Iterator[SettingProblem]:
         yield SettingProblem("fdbqueue.E003", message, _import_hint(path, error))
         return
     if not callable(getattr(engine, "open", None)):
-        yield SettingProblem(
-            "fdbqueue.E003",
-            f"ENGINE {path!r} has no function open().",
-            f"Use {' or '.join(map(repr, ENGINES))}.",
-        )
+        message, hint = f"ENGINE {path!r} has no function open().", " or ".join(map(repr, ENGINES))
+        yield SettingProblem("fdbqueue.E003", message, f"Use {hint}.")
         return
     try:
         engine.open(**options)
@@ -498,11 +501,9 @@ def _meant_options(engine: Any, options: Any) -> str:
 
 def _prefix_problems(prefix: Any) -> Iterator[SettingProblem]:
     if not _is_tuple(prefix):
-        yield SettingProblem(
-            "fdbqueue.E006",
-            f"PREFIX {prefix!r} is not a tuple that FoundationDB can encode.",
-            "Use a tuple of strings, for instance ('fdbqueue',).",
-        )
+        message = f"PREFIX {prefix!r} is not a tuple that FoundationDB can encode."
+        hint = "Use a tuple of strings, for instance ('fdbqueue',)."
+        yield SettingProblem("fdbqueue.E006", message, hint)
 
 
 def _queue_problems(name: Any, options: Any) -> Iterator[SettingProblem]:

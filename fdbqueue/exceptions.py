@@ -10,6 +10,7 @@
     │   ├── BatchTooLarge           batch_too_large
     │   └── KeyTooLarge             key_too_large
     ├── ItemNotFound                item_not_found
+    │   └── ItemNotReady            item_not_ready
     ├── LeaseLost                   lease_lost
     ├── IdempotencyKeyReused        idempotency_key_reused
     ├── CorruptItem                 corrupt_item
@@ -191,6 +192,15 @@ class ItemNotFound(FdbQueueError):
     """The queue holds no such item."""
 
     code = "item_not_found"
+
+
+class ItemNotReady(ItemNotFound):
+    """The item is not ready.
+
+    ``context["state"]`` is its state.
+    """
+
+    code = "item_not_ready"
 
 
 class LeaseLost(FdbQueueError):

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, re_path
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
-from fdbqueue.exceptions import InvalidInput, ItemNotFound
+from fdbqueue.exceptions import InvalidInput, ItemNotFound, ItemNotReady
 from fdbqueue.pages import action_page, item_page, queue_page
 from fdbqueue.pages.forms import (
     FindForm,
@@ -23,7 +23,7 @@ from fdbqueue.pages.forms import (
     refresh_of,
 )
 from fdbqueue.pages.framing import PageView, read_only, shown_id
-from fdbqueue.pages.problems import Problem, bad_form, item_not_found
+from fdbqueue.pages.problems import Problem, bad_form, item_not_found, item_not_ready
 from fdbqueue.pages.queues_page import FamilyView, QueueListView
 from fdbqueue.pages.readings import more_pages, reading_of
 from fdbqueue.pages.sites import PlainSite, actions_are_on
@@ -187,6 +187,8 @@ class ActionView(PageView):
         try:
             self._check_form(form)
             outcome = action_page.perform(request, self.of, self.action, form)
+        except ItemNotReady as error:
+            return self.problem(item_not_ready(error), **self._about())
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **self._about())
         text, back = action_page.told(self.action, outcome, self.of.label), self._back()

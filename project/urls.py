@@ -4,13 +4,17 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView
 from django.http import HttpResponse
 from django.urls import include, path
+from django.views.decorators.cache import cache_control
+from django.views.decorators.http import conditional_page
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, SpectacularSwaggerView
 
 from project.schema import KeptSchemas
 
 _login = LoginView.as_view(template_name="project/login.html")
-_schema = SpectacularAPIView.as_view(generator_class=KeptSchemas)
+_schema = cache_control(private=True, no_cache=True)(  # it is a reader's own: ask each time
+    conditional_page(SpectacularAPIView.as_view(generator_class=KeptSchemas))
+)
 _swagger = SpectacularSwaggerView.as_view(url_name="schema", template_name="project/swagger.html")
 _redoc = SpectacularRedocView.as_view(url_name="schema", template_name="project/redoc.html")
 

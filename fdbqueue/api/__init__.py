@@ -16,7 +16,7 @@ How a request goes
     JSON strictly, within the memory that all bodies of the process share, and a serializer of
     ``inputs.py``, made of ``fields.py``, checks it. The action gets the checked fields. It starts
     the deadline, lets the queue's codec convert values, and calls one method of the queue with the
-    fields as its arguments.
+    fields as its arguments. A take that is to wait for items needs a place of ``waiting.py``.
 
     ``outputs.py`` turns the result into JSON. An exception becomes a response in ``errors.py``, the
     only place that knows which error has which status. At the end ``base_view.py`` frees the

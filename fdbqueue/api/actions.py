@@ -168,5 +168,6 @@ class QueuePermission(BasePermission):
         else:
             is_allowed = may_in_general(user, one.permission)
         if not is_allowed:  # what DRF puts into the response
-            self.message = refusal(one.permission, "any queue" if name is None else "this queue")
+            place = ("any queue",) if name is None else ("this queue", [name])
+            self.message = refusal(user, one.permission, *place)
         return is_allowed

@@ -39,6 +39,7 @@ from fdbqueue.exceptions import (
     IdempotencyKeyReused,
     InvalidInput,
     ItemNotFound,
+    ItemNotReady,
     LeaseLost,
     OutcomeUnknown,
     PushInterrupted,
@@ -59,6 +60,7 @@ _TIMED_OUT = 1031
 _STATUS: dict[type, int] = {
     QueueNotFound: 404,
     ItemNotFound: 404,
+    ItemNotReady: 409,
     InvalidInput: 400,
     ValueTooLarge: 413,
     BatchTooLarge: 413,

@@ -28,6 +28,7 @@ from drf_spectacular.utils import (
 from fdbqueue import access
 from fdbqueue.api import errors, fields, outputs
 from fdbqueue.api.actions import Action, Shapes, declarations
+from fdbqueue.api.inputs import Input
 from fdbqueue.api.media import JSON, PROBLEM
 from fdbqueue.api.pagination import MAX_CURSOR_CHARACTERS
 from fdbqueue.exceptions import IdempotencyKeyReused, LeaseLost
@@ -223,7 +224,7 @@ def _errors(one: Action) -> dict[tuple[int, str], OpenApiResponse]:
     found = {}
     for code in sorted(codes):
         text = _ERRORS[code]
-        error = _EXAMPLES.get(code)
+        error = None if code == 409 and one.conflicts else _EXAMPLES.get(code)
         examples = [] if error is None else [_answer(str(error["code"]), error, code)]
         found[code, JSON] = OpenApiResponse(errors.ErrorOutput, description=text, examples=examples)
         found[code, PROBLEM] = OpenApiResponse(errors.ProblemOutput, description=text)
@@ -259,7 +260,11 @@ def _needs_body(method: Any) -> Any:
 
 
 class InputSchema(OpenApiSerializerExtension):
-    """The schema of a body or a query: unknown keys are refused."""
+    """The schema of a body or a query: unknown keys are refused.
+
+    The default of a body's key is said in words: generators of types, such as openapi-typescript,
+    take a key with a ``default`` for one that is always there, and then clients have to send it.
+    """
 
     target_class = "fdbqueue.api.inputs.Input"
     match_subclasses = True
@@ -272,9 +277,22 @@ class InputSchema(OpenApiSerializerExtension):
                 getattr(field, "allow_empty", True) is False
             ):  # a list; drf-spectacular does not say so
                 schema["properties"][name].update(minItems=1, maxItems=field.max_length)
+        if type(self.target) not in _queries():
+            for one in schema.get("properties", {}).values():
+                if "default" in one:
+                    said = f"By default `{one.pop('default')}`."
+                    one["description"] = f"{said} {one['description']}"
         if self.target.refused is not None:
             schema["not"] = dict(self.target.refused)
         return {**schema, "additionalProperties": False}
+
+
+@functools.cache
+def _queries() -> frozenset[type[Input]]:
+    """Return the shapes of queries."""
+    from fdbqueue.api.viewsets import QueueViewSet
+
+    return frozenset(one.query for one in declarations(QueueViewSet))
 
 
 class ExistingSchema(OpenApiSerializerExtension):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import math
@@ -21,7 +22,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from fdbqueue import access, conf, deadlines, service
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW
-from fdbqueue.api import inputs, outputs, pagination, requests
+from fdbqueue.api import inputs, outputs, pagination, requests, waiting
 from fdbqueue.api.actions import Action, QueuePermission, declaration
 from fdbqueue.api.base_view import BaseView
 from fdbqueue.api.media import hold_memory
@@ -92,7 +93,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
         names, following = viewer.names(catalog, after=position, limit=asked["limit"])
         is_all = not position and following is None
         if is_all and not names and not access.may_in_general(self.request.user, VIEW):
-            raise access.Refused(access.refusal(VIEW, "any queue"))
+            raise access.Refused(access.refusal(self.request.user, VIEW, "any queue"))
         queues = [catalog.queue(name) for name in names]
 
         show = functools.partial(outputs.queue_rows, queues=queues)
@@ -348,6 +349,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
         MANAGE,
         body=inputs.BuryBody,
         answer=outputs.BuriedOutput,
+        conflicts=True,
         examples={"With a reason": {"id": _ID, "reason": "not ours"}},
     )
     def bury(self, asked: Asked, name: str) -> Any:
@@ -430,10 +432,10 @@ class QueueViewSet(ViewSetMixin, BaseView):
     ) -> Any:
         """Pop or lease; the fields of the body are the arguments of the queue's method."""
         self.held.close()  # the rest of the body is small, and this may wait for long
-        queue = self._queue(name, asked["wait"])
-        connected = functools.partial(requests.client_is_connected, self.request)
-        found = take(queue, asked.pop("limit"), waits_while=connected, **asked)
-        headers = {} if found else _when_again([queue])
+        with self._waits(asked) as wait:
+            queue = self._queue(name, asked["wait"])
+            found = take(queue, asked.pop("limit"), waits_while=wait.goes_on, **asked)
+        headers = {} if found else _when_again([queue], wait.retry_after)
         return Response({"items": outputs.items(queue, found, output)}, headers=headers)
 
     def _take_from(
@@ -455,13 +457,19 @@ class QueueViewSet(ViewSetMixin, BaseView):
             fair=fair,
             is_late=deadlines.is_half_over,
         )
-        connected = functools.partial(requests.client_is_connected, self.request)
-        found = take(several, asked.pop("limit"), waits_while=connected, **asked)
+        with self._waits(asked) as wait:
+            found = take(several, asked.pop("limit"), waits_while=wait.goes_on, **asked)
         if not found:
             named = [catalog.queue(name) for name in names if "*" not in name]
-            return Response({"queue": None, "items": []}, headers=_when_again(named))
+            headers = _when_again(named, wait.retry_after)
+            return Response({"queue": None, "items": []}, headers=headers)
         queue = several.queue_of(found[0])
         return {"queue": queue.name, "items": outputs.items(queue, found, output)}
+
+    def _waits(self, asked: Asked) -> contextlib.AbstractContextManager[waiting.Wait]:
+        """Hold a place of those who wait, if the request is to wait and there is one."""
+        connected = functools.partial(requests.client_is_connected, self.request)
+        return waiting.waits(self.request.user, asked["wait"], connected)
 
     def _end(self, asked: Asked, name: str, done: str, end: Callable[..., Any]) -> Any:
         """End or extend leases; the fields of the body are the arguments of the queue's method."""
@@ -492,23 +500,26 @@ class QueueViewSet(ViewSetMixin, BaseView):
         return self._begin(wait_seconds).queue(name)
 
 
-def _when_again(queues: Iterable[Queue]) -> dict[str, str]:
-    """Return the header that says when the rates of queues let some give items again.
+def _when_again(queues: Iterable[Queue], least_seconds: int) -> dict[str, str]:
+    """Return the header that says when to ask again; it is missing if that may be at once.
 
-    It is missing if none of them keeps items back. ``max_leased`` is not asked: a lease may end at
-    any moment.
+    The rates of queues say when some gives items again. ``max_leased`` is not asked: a lease may
+    end at any moment.
     """
     limited = [queue for queue in queues if queue.options.rate is not None]
-    if not limited:
-        return {}
+    seconds = max(least_seconds, _held_seconds(limited) if limited else 0)
+    return {"Retry-After": str(seconds)} if seconds > 0 else {}
+
+
+def _held_seconds(limited: Sequence[Queue]) -> int:
+    """Return after how many seconds the rates of queues let the first give items again."""
 
     def read(tr: Any) -> Sequence[Any]:
         return [until for queue in limited if (until := queue.held_until(tr=tr)) is not None]
 
     found = service.run(limited[0].database, read, read_only=True)
     now = service.moment(service.now_us())
-    left = min([(until - now).total_seconds() for until in found], default=0)
-    return {"Retry-After": str(math.ceil(left))} if left > 0 else {}
+    return math.ceil(min([(until - now).total_seconds() for until in found], default=0))
 
 
 def describe() -> None:

@@ -27,7 +27,7 @@ from django.core.management.base import (
 from fdbqueue import conf
 from fdbqueue.columns.text import clipped, counted, printable
 from fdbqueue.deadlines import TimedDatabase
-from fdbqueue.exceptions import ItemNotFound, QueueNotFound
+from fdbqueue.exceptions import ItemNotFound, ItemNotReady, QueueNotFound
 from fdbqueue.management.arguments import ENGINE_TIMEOUT, Argument, OneOf
 from fdbqueue.management.console import Console
 from fdbqueue.management.exit_codes import (
@@ -45,6 +45,7 @@ from fdbqueue.management.formats import item_count
 from fdbqueue.service import Catalog, Family, Queue, SeveralQueues, run
 
 _NAMES_IN_HINT = 20
+_REASONS_IN_HINT = 5
 #: The last of the descriptors of standard streams.
 _STANDARD_ERROR = 2
 #: For loggers whose warnings a command raises, too, and prints: a project without a log sees one.
@@ -291,26 +292,52 @@ class QueueCommand(BaseCommand):
             done: What is done, such as ``"removed"``.
 
         Raises:
-            CommandError: An item was not found; the others were done.
+            CommandError: An item was not found, or not ready; the others were done.
         """
-        missing = []
+        missing, unready = [], []
         unique = list(dict.fromkeys(ids))
         with self.console.steps(queue.name, len(unique), done) as finish_step:
             for item_id in unique:
                 try:
                     change(item_id)
+                except ItemNotReady as error:
+                    unready.append(item_id)
+                    state = error.context["state"]
+                    self.console.note(f"Item {printable(item_id)} is {state}, not ready.")
                 except ItemNotFound:
                     missing.append(item_id)
                     self.console.note(f"Item {printable(item_id)} was not found.")
                 else:
                     finish_step(1)
-        number = len(unique) - len(missing)
+        number = len(unique) - len(missing) - len(unready)
+        record = {"queue": queue.name, done: number, "not_found": missing}
         self.console.report(
-            {"queue": queue.name, done: number, "not_found": missing},
+            {**record, "not_ready": unready} if unready else record,
             f"{done.capitalize()} {item_count(number)} in {queue.name!r}.",
         )
-        if missing:
-            raise failure(f"{item_count(len(missing))} not found.")
+        left = {"not found": missing, "not ready": unready}
+        texts = [f"{item_count(len(ids))} {why}" for why, ids in left.items() if ids]
+        if texts:
+            raise failure(f"{', '.join(texts)}.")
+
+    def check_reason(self, queue: Queue, reason: str | None, done: int) -> None:
+        """Check that a command that was given a reason of dead letters found some of it.
+
+        Args:
+            queue: The queue.
+            reason: The reason; None if the command was for all.
+            done: How many dead letters it was done to.
+
+        Raises:
+            CommandError: None has this reason, but others are dead; the message says their reasons.
+        """
+        if reason is None or done or not (found := queue.dead_by_reason(limit=_REASONS_IN_HINT)):
+            return
+        known = ", ".join(f'"{clipped(one.reason)}" ({one.count:,})' for one in found)
+        raise failure(
+            f'No dead letter in {queue.name!r} has the reason "{clipped(reason)}". The most '
+            f"frequent are {known}: see queue_list {queue.name} --by-reason."
+        )
 
     @property
     def is_process(self) -> bool:

@@ -1,4 +1,6 @@
-"""The read-only pages: the list of queues, those across them, a family, a queue, an item, a task.
+"""The pages: the list of queues, those across them, a family, a queue, an item, a task; actions.
+
+All but the pages of actions (``action_page.py``) only read; these are off by default.
 
 How a request goes
     ``admin.py`` (in an admin site) and ``urls.py`` (as plain views) give the views their

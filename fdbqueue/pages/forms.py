@@ -19,7 +19,6 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import STATES
-from fdbqueue.columns.text import clip
 from fdbqueue.service import MAX_INTEGER, MIN_INTEGER, PriorityQueue, Queue
 
 #: Tells the script that a response is the live part; a login page does not have it.
@@ -42,8 +41,6 @@ _PRIORITIES = ("min_priority", "max_priority")
 ROWS_PER_PAGE = 50
 _MAX_TEXT = 200
 _MAX_CURSOR = 14_000
-#: At most this many unknown parameters are named.
-_MAX_UNKNOWN = 5
 _FIRST, _LAST = 1, 10**15
 
 #: Django's own message repeats the parameter, which may be anything.
@@ -68,7 +65,9 @@ def search_field(label: Any, *, max_length: int, strip: bool = True) -> forms.Ch
 
 
 class PageForm(forms.Form):
-    """The parameters that all pages have; any other, and one given twice, is an error.
+    """The parameters that all pages have; one given twice is an error, or one of other pages.
+
+    What no page has is ignored: others add theirs to a link, such as ``utm_source``.
 
     Args:
         parameters: Those of the request; missing and empty ones get their defaults.
@@ -92,14 +91,14 @@ class PageForm(forms.Form):
         super().__init__({**self.defaults, **given}, auto_id="show-%s")
 
     def clean(self) -> dict[str, Any]:
-        """Refuse parameters that the page does not have, or that are given twice."""
-        unknown = [name for name in self.data if name not in self.fields]
-        for name in unknown[:_MAX_UNKNOWN]:
+        """Refuse parameters of other pages, and parameters that are given twice."""
+        for name in _names_of(PageForm) & {*self.data} - {*self.fields}:
             text = _("This page has no parameter “%(name)s”.")
-            self.add_error(None, text % {"name": clip(name)[0]})
-        for name in self._repeated[:_MAX_UNKNOWN]:
-            text = _("The parameter “%(name)s” is given more than once.")
-            self.add_error(None, text % {"name": clip(name)[0]})
+            self.add_error(None, text % {"name": name})
+        for name in self._repeated:
+            if name in self.fields:
+                text = _("The parameter “%(name)s” is given more than once.")
+                self.add_error(None, text % {"name": name})
         return self.cleaned_data
 
     def address(self, **changed: Any) -> str:
@@ -148,6 +147,12 @@ class PageForm(forms.Form):
             if name not in self.shown
             for error in self[name].errors
         ]
+
+
+def _names_of(form: type[PageForm]) -> set[str]:
+    """Return the names of all parameters of a form and of the forms below it."""
+    below = (name for one in form.__subclasses__() for name in _names_of(one))
+    return {*form.base_fields, *below}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any
 
@@ -46,9 +46,7 @@ def read_only(
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method in _METHODS:
             return view(request, *args, **kwargs)
-        response = problem_page(site, request, method_refused())
-        response.headers["Allow"] = ", ".join(_METHODS)
-        return _private(response)
+        return _private(method_problem(site, request, _METHODS))
 
     return csrf_exempt(update_wrapper(page, view))  # 405 with and without a token
 
@@ -59,6 +57,15 @@ def problem_page(
     """Return a page in its frame that says what went wrong."""
     shown = {**problem.context(), "title": problem.title, **context}
     return framed(site, request, "problem.html", problem.status, **shown)
+
+
+def method_problem(
+    site: PlainSite, request: HttpRequest, allowed: Sequence[str]
+) -> TemplateResponse:
+    """Return the page that refuses a method, with the header that names those there are."""
+    response = problem_page(site, request, method_refused(allowed))
+    response.headers["Allow"] = ", ".join(allowed)
+    return response
 
 
 def framed(
@@ -124,6 +131,11 @@ class PageView(View):
             logger.warning("a page could not read the queues", exc_info=error)
         named = self._named() if problem.status == 404 else {}
         return self.problem(problem, **named)
+
+    def http_method_not_allowed(self, request: HttpRequest, *_args: Any, **_kwargs: Any) -> Any:
+        """Refuse a method with a page, as :func:`read_only` does; Django's answer has no body."""
+        allowed = [name.upper() for name in self.http_method_names]
+        return method_problem(self.site, request, allowed)
 
     def _named(self) -> dict[str, Any]:
         """Return a name that no queue has, and the one most like it if the user may see that."""

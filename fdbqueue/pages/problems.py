@@ -6,7 +6,7 @@ have paths and addresses of the server in it: it goes to the log, and to superus
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,13 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import access, conf
+from fdbqueue.columns import STATES
 from fdbqueue.columns.text import visible
 from fdbqueue.exceptions import (
     ConfigurationError,
     EngineError,
     FormatMismatch,
+    ItemNotReady,
     OutcomeUnknown,
     QueueNotFound,
     text_of_error,
@@ -96,12 +98,20 @@ def item_not_found(message: str | Promise = _GONE) -> Problem:
     return Problem(status=404, title=_("Item not found"), message=message)
 
 
-def method_refused() -> Problem:
-    """Return what a page says of a method that would change something."""
+def item_not_ready(error: ItemNotReady) -> Problem:
+    """Return what a page says of an item that was to be ready."""
+    text = _("This item is not ready any more: its state is “%(state)s”. Nothing was changed.")
+    state = dict(STATES)[error.context["state"]]
+    return Problem(status=409, title=_("Item not ready"), message=text % {"state": state})
+
+
+def method_refused(allowed: Iterable[str]) -> Problem:
+    """Return what a page says of a method that it does not have."""
+    text = _("This page accepts %(methods)s; nothing was changed.")
     return Problem(
         status=405,
         title=_("Method not allowed"),
-        message=_("This page only shows queues: it accepts GET and HEAD, and changes nothing."),
+        message=text % {"methods": ", ".join(allowed)},
     )
 
 

@@ -798,7 +798,8 @@ class Queue(AsyncVerbs):
         """Move a ready item to the dead letters, even one that cannot be decoded.
 
         Raises:
-            ItemNotFound: No ready item has this id.
+            ItemNotFound: No item has this id.
+            ItemNotReady: It is leased, delayed or dead.
             InvalidInput: It is not an item's id in this queue.
         """
         self.parts.dead_letters.bury(item_id, reason, tr)

@@ -487,7 +487,9 @@ def _abort_tasks(
     on_aborted: Callable[[int], None],
 ) -> tuple[GroupAbort, int]:
     """Abort the tasks of a tree that was aborted, the last one first: workers begin with others."""
-    counts, parts = Counter[str](), itertools.islice(_parts_of(owner, keys), passed, None)
+    counts, parts = Counter[str](), _parts_of(owner, keys)
+    if sum(1 for _ in itertools.islice(parts, passed)) < passed:  # so many were never passed
+        passed, parts = 0, _parts_of(owner, keys)
     while some := list(itertools.islice(parts, _ABORTED_TOGETHER)):
         tasks = [part for part in some if "id" in part]
         ids = [part["id"] for part in tasks if part.get("enqueued")]

@@ -78,13 +78,15 @@ def test_the_reasons_of_dead_letters(api, mail):
 
 
 def test_bury(api, mail):
-    """A ready item alone; the second time it is not found."""
+    """A ready item alone; of any other the state is said, such as dead the second time."""
     item = mail.peek()
     assert item is not None
     assert post(api, "bury", id=item.id, reason="not ours") == {"buried": 1}
     assert mail.get(item.id).reason == "not ours"
     again = api.post("/api/queues/mail/bury/", {"id": item.id})
-    check_shape(again, 404, "item_not_found")
+    check_shape(again, 409, "item_not_ready")
+    assert again.json()["state"] == "dead"
+    check_shape(api.post("/api/queues/mail/bury/", {"id": ITEM}), 404, "item_not_found")
     other = mail.peek()
     assert other is not None
     post(api, "bury", id=other.id)

@@ -95,18 +95,27 @@ def test_a_family_is_paused_by_its_pattern(operator, queues):
         assert operator.post(f"{url}{verb}/", {}).status_code in (400, 404)
 
 
-def test_a_permission_for_single_queues_pauses_no_family(root, queues, settings):
-    """Even if an authorizer says yes to every name: it is asked about queues alone."""
-    setting = settings.FDBQUEUE
-    authorizer = {"AUTHORIZER": "tests.api.test_pausing.allow"}
-    settings.FDBQUEUE = {**setting, "API": {**setting.get("API", {}), **authorizer}}
+def test_an_authorizer_decides_about_a_family(root, queues, allow):
+    """It is asked about the pattern itself: what it says of the members decides nothing."""
     client = root()
+    allow(AUTHORIZER="tests.api.test_pausing.of_members")
     assert client.post("/api/queues/user-1/pause/", {}).status_code == 200
     assert client.post("/api/queues/user-*/pause/", {}).status_code == 403
     assert client.post("/api/queues/user-*/resume/", {}).status_code == 403
     assert queues.family("user-*").paused() is None
+    allow(AUTHORIZER="tests.api.test_pausing.of_family")
+    assert client.post("/api/queues/user-*/pause/", {}).status_code == 200
+    assert queues.family("user-*").paused()
+    assert client.post("/api/queues/user-*/resume/", {}).status_code == 200
+    assert client.post("/api/queues/user-1/pause/", {}).status_code == 403
+    assert client.post("/api/queues/user-*/pop/", {}).status_code == 403
 
 
-def allow(_user, _permission, _name):
-    """Allow everything."""
-    return True
+def of_members(_user, _permission, name):
+    """Allow everything for single queues."""
+    return "*" not in name
+
+
+def of_family(_user, _permission, name):
+    """Allow everything for one family as a whole."""
+    return name == "user-*"

@@ -367,3 +367,24 @@ def test_the_limits_are_those_of_the_settings(settings):
     schemas = yaml.load(generated.getvalue(), LOADER)["components"]["schemas"]
     assert schemas["PopBody"]["properties"]["limit"]["maximum"] == 7
     assert schemas["PopBody"]["properties"]["wait"]["maximum"] == 3
+
+
+def test_a_key_with_a_default_need_not_be_sent():
+    """No body's key has a ``default``: generators of types take such a key for a required one."""
+    bodies = [one for name, one in SCHEMA["components"]["schemas"].items() if "Body" in name]
+    assert len(bodies) > 10
+    keys = [key for body in bodies for key in body.get("properties", {}).values()]
+    assert not [key for key in keys if "default" in key]
+    lease = SCHEMA["components"]["schemas"]["LeaseBody"]["properties"]
+    assert lease["seconds"]["description"].startswith("By default `60`. ")
+    items = SCHEMA["paths"]["/api/queues/{name}/items/"]["get"]["parameters"]
+    (limit,) = (one for one in items if one["name"] == "limit")
+    assert limit["schema"]["default"] == 100
+
+
+def test_the_demos_schema_is_asked_for_again_before_each_use(api):
+    """It may be kept by its reader alone, who gets 304 while it has not changed."""
+    response = api.get("/api/schema/")
+    assert response["Cache-Control"] == "private, no-cache"
+    known = {"If-None-Match": response["ETag"]}
+    assert api.get("/api/schema/", headers=known).status_code == 304

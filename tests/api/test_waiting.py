@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from rest_framework.test import APIRequestFactory
 
 from fdbqueue import conf, deadlines
 from fdbqueue.api.requests import client_is_connected
+from fdbqueue.api.waiting import places
 from tests.engines.children import wait_until
 
 SOCKETS = ["gunicorn.socket", "werkzeug.socket"]
@@ -152,3 +155,81 @@ def test_whether_a_client_is_there(connection):
     assert not client_is_connected(request)
     ours.close()
     assert not client_is_connected(request)
+
+
+# Places
+
+
+BY_NAME = {verb: f"/api/queues/mail/{verb}/" for verb in TAKES}
+BY_BODY = {verb: f"/api/{verb}-from/" for verb in TAKES}
+
+
+@pytest.mark.parametrize("path", [*BY_NAME.values(), *BY_BODY.values()])
+def test_who_finds_no_place_is_answered_at_once(client, root, queues, allow, path):
+    """With nothing, and when to ask again; under its key it may wait later, and gets an item."""
+    allow(MAX_WAITING=1)
+    body = {"wait": LONG, **({"queues": ["mail"]} if path in BY_BODY.values() else {})}
+    waiting = Waiting(root(), BY_NAME["pop"], {"wait": LONG})
+    wait_until(lambda: waiting_requests("mail"))
+    headers = {"Idempotency-Key": "key"}
+    turned_away = client.post(path, body, headers=headers)
+    assert (turned_away.status_code, turned_away.json()["items"]) == (200, [])
+    assert turned_away["Retry-After"] == "5"
+    assert waiting_requests("mail") == 1
+    queues.queue("mail").push("first")
+    assert len(waiting.response().json()["items"]) == 1
+    later = Waiting(client, path, body, headers=headers)
+    wait_until(lambda: places.taken)
+    queues.queue("mail").push("second")
+    assert [item["value"] for item in later.response().json()["items"]] == ["second"]
+    assert "Retry-After" not in later.response()
+
+
+def test_who_finds_no_place_takes_what_there_is(client, queues, allow):
+    """A place is for waiting alone, and who does not ask to wait needs none."""
+    allow(MAX_WAITING=0)
+    queues.queue("mail").push(1)
+    assert len(client.post(BY_NAME["pop"], {"wait": LONG}).json()["items"]) == 1
+    assert "Retry-After" not in client.post(BY_NAME["pop"], {})
+    assert client.post(BY_NAME["pop"], {"wait": LONG})["Retry-After"] == "5"
+
+
+def test_one_user_leaves_places_to_others(root, allow, queues):
+    """MAX_WAITING_PER_USER is the most that wait of one user; None is no limit."""
+    allow(MAX_WAITING_PER_USER=1)
+    ada, bob = root(), root()
+    bob.force_authenticate(User(pk=2, username="bob", is_superuser=True))
+    waiting = [Waiting(ada, BY_NAME["pop"], {"wait": LONG})]
+    wait_until(lambda: waiting_requests("mail") == 1)
+    assert "Retry-After" in ada.post(BY_NAME["pop"], {"wait": LONG})
+    waiting.append(Waiting(bob, BY_NAME["pop"], {"wait": LONG}))
+    wait_until(lambda: waiting_requests("mail") == 2)
+    queues.queue("mail").push_many([1, 2])
+    assert sorted(one.response().json()["items"][0]["value"] for one in waiting) == [1, 2]
+
+
+def test_a_place_is_given_back_after_an_exception(allow):
+    """Also after one that no request handles, such as that of a signal handler."""
+    allow(MAX_WAITING=1)
+
+    def interrupted():
+        with places.one("ada") as has_place:
+            assert has_place
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    assert places.taken == 0
+
+
+def test_a_forked_child_has_all_places(allow):
+    """Who waits in the parent holds no place in its child, whatever was held at the fork."""
+    allow(MAX_WAITING=1)
+    with places.one("ada"), places._lock:
+        child = os.fork()
+        if not child:
+            with places.one("bob") as has_place:
+                os._exit(0 if has_place else 1)
+        _, status = os.waitpid(child, 0)
+    assert status == 0

@@ -32,11 +32,32 @@ def test_some(call, ids):
     assert dead()[1] == (1, "buried")
 
 
-def test_what_is_not_ready(call, ids):
+def test_what_is_not_there(call, ids):
     """It is 1 and named, and the others are buried."""
-    call("queue_bury", "mail", ids[0])
+    call("queue_remove", "mail", ids[0], "--no-input")
     assert call("queue_bury", "mail", ids[0], ids[1], code=1) == "1 item not found."
-    assert [value for value, _ in dead()] == [0, 1]
+    assert [value for value, _ in dead()] == [1]
+
+
+def test_what_is_in_another_state(manage, ids):
+    """It is 1, and the state is said of each; nobody is told that it is not there."""
+    queue = fdbqueue.queue("mail")
+    queue.bury(ids[3])
+    leased = queue.lease(seconds=900).id
+    delayed = queue.push("later", delay=900)
+    queue.remove(ids[2])
+    found = manage("queue_bury", "mail", leased, ids[1], ids[2], ids[3], delayed.id, "--json")
+    assert found.returncode == 1
+    assert json.loads(found.stdout) == {
+        "queue": "mail",
+        "buried": 1,
+        "not_found": [ids[2]],
+        "not_ready": [leased, ids[3], delayed.id],
+    }
+    said = [line for line in found.stderr.splitlines() if line.endswith(", not ready.")]
+    states = zip((leased, ids[3], delayed.id), ("leased", "dead", "delayed"), strict=True)
+    assert said == [f"Item {one} is {state}, not ready." for one, state in states]
+    assert found.stderr.endswith("1 item not found, 3 items not ready.\n")
 
 
 def test_what_is_no_id(call, ids):

@@ -80,8 +80,6 @@ def test_those_of_a_reason(call):
     printed = call("queue_redrive", "mail", "--reason=odd", "--limit=2", "--no-input")
     assert printed.out == "Requeued 2 dead items in 'mail'.\n"
     assert values() == [1, 3]
-    printed = call("queue_redrive", "mail", "--reason=other", "--no-input")
-    assert printed.out == "Requeued 0 dead items in 'mail'.\n"
     call("queue_redrive", "mail", "--reason", "odd\nmore", "--no-input")
     assert values() == [1, 3, 5]
     with pytest.raises(CommandError) as caught:
@@ -98,3 +96,19 @@ def test_an_empty_reason_is_not_every_reason(call, verb):
     for given in ("--reason=", "--reason= "):
         call(f"queue_{verb}", "mail", given, "--no-input")
         assert {item.reason for item in mail.page(state="dead").items} == {"a", "b"}
+
+
+def test_a_reason_that_no_dead_letter_has(manage):
+    """The exit code is 1, and the reasons that there are are said; without dead letters it is 0."""
+    queue = fdbqueue.queue("mail")
+    for reason in ("RuntimeError: 550 no mailbox", "odd\x1b", "odd\x1b"):
+        queue.bury(queue.push(1).id, reason=reason)
+    for command, done in (("queue_redrive", "redriven"), ("queue_purge", "removed")):
+        found = manage(command, "mail", "--reason=550 no mailbox", "--no-input", "--json")
+        assert found.returncode == 1
+        assert json.loads(found.stdout)[done] == 0
+        assert 'has the reason "550 no mailbox".' in found.stderr
+        assert 'are "odd\\x1b" (2), "RuntimeError: 550 no mailbox" (1): ' in found.stderr
+        assert queue.counts().dead == 3
+    queue.clear()
+    assert manage("queue_purge", "mail", "--reason=gone", "--no-input").returncode == 0

@@ -49,6 +49,8 @@ WRONG_API_OPTIONS = {
     "IDEMPOTENCY_SECONDS": [0, 0.9, 31_536_001, -1, math.nan, math.inf, "86400", None, True],
     "MAX_BODY_BYTES": [0, 999, 100_000_001, 1e6, "5000000", None, True],
     "MAX_LIMIT": [0, 1_001, -1, 10.0, "100", None, True],
+    "MAX_WAITING": [-1, 100_001, 16.0, "16", None, True],
+    "MAX_WAITING_PER_USER": [-1, 100_001, 16.0, "16", True],
     "MAX_WAIT_SECONDS": [-1, 3_601, math.nan, math.inf, "20", None, True],
     "TIMEOUT_SECONDS": [0, 0.09, 3_601, math.nan, math.inf, "5", None, True],
 }
@@ -136,13 +138,16 @@ def test_each_key_of_the_api_is_looked_at(setting):
         found = [m for m in run_checks() if (m.id or "").startswith("fdbqueue")]
     assert sorted(message.id for message in found) == [
         *["fdbqueue.E014"] * 2,
-        *["fdbqueue.E015"] * 5,
+        *["fdbqueue.E015"] * 7,
         "fdbqueue.E016",
     ]
     texts = {message.msg: message.hint for message in found}
     assert texts["API has the MAX_LIMIT 0."] == "It must be a whole number from 1 to 1,000."
-    keys = "IDEMPOTENCY_SECONDS, MAX_BODY_BYTES, MAX_LIMIT, MAX_WAIT_SECONDS, TIMEOUT_SECONDS"
-    assert texts["API has an unknown key, 'EXTRA'."] == f"The keys are AUTHORIZER, {keys}."
+    keys = (
+        "AUTHORIZER, IDEMPOTENCY_SECONDS, MAX_BODY_BYTES, MAX_LIMIT, MAX_WAITING, "
+        "MAX_WAITING_PER_USER, MAX_WAIT_SECONDS, TIMEOUT_SECONDS"
+    )
+    assert texts["API has an unknown key, 'EXTRA'."] == f"The keys are {keys}."
 
 
 def test_a_wrong_api_is_no_open_api(setting):

@@ -88,6 +88,8 @@ def test_the_api_has_the_options_of_the_setting(setting):
         "IDEMPOTENCY_SECONDS": 1,
         "MAX_BODY_BYTES": 1_000,
         "MAX_LIMIT": 1,
+        "MAX_WAITING": 0,
+        "MAX_WAITING_PER_USER": 0,
         "MAX_WAIT_SECONDS": 0,
         "TIMEOUT_SECONDS": 0.1,
     }
@@ -95,6 +97,8 @@ def test_the_api_has_the_options_of_the_setting(setting):
         "IDEMPOTENCY_SECONDS": 31_536_000,
         "MAX_BODY_BYTES": 100_000_000,
         "MAX_LIMIT": 1_000,
+        "MAX_WAITING": 100_000,
+        "MAX_WAITING_PER_USER": 100_000,
         "MAX_WAIT_SECONDS": 3_600,
         "TIMEOUT_SECONDS": 3_600,
     }
@@ -102,6 +106,8 @@ def test_the_api_has_the_options_of_the_setting(setting):
         "IDEMPOTENCY_SECONDS": 86_400,
         "MAX_BODY_BYTES": 5_000_000,
         "MAX_LIMIT": 1_000,
+        "MAX_WAITING": 16,
+        "MAX_WAITING_PER_USER": None,
         "MAX_WAIT_SECONDS": 20,
         "TIMEOUT_SECONDS": 5,
     }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
+import select
 import shutil
 import socket
 import subprocess
@@ -11,14 +14,19 @@ import threading
 import pytest
 import requests
 
+from fdbqueue.conf import ApiOptions
 from project import gunicorn_conf
+from tests.engines.children import wait_until
 from tests.live.client import Client
 from tests.live.server import DEADLINE_SECONDS, ROOT, Server
+from tests.live.setting import MAX_WAIT_SECONDS
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 #: More than there are threads.
 MANY = 2 * gunicorn_conf.threads + 10
+#: Clients that wait for items at once.
+WAITING = 200
 HEAD = "Host: 127.0.0.1\r\n"
 
 
@@ -35,6 +43,7 @@ def proxied(tmp_path, prepared):
             ("listen 8000;", f"listen 127.0.0.1:{port};"),
             ("web:8000", server.address.removeprefix("http://")),
             ("/tmp/", f"{tmp_path}/"),
+            ("proxy_read_timeout 35s", f"proxy_read_timeout {MAX_WAIT_SECONDS}s"),  # if it is busy
         ):
             assert there in config
             config = config.replace(there, here)
@@ -79,3 +88,43 @@ def test_slow_clients_stop_no_others(proxied, prepared):
                 f"http://{proxied[0]}:{proxied[1]}/health/live/", timeout=DEADLINE_SECONDS
             )
             assert answer.status_code == 200
+
+
+def answered(connections):
+    """Return which connections have something to read, and so are no longer waited on."""
+    return [one for one in connections if select.select([one], [], [], 0)[0]]
+
+
+def answer(connection):
+    """Return the headers and the JSON of an answer."""
+    response = http.client.HTTPResponse(connection, method="POST")
+    response.begin()
+    assert response.status == 200
+    return response.headers, json.loads(response.read())
+
+
+def test_clients_that_wait_stop_no_others(proxied, prepared):
+    """Half of all threads wait at most: others that would are answered, as are all who would not.
+
+    Those who wait do so until there is an item for each.
+    """
+    address = f"http://{proxied[0]}:{proxied[1]}"
+    places = ApiOptions().max_waiting * gunicorn_conf.workers
+    assert 2 * ApiOptions().max_waiting <= gunicorn_conf.threads
+    with contextlib.ExitStack() as stack:
+        sent(proxied, "GET /health/live/ HTTP/1.1\r\n").close()  # nginx is there
+        client = stack.enter_context(Client(f"{address}/api/queues", prepared.token))
+        body = {"wait": MAX_WAIT_SECONDS}
+        polls = [stack.enter_context(client.send("user-nobody/pop/", body)) for _ in range(WAITING)]
+        wait_until(lambda: len(answered(polls)) >= WAITING - places)
+        for _ in range(20):
+            health = requests.get(f"{address}/health/live/", timeout=DEADLINE_SECONDS)
+            assert health.status_code == 200
+            client.post("user-somebody/push/", {"value": 1})
+        turned_away = answered(polls)
+        assert 0 < WAITING - len(turned_away) <= places
+        for headers, found in map(answer, turned_away):
+            assert (found, headers["Retry-After"]) == ({"items": []}, "5")
+        waiting = [one for one in polls if one not in turned_away]
+        client.post("user-nobody/push/", {"items": [{"value": 1} for _ in waiting]})
+        assert all(len(answer(one)[1]["items"]) == 1 for one in waiting)

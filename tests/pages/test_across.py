@@ -327,7 +327,7 @@ def _stripped(response):
         "page=0",
         "page=x",
         "page=1001",
-        "nope=1",
+        "start=1",
         "after=" + "x" * 101,
         "worker=" + "x" * 201,
         "worker=%00",

@@ -218,7 +218,7 @@ def test_an_anonymous_visitor_has_no_name():
     response = Client().post(PLAIN)
     assert response.status_code == 405
     assert "Logged in as" not in header(response)
-    assert "This page only shows queues" in text(response)
+    assert "This page accepts GET, HEAD" in text(response)
 
 
 def warnings():

@@ -131,8 +131,37 @@ def test_a_method_that_is_refused_is_refused_in_the_frame(mount, method, viewer,
     for client in (viewer, pusher, Client()):
         for page in ("", "mail/", "nope/", "mail/items/x/", "mail/items/", "mail/items/a/b/"):
             response = getattr(client, method)(mount + page)
-            assert_in_frame(response, mount, 405, "accepts GET and HEAD")
+            assert_in_frame(response, mount, 405, "accepts GET, HEAD")
             assert response.headers["Allow"] == "GET, HEAD"
+
+
+def test_an_address_of_actions_refuses_a_method_in_the_frame(mount, settings, setting):
+    """405 that says what is allowed, whether there is an action of the name or none."""
+    settings.FDBQUEUE = {**setting, "PAGES": {"actions": True}}
+    manager = person("manager", "view_queue", "manage_queue")
+    for method in ("put", "delete", "options"):
+        response = getattr(manager, method)(f"{mount}mail/do/pause/")
+        assert_in_frame(response, mount, 405, "accepts GET, HEAD, POST;")
+        assert response.headers["Allow"] == "GET, HEAD, POST"
+    for method in ("post", "put", "delete", "options"):
+        response = getattr(manager, method)(f"{mount}mail/do/pop/")
+        assert_in_frame(response, mount, 405, "accepts GET, HEAD;")
+        assert response.headers["Allow"] == "GET, HEAD"
+
+
+def test_an_item_that_is_not_ready_any_more(mount, settings, setting, queue):
+    """One that was leased between the form and its POST is not said to be gone."""
+    settings.FDBQUEUE = {**setting, "PAGES": {"actions": True}}
+    manager, mail = person("manager", "view_queue", "manage_queue"), queue("mail")
+    item = mail.push(1)
+    address = f"{mount}mail/do/bury/"
+    asked = text(manager.get(address, {"id": item.id}))
+    form = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', asked))
+    mail.lease(seconds=900)
+    response = manager.post(address, form)
+    assert_in_frame(response, mount, 409, "This item is not ready any more")
+    assert "“Leased”" in text(response)
+    assert mail.get(item.id).state == "leased"
 
 
 @cases("page", ["mail/items/a/b/", "mail/tasks/a/b/", "mail/items/../../x/"])

@@ -132,15 +132,37 @@ def test_no_secret_is_in_the_files():
     assert "SECRET_KEY=" not in text("Dockerfile") + text("docker-compose.yml")
 
 
-def test_every_service_reads_the_servers_cluster_file():
-    """The server writes it into a volume; the others have the volume where they look for it."""
+def test_every_service_has_the_servers_cluster_file_and_may_write_its_own():
+    """The server writes it into a volume; ours copy it from there to where they look for it."""
     found = services()
     path = found["foundationdb"]["environment"]["FDB_CLUSTER_FILE"]
     folder = str(Path(path).parent)
-    assert f"cluster:{folder}" in found["foundationdb"]["volumes"]
-    for name in [*OURS, "configure"]:
+    for name in ["foundationdb", "configure"]:
         assert found[name]["environment"]["FDB_CLUSTER_FILE"] == path
-        assert any(one.startswith(f"cluster:{folder}") for one in found[name]["volumes"])
+        assert f"cluster:{folder}" in found[name]["volumes"]
+    for name in OURS:
+        own = found[name]["environment"]["FDB_CLUSTER_FILE"]
+        assert f"cluster:{folder}:ro" in found[name]["volumes"]
+        assert found[name].get("tmpfs", ["/tmp"]) == [str(Path(own).parent)]
+
+
+def test_a_container_copies_the_cluster_file_and_runs_its_command(tmp_path):
+    """The entrypoint replaces itself by the command, with its arguments as they are."""
+    for name in OURS:
+        there, own = tmp_path / f"{name}.cluster", tmp_path / name
+        there.write_text("fdbqueue:fdbqueue@10.79.0.2:4500")
+        own.mkdir()
+        script = " ".join(services()[name]["entrypoint"][2:3]).replace("$$", "$")
+        script = script.replace("/etc/foundationdb/fdb.cluster", str(there))
+        script = script.replace("/tmp &&", f"{own}/fdb.cluster &&")
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", "printf", "%s|", "a b", "$c"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == "a b|$c|"
+        assert (own / "fdb.cluster").read_text() == there.read_text()
 
 
 def test_the_servers_address_is_the_one_in_the_cluster_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general
@@ -42,9 +43,21 @@ def test_tasks_cannot_be_enqueued_or_taken_by_rest(backend, client):
     ]:
         answer = client.post(f"/api/{address}", body, format="json")
         assert answer.status_code == 403, (address, answer.content)
-        if address.startswith("queues/"):
-            assert answer.json()["message"].endswith("No user has it for a queue of tasks.")
+        assert answer.json()["message"].endswith("No user has it for a queue of tasks.")
     assert backend.queue("default").size() == 1
+
+
+def test_only_a_queue_of_tasks_is_said_to_be_one(backend, client, db):
+    """A refusal of a plain queue does not speak of tasks, nor one of a user without permission."""
+    client.force_authenticate(User.objects.create_user("bob"))
+    for address, body in [
+        ("queues/mail/pop/", {}),
+        ("queues/tasks-default/pop/", {}),
+        ("pop-from/", {"queues": ["mail", "tasks-*"]}),
+    ]:
+        answer = client.post(f"/api/{address}", body, format="json")
+        assert answer.status_code == 403
+        assert "tasks" not in answer.json()["message"]
 
 
 def test_tasks_can_be_seen_by_rest(backend, client):

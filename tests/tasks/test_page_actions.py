@@ -232,6 +232,24 @@ def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
     assert group_result(whole.id).is_aborted
 
 
+def test_a_group_is_aborted_whatever_the_form_says_was_done(manager, whole, backend):
+    """More parts than there are were never passed: all are looked at, before it says so."""
+    task = whole.parts()[0]
+    page = do(manager, GROUP, {"id": task.id, "at": "999999"})
+    assert "The group was aborted" in text(page)
+    assert [part.status for part in whole.parts() if part.task] == [TaskResultStatus.FAILED] * 2
+
+
+def test_a_group_that_has_succeeded_is_not_said_to_be_aborted(manager, backend):
+    """Also if the form says that a part of it was done before."""
+    (task,) = (whole := group([call(letters.send, "ada")]).enqueue()).parts()
+    form = fields(manager.get(GROUP, {"id": task.id}))
+    TaskWorker(backend, follow=False).run()
+    page = manager.post(GROUP, {**form, "at": "1"}, follow=True)
+    assert (page.status_code, "aborted" in text(page)) == (404, False)
+    assert group_result(whole.id).status is TaskResultStatus.SUCCESSFUL
+
+
 def test_a_hidden_task_is_as_none(settings, viewer):
     """Whether its id is one, is not told."""
     rule = {"AUTHORIZER": "tests.tasks.test_page_actions.of_default_alone"}

@@ -959,7 +959,7 @@ def test_failed_attempts_lead_to_tasks_that_have_not_failed(
 
 
 @cases("address", [FUNCTIONS, SCHEDULES])
-@cases("query", ["?sort=nothing", "?page=0", "?other=1", "?sort=name&sort=next", "?page=x"])
+@cases("query", ["?sort=nothing", "?page=0", "?start=1", "?sort=name&sort=next", "?page=x"])
 def test_parameters_that_these_pages_do_not_have(viewer, address, query):
     """Are pointed out."""
     assert viewer.get(address + query).status_code == 400

@@ -52,6 +52,7 @@ examples:
             {"queue": queue.name, "removed": removed},
             f"Removed {item_count(removed, state or '')} from {queue.name!r}.",
         )
+        self.check_reason(queue, reason, removed)
 
 
 def _question(queue: Queue, state: str | None, reason: str | None) -> str:

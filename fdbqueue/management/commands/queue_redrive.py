@@ -68,6 +68,7 @@ examples:
             {"queue": queue.name, "redriven": redriven, "undecodable": len(undecodable)},
             f"Requeued {item_count(redriven, 'dead')} in {queue.name!r}.",
         )
+        self.check_reason(queue, reason, redriven + len(undecodable))
         if undecodable:
             shown = ", ".join(undecodable[:_SHOWN_IDS])
             more = " and more" if len(undecodable) > _SHOWN_IDS else ""

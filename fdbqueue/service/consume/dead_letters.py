@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound
+from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound, ItemNotReady
 from fdbqueue.service.clock import microseconds, now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.failures import group_of_stored, group_of_text
 from fdbqueue.service.storage.item_keys import Row
-from fdbqueue.service.storage.store import ItemStore
+from fdbqueue.service.storage.store import STATES, ItemStore
 from fdbqueue.service.storage.tables import Hidden, State
 from fdbqueue.service.writes import Runner
 
@@ -154,20 +154,29 @@ class DeadLetters:
         """Move a ready item, even a corrupt one, to the dead letters.
 
         Raises:
-            ItemNotFound: No ready item is there.
+            ItemNotFound: No item is there.
+            ItemNotReady: It is in another state.
         """
         stored = self._store.format.begin_read(tr)
         key = self._store.keys.key(place)
         value = tr[key]
         stored()
         if not value.present():
-            raise ItemNotFound(queue=self._store.queue, id=item_id)
+            raise self._not_ready(tr, place, item_id)
         count_change = self._store.count_change(tr)
         (loaded,) = self._store.load(tr, [Row(place, bytes(value))], retried=True)
         tr.clear(key)
         self._store.bury(count_change, loaded, now_us(), reason)
         count_change.taken += 1
         count_change.write()
+
+    def _not_ready(self, tr: Transaction, place: bytes, item_id: str) -> ItemNotFound:
+        """Return the error for an item that is not ready, or not there."""
+        queue = self._store.queue
+        for name, state in STATES.items():
+            if self._store.facts(tr, state, [place])[0] is not None:
+                return ItemNotReady(queue=queue, id=item_id, state=name)
+        return ItemNotFound(queue=queue, id=item_id)
 
     def _redrive(
         self,

@@ -6,6 +6,7 @@ Who may manage its queue may abort it there, or the group or chain that it is in
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import Shown, show, tree
 from fdbqueue.service import Queue, run
-from fdbqueue.tasks.aborts import abort_by
+from fdbqueue.tasks.aborts import abort_by, is_whole_aborted
 from fdbqueue.tasks.columns import (
     FACTS,
     RESULT_ID,
@@ -245,26 +246,27 @@ def _abort_task(_queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> No
 def _abort_group(_queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
     """Abort the group or the chain that a task is in, until half of the time is over."""
     (task_id,), at, is_late = asked["id"], asked["at"] or 0, deadlines.is_half_over
-    backend, tree = _group_of(task_id)
+    backend, place = _group_of(task_id)
     more: Any = {"by_force": asked["by_force"], "on_aborted": outcome.add}
     with contextlib.suppress(TaskResultDoesNotExist):
-        found, passed = abort_some(backend, tree, at, is_late, **more)
-        if any(found) or passed or at:  # else all of it has succeeded
+        _found, passed = abort_some(backend, place.tree, at, is_late, **more)
+        is_aborted = functools.partial(is_whole_aborted, backend=backend, place=place)
+        if run(backend.catalog.database, is_aborted, read_only=True):
             outcome.rest = {"at": passed} if passed else {}
             return
-    raise ItemNotFound(id=task_id)
+    raise ItemNotFound(id=task_id)  # all of it has succeeded
 
 
 def _queues_of_group(task_id: str) -> list[str]:
     """Return the queues that an abort of the group or chain of a task needs a permission for."""
-    backend, tree = _group_of(task_id)
+    backend, place = _group_of(task_id)
     database = backend.catalog.database
-    queues = run(database, lambda tr: queues_of(tr, backend, tree), read_only=True)
+    queues = run(database, lambda tr: queues_of(tr, backend, place.tree), read_only=True)
     return [*queues.names, *queues.limited]
 
 
-def _group_of(task_id: str) -> tuple[Any, str]:
-    """Return the backend of a task, and the id of the group or the chain that it is in.
+def _group_of(task_id: str) -> tuple[Any, TreePlace]:
+    """Return the backend of a task, and its place in the group or the chain that it is in.
 
     Raises:
         ItemNotFound: There is no such task, or it is in none.
@@ -274,7 +276,7 @@ def _group_of(task_id: str) -> tuple[Any, str]:
         backend = one.over(catalog)
         task = backend.found(task_id)
         if task is not None and task.call.place is not None:
-            return backend, task.call.place.tree
+            return backend, task.call.place
     raise ItemNotFound(id=task_id)
 
 
