@@ -182,6 +182,23 @@ def test_following(processes, mail, folder):
     assert (done.returncode, done.stdout) == (0, "Handled 3 items from 'mail', 0 failed.\n")
 
 
+def test_what_comes_later_while_it_follows(processes, mail, folder):
+    """What is delayed, what is tried again, and a queue that is new: the worker lives on."""
+    arguments = ("queue_work", "mail", "user-*", handler("fail_on_odd"), "--follow")
+    process = processes.start(*arguments, "--retry-delay=0.5")
+    mail.push(0)
+    wait_until((folder / "0-0").exists)
+    mail.push(2, delay=0.5)
+    mail.push(1)
+    fdbqueue.queue("user-7").push(4)
+    fdbqueue.queue("user-7").push(6, delay=1)
+    expected = {"0-0", "1-0", "1-1", "1-2", "2-0", "4-0", "6-0"}
+    wait_until(lambda: expected <= {*noted(folder)})
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    processes.finish(process)
+
+
 def test_items_that_cannot_be_decoded(call, mail, folder):
     """They go to the dead letters, and the others are worked on."""
     key = mail.subspace.pack((0, b"\x00" * 20))

@@ -131,3 +131,40 @@ def test_who_leaves_hands_on_when_to_look(database, seconds, told):
     assert woken == [2] * told
     assert watch.is_asleep(other)
     assert (watch.next_look(other) < asleep_until) is bool(told)
+
+
+@pytest.mark.parametrize("ends", ["a wait", "the watch"])
+def test_a_notice_is_told_and_takes_no_waiters_turn(database, subspace, pool, ends):
+    """Beside it a waiter sleeps until the item is due, whatever ends meanwhile, and has it."""
+    queue = FifoQueue(database, subspace)
+    watch = queue.parts.group.watch
+    item = queue.push("x", delay=1)
+    notice = waiting.Notice((watch,))
+    notice.begin(notice.seen())
+    assert not notice.may_be()
+    waiter = pool.submit(queue.pop, wait=LONG_SECONDS)
+    wait_until(lambda: asleep(queue) == 1)
+    if ends == "a wait":
+        watch.wake_others()
+    else:
+        watch._watch.cancel()
+    assert waiter.result(LONG_SECONDS).id == item.id
+    assert notice.may_be()
+    notice.close()
+    wait_until(lambda: not watch._notices)
+
+
+def test_a_notice_keeps_the_watch_of_waiters_that_have_left(database, subspace):
+    """Until it takes part no longer."""
+    queue = FifoQueue(database, subspace)
+    watch = queue.parts.group.watch
+    notice = waiting.Notice((watch,))
+    notice.begin(notice.seen())
+    assert queue.pop(wait=0.01) is None
+    assert watch.is_watched()
+    FifoQueue(another(database), subspace).push("x")
+    wait_until(notice.may_be)
+    assert queue.pop().value == "x"
+    notice.begin(notice.seen())
+    notice.close()
+    assert not watch.is_watched()

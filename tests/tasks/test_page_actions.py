@@ -243,9 +243,9 @@ def test_a_group_is_aborted_whatever_the_form_says_was_done(manager, whole, back
 def test_a_group_that_has_succeeded_is_not_said_to_be_aborted(manager, backend):
     """Also if the form says that a part of it was done before."""
     (task,) = (whole := group([call(letters.send, "ada")]).enqueue()).parts()
-    form = fields(manager.get(GROUP, {"id": task.id}))
+    form = form_of(GROUP, manager.get(GROUP, {"id": task.id, "at": "1"}))
     TaskWorker(backend, follow=False).run()
-    page = manager.post(GROUP, {**form, "at": "1"}, follow=True)
+    page = manager.post(form, follow=True)
     assert (page.status_code, "aborted" in text(page)) == (404, False)
     assert group_result(whole.id).status is TaskResultStatus.SUCCESSFUL
 

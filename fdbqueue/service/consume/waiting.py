@@ -92,6 +92,8 @@ class ItemWatch:
         #: Functions that wake one sleeping waiter each, the oldest first; called under the mutex.
         #: False says that this one is no more.
         self._wakes: dict[Callable[[], object], None] = {}
+        #: Those that do not sleep: they compare generations. The watch stays set for them, too.
+        self._notices: set[Notice] = set()
         self.generation = 0
         self._watch: Any = None
         #: Until when to rely on the thread that is setting the watch; 0 when none is.
@@ -121,13 +123,31 @@ class ItemWatch:
 
     def leave(self, wake: Callable[[], object]) -> None:
         """Let a waiter go; the last one cancels the watch."""
-        watch = None
         with self._mutex:
             self._wakes.pop(wake, None)
-            if not self._wakes:
-                watch, self._watch = self._watch, None
+            watch = self._unused()
         if watch is not None:
             watch.cancel()
+
+    def keep(self, notice: Notice) -> None:
+        """Keep the watch set for one that compares generations, and is never called."""
+        with self._mutex:
+            self._notices.add(notice)
+
+    def drop(self, notice: Notice) -> None:
+        """Keep the watch set for it no longer; the last one cancels the watch."""
+        with self._mutex:
+            self._notices.discard(notice)
+            watch = self._unused()
+        if watch is not None:
+            watch.cancel()
+
+    def _unused(self) -> Any:
+        """Take out the watch if nobody takes part any more; called under the mutex."""
+        if self._wakes or self._notices:
+            return None
+        watch, self._watch = self._watch, None
+        return watch
 
     def wake_others(self) -> None:
         """Wake two waiters for one whose call ends; if the watch is set, hand on when to look."""
@@ -397,8 +417,8 @@ class ItemWait:
 class Notice:
     """Note that there may be items again, for a thread that looks now and then and does not wait.
 
-    It takes part in watches as a waiter does, and passes on what wakes it, because others may wait
-    there that sleep on otherwise.
+    It has the watches stay set, and compares their generations. Nothing calls it: so it takes no
+    waiter's turn, and has nothing to pass on.
 
     Args:
         watches: The watches.
@@ -406,8 +426,8 @@ class Notice:
 
     def __init__(self, watches: Sequence[ItemWatch]) -> None:
         self._watches = tuple(watches)
-        self._wake = self._note
-        self._may_be = True
+        #: The generations of a look that found nothing; None if there may be items.
+        self._empty_at: Sequence[int] | None = None
 
     def seen(self) -> list[int]:
         """Return what to give to :meth:`begin`, before a look for items."""
@@ -415,33 +435,32 @@ class Notice:
 
     def may_be(self) -> bool:
         """Tell whether there may be items: once a watch says so, or it is time to look."""
-        if not self._may_be:
-            now = monotonic()
-            for watch in self._watches:
-                self._may_be = self._may_be or now >= watch.look_at
-        return self._may_be
+        empty_at = self._empty_at
+        if empty_at is None:
+            return True
+        now = monotonic()
+        for watch, generation in zip(self._watches, empty_at, strict=True):
+            if watch.generation != generation or now >= watch.look_at:
+                self._empty_at = None
+                return True
+        return False
 
     def begin(self, seen: Sequence[int]) -> None:
         """Rely on the watches from now on, after a look that found nothing."""
-        self._may_be = False
-        for watch, generation in zip(self._watches, seen, strict=True):
-            if not watch.enter(self._wake, generation):
-                self._may_be = True
+        self._empty_at = seen
+        for watch in self._watches:
+            watch.keep(self)
         arm(self._watches, None)
+        _wake_others(self._watches)  # waiters that sleep are to know of an earlier moment, too
 
     def expect(self) -> None:
         """Note that there may be items, because another look has seen some."""
-        self._may_be = True
+        self._empty_at = None
 
     def close(self) -> None:
         """Take part no longer."""
         for watch in self._watches:
-            watch.leave(self._wake)
-
-    def _note(self) -> None:
-        self._may_be = True
-        for watch in self._watches:
-            watch.wake_others()
+            watch.drop(self)
 
 
 def deadline_after(queue: str, wait: float | None) -> float:

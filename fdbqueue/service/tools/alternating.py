@@ -14,8 +14,8 @@ members that others have brought to their limits since. It goes on where the las
 After a conflict it goes on at any place: the process that was in the way takes what comes next
 here. That a single other queue is empty is noted likewise.
 
-Who waits does so at the watches of both; the notice passes on what wakes it. Nothing is stored; a
-fork or a crash leaves nothing.
+Who waits does so at the watches of both, whose generations a notice compares: it takes no waiter's
+turn. Nothing is stored; a fork or a crash leaves nothing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,33 @@
+"""Workers that wait: how long their waits last, and whether one sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fdbqueue.service.consume import waiting
+
+#: How long each wait of a worker lasts: some end while nothing happens, and pass on what they know;
+#: some never do, so that nothing hides a wake-up that was lost.
+WAITS = {"waits that end": 0.1, "waits that are woken": 3_600.0}
+
+
+@pytest.fixture(params=WAITS)
+def is_asleep(request: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Have workers wait so long, and tell whether one sleeps; nobody looks by himself."""
+    monkeypatch.setattr(waiting, "UNWOKEN_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("fdbqueue.service.tools.worker._WAIT_SECONDS", WAITS[request.param])
+    sleeping: list[Any] = []
+    sleep = waiting.ItemWait._sleep
+
+    def noted(self: Any, gate: Any, wake: Any, *rest: Any) -> bool:
+        sleeping.append(wake)
+        try:
+            return sleep(self, gate, wake, *rest)
+        finally:
+            sleeping.remove(wake)
+
+    monkeypatch.setattr(waiting.ItemWait, "_sleep", noted)
+    return lambda: bool(sleeping)
