@@ -32,6 +32,8 @@ How a run goes, and which module has it:
    taken before its time, who finds nothing can have found that, and what an error says of its
    outcome is true. At the end: no thread, watch or row is left, takes by the names and the pattern
    find all that is ready, and each value is once gone, dead, or there.
+   ``model`` has a plain queue beside each: an item moves for a reason alone, and looks show what
+   follows from it. ``surface`` lists the verbs and options that clients use, and why not others.
 7. ``tasks`` has clients enqueue tasks, groups and chains, abort them, and be workers: the package's
    own, with threads of their own. A task is enqueued once, and its end is noted once; each record
    agrees with what became of its item; and what follows others is enqueued once these have ended as

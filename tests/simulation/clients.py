@@ -368,24 +368,31 @@ class Client:
 
     # What is leased
 
+    def _chosen(self, op: dict[str, Any]) -> tuple[Any, Any, list[Any]] | None:
+        """Return a queue, and one lease of it, all leases of one, or a batch; and their items."""
+        if op["do"].endswith("_batch"):
+            if not self.batches:
+                return None
+            queue, leases = self.batches.pop(op["which"] % len(self.batches))
+            return queue, leases, [*leases]
+        if op["do"].endswith("_many"):
+            items = [one for one in self.held if one.queue == op["queue"]]
+            return self._queue(op), items, items
+        if not self.held:
+            return None
+        item = self.held[op["which"] % len(self.held)]
+        catalog = self.process.catalog
+        is_through = "through" in op
+        queue = catalog.several([item.queue]) if is_through else catalog.queue(item.queue)
+        return queue, item, [item]
+
     def _end(self, op: dict[str, Any]) -> Any:
         """Acknowledge, give up, requeue or extend one lease, all of a queue, or a batch."""
         (kind, _, size), began = op["do"].partition("_"), simulated.running.now_us
-        queue, items = self._queue(op), [one for one in self.held if one.queue == op["queue"]]
-        leases: Any = items
-        if not size:
-            if not self.held:
-                return "nothing held"
-            items = [leases := self.held[op["which"] % len(self.held)]]
-            catalog = self.process.catalog
-            queue = catalog.queue(leases.queue)
-            if "through" in op:
-                queue = catalog.several([leases.queue])
-        elif size == "batch":
-            if not self.batches:
-                return "no batch"
-            queue, leases = self.batches.pop(op["which"] % len(self.batches))
-            items = [*leases]
+        chosen = self._chosen(op)
+        if chosen is None:
+            return "nothing held"
+        queue, leases, items = chosen
         if kind != "extend":
             self.held = [one for one in self.held if one not in items]
         if size != "batch":
@@ -397,8 +404,13 @@ class Client:
             key: op[key] for key in ("seconds", "delay", "retry", "reason") if key in op
         }
         undo = self._perhaps(items, 1) if kind == "ack" else lambda: None
-        found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
+        try:
+            found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
+        except self.process.program["exceptions"].LeaseLost:
+            self._lose(items if size != "batch" else (), began)
+            raise
         lost = [one for one in items if one.lease in getattr(found, "lost", ())]
+        self._lose(lost, began)
         kept = [one for one in items if one not in lost]
         if kind == "ack":
             self._perhaps(lost, -1)
@@ -406,6 +418,10 @@ class Client:
         elif kind == "extend":
             self.ledger.hide(_values(kept), op["seconds"], began, simulated.running.now_us)
         return f"{_values(items)}, lost {_values(lost)}"
+
+    def _lose(self, items: Iterable[Any], began_us: int) -> None:
+        if self.world.model is not None:
+            self.world.model.lost(items, began_us)
 
     _ack = _nack = _requeue = _extend = _ack_many = _nack_many = _extend_many = _end
     _ack_batch = _return_batch = _end

@@ -12,6 +12,7 @@ When all wait, an observer looks at every item in all ways there are, and each a
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import math
 from collections.abc import Iterable, Iterator
@@ -62,12 +63,14 @@ class Thing(NamedTuple):
     began: Span | None = None
     reason: str | None = None
     worker: str | None = None
+    #: What its token ends with.
+    lease: str | None = None
     #: Attempt, reason, worker and moment of each failure.
     failures: tuple[tuple[int, str, str | None, Span], ...] = ()
 
     def put(self, table: str, **facts: Any) -> Thing:
         """Return it in a table, without what it had in another."""
-        fresh = dict.fromkeys(("until", "began", "reason", "worker"))
+        fresh = dict.fromkeys(("until", "began", "reason", "worker", "lease"))
         return self._replace(**{"table": table, **fresh, **facts})
 
 
@@ -149,6 +152,13 @@ class Model:
         if not any(_is_answer(one, item) for one in old):
             simulated.running.fail(f"{item} was returned, which was {old}")
 
+    def lost(self, items: Iterable[Any], began_us: int) -> None:
+        """Check that leases which a call says to be lost were not held all the time."""
+        for item in items:
+            secret = item.lease.rpartition(".")[2]
+            if all(one.lease == secret for one in self.was(item.value, began_us)):
+                simulated.running.fail(f"the lease of {item} is said to be lost, and is held")
+
     def look(self) -> None:
         """Compare everything with what the observer sees."""
         for queue in self.queues.values():
@@ -225,6 +235,9 @@ class QueueModel:
             raise Found(
                 f"{name}: {value} went from {was_table} to {table}, and nobody asked for it"
             )
+        if now is not None and now[0] == LEASED:
+            secret = base64.urlsafe_b64encode(now[1]).rstrip(b"=").decode()
+            found = [one._replace(lease=secret) for one in found]
         self.things[place] = _merged(found)
         self._model.note(value, self.things[place])
 
@@ -458,6 +471,8 @@ def _is_answer(one: Thing, item: Any) -> bool:
     """Tell whether a call may return an item that is a thing."""
     facts = (item.value, item.priority, item.attempts, item.worker, item.reason)
     if facts != (one.value, one.priority, one.attempts, one.worker, one.reason):
+        return False
+    if item.lease is not None and item.lease.rpartition(".")[2] != one.lease:
         return False
     if item.state != one.table and (item.state != READY or one.table in _HIDDEN):
         return False
