@@ -144,7 +144,7 @@ class FdbQueueBackend(BaseTaskBackend):
                 self._sound.clear()
             self._sound[id(task)] = task, fields
 
-    def _validate_options(self, task: FdbQueueTask) -> None:
+    def _validate_options(self, task: FdbQueueTask[..., Any]) -> None:
         task.check()
         if task.timeout is not BACKENDS and task.timeout is not None:
             if task.timeout not in self.timeouts:

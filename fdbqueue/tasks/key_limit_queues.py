@@ -220,7 +220,7 @@ def _rows(prefix: tuple[Any, ...]) -> bytes:
 # What tasks say
 
 
-def check(task: FdbQueueTask, queue: str) -> None:
+def check(task: FdbQueueTask[..., Any], queue: str) -> None:
     """Check that the limits of a task fit together; each is right by itself.
 
     Args:
@@ -245,12 +245,12 @@ def check(task: FdbQueueTask, queue: str) -> None:
         raise InvalidTask(f"{text}: {MAX_QUEUE_NAME} characters at most.")
 
 
-def is_limited(task: FdbQueueTask) -> bool:
+def is_limited(task: FdbQueueTask[..., Any]) -> bool:
     """Tell whether a task has limits."""
     return task.max_running is not None or task.rate is not None
 
 
-def key_of(task: FdbQueueTask, args: Any, kwargs: Any) -> tuple[bool, str | None]:
+def key_of(task: FdbQueueTask[..., Any], args: Any, kwargs: Any) -> tuple[bool, str | None]:
     """Tell whether a call has limits, and return its key, None for the whole function.
 
     Raises:
@@ -270,7 +270,7 @@ def key_of(task: FdbQueueTask, args: Any, kwargs: Any) -> tuple[bool, str | None
     return True, found
 
 
-def _formatted(task: FdbQueueTask, key: str, args: Any, kwargs: Any) -> str:
+def _formatted(task: FdbQueueTask[..., Any], key: str, args: Any, kwargs: Any) -> str:
     """Return a key with the arguments of a call in it, by their names or by their numbers."""
     given = (None, *args) if task.takes_context else args
     bound = inspect.signature(task.func).bind(*given, **kwargs)
@@ -291,7 +291,7 @@ def _check_key(key: Any) -> None:
         raise InvalidTask(f"{text}; not {shown}.")
 
 
-def row_of(task: FdbQueueTask) -> bytes:
+def row_of(task: FdbQueueTask[..., Any]) -> bytes:
     """Return the row with the limits of a task."""
     return _row(task.module_path, task.max_running, task.rate, task.burst)
 
@@ -302,7 +302,7 @@ def _row(path: str, max_running: int | None, rate: str | None, burst: int | None
     return json.dumps(row).encode()
 
 
-def where(task: FdbQueueTask, queue: str, args: Any, kwargs: Any) -> Limited | None:
+def where(task: FdbQueueTask[..., Any], queue: str, args: Any, kwargs: Any) -> Limited | None:
     """Return where a call of a task with limits goes; None if it has none.
 
     Args:
@@ -319,13 +319,13 @@ def where(task: FdbQueueTask, queue: str, args: Any, kwargs: Any) -> Limited | N
     return Limited(member_name(queue, task.module_path, key), row_of(task))
 
 
-def needs_arguments(task: FdbQueueTask) -> bool:
+def needs_arguments(task: FdbQueueTask[..., Any]) -> bool:
     """Tell whether the key of a task with limits depends on the arguments of a call."""
     key = task.concurrency_key
     return callable(key) or (key is not None and "{" in key)
 
 
-def later_key(task: FdbQueueTask) -> str | None:
+def later_key(task: FdbQueueTask[..., Any]) -> str | None:
     """Return what makes the key once the arguments of a call are complete; None for the code's.
 
     Raises:

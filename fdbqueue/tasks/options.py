@@ -10,8 +10,19 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    overload,
+)
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -26,13 +37,19 @@ from fdbqueue.tasks.checks import OPTIONS
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTask, Task, task_backends
 from fdbqueue.tasks.current import with_own_context
 from fdbqueue.tasks.exceptions import pass_interrupt
-from fdbqueue.tasks.results import pairs
+from fdbqueue.tasks.results import FdbQueueTaskResult, pairs
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 P = ParamSpec("P")
 T = TypeVar("T")
 #: What ``backoff`` is: called with the exception, or None if the worker died, and the task's
 #: result; it returns the seconds until the next attempt, or None for no further attempt.
 Backoff = Callable[[BaseException | None, Any], float | None]
+#: What ``expires`` of a task is; and a key of a task, or what returns that of a call.
+Expiry = datetime.datetime | datetime.timedelta | float
+Key = str | Callable[..., str | None]
 
 _DAY = 86_400.0
 #: The longest time limit of an attempt: a week.
@@ -272,8 +289,39 @@ _LIMITS = {"max_running", "rate", "burst"}
 _OF_THE_CODE = {"func", "max_attempts", "backoff", "timeout", "takes_context", *_LIMITS}
 
 
+class TaskChanges(TypedDict, total=False):
+    """What a call of a task can change, by :meth:`FdbQueueTask.using`; None changes nothing."""
+
+    priority: int | None
+    queue_name: str | None
+    run_after: datetime.datetime | None
+    backend: str | None
+    expires: Expiry | None
+    unique_key: Key | None
+    unique_while: Literal["ready", "pending"] | None
+    concurrency_key: Key | None
+
+
+class TaskKeywords(TypedDict, total=False):
+    """The options that the decorator :func:`task` takes, besides those that decide types."""
+
+    priority: int
+    queue_name: str
+    backend: str
+    max_attempts: int | None
+    backoff: Backoff | None
+    timeout: float | None
+    expires: Expiry | None
+    unique_key: Key | None
+    unique_while: Literal["ready", "pending"]
+    concurrency_key: Key | None
+    max_running: int | None
+    rate: str | None
+    burst: int | None
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
+class FdbQueueTask(Task, Generic[P, T]):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task of this backend, with options that other backends do not have.
 
     Attributes:
@@ -299,13 +347,27 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
     max_attempts: int | None = None
     backoff: Backoff | None = BACKENDS
     timeout: float | None = BACKENDS
-    expires: datetime.datetime | datetime.timedelta | float | None = None
-    unique_key: str | Callable[..., str | None] | None = None
+    expires: Expiry | None = None
+    unique_key: Key | None = None
     unique_while: str = "pending"
-    concurrency_key: str | Callable[..., str | None] | None = None
+    concurrency_key: Key | None = None
     max_running: int | None = None
     rate: str | None = None
     burst: int | None = None
+
+    if TYPE_CHECKING:  # Django's methods; the results of our backends can do more than its own
+
+        def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> FdbQueueTaskResult[T]:
+            """Enqueue the task, and return its result."""
+
+        async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> FdbQueueTaskResult[T]:
+            """See enqueue()."""
+
+        def get_result(self, result_id: str) -> FdbQueueTaskResult[T]:
+            """Return the result with an id, which must be one of this task."""
+
+        async def aget_result(self, result_id: str) -> FdbQueueTaskResult[T]:
+            """See get_result()."""
 
     def check(self) -> None:
         """Check the options that are a choice or a number.
@@ -317,7 +379,7 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
             if (value := getattr(self, name)) not in allowed:
                 raise InvalidTask(f"{name} may be {allowed}; not {value!r}.")
 
-    def using(self, **changes: Any) -> Any:
+    def using(self, **changes: Unpack[TaskChanges]) -> FdbQueueTask[P, T]:
         """Return the task with other values for a call, its keys among them.
 
         Raises:
@@ -326,10 +388,12 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
         """
         if refused := changes.keys() & _OF_THE_CODE:
             raise TypeError(f"using() does not take {', '.join(sorted(refused))}.")
-        given = {name: value for name, value in changes.items() if value is not None}
+        given: Any = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, **given)
 
-    def enqueue_many(self, calls: Iterable[Any]) -> list[Any]:
+    def enqueue_many(
+        self, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
+    ) -> list[FdbQueueTaskResult[T]]:
         """Enqueue the task with many arguments, up to a thousand calls in each commit.
 
         All calls are checked before any is enqueued; then they are enqueued in their order. With
@@ -354,15 +418,17 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
             return list(backend.enqueue_many(self, calls))
         return [backend.enqueue(self, args, kwargs) for args, kwargs in pairs(calls)]
 
-    async def aenqueue_many(self, calls: Iterable[Any]) -> list[Any]:
+    async def aenqueue_many(
+        self, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
+    ) -> list[FdbQueueTaskResult[T]]:
         """See enqueue_many()."""
         return await sync_to_async(self.enqueue_many, thread_sensitive=True)(calls)
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function, as ``ImmediateBackend`` does; its context has what ours have."""
         return Task.call(self, *with_own_context(args), **kwargs)
 
-    async def acall(self, *args: Any, **kwargs: Any) -> Any:
+    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """See call()."""
         return await Task.acall(self, *with_own_context(args), **kwargs)
 
@@ -372,18 +438,42 @@ class FdbQueueTask(Task):  # type: ignore[type-arg]  # generic in the stubs alon
         return None if key is None else f"{self.module_path}:{key}"
 
 
-@overload
-def task(function: Callable[P, T], /) -> Task[P, T]: ...
+class _Decorator(Protocol):
+    """Makes a task of a function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> FdbQueueTask[P, T]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> FdbQueueTask[P, T]: ...
+
+
+class _ContextDecorator(Protocol):
+    """Makes a task of a function whose first argument is the task's context."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], /
+    ) -> FdbQueueTask[P, T]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, P], T], /) -> FdbQueueTask[P, T]: ...
 
 
 @overload
-def task(
-    *, takes_context: Literal[True], backend: str = ..., **options: Any
-) -> Callable[[Callable[Concatenate[Any, P], T]], Task[P, T]]: ...
+def task(function: Callable[P, Coroutine[Any, Any, T]], /) -> FdbQueueTask[P, T]: ...
 
 
 @overload
-def task(*, backend: str = ..., **options: Any) -> Callable[[Callable[P, T]], Task[P, T]]: ...
+def task(function: Callable[P, T], /) -> FdbQueueTask[P, T]: ...
+
+
+@overload
+def task(*, takes_context: Literal[True], **options: Unpack[TaskKeywords]) -> _ContextDecorator: ...
+
+
+@overload
+def task(*, takes_context: Literal[False] = ..., **options: Unpack[TaskKeywords]) -> _Decorator: ...
 
 
 def task(

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from django.conf import settings
 from django.utils import timezone
@@ -36,6 +36,8 @@ from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.records import Attempts, TaskCall
 from fdbqueue.tasks.states import TaskState, value_in
 
+T = TypeVar("T")
+
 _ENDED = {TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL}
 #: The longest path to a part of a value that an error names.
 _MAX_PATH = 300
@@ -44,7 +46,7 @@ _TEXT = {str}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the stubs have it
+class FdbQueueTaskResult(TaskResult, Generic[T]):  # type: ignore[type-arg,misc]  # as the stubs have it
     """What the API says of a task, and what the task has noted.
 
     Attributes:
@@ -55,6 +57,12 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
 
     metadata: dict[str, Any] = dataclasses.field(init=False, default_factory=dict)
     progress: Progress | None = dataclasses.field(init=False, default=None)
+
+    if TYPE_CHECKING:
+
+        @property
+        def return_value(self) -> T:
+            """What the task returned; ValueError if it has not succeeded."""
 
     def __post_init__(self) -> None:
         """Leave the arguments as they are given: who makes a result has normalised them."""
@@ -67,7 +75,7 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
         """See refresh()."""
         self._copy_from(await self.task.get_backend().aget_result(self.id))
 
-    def wait(self, timeout: float | None = None) -> FdbQueueTaskResult:
+    def wait(self, timeout: float | None = None) -> FdbQueueTaskResult[T]:
         """Wait until the task has ended; return this result, which says how.
 
         A watch wakes it; as a wait for items does, it also looks by itself every five seconds. A
@@ -88,7 +96,7 @@ class FdbQueueTaskResult(TaskResult):  # type: ignore[type-arg,misc]  # as the s
             raise WaitTimedOut(id=self.id, seconds=timeout)
         return self
 
-    async def await_result(self, timeout: float | None = None) -> FdbQueueTaskResult:
+    async def await_result(self, timeout: float | None = None) -> FdbQueueTaskResult[T]:
         """See wait(); the waiting occupies no thread."""
         deadline = _deadline(timeout)
         if not await self._wait_for_end().until_in_loop(self._ahas_ended, deadline):

@@ -568,7 +568,7 @@ def note_ends(tr: Transaction, backend: Any, ends: Iterable[PartEnd]) -> None:
 # The task that enqueues the rest
 
 
-def _own_task(function: Callable[..., Any]) -> FdbQueueTask:
+def _own_task(function: Callable[..., Any]) -> FdbQueueTask[..., Any]:
     """Make a task for any backend; the decorator would ask one that the project may not have."""
     own = {
         "func": function,

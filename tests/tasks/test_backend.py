@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import io
 import subprocess
@@ -21,7 +22,7 @@ from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import compat, enqueue_in, task
 from fdbqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, task_backends
-from fdbqueue.tasks.options import Retention
+from fdbqueue.tasks.options import FdbQueueTask, Retention, TaskChanges, TaskKeywords
 from fdbqueue.tasks.records import Records, encoded, pending
 from fdbqueue.tasks.worker import TaskWorker
 from tests.cases import cases
@@ -92,6 +93,20 @@ def test_wrong_options_of_a_task_are_refused(backend, wrong):
     """When it is made."""
     with pytest.raises(InvalidTask):
         task(**wrong)(jobs.note.func)
+
+
+def test_type_checkers_know_each_option_of_a_task():
+    """Those of the decorator, and those that one call can change: using() refuses the others."""
+    options = {field.name for field in dataclasses.fields(FdbQueueTask)}
+    keywords = TaskKeywords.__annotations__.keys()
+    assert keywords == options - {"func", "takes_context", "run_after"}
+    can_change = options - {"func"}
+    for name in options:
+        try:
+            jobs.note.using(**{name: None})
+        except TypeError:
+            can_change.discard(name)
+    assert TaskChanges.__annotations__.keys() == can_change
 
 
 @pytest.mark.parametrize("wrong", ["max_attempts", "backoff", "timeout", "takes_context"])
