@@ -62,9 +62,9 @@ from fdbqueue.service.codecs import (
     long_values_unparsed,
     strict_json,
 )
+from fdbqueue.service.consume.contention import Contended
 from fdbqueue.service.consume.expiry import LEASE_EXPIRED, is_last_attempt
 from fdbqueue.service.consume.pauses import Pause
-from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
 from fdbqueue.service.idempotency import IdempotencyKey

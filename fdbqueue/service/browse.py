@@ -19,7 +19,7 @@ from fdbqueue.exceptions import CorruptItem, FormatMismatch, InvalidInput, ItemN
 from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.allowance import TakeLimits
-from fdbqueue.service.consume.head import Head, TransactionBudget, all_due, begin_state, parse_state
+from fdbqueue.service.consume.head import Head, TransactionBudget, begin_state, parse_state
 from fdbqueue.service.consume.pauses import Pause, begin_pause
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.entries import Priorities
@@ -30,7 +30,7 @@ from fdbqueue.service.storage.family_index import BY_LEASES
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import ENDS, EVERY_PLACE, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import HIDDEN_END, Due, Kind, State
+from fdbqueue.service.storage.tables import HIDDEN_END, Due
 from fdbqueue.service.uniques import kept_while
 
 #: The names of the states that items may be in.
@@ -120,11 +120,8 @@ class Browser:
             The rows, and their attempts; and the last that it has looked at, if there are no rows,
             and there may be more.
         """
-        dues = [*all_due(self._store, tr, now, _MAX_PASSED, passed)]
-        leases = {due.rest: due for due in dues if due.kind is Kind.LEASE}
-        found = zip(leases.values(), self._store.facts(tr, State.LEASED, [*leases]), strict=True)
-        most = self._taker.max_attempts
-        dying = {due for due, one in found if one and expiry.dies(one, one.attempts + 1, most)}
+        dues = expiry.all_due(self._store, tr, now, _MAX_PASSED, passed)
+        dying = expiry.dying(self._store, tr, dues, self._taker.max_attempts)
         for due in dues:
             if due not in dying:
                 returned, attempts = self._preview(tr, [due], [])

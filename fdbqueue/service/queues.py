@@ -20,7 +20,7 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, text_of_error
 from fdbqueue.service.aio import AsyncVerbs
 from fdbqueue.service.assembly import QueueParts, assemble
 from fdbqueue.service.browse import Overview
-from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
+from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move_now
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
 from fdbqueue.service.bulk.reshape import reshape
@@ -308,7 +308,8 @@ class Queue(AsyncVerbs):
         Returns:
             The items in the order single pops would have given; empty when the queue is.
             Fewer than asked when the queue holds fewer, or after 5,000,000 stored bytes;
-            under a key, which keeps a copy of them, after about 4,500,000.
+            under a key, which keeps a copy of them, after about 4,500,000. With ``tr`` empty, too,
+            if the first 11,000 leases that have expired were all the last of their items.
         """
         self._check(count, end)
         request = self._consumer.pop_request(end, count, once)
@@ -934,10 +935,7 @@ class Queue(AsyncVerbs):
         self._check(count, end)
         check_move(self.parts, target.parts, priority)
 
-        def move_some(transaction: Transaction) -> int:
-            return move(transaction, self.parts, target.parts, count, end, priority)[0]
-
-        return self._runner.write("move", tr, move_some)
+        return move_now(self.parts, target.parts, count, end, priority, tr).items
 
     def remove(self, item_id: str, *, tr: Transaction | None = None) -> None:
         """Remove the item with an id for good, whatever state it is in.

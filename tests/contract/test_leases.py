@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 
+import fdb.tuple
 import pytest
 
 from fdbqueue.exceptions import CorruptItem, InvalidInput, LeaseLost
-from fdbqueue.service import FifoQueue, PriorityQueue, browse, run
+from fdbqueue.service import Catalog, FifoQueue, PriorityQueue, QueueSpec, browse, run
 from fdbqueue.service.clock import moment
+from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.expiry import MAX_EXPIRED
+from fdbqueue.service.tools.streams import Mover
 from tests.concurrency.census import assert_counted
 from tests.contract.conftest import Observed
 
@@ -315,6 +318,77 @@ def test_a_pop_goes_on_when_all_it_brought_back_are_dead(database, subspace, clo
     assert queue.peek().value == "back again"
     assert queue.pop().value == "back again"
     assert queue.pop() is None
+
+
+def died(queue, clock, count):
+    """Fill a queue with items that are leased, and will have died."""
+    queue.push_many(range(count))
+    leased = 0
+    while leased < count:
+        leased += len(queue.lease_many(1_000, seconds=10))
+    clock.advance(30)
+
+
+_TAKES_IN = {
+    "pop": lambda catalog, tr: catalog.queue("q-1").pop_many(3, tr=tr),
+    "pop_max": lambda catalog, tr: catalog.queue("q-1").pop_many(3, end="max", tr=tr),
+    "lease": lambda catalog, tr: catalog.queue("q-1").lease_many(3, tr=tr),
+    "pop of a list": lambda catalog, tr: catalog.several(["other", "q-1"]).pop_many(3, tr=tr),
+    "lease of a family": lambda catalog, tr: catalog.several(["q-*"]).lease_many(3, tr=tr),
+}
+
+
+@pytest.mark.parametrize("take", _TAKES_IN)
+@pytest.mark.parametrize("shards", [None, 3])
+def test_a_take_in_a_transaction_of_many_leases_whose_items_die(
+    database, subspace, clock, monkeypatch, take, shards
+):
+    """It buries a bounded number, and yet finds the one that comes back, or that none does."""
+    monkeypatch.setattr(expiry, "_MORE", 50)
+    specs = [QueueSpec("q-*", "fifo", max_attempts=1, shards=shards), QueueSpec("other", "fifo")]
+    catalog = Catalog(database, fdb.tuple.unpack(subspace.key()), specs)
+    queue = catalog.queue("q-1")
+    died(queue, clock, 400)
+    assert run(database, lambda tr: _TAKES_IN[take](catalog, tr)) == []
+    assert 50 < queue.counts().dead <= MAX_EXPIRED + 50
+    queue.push("delayed", delay=1)
+    clock.advance(5)
+    (found,) = run(database, lambda tr: _TAKES_IN[take](catalog, tr))
+    assert found.value == "delayed"
+    assert queue.counts().dead < 400
+    assert_counted(queue)
+
+
+@pytest.mark.parametrize("how", ["move_many", "move_many in a transaction", "Mover"])
+def test_a_move_of_many_leases_whose_items_die(database, subspace, clock, monkeypatch, how):
+    """It finds the one that comes back; by itself also behind more than one transaction buries."""
+    monkeypatch.setattr(expiry, "_MORE", 20)
+    monkeypatch.setattr(expiry, "_LOOKS", 2)
+    queue = FifoQueue(database, subspace["q"], max_attempts=1)
+    other = FifoQueue(database, subspace["other"])
+    died(queue, clock, 400)
+    queue.push("delayed", delay=1)
+    clock.advance(5)
+    if how == "Mover":
+        assert Mover(queue, other).next() == 1
+    elif how == "move_many":
+        assert queue.move_many(other, 3) == 1
+    else:
+        moved = []
+        while not moved or not moved[-1]:
+            moved.append(run(database, lambda tr: queue.move_many(other, 3, tr=tr)))
+            assert len(moved) < 5
+        assert moved[-1] == 1
+    assert other.pop().value == "delayed"
+    assert_counted(queue)
+
+
+def test_a_take_in_a_transaction_of_thousands_of_leases_whose_items_die(database, subspace, clock):
+    """Its transaction is not too large."""
+    queue = FifoQueue(database, subspace, max_attempts=1)
+    died(queue, clock, 12_000)
+    assert run(database, lambda tr: queue.pop(tr=tr)) is None
+    assert 100 < queue.counts().dead < 2_000
 
 
 def test_a_peek_passes_over_leases_whose_items_die(database, subspace, clock, monkeypatch):

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, LeaseLost
@@ -228,10 +228,21 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
     target.pusher.encoder.priorities.bound(priority)
 
 
+class Moved(NamedTuple):
+    """How many items were moved, and how long their values are.
+
+    ``is_cut`` says of none that there may be some whose leases have expired.
+    """
+
+    items: int
+    size_bytes: int
+    is_cut: bool = False
+
+
 def move(
     tr: Transaction, source: QueueParts, target: QueueParts, count: int, end: End, priority: Any
-) -> tuple[int, int]:
-    """Move items from one end, and return their number and the length of their values.
+) -> Moved:
+    """Move items from one end.
 
     Args:
         tr: The transaction.
@@ -245,7 +256,29 @@ def move(
         CorruptItem: One of them cannot be decoded; all stay where they are.
         InvalidInput: The target cannot hold one of them.
     """
-    items = source.taker.take(tr, source.consumer.pop_request(end, count, None))
+    items, is_cut = source.taker.take(tr, source.consumer.pop_request(end, count, None))
     if items:
         target.pusher.put(tr, [target.pusher.encoder.of_moved(item, priority) for item in items])
-    return len(items), sum([item.size_bytes for item in items])
+    return Moved(len(items), sum([item.size_bytes for item in items]), is_cut)
+
+
+def move_now(
+    source: QueueParts,
+    target: QueueParts,
+    count: int,
+    end: End,
+    priority: Any,
+    tr: Transaction | None = None,
+) -> Moved:
+    """Move items from one end, as :func:`move` does.
+
+    Without a transaction of the caller's, after one that has only buried expired leases there is
+    another.
+    """
+    some = functools.partial(
+        move, source=source, target=target, count=count, end=end, priority=priority
+    )
+    moved: Moved = source.runner.write("move", tr, some)
+    while moved.is_cut and tr is None:
+        moved = source.runner.write("move", None, some)
+    return moved

@@ -153,7 +153,7 @@ class Consumer:
                 raise InvalidInput(queue=self._store.queue, reason="a transaction cannot wait")
             if waits_while is not None and not waits_while():
                 return []
-            return [*self.taker.take(tr, request)]
+            return [*self.taker.take(tr, request)[0]]
         try:
             if wait is None and waits_while is None:
                 found: tuple[list[Item], ...] | None = self.take_now(request)
@@ -227,7 +227,7 @@ class Consumer:
             return []
         return run(
             self._runner.database,
-            lambda tr: self.taker.take(tr, request),
+            lambda tr: self.taker.take(tr, request)[0],
             wrote=lambda _: not is_replayed(call),
         )
 

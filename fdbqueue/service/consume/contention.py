@@ -50,6 +50,10 @@ _KEPT, _WEIGHT = 0.9, 0.2
 _HOPE = 0.998
 
 
+class Contended(Exception):
+    """Other processes take items too, and must not serve this request; nothing was done."""
+
+
 class Contention:
     """What the takes at one end of a queue, or of several, have met in this process.
 

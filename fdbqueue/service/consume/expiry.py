@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+import operator
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from fdbqueue.engines.protocols import Transaction
+from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ, SENT_BY_SET
 from fdbqueue.service.storage.counts import CountChange
@@ -32,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 #: The most leased and delayed items that one transaction requeues.
 MAX_EXPIRED = 100
+#: How many a transaction takes out that no other follows, if those have all died; and then how
+#: often it looks whether one of as many comes back.
+_MORE, _LOOKS = 1_000, 10
 #: The most bytes that it sends to requeue items. A single item or handoff may be larger: it was
 #: bounded when it was written, so it fits into a transaction.
 _MAX_SENT_BYTES = 2_000_000
@@ -77,9 +81,27 @@ class AllExpired(NamedTuple):
 class ExpiredCounts(NamedTuple):
     """How many leases expired, how many of their items died, how many handoffs were requeued."""
 
-    leases: int
-    dead: int
-    handoffs: int
+    leases: int = 0
+    dead: int = 0
+    handoffs: int = 0
+
+    def plus(self, other: ExpiredCounts) -> ExpiredCounts:
+        """Return the sums."""
+        return ExpiredCounts(*map(operator.add, self, other))
+
+
+class TakenOut(NamedTuple):
+    """What was taken out of the tables of what expires.
+
+    Attributes:
+        rows: What comes back; the caller writes it.
+        counts: How many.
+        is_cut: Whether there is more.
+    """
+
+    rows: list[Row]
+    counts: ExpiredCounts
+    is_cut: bool
 
 
 class _Budget:
@@ -177,6 +199,77 @@ def take_out_expired(
         tr.clear(store.tables.due(*batch.due))
         rows += batch.rows
     return rows
+
+
+def take_out(
+    store: ItemStore,
+    count_change: CountChange,
+    dues: Sequence[Due],
+    requests: Sequence[HelpRequest],
+    max_attempts: int | None,
+) -> TakenOut:
+    """Take out what has expired, as far as one transaction requeues it."""
+    found = examine(store, count_change.tr, dues, requests)
+    rows = take_out_expired(store, count_change, found, max_attempts)
+    return TakenOut(rows, counted(found, max_attempts), found.is_cut)
+
+
+def take_out_more(
+    store: ItemStore,
+    count_change: CountChange,
+    now: int,
+    ending: Sequence[Container[bytes]],
+    max_attempts: int | None,
+) -> TakenOut:
+    """Go on after :func:`take_out`, if nothing came back, in a transaction that no other follows.
+
+    It takes out 1,000 more. If these all die, too, it takes out only what comes back of the next,
+    10,000 at most. Of those that die it depends on nothing: whoever lets one of them come back
+    after all writes its row.
+
+    Args:
+        store: The queue's items.
+        count_change: What the transaction changes in the counts.
+        now: The present, in microseconds.
+        ending: The places of the leases that end in this transaction.
+        max_attempts: How many failed leases make an item dead; None for no limit.
+    """
+    counts, after = ExpiredCounts(), None
+    for number in range(1 + _LOOKS):
+        page = all_due(store, count_change.tr, now, _MORE, after)
+        dues = [due for due in page if not any(due.rest in one for one in ending)]
+        if number:
+            dead = dying(store, count_change.tr.snapshot, dues, max_attempts)
+            dues = [due for due in dues if due not in dead]
+        found = take_out(store, count_change, dues, (), max_attempts)
+        counts = counts.plus(found.counts)
+        if found.rows or len(page) < _MORE:
+            return TakenOut(found.rows, counts, False)
+        after = after if found.is_cut else page[-1]
+    return TakenOut([], counts, True)
+
+
+def all_due(
+    store: ItemStore, tr: Transaction, now: int, limit: int, after: Due | None = None
+) -> list[Due]:
+    """Return what has expired by the clock, the oldest first, or the oldest after one."""
+    begin, stop = store.tables.dues[0], store.tables.present(now)[1]
+    if after is not None:
+        begin = store.tables.due(*after) + b"\x00"
+    rows = tr.snapshot.get_range(begin, stop, limit=limit)
+    return [*filter(None, [store.tables.parse_due(row.key) for row in rows])]
+
+
+def dying(
+    store: ItemStore,
+    tr: Transaction | SnapshotTransaction,
+    dues: Sequence[Due],
+    max_attempts: int | None,
+) -> set[Due]:
+    """Return those of some expired leases and delays whose items die."""
+    leases = {due.rest: due for due in dues if due.kind is Kind.LEASE}
+    found = zip(leases.values(), store.facts(tr, State.LEASED, [*leases]), strict=True)
+    return {due for due, one in found if one and dies(one, one.attempts + 1, max_attempts)}
 
 
 def counted(found: AllExpired, max_attempts: int | None) -> ExpiredCounts:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import enum
 import random
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
@@ -309,6 +309,11 @@ class QueueState(NamedTuple):
     dues: list[Due]
     more_due: bool
 
+    def has_open(self, own: HelpRequest) -> bool:
+        """Tell whether this process's help request is still to be served."""
+        expired = [one for one in self.expired if not one.is_handed]
+        return any(one.name == own.name for one in (*self.requests, *expired))
+
     def without_leases(self, ending: Container[bytes]) -> QueueState:
         """Return the state without the leases that end here: they do not expire as well."""
         return self._replace(dues=[due for due in self.dues if due.rest not in ending])
@@ -361,7 +366,7 @@ def parse_state(
     dues = [*filter(None, map(tables.parse_due, others))]
     is_cut = count == _STATE_ROWS
     if is_cut and not dues:  # the help requests left no room for it
-        dues = list(all_due(store, tr, now, expiry.MAX_EXPIRED))
+        dues = expiry.all_due(store, tr, now, expiry.MAX_EXPIRED)
     chosen = expiry.chosen(dues, at_random=at_random) if dues else dues
     more_due = is_cut or len(dues) > len(chosen)
     is_open, expired = _by_age(tr, now, requests) if requests else ([], [])
@@ -377,16 +382,3 @@ def _by_age(
     expired = [one for one in requests if one.is_expired(now, version)]
     gone = {one.name for one in expired}
     return [one for one in requests if not (one.is_handed or one.name in gone)], expired
-
-
-def all_due(
-    store: ItemStore, tr: Transaction, now: int, limit: int, after: Due | None = None
-) -> Iterator[Due]:
-    """Yield what has expired by the clock, the oldest first, or the oldest after one."""
-    begin, stop = store.tables.dues[0], store.tables.present(now)[1]
-    if after is not None:
-        begin = store.tables.due(*after) + b"\x00"
-    for row in tr.snapshot.get_range(begin, stop, limit=limit):
-        entry = store.tables.parse_due(row.key)
-        if entry is not None:
-            yield entry

@@ -19,7 +19,6 @@ from fdbqueue.service.combiner import CombinedBatch, SharedOperation
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.acks import Ack
 from fdbqueue.service.consume.allowance import TakeLimits
-from fdbqueue.service.consume.expiry import ExpiredCounts
 from fdbqueue.service.consume.head import (
     ROUND_ITEMS,
     Head,
@@ -54,10 +53,6 @@ _COUNT = operator.attrgetter("count")
 Effect = Callable[[CountChange, Sequence[Loaded]], list[Item]]
 #: Requeues the items that an effect returned, in transactions of its own.
 Requeue = Callable[[Any], None]
-
-
-class Contended(Exception):
-    """Other processes take items too, and must not serve this request; nothing was done."""
 
 
 class TakeRequest(SharedOperation):
@@ -158,16 +153,18 @@ class RoundResult:
             nothing.
         is_paused: Whether the queue is paused.
         is_with_family: Whether its family is, and all other members with it.
+        is_cut: Whether more has expired than it looks at, in the last transaction.
     """
 
     results: list[Result] = field(default_factory=list)
     wrote: bool = False
     late: int = 0
     asked: int = 0
-    expired: ExpiredCounts | None = None
+    expired: expiry.ExpiredCounts | None = None
     is_helped: bool = False
     is_paused: bool = False
     is_with_family: bool = False
+    is_cut: bool = False
 
 
 def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
@@ -207,15 +204,18 @@ class Taker:
         self.max_attempts = store.options.max_attempts
         self.choices = store.options.choices or 0
 
-    def take(self, tr: Transaction, request: TakeRequest) -> list[Item]:
+    def take(self, tr: Transaction, request: TakeRequest) -> tuple[list[Item], bool]:
         """Take items in the caller's transaction, which serves no other popper.
+
+        Returns:
+            The items; and whether more leases have expired than it looks at, if there are none.
 
         Raises:
             CorruptItem: One of them cannot be decoded; all stay where they are.
             IdempotencyKeyReused: The key was another call's.
         """
         while True:
-            one = Round(self, tr, request.end, [request])
+            one = Round(self, tr, request.end, [request], is_last=True)
             result = one.serve(helps=False)
             for _, items in result.results:
                 if isinstance(items, Exception):
@@ -225,7 +225,7 @@ class Taker:
                         del items, result  # an error that its own frames refer to keeps them
                 if request.call is not None and not items and not request.call.replayed:
                     self.responses.save_items(tr, request.call, [], [])
-                return items
+                return items, result.is_cut
 
     # Before anything is taken: saved responses, and leases that end in the same transaction
 
@@ -365,6 +365,7 @@ class Round:
         slot: In a queue with shards, how many runs of items of each to leave to others.
         limit: How many items to read at once in place of as many as the early requests want.
         family_pause: The read of whether its family is paused, if that has begun.
+        is_last: Whether no other transaction follows, so that it looks further.
 
     Attributes:
         allowance: What its limits allow, None if it has none.
@@ -381,6 +382,7 @@ class Round:
         slot: int = 0,
         limit: int = 0,
         family_pause: Any = None,
+        is_last: bool = False,
     ) -> None:
         self._taker = taker
         self._store = store = taker.store
@@ -392,6 +394,7 @@ class Round:
         self._budget = TransactionBudget(store.keys.size_bytes)
         self._returned: list[Row] = []
         self._retried = False
+        self._is_last = is_last
         self._more_due = False  # then no popper is told yet that the queue is empty
         self._result = RoundResult()
         self._took = 0
@@ -445,7 +448,7 @@ class Round:
             self._store, self._tr, self._now, self._state_rows, at_random=taker.choices > 0
         )
         self.taken = state.taken
-        if own is not None and not _is_open(own, state):
+        if own is not None and not state.has_open(own):
             result.is_helped = True
             return result
         given = self._begin_help(state.requests, own) if helps and state.requests else None
@@ -513,13 +516,17 @@ class Round:
         state = state.without_leases(frozenset().union(*ends)) if ends else state
         if not state.dues and not state.expired:
             return
-        store, tr, max_attempts = self._store, self._tr, self._taker.max_attempts
-        store.format.depend(tr)
-        found = expiry.examine(store, tr, state.dues, state.expired)
-        self._returned = expiry.take_out_expired(store, self._count_change, found, max_attempts)
-        self._result.expired = expiry.counted(found, max_attempts)
-        self._retried = self._result.wrote = True
+        store, result, most = self._store, self._result, self._taker.max_attempts
+        store.format.depend(self._tr)
+        found = expiry.take_out(store, self._count_change, state.dues, state.expired, most)
         self._more_due = state.more_due or found.is_cut
+        result.expired = found.counts
+        if self._is_last and self._more_due and not (found.rows or head.has_rows):
+            found = expiry.take_out_more(store, self._count_change, self._now, ends, most)
+            result.expired = result.expired.plus(found.counts)
+            self._more_due, result.is_cut = False, found.is_cut
+        self._returned = found.rows
+        self._retried = result.wrote = True
         self._budget.reserve(self._returned)
         head.add(self._returned)
 
@@ -591,9 +598,3 @@ class Round:
         for _, items in results:
             self._took += len(items) if isinstance(items, list) else 0
         return not is_corrupt
-
-
-def _is_open(own: HelpRequest, state: QueueState) -> bool:
-    """Tell whether this process's help request is still to be served."""
-    expired = [one for one in state.expired if not one.is_handed]
-    return any(one.name == own.name for one in (*state.requests, *expired))

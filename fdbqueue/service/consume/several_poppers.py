@@ -53,12 +53,11 @@ from fdbqueue.service.clock import LAST_MOMENT
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, looks_at
-from fdbqueue.service.consume.contention import Contention
+from fdbqueue.service.consume.contention import Contended, Contention
 from fdbqueue.service.consume.head import ROUND_ITEMS
 from fdbqueue.service.consume.poppers import requeue_or_log, restarts_after_fork
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
 from fdbqueue.service.consume.ring import ListWalk, Ring, Walk, Walking, begin_index_look
-from fdbqueue.service.consume.round import Contended
 from fdbqueue.service.consume.visits import MAX_LOOKS, Served, SeveralRequest, Visit, VisitEstimate
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.storage.item_keys import ENDS, End

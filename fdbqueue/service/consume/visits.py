@@ -307,6 +307,7 @@ class Visit:
                 self._order,
                 limit=items,
                 family_pause=pause,
+                is_last=not self._owns,
             )
             looks.append(_Look(hint, consumer, begun, {}))
         return looks
@@ -324,7 +325,14 @@ class Visit:
             consumer = self._open(hint.name)
             own = [dealt[place % len(dealt)]] if self._walk.in_turn else dealt
             asked = {one.make(consumer): one for one in own}
-            begun = Round(consumer.taker, self._tr, self._end, [*asked], self._order)
+            begun = Round(
+                consumer.taker,
+                self._tr,
+                self._end,
+                [*asked],
+                self._order,
+                is_last=not self._owns,
+            )
             looks.append(_Look(hint, consumer, begun, asked))
         left: dict[SeveralRequest, None] = dict.fromkeys(dealt)
         again: list[Hint] = []

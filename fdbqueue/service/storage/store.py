@@ -365,11 +365,15 @@ class ItemStore:
         """Return the hidden item at a place, None when there is none."""
         return self.parse(state, place, self.begin_read(tr, state, place))
 
-    def begin_facts(self, tr: Transaction, state: State, place: bytes) -> tuple[Any, None]:
+    def begin_facts(
+        self, tr: Transaction | SnapshotTransaction, state: State, place: bytes
+    ) -> tuple[Any, None]:
         """Begin to read a hidden item without its value."""
         return tr[self.tables.states[state] + place + META_TAIL], None
 
-    def facts(self, tr: Transaction, state: State, places: Sequence[bytes]) -> list[Hidden | None]:
+    def facts(
+        self, tr: Transaction | SnapshotTransaction, state: State, places: Sequence[bytes]
+    ) -> list[Hidden | None]:
         """Return hidden items without their values, None if there is none."""
         read = [self.begin_facts(tr, state, place) for place in places]
         return [self.parse(state, place, one) for place, one in zip(places, read, strict=True)]

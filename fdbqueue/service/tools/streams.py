@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import moments
-from fdbqueue.service.bulk.batches import Batch, check_move, move
+from fdbqueue.service.bulk.batches import Batch, check_move, move_now
 from fdbqueue.service.items import Duration, Item
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.moments import parsed_position, position
@@ -172,15 +172,8 @@ class Mover(_BatchStream):
         return moved
 
     def _move_some(self, count: int) -> tuple[int, int]:
-        some = functools.partial(
-            move,
-            source=self._queue.parts,
-            target=self._target.parts,
-            count=count,
-            end=self._end,
-            priority=self._priority,
-        )
-        return self._queue.parts.runner.write("move", None, some)
+        parts, target = self._queue.parts, self._target.parts
+        return move_now(parts, target, count, self._end, self._priority)[:2]
 
 
 # Search

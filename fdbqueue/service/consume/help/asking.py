@@ -13,11 +13,11 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
+from fdbqueue.service.consume.contention import Contended
 from fdbqueue.service.consume.head import begin_state, parse_state
 from fdbqueue.service.consume.round import (
     MAX_ASKED_KEYS_BYTES,
     MAX_ASKED_LEASES,
-    Contended,
     Portion,
     Result,
     RoundResult,
