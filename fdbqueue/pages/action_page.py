@@ -3,7 +3,8 @@
 An action does exactly what its form has shown, whatever becomes of the form, of who sends it, and
 of the queue. What it is for is its *bound*, which stands in the address of the form:
 
-- ``id``, once or several times: these items, or this task;
+- ``id``, once or several times: these items, or this task; with ``before`` if they are to be
+  dead: if they died before that moment;
 - ``dead``, ``most``, ``before``: dead letters, at most that many, of those that died before that
   moment. ``dead`` is ``all``, or the digest of the reason that is stored (:func:`group_digest`): no
   text that a browser could change. That of an empty reason is as any other, and no ``dead`` is an
@@ -16,8 +17,9 @@ Who may do what
 How it goes
     1. *A button* is a link to the page of an action: with ids, or with ``dead`` alone.
     2. *The page* (GET) changes nothing. In one transaction it reads how many dead letters there are
-       and when the last one died, and shows that number. It writes a form whose address has the
-       bound; of an address with a bound it keeps that, and shows at most its number.
+       and when the last one died, and shows that number, or these items. It writes a form whose
+       address has the bound; of an address with a bound it keeps that, and shows at most its
+       number.
     3. *The form* (POST, with Django's token) has besides only what the reader types. It acts on
        its bound: of what is left of that, ten thousand at most, in transactions of some hundreds;
        in each an item is as it was in the bound, or is passed over.
@@ -153,14 +155,17 @@ class ActionForm(forms.Form):
             self.add_error(None, _("This address does not say which dead letters are meant."))
         elif "dead" not in takes and "id" in takes and len(ids) != 1:
             self.add_error(None, _("This address does not say which item is meant."))
-        elif self._is_sent and dead and any(asked[name] is None for name in _BOUND):
-            self.add_error(None, _("This address does not say how many dead letters are meant."))
+        elif self._is_sent and "dead" in takes:
+            needed = _BOUND if dead else ("before",)
+            if any(asked[name] is None for name in needed):
+                self.add_error(None, _("This address does not say how many had died by then."))
         return asked
 
     def address(self, **changed: Any) -> str:
         """Return the query of the form's address, with parameters changed."""
         given = {**self._given, **changed}
-        return "?" + urlencode({name: one for name, one in given.items() if one}, doseq=True)
+        said = {name: one for name, one in given.items() if one != []}
+        return "?" + urlencode(said, doseq=True)
 
     def typed(self) -> list[forms.BoundField]:
         """Return the fields that the reader fills in."""
@@ -249,7 +254,7 @@ def _redrive(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
     met: list[str] = []
     redrive = functools.partial(queue.redrive, on_redriven=outcome.add, on_undecodable=met.extend)
     if asked["id"]:
-        redrive(asked["id"])
+        redrive(asked["id"], died_before=moment(asked["before"]))
     else:
         _do_to_dead(queue, redrive, asked, outcome)
     outcome.undecodable = 0 if asked["id"] else len(met)
@@ -408,27 +413,33 @@ def question(queue: Queue | Family, action: PageAction, form: ActionForm) -> dic
         InvalidInput: One is not the id of an item of this queue.
     """
     ids: list[str] = form.cleaned_data.get("id") or []
-    asked: dict[str, Any] = {"address": form.address()}
+    asked: dict[str, Any] = {"address": form.address(), "chosen_ids": ids}
     if not isinstance(queue, Family) and form.cleaned_data.get("dead"):
-        asked = run(queue.database, functools.partial(_dead, queue, form), read_only=True)
+        asked |= run(queue.database, functools.partial(_dead, queue, form), read_only=True)
     elif not isinstance(queue, Family) and ids and not action.of_task:
-        there = [one for one in ids if _is_there(queue, action, one)]
-        if not there:
-            raise ItemNotFound(queue=queue.name, id=ids[0])
-        asked, ids = {"address": form.address(id=there)}, there
+        asked |= _items(queue, action, form)
     title = (ids and action.title_of_some) or action.title
-    return {
-        "title": str(title) % {"queue": queue.label},
-        "action": action,
-        "chosen_ids": [clip(visible(one))[0] for one in ids],
-        **asked,
-    }
+    chosen = [clip(visible(one))[0] for one in asked.pop("chosen_ids")]
+    named = {"title": str(title) % {"queue": queue.label}, "action": action, "chosen_ids": chosen}
+    return {**named, **asked}
 
 
-def _is_there(queue: Queue, action: PageAction, item_id: str) -> bool:
-    with contextlib.suppress(ItemNotFound):
-        return queue.get(item_id).state == "dead" or "dead" not in action.takes
-    return False
+def _items(queue: Queue, action: PageAction, form: ActionForm) -> dict[str, Any]:
+    """Look which items of a form are there, and give it a bound if they are to be dead."""
+    ids, before = form.cleaned_data["id"], form.cleaned_data.get("before")
+    found, bound = [], {}
+    for one in ids:
+        with contextlib.suppress(ItemNotFound):
+            found.append(queue.get(one))
+    there = [item.id for item in found]
+    if "dead" in action.takes:
+        deaths = {item.id: microseconds(item.died_at) for item in found if item.died_at}
+        before = 1 + max(deaths.values(), default=0) if before is None else before
+        there = [item_id for item_id, died in deaths.items() if died < before]
+        bound = {"before": before}
+    if not there:
+        raise ItemNotFound(queue=queue.name, id=ids[0])
+    return {"chosen_ids": there, "address": form.address(id=there, **bound)}
 
 
 def _dead(queue: Queue, form: ActionForm, tr: Any) -> dict[str, Any]:

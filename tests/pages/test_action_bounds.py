@@ -195,6 +195,21 @@ def test_a_death_by_a_clock_that_is_behind(each, manager):
 # Of one item, and of the queue
 
 
+def test_an_item_that_has_died_again(site, manager, mail):
+    """It is not requeued by a form that has requeued it, and another form asks for it again."""
+    address, chosen = at(site, "mail", "redrive"), {"id": mail.dead_ids[0]}
+    form = asked(manager, address, chosen)
+    manager.post(form)
+    mail.bury(mail.dead_ids[0], reason="again")
+    assert "0 items were requeued." in text(manager.post(form, follow=True))
+    assert manager.get(form).status_code == 404
+    assert mail.counts().dead == 3
+    assert "1 item was requeued." in text(
+        manager.post(asked(manager, address, chosen), follow=True)
+    )
+    assert mail.counts().dead == 2
+
+
 @pytest.mark.parametrize("action", ["redrive", "remove", "bury"])
 def test_an_item_after_a_login_and_twice(site, manager, mail, action):
     """It is this item alone; the second time there is nothing to do, and nothing is said done."""

@@ -122,7 +122,12 @@ def test_dead_letters_are_requeued(on, site, manager, mail):
     assert states(mail) == (3, 1)
     do(manager, at(site, "mail", "redrive"), ALL)
     assert states(mail) == (4, 0)
-    assert "disabled" in text(manager.get(at(site, "mail", "redrive"), ALL))
+    page = manager.get(at(site, "mail", "redrive"), ALL)
+    assert "disabled" in text(page)
+    mail.bury(mail.ready_id)
+    assert "0 items were requeued." in text(
+        manager.post(form_of(at(site, "mail", "redrive"), page), follow=True)
+    )
 
 
 def test_several_items_are_requeued(on, site, manager, mail):
@@ -276,7 +281,7 @@ def test_what_an_action_does_not_take_is_not_shown(on, site, manager, mail, acti
 def test_a_family_has_no_other_action(on, site, manager, mail, name):
     """Neither by asking nor by a form that is made up."""
     address = at(site, "user-*", name)
-    chosen = "?id=" + mail.ready_id
+    chosen = f"?id={mail.ready_id}&before={10**16}"
     if name == "purge":
         chosen = f"?dead=all&most=9&before={10**16}"
     assert manager.get(address + chosen).status_code == 404
@@ -359,8 +364,9 @@ def test_a_form_that_is_wrong(on, site, manager, mail, stored):
         for action in ("redrive", "purge"):
             found = manager.post(f"{at(site, 'mail', action)}?{wrong}")
             assert found.status_code == 400, (action, wrong)
-    both = f"id={mail.dead_ids[0]}&dead=all&most=3&before={10**16}"
-    assert manager.post(f"{at(site, 'mail', 'redrive')}?{both}").status_code == 400
+    one = f"id={mail.dead_ids[0]}"
+    for wrong in (one, f"{one}&dead=all&most=3&before={10**16}"):
+        assert manager.post(f"{at(site, 'mail', 'redrive')}?{wrong}").status_code == 400
     for action in action_page.OF_ONE_ITEM:
         for wrong in ("", "id=", f"id={mail.ready_id}&id={mail.dead_ids[0]}"):
             assert manager.post(f"{at(site, 'mail', action)}?{wrong}").status_code == 400
