@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,10 +38,11 @@ from django.utils.translation import ngettext_lazy
 from fdbqueue import access, conf, deadlines
 from fdbqueue.columns.text import clip, grouped, visible
 from fdbqueue.exceptions import EngineError, ItemNotFound, OutcomeUnknown
+from fdbqueue.logs import get_logger
 from fdbqueue.pages.sites import Addresses, actions_are_on
 from fdbqueue.service import Catalog, Family, IdempotencyKey, Queue, group_of_text, make_call, run
 
-logger = logging.getLogger("fdbqueue.pages")
+logger = get_logger("fdbqueue.pages")
 
 #: How many items one request handles at most.
 MAX_AT_ONCE = 10_000

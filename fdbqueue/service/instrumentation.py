@@ -6,14 +6,15 @@ caller's transaction are not reported, because the caller commits them.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-logger = logging.getLogger(__name__)
+from fdbqueue.logs import get_logger
+
+logger = get_logger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")

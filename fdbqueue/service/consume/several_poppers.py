@@ -43,13 +43,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import operator
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import FormatMismatch
+from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import LAST_MOMENT
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
@@ -65,7 +65,7 @@ from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _WROTE = operator.attrgetter("wrote")
 
