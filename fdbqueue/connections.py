@@ -8,12 +8,13 @@ finishes. So its thread closes that connection, which rolls the transaction back
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import Any
 
 from django.db import connections
 
-logger = logging.getLogger(__name__)
+from fdbqueue.logs import get_logger
+
+logger = get_logger(__name__)
 
 
 class left_in_order(contextlib.AbstractContextManager[None]):  # noqa: N801  # it reads as a verb

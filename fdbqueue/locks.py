@@ -1,4 +1,4 @@
-"""Locks and starts of threads that a signal handler may interrupt: it may raise, or take a lock.
+"""Locks that a signal handler may interrupt: it may raise, or take a lock.
 
 The locks are reentrant, because a handler runs in the thread that it has interrupted, which may
 have the lock. What a lock protects is then as the interrupted code left it.
@@ -11,7 +11,6 @@ or in its body. In Python 3.14 it may come between the two, and the lock is neve
 from __future__ import annotations
 
 import sys
-import threading
 from _thread import RLock as _RLock
 from collections.abc import Callable
 from typing import Any
@@ -41,15 +40,3 @@ class _Released(_RLock):  # type: ignore[misc]  # final for type checkers alone
 
 _IS_LEFT_HELD = sys.version_info[:2] == (3, 14)
 RLock: Any = _Released if _IS_LEFT_HELD else _RLock
-
-
-def start_thread(thread: threading.Thread) -> None:
-    """Start a thread; what a signal handler raises meanwhile is raised as it is.
-
-    ``Thread.start`` loses an exception that comes when the thread has begun just then: it raises
-    ``KeyError`` in its place. The thread runs all the same.
-    """
-    try:
-        thread.start()
-    except KeyError as error:
-        raise error.__context__ or error from None

@@ -15,7 +15,6 @@ Clients whose ``Accept`` names them get problem details (RFC 9457), which add th
 from __future__ import annotations
 
 import itertools
-import logging
 import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -46,6 +45,7 @@ from fdbqueue.exceptions import (
     QueueNotFound,
     ValueTooLarge,
 )
+from fdbqueue.logs import get_logger
 from fdbqueue.service import error_code
 
 #: The ``Retry-After`` of errors that a later retry may not meet.
@@ -81,7 +81,7 @@ TYPES = "https://github.com/fdbqueue/fdbqueue/blob/main/docs/rest-api.md#error-"
 #: not see, if a project's own function, such as its authorizer, has looked for another.
 _SECRET = frozenset({"did_you_mean"})
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class InvalidIdempotencyKey(exceptions.APIException):

@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import functools
 import inspect
-import logging
 import os
 from typing import Any
 
@@ -29,8 +28,9 @@ from fdbqueue.exceptions import (
     ForkedEngine,
 )
 from fdbqueue.locks import IN_A_HANDLER, RLock
+from fdbqueue.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The version of the API that fdbqueue is written against. A host project may have
 #: selected a newer one before; then that one is used.

@@ -6,7 +6,6 @@ third names queues, so only monitors may read it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +19,10 @@ from fdbqueue import access, deadlines
 from fdbqueue.columns.queue_rows import begin_ends, read_rows
 from fdbqueue.columns.workers_and_reasons import workers_of
 from fdbqueue.exceptions import FdbQueueError, QueueNotFound
+from fdbqueue.logs import get_logger
 from fdbqueue.service import Catalog, Workers, error_code
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @method_decorator(login_not_required, name="dispatch")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 from pathlib import Path
 
 from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
 
+from fdbqueue.logs import get_logger
 from fdbqueue.metrics.operations import OperationMetrics
 from fdbqueue.metrics.sizes import SizeCollector
 from fdbqueue.service import instrumentation
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 

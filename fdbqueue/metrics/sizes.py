@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -22,6 +21,7 @@ from fdbqueue.columns.queue_rows import (
     read_rows,
 )
 from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.logs import get_logger
 from fdbqueue.metrics.operations import label_of
 from fdbqueue.service import (
     ENDS,
@@ -31,7 +31,7 @@ from fdbqueue.service import (
     now_us,
 )
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _Moment = datetime.datetime | None
 

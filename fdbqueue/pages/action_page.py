@@ -50,7 +50,6 @@ import contextlib
 import functools
 import itertools
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,6 +70,7 @@ from fdbqueue import access, conf, deadlines
 from fdbqueue.columns.items import reason_text
 from fdbqueue.columns.text import clip, grouped, visible
 from fdbqueue.exceptions import ItemNotFound
+from fdbqueue.logs import get_logger
 from fdbqueue.models import QueueName
 from fdbqueue.pages.sites import Addresses, actions_are_on
 from fdbqueue.service import (
@@ -85,7 +85,7 @@ from fdbqueue.service import (
     run,
 )
 
-logger = logging.getLogger("fdbqueue.pages")
+logger = get_logger("fdbqueue.pages")
 
 #: How many items one request handles at most.
 MAX_AT_ONCE = 10_000

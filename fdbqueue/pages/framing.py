@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any
@@ -20,6 +19,7 @@ from django.views.generic import View
 from fdbqueue import access, deadlines
 from fdbqueue.columns.text import clip
 from fdbqueue.exceptions import ConfigurationError
+from fdbqueue.logs import get_logger
 from fdbqueue.pages.forms import (
     LIVE_HEADER,
     PageForm,
@@ -33,7 +33,7 @@ from fdbqueue.pages.values import Preview
 from fdbqueue.service import Catalog, Queue, long_values_unparsed
 from fdbqueue.viewer import Viewer
 
-logger = logging.getLogger("fdbqueue.pages")
+logger = get_logger("fdbqueue.pages")
 
 _METHODS = ("GET", "HEAD")
 

@@ -28,13 +28,13 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
-import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
+from fdbqueue.logs import get_logger
 from fdbqueue.service.consume.consumer import Consumer, first
 from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.round import TakeRequest
@@ -50,7 +50,7 @@ from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class _Cancelled(Exception):

@@ -31,7 +31,8 @@ from typing import Any, Protocol
 
 from fdbqueue.engines.protocols import Database
 from fdbqueue.exceptions import DeadlineExceeded, EngineUnavailable, OutcomeUnknown
-from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
+from fdbqueue.locks import IN_A_HANDLER, RLock
+from fdbqueue.own_threads import OwnThread
 from fdbqueue.steady import monotonic
 
 #: The name of the helper threads.
@@ -277,7 +278,7 @@ class Combiner:
             if self._helpers == self._most:
                 return True  # they look again before they are idle
         try:
-            start_thread(threading.Thread(target=self._help, name=HELPER, daemon=True))
+            OwnThread(self._help, name=HELPER).start()
         except RuntimeError:  # the process is ending, or has as many threads as it may
             return self._helpers > 0
         return True

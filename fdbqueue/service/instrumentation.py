@@ -6,15 +6,15 @@ caller's transaction are not reported, because the caller commits them.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from fdbqueue.logs import get_logger
 from fdbqueue.steady import monotonic
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")

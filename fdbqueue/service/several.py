@@ -282,6 +282,8 @@ class SeveralQueues:
     """Remove a leased item for good, as :meth:`Queue.ack` does."""
     aack = _of_its_queue(Queue.aack)
     """Remove a leased item for good, as :meth:`Queue.ack` does."""
+    requeue = _of_its_queue(Queue.requeue)
+    """Requeue a leased item as it was, as :meth:`Queue.requeue` does."""
     nack = _of_its_queue(Queue.nack)
     """Give a leased item up, as :meth:`Queue.nack` does."""
     anack = _of_its_queue(Queue.anack)

@@ -77,14 +77,14 @@ class _Job(Future[T]):
     def _make(self) -> None:
         if not self._begun.acquire(blocking=False):
             return
-        if self._loop.is_closed() and not self._always:
-            self.cancel()
-        if not self.set_running_or_notify_cancel():
-            return
         try:
-            self.set_result(self._context.run(self._call))
+            if self._loop.is_closed() and not self._always:
+                self.cancel()
+            if self.set_running_or_notify_cancel():
+                self.set_result(self._context.run(self._call))
         except BaseException as error:  # noqa: BLE001  # who awaits the call raises it
-            self.set_exception(error)
+            if not self.done():
+                self.set_exception(error)
         finally:
             del self  # an error that its own frames refer to keeps all of them
 

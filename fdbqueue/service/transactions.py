@@ -32,7 +32,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import logging
 import os
 import weakref
 from collections import deque
@@ -44,13 +43,14 @@ from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import BatchTooLarge, EngineError, FdbQueueError, OutcomeUnknown
+from fdbqueue.logs import get_logger
 from fdbqueue.service import instrumentation
 from fdbqueue.steady import monotonic
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Where the receipts of a database are kept unless a ``Catalog`` says otherwise.
 DEFAULT_SUBSPACE = Subspace(("fdbqueue", "receipt"))

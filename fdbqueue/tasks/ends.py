@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from fdbqueue.exceptions import (
     path_of,
     traceback_of,
 )
+from fdbqueue.logs import get_logger
 from fdbqueue.service import (
     MAX_SECONDS,
     AlternatingLeases,
@@ -69,7 +69,7 @@ from fdbqueue.tasks.states import error_in, was_redriven
 from fdbqueue.tasks.trees import PartEnd, note_ends
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: What an attempt fails with whose function the worker does not know, and a task that has expired.
 UNKNOWN, EXPIRED = path_of(TaskUnknown), path_of(TaskExpired)

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import operator
 import random
 import threading
@@ -46,6 +45,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service import Catalog, microseconds, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.steady import monotonic
@@ -67,7 +68,7 @@ from fdbqueue.tasks.trees import Tree
 if TYPE_CHECKING:
     from fdbqueue.tasks.outbox.mover import MoverThread
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The most entries of one transaction; for failures it reads records, and removes items.
 _PORTIONS = {SUCCESSFUL: 200, FAILED: 50}
@@ -375,11 +376,15 @@ class Housekeeping:
     Args:
         backend: The backend.
         catalog: Where its queues are.
+        threads: The worker's, of which this is one.
     """
 
-    def __init__(self, backend: Any, catalog: Catalog) -> None:
+    def __init__(
+        self, backend: Any, catalog: Catalog, threads: WorkerThreads | None = None
+    ) -> None:
         self._backend = backend
         self._catalog = catalog
+        self._threads = threads
         self._periodic = DueSchedules(backend, catalog)
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -392,7 +397,7 @@ class Housekeeping:
         if self._backend.settings.outbox is not None and not once:
             from fdbqueue.tasks.outbox.mover import MoverThread
 
-            self._mover = MoverThread(self._backend.outbox(), self._catalog)
+            self._mover = MoverThread(self._backend.outbox(), self._catalog, self._threads)
             self._mover.start()
         self._start(self._run_once if once else self._run)
 
@@ -404,7 +409,7 @@ class Housekeeping:
         return True
 
     def _start(self, work: Callable[[], None]) -> None:
-        self._thread = threading.Thread(target=work, name="fdbqueue-tasks-house", daemon=True)
+        self._thread = OwnThread(work, name="fdbqueue-tasks-house", owner=self._threads)
         self._thread.start()
 
     def is_at_work(self) -> bool:

@@ -28,19 +28,19 @@ What is left behind by
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple
 
-from fdbqueue.locks import start_thread
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.tasks.compat import normalize_json
 from fdbqueue.tasks.exceptions import MetadataTooLarge
 from fdbqueue.tasks.records import encoded
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The most metadata that a task may have, as JSON in UTF-8.
 MAX_METADATA_BYTES = 10_000
@@ -208,10 +208,12 @@ class NotesWriter:
 
     Args:
         write: Writes all that has changed; tells whether something is left for the next time.
+        threads: The worker's, of which that is one.
     """
 
-    def __init__(self, write: Callable[[], bool]) -> None:
+    def __init__(self, write: Callable[[], bool], threads: WorkerThreads | None = None) -> None:
         self._write = write
+        self._threads = threads
         self._process = os.getpid()
         #: Under ``_mutex``: whether the thread is at work, and whether there was a change.
         self._is_at_work = False
@@ -227,8 +229,7 @@ class NotesWriter:
             if self._is_at_work:
                 return
             self._is_at_work = True
-        name = "fdbqueue-tasks-notes"
-        start_thread(threading.Thread(target=self._run, name=name, daemon=True))
+        OwnThread(self._run, name="fdbqueue-tasks-notes", owner=self._threads).start()
 
     def _run(self) -> None:
         pause = threading.Event()

@@ -8,7 +8,6 @@ import contextvars
 import functools
 import inspect
 import json
-import logging
 import os
 import sys
 import threading
@@ -21,6 +20,8 @@ from django.db import connections
 
 from fdbqueue.exceptions import path_of, traceback_of
 from fdbqueue.locks import RLock
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service import Item, now_us, run
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks import time_limits
@@ -60,7 +61,7 @@ from fdbqueue.tasks.results import (
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
 from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, TimeLimits
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Whether a function is async: asked once for each.
 _is_async = functools.lru_cache(inspect.iscoroutinefunction)
@@ -78,9 +79,13 @@ class Loop:
     Whatever a task does to the loop it has done to all tasks. So the loop goes on: if a coroutine
     that a task has started raises ``SystemExit`` or ``KeyboardInterrupt``, which asyncio lets out
     of the loop, and if a task calls ``stop()``.
+
+    Args:
+        threads: The worker's, of which its thread is one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threads: WorkerThreads | None = None) -> None:
+        self._threads = threads
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_over = threading.Event()
@@ -103,8 +108,8 @@ class Loop:
         with self._mutex:
             if self._loop is None or self._loop.is_closed():
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._serve, args=[self._loop], name="fdbqueue-tasks-loop", daemon=True
+                self._thread = OwnThread(
+                    self._serve, args=(self._loop,), name="fdbqueue-tasks-loop", owner=self._threads
                 )
                 self._thread.start()
             loop = self._loop
@@ -211,6 +216,7 @@ class TaskRunner:
         worker: The worker's id.
         threads: How many threads call it at a time.
         watch: What is shared with a parent that ends this process if an attempt does not end.
+        own_threads: The threads of the worker that are ours.
     """
 
     def __init__(
@@ -220,7 +226,9 @@ class TaskRunner:
         worker: str,
         threads: int = 1,
         watch: ParentWatch | None = None,
+        own_threads: WorkerThreads | None = None,
     ) -> None:
+        self._own_threads = own_threads
         self._backend = backend
         self._options: BackendOptions = backend.settings
         self._source = source
@@ -235,7 +243,7 @@ class TaskRunner:
         #: The beginnings of the names of members whose limits this process has said.
         self._declared: set[str] = set()
         self._tasks: dict[str, Task[..., Any]] = {}
-        self.loop = Loop()
+        self.loop = Loop(own_threads)
 
     def __call__(self, item: Item, overdue: OverdueAttempt | None = None) -> None:
         """Run a task, and note its end at the source.
@@ -319,6 +327,7 @@ class TaskRunner:
                     lease_seconds=self._options.lease_seconds,
                     base=call_here.__code__,
                     watch=self._watch,
+                    owner=self._own_threads,
                 )
             return self._limits
 

@@ -54,7 +54,6 @@ import dataclasses
 import datetime
 import inspect
 import json
-import logging
 import zoneinfo
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -64,6 +63,7 @@ from django.utils import timezone
 from fdbqueue.conf import OfClass, Rule, SettingProblem, wrong_in
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ConfigurationError, EngineError, OutcomeUnknown, message_of
+from fdbqueue.logs import get_logger
 from fdbqueue.service import Catalog, error_code, moment, now_us, run
 from fdbqueue.service.options import Range
 from fdbqueue.steady import monotonic
@@ -73,7 +73,7 @@ from fdbqueue.tasks.exceptions import TaskUnknown, pass_interrupt
 from fdbqueue.tasks.options import in_seconds
 from fdbqueue.tasks.results import change, local, new_result, task_at
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two slots of ``every``.
 EVERY = Range((int, float), 1, 31_536_000)

@@ -56,13 +56,14 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, LeaseLost
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import WorkerThreads
 from fdbqueue.service import (
     AlternatingLeases,
     Contended,
@@ -91,7 +92,7 @@ from fdbqueue.tasks.records import (
 from fdbqueue.tasks.states import TaskState, deadline, state_of
 from fdbqueue.tasks.time_limits import OverdueAttempt
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: For how long acks and leases go apart after other processes were in the way.
 _APART_SECONDS = 0.25
@@ -168,7 +169,8 @@ class TaskSource:
         #: Given a leased task with attempts, ends it if these are used up, and tells whether so; it
         #: may not raise.
         self.ends_spent: Callable[[Item], bool] = lambda _: False
-        #: Has what tasks note written, once one has noted something.
+        #: The threads of its worker; what has notes written, once a task has noted something.
+        self.threads: WorkerThreads | None = None
         self._notes: NotesWriter | None = None
 
     def _queue_of(self, item: Item) -> Queue:
@@ -476,7 +478,7 @@ class TaskSource:
         """Have what a task has noted written, about a second later."""
         with self._mutex:
             if self._notes is None:
-                self._notes = NotesWriter(self._write_notes)
+                self._notes = NotesWriter(self._write_notes, self.threads)
         self._notes.note_change()
 
     def _write_notes(self) -> bool:
@@ -568,11 +570,7 @@ class TaskSource:
     # Ends
 
     def _end_of(self, item: Item) -> AttemptEnd:
-        """Return how an attempt ends.
-
-        Raises:
-            LeaseLost: It was given back.
-        """
+        """Return how an attempt ends; raise LeaseLost if it was given back."""
         attempt = self._held.get(item.lease)
         if attempt is None or attempt.end is None:
             raise LeaseLost(queue=item.queue, item=item.id)

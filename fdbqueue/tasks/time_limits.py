@@ -72,7 +72,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import math
 import mmap
 import os
@@ -83,7 +82,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue import connections
-from fdbqueue.locks import start_thread
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
 from fdbqueue.tasks.strikes import Strike, watch_lost, without_collections
@@ -91,7 +91,7 @@ from fdbqueue.tasks.strikes import Strike, watch_lost, without_collections
 if TYPE_CHECKING:
     from fdbqueue.tasks.ends import Attempt
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How often the word is written in the time of a lease.
 _WRITTEN_PER_LEASE = 3
@@ -241,6 +241,7 @@ class TimeLimits:
         lease_seconds: How long leases are.
         base: The code that calls the functions: what is called from there is theirs.
         watch: What is shared with the parent; None if there is none.
+        owner: The threads of the worker, of which this has one.
     """
 
     def __init__(
@@ -252,8 +253,9 @@ class TimeLimits:
         lease_seconds: float,
         base: CodeType,
         watch: ParentWatch | None = None,
+        owner: WorkerThreads | None = None,
     ) -> None:
-        self._base = base
+        self._base, self._threads = base, owner
         self._grace = grace_seconds
         self._lease = lease_seconds
         #: How far ahead the moment is at most at which the parent is to end the process.
@@ -359,11 +361,11 @@ class TimeLimits:
         with self._mutex:
             is_new = self._thread is None
             if is_new:
-                self._thread = threading.Thread(
-                    target=self._serve, name="fdbqueue-tasks-limits", daemon=True
+                self._thread = OwnThread(
+                    self._serve, name="fdbqueue-tasks-limits", owner=self._threads
                 )
         if is_new and self._thread is not None:
-            start_thread(self._thread)
+            self._thread.start()
         self._wakes.put(None)
 
     # In the thread of the time limits

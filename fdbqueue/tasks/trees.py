@@ -53,7 +53,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -66,6 +65,7 @@ from fdbqueue.exceptions import (
     ValueTooLarge,
     text_of_error,
 )
+from fdbqueue.logs import get_logger
 from fdbqueue.service import Push, now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -90,7 +90,7 @@ from fdbqueue.tasks.results import new_id
 from fdbqueue.tasks.states import value_in
 from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, group_id, range_of
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How many parts share a row of bits.
 PARTS_PER_ROW = 16

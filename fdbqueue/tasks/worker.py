@@ -9,7 +9,8 @@ How it ends:
   its own: :class:`TaskSource` closes. From then on no attempt begins, which one lock decides, and
   no lease is handed out. What has ended is committed, the rest is given back. Receivers that are
   not called by then are not.
-- *An error* of the engine, if the worker is not to wait for it, or of its own: as a second signal.
+- *An error* of the engine, if the worker is not to wait for it, or of its own, such as one that
+  ends any of its threads (:mod:`fdbqueue.own_threads`): as a second signal.
 - *A task* can do none of this, whatever it raises: its thread catches it (``runner.py``), and what
   a project's schedules, backoffs and receivers raise is logged by the thread that called them.
 """
@@ -29,6 +30,8 @@ from typing import Any
 
 from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service import (
     AlternatingLeases,
     Catalog,
@@ -52,7 +55,7 @@ from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, MAX_LEASED_PER_THREAD, TaskSource
 from fdbqueue.tasks.time_limits import OverdueAttempt, ParentWatch
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How long a worker pauses after the engine has failed, at first and at most.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
@@ -142,7 +145,11 @@ class TaskWorker:
             beside=self._beside,
         )
         self._overdue = overdue
-        self._runner = TaskRunner(backend, self._source, self.worker, threads, watch)
+        self._own_threads = WorkerThreads()
+        self._source.threads = self._own_threads
+        self._runner = TaskRunner(
+            backend, self._source, self.worker, threads, watch, self._own_threads
+        )
         self._presence = catalog.presences.of(
             worker_here(
                 self.worker,
@@ -154,12 +161,13 @@ class TaskWorker:
             ),
             self._counts,
             self._runner.look_for_aborts,
+            self._own_threads,
         )
-        self._signals = _FinishedSignals(type(backend))
+        self._signals = _FinishedSignals(type(backend), self._own_threads)
         self._source.ends_spent = self._ends_spent
         #: One end is counted at a time, whichever thread it comes from.
         self._ending = threading.RLock()
-        self._house = Housekeeping(backend, catalog)
+        self._house = Housekeeping(backend, catalog, self._own_threads)
         self._working: Worker | None = None
         self._is_stopped = False
         #: How many times in a row the engine has failed.
@@ -176,8 +184,9 @@ class TaskWorker:
 
         Raises:
             SignalsNotSent: Receivers of ``task_finished`` took too long, and some were not called.
+            ThreadDied: One of its threads has ended by an exception.
         """
-        with self._presence:
+        with self._own_threads, self._presence:
             self._run()
 
     def _run(self) -> None:
@@ -190,6 +199,7 @@ class TaskWorker:
             while self._goes_on():
                 if self._work() and not self._has_more():
                     break
+            self._own_threads.check()
             seconds = _SENDING_SECONDS
         except BaseException:
             seconds = 0.0 if self._gives_back() else _SENDING_SECONDS
@@ -245,6 +255,7 @@ class TaskWorker:
 
     def _wait_for_house(self) -> None:
         while self._house.is_at_work():
+            self._own_threads.check()
             self._on_beat()
             with self._let_in():
                 self._house.join(_BEAT_SECONDS)
@@ -258,7 +269,9 @@ class TaskWorker:
         return self._house.moved > moved
 
     def _goes_on(self) -> bool:
-        return not self._is_stopped and self.succeeded + self.failed + self.lost < self._limit
+        if self._is_stopped or self._own_threads.death is not None:
+            return False
+        return self.succeeded + self.failed + self.lost < self._limit
 
     def _work(self) -> bool:
         """Work until the work ends; return False if the engine has failed, and may return."""
@@ -278,6 +291,7 @@ class TaskWorker:
             on_stop=self._on_stop,
             on_beat=self._on_beat,
             home_of=self._home,
+            threads=self._own_threads,
         )
         if self._is_stopped:
             return True
@@ -422,9 +436,10 @@ class _FinishedSignals:
 
     Args:
         sender: The class of the backend.
+        threads: The worker's, of which that is one.
     """
 
-    def __init__(self, sender: type) -> None:
+    def __init__(self, sender: type, threads: WorkerThreads | None = None) -> None:
         self._sender = sender
         #: The ends to tell of, each with its error; None behind the last.
         self._ends: queues.SimpleQueue[tuple[AttemptEnd, BaseException | None] | None]
@@ -437,9 +452,7 @@ class _FinishedSignals:
         self._warn_at = 0.0
         self._mutex = threading.Lock()
         self._has_room = threading.Condition(self._mutex)
-        self._thread = threading.Thread(
-            target=self._send_all, name="fdbqueue-tasks-signals", daemon=True
-        )
+        self._thread = OwnThread(self._send_all, name="fdbqueue-tasks-signals", owner=threads)
 
     def start(self) -> None:
         self._thread.start()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 
 import pytest
 
 import fdbqueue
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.service import Worker
+from fdbqueue.own_threads import ThreadDied
+from fdbqueue.service import Counts, Worker
+from fdbqueue.service.tools.line import LeaseExtender, Line
 from tests.engines.children import wait_until
 
 DEADLINE_SECONDS = 60
@@ -375,3 +378,76 @@ def test_the_caller_sleeps_while_threads_lease_for_themselves(mail):
     assert run(worker) == []
     assert worker.handled == 200
     assert len(beats) < 100, "the caller's thread was woken for most items"
+
+
+@pytest.mark.parametrize("names", [["mail"], ["mail", "user-*"]], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "line"), [(Line, "end"), (LeaseExtender, "_extend"), (Worker, "_finish_late")]
+)
+def test_a_thread_that_dies_ends_the_worker(monkeypatch, mail, names, kind, line):
+    """What waits is requeued as it was, what runs is given up, and its end is refused later."""
+    mail.push_many(range(6))
+    begun, goes_on, told = threading.Event(), threading.Event(), []
+
+    def handle(item):
+        if item.value == 0:
+            begun.set()
+            assert goes_on.wait(DEADLINE_SECONDS)
+        else:
+            assert begun.wait(DEADLINE_SECONDS)
+
+    def dies(*_):
+        assert begun.wait(DEADLINE_SECONDS)
+        raise MemoryError
+
+    monkeypatch.setattr(kind, line, dies)
+    source = mail if len(names) == 1 else fdbqueue.several(names)
+    worker = Worker(
+        source,
+        handle,
+        concurrency=2,
+        prefetch=3,
+        seconds=1 if kind is LeaseExtender else 600,
+        retry_delay_seconds=0,
+        follow=True,
+        on_end=lambda item, error: told.append((item.value, type(error))),
+    )
+    (raised,) = run(worker)
+    assert isinstance(raised, ThreadDied)
+    assert isinstance(raised.__cause__, MemoryError)
+    assert mail.counts() == Counts(6 - worker.handled, 0, 0, 0)
+    assert (0, ThreadDied) in told
+    attempts = {item.value: item.attempts for item in mail.peek_many(9)}
+    assert attempts[0] == 1
+    assert sum(attempts.values()) == worker.failed <= 2
+    monkeypatch.undo()
+    goes_on.set()
+    later = Worker(source, lambda _: None)
+    assert run(later) == []
+    assert later.handled + worker.handled == 6
+
+
+def test_a_handler_of_the_log_that_raises_ends_nothing(mail, capsys):
+    """Each item has its one end, and the error is on standard error."""
+    mail.push_many(range(9))
+
+    class Away(logging.Handler):
+        def emit(self, record):
+            raise ConnectionError("the server of the log is away")
+
+    def handle(item):
+        if item.value % 3 == 0:
+            raise LookupError
+        if item.value % 3 == 1:
+            mail.nack(item, delay=3_600)  # its lease is lost
+
+    away = Away()
+    logging.getLogger("fdbqueue").addHandler(away)
+    try:
+        worker = Worker(mail, handle, retry_delay_seconds=3_600)
+        assert run(worker) == []
+    finally:
+        logging.getLogger("fdbqueue").removeHandler(away)
+    assert (worker.handled, worker.failed, worker.lost) == (3, 3, 3)
+    assert mail.counts() == Counts(0, 0, 6, 0)
+    assert "the server of the log is away" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from fdbqueue.service import FifoQueue, Worker
-from fdbqueue.service.tools import worker as tool
+from fdbqueue.service.tools import line
 from tests.concurrency.census import assert_counted
 from tests.engines.children import wait_until
 from tests.engines.interrupts import Interrupt, Preemption
@@ -76,8 +76,8 @@ def test_what_is_done_does_not_wait_for_an_item_that_takes_long(queue):
 
 def test_the_leases_of_the_last_are_extended_first(queue, monkeypatch):
     """The first end meanwhile, which makes their transaction conflict: no others wait for it."""
-    monkeypatch.setattr(tool, "_EXTENDED_AFTER", 0)
-    monkeypatch.setattr(tool, "_EXTENDED_TOGETHER", 2)
+    monkeypatch.setattr(line, "_EXTENDED_AFTER", 0)
+    monkeypatch.setattr(line, "_EXTENDED_TOGETHER", 2)
     gate, extended, extend_many = threading.Event(), [], queue.extend_many
 
     def noted(items, seconds):

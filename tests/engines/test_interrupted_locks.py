@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from fdbqueue import locks
+from fdbqueue.own_threads import OwnThread
 
 _INTERRUPTS = 300
 
@@ -87,11 +88,11 @@ def test_a_thread_that_is_interrupted_as_it_starts(monkeypatch):
         raise Alarm
 
     for _ in range(2):
-        threads[:] = [threading.Thread(target=ran.set)]
+        threads[:] = [OwnThread(ran.set, name="begins")]
         with monkeypatch.context() as patch:
             patch.setattr(threading, "_start_new_thread", interrupted)
             with pytest.raises(Alarm):
-                locks.start_thread(threads[0])
+                threads[0].start()
         assert ran.wait(60)
         threads[0].join()
         ran.clear()

@@ -17,33 +17,35 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "fdbqueue"
 
+LOWEST = (
+    "fdbqueue.binding",
+    "fdbqueue.exceptions",
+    "fdbqueue.locks",
+    "fdbqueue.logs",
+    "fdbqueue.own_threads",
+    "fdbqueue.steady",
+)
 #: What each part may import of the package; the first match of a module's name counts.
 LAYERS = {
     "fdbqueue.exceptions": (),
     "fdbqueue.locks": (),
     "fdbqueue.steady": (),
     "fdbqueue.binding": (),
-    "fdbqueue.engines": (
-        "fdbqueue.engines",
-        "fdbqueue.exceptions",
-        "fdbqueue.locks",
-        "fdbqueue.steady",
-        "fdbqueue.binding",
-    ),
-    "fdbqueue.service": (
-        "fdbqueue.service",
-        "fdbqueue.engines.protocols",
-        "fdbqueue.exceptions",
-        "fdbqueue.locks",
-        "fdbqueue.steady",
-        "fdbqueue.binding",
-    ),
+    "fdbqueue.logs": (),
+    "fdbqueue.own_threads": ("fdbqueue.logs",),
+    "fdbqueue.engines": ("fdbqueue.engines", *LOWEST),
+    "fdbqueue.service": ("fdbqueue.service", "fdbqueue.engines.protocols", *LOWEST),
     "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),
     # below the pages and the commands, which show what it says
     "fdbqueue.columns": ("fdbqueue.columns", "fdbqueue.service"),
     "fdbqueue": ("fdbqueue",),
 }
-WITHOUT_DJANGO = ("fdbqueue.engines", "fdbqueue.service", "fdbqueue.exceptions", "fdbqueue.locks")
+WITHOUT_DJANGO = ("fdbqueue.engines", "fdbqueue.service", *LOWEST)
+#: What each of these alone may call, because it makes sure of something for all others.
+MAKERS = {
+    "fdbqueue.logs": {"getLogger"},
+    "fdbqueue.own_threads": {"Thread", "Timer", "start_new_thread"},
+}
 
 
 @functools.cache
@@ -131,6 +133,17 @@ def test_importing_the_package_reads_no_settings_and_loads_no_binding():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert answer.stdout.strip() == ""
+
+
+def test_threads_and_loggers_have_one_maker_each():
+    """A thread tells of its death, and a line of the log ends nothing, only if these make them."""
+    wrong = set()
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            made = getattr(called, "attr", getattr(called, "id", None))
+            wrong |= {(name, made) for maker in MAKERS if made in MAKERS[maker] and name != maker}
+    assert wrong == {("fdbqueue.management.base", "getLogger")}  # which adds a filter to one
 
 
 def test_there_is_no_drawer_for_odds_and_ends():

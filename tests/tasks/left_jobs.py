@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
+from fdbqueue.service.tools.line import Line
 from fdbqueue.tasks import at_end, task
 from tests.tasks.jobs import never
 
@@ -68,3 +69,13 @@ def fail_at_end() -> None:
         raise LookupError(f"with a variable: {held!r}")
 
     at_end(fail)
+
+
+@task
+def break_the_worker() -> None:
+    """Let the thread that runs this die right behind it."""
+
+    def end(*_: Any) -> NoReturn:
+        raise MemoryError
+
+    Line.end = end  # type: ignore[method-assign]

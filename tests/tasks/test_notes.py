@@ -303,7 +303,7 @@ def test_notes_end_with_their_tasks_whatever_commits_do(backend, faulty, seed):
 def test_a_task_that_notes_nothing_starts_no_thread(backend, work, monkeypatch):
     """And its record is as short as it was."""
     started = []
-    monkeypatch.setattr("fdbqueue.tasks.notes.start_thread", started.append)
+    monkeypatch.setattr("fdbqueue.tasks.notes.OwnThread", lambda *_, **__: started.append(1))
     result = jobs.note.enqueue(1)
     work()
     assert started == []

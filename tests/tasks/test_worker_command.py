@@ -311,7 +311,7 @@ def test_a_child_counts_what_its_parent_and_signals_say_once(monkeypatch, said):
             os.write(pipe, said)
             signal.raise_signal(signal.SIGTERM)
         os.close(pipe)
-        wait_until(lambda: not any("_listen" in one.name for one in threading.enumerate()))
+        wait_until(lambda: not any("tasks-parent" in one.name for one in threading.enumerate()))
     assert received == [signal.SIGTERM]
 
 

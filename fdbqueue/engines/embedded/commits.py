@@ -24,7 +24,6 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-import logging
 import queue
 import sqlite3
 import threading
@@ -42,9 +41,10 @@ from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER, RLock
+from fdbqueue.logs import get_logger
 from fdbqueue.steady import monotonic
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_GROUP_BYTES = 16_000_000
 _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it

@@ -7,7 +7,6 @@ commit runs when its future is used.
 from __future__ import annotations
 
 import functools
-import logging
 import queue
 import threading
 import time
@@ -16,12 +15,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from fdbqueue.engines.embedded.fdb_errors import FDBError, copy_of
-from fdbqueue.locks import start_thread
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnTimer
 from fdbqueue.steady import monotonic
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def _call(callback: Callable[[Any], object], future: Any) -> None:
@@ -230,9 +230,7 @@ class Delay(Future[None]):
     def on_ready(self, callback: Callable[[Any], object]) -> None:
         """Call ``callback(self)`` when the time has come, from a thread of its own."""
         remaining = max(0.0, self._ready_at - monotonic())
-        timer = threading.Timer(remaining, _call, [callback, self])
-        timer.daemon = True
-        start_thread(timer)
+        OwnTimer(remaining, _call, name="fdbqueue-pause", args=(callback, self)).start()
 
     done = is_ready
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import logging
 import os
 import sqlite3
 import threading
@@ -25,10 +24,12 @@ from fdbqueue.engines.embedded.reservations import SYNCED, Reservation
 from fdbqueue.engines.embedded.snapshots import BEGIN, Snapshot
 from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import IN_A_HANDLER, RLock, start_thread
+from fdbqueue.locks import IN_A_HANDLER, RLock
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnTimer
 from fdbqueue.steady import monotonic
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Wait until the disk has a file's content; macOS has no other.
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -92,7 +93,7 @@ class Store:
         self._idle: list[sqlite3.Connection] = []
         #: The snapshots that hold a connection, the oldest first.
         self._snapshots: dict[Snapshot, None] = {}
-        self._expiry: threading.Timer | None = None
+        self._expiry: OwnTimer | None = None
         self._writer: sqlite3.Connection | None = None
         #: The write-ahead log, which the writer has open, too.
         self._log: int | None = None
@@ -208,10 +209,9 @@ class Store:
 
     def _await_expiry(self) -> None:
         """End snapshots in time that are never released: they keep the log from shrinking."""
-        expiry = threading.Timer(_EXPIRY_SECONDS, self._on_expiry)
-        expiry.daemon = True
+        expiry = OwnTimer(_EXPIRY_SECONDS, self._on_expiry, name="fdbqueue-snapshots")
         with contextlib.suppress(RuntimeError):  # the interpreter is about to end
-            start_thread(expiry)
+            expiry.start()
         self._expiry = expiry
 
     def _on_expiry(self) -> None:

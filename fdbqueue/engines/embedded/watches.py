@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import queue
 import select
@@ -34,9 +33,11 @@ from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import RLock, start_thread
+from fdbqueue.locks import RLock
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _PIPE_PREFIX = "watch-"
 _LINGER_SECONDS = 1.0
@@ -227,11 +228,9 @@ class WatchRegistry:
         except OSError as error:
             raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
         try:
-            thread = threading.Thread(
-                target=self._tend, args=(pipe,), name="fdbqueue-watches", daemon=True
-            )
+            thread = OwnThread(self._tend, args=(pipe,), name="fdbqueue-watches")
             self._pipe, self._thread = pipe, thread
-            start_thread(thread)
+            thread.start()
             if before is not None:
                 before.retire()
         except BaseException:

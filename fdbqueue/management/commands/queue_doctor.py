@@ -12,7 +12,6 @@ import contextlib
 import functools
 import queue as queues
 import shlex
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple
 from typing import Any
@@ -67,6 +66,7 @@ from fdbqueue.management.formats import (
     item_count,
     json_line,
 )
+from fdbqueue.own_threads import OwnThread
 from fdbqueue.service import ITEM_STATES, Catalog, Queue, transactions
 from fdbqueue.service.tools import examination, resumable_push
 from fdbqueue.service.tools.examination import STALE_SECONDS, Examiner
@@ -293,7 +293,7 @@ class _Examination:
         self.failure: BaseException | None = None
         #: The findings; None at the end.
         self._found: queues.SimpleQueue[Finding | None] = queues.SimpleQueue()
-        threading.Thread(target=self._examine, name="fdbqueue-doctor", daemon=True).start()
+        OwnThread(self._examine, name="fdbqueue-doctor").start()
 
     def findings(self) -> Iterator[Finding]:
         """Yield the findings as they come, until the deadline."""

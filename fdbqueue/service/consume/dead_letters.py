@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import functools
 import itertools
-import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound, ItemNotReady
+from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import microseconds, now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.limits import STEP_BYTES
@@ -21,7 +21,7 @@ from fdbqueue.service.storage.store import STATES, ItemStore
 from fdbqueue.service.storage.tables import Hidden, State
 from fdbqueue.service.writes import Runner
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _REDRIVEN_AT_ONCE = 200
 

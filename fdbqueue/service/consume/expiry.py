@@ -8,13 +8,13 @@ number, the first to expire. This take may pass over the rest.
 from __future__ import annotations
 
 import itertools
-import logging
 import operator
 import random
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
+from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ, SENT_BY_SET
 from fdbqueue.service.storage.counts import CountChange
@@ -29,7 +29,7 @@ from fdbqueue.service.storage.item_keys import Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Due, Hidden, Kind, State
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The most leased and delayed items that one transaction requeues.
 MAX_EXPIRED = 100

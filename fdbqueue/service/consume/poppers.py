@@ -7,7 +7,6 @@ for each end, because what conflicts at one end need not at the other; and one f
 from __future__ import annotations
 
 import functools
-import logging
 import operator
 import os
 import weakref
@@ -16,6 +15,7 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.locks import RLock
+from fdbqueue.logs import get_logger
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.contention import AS_SEEN_AFTER, Contention
@@ -32,7 +32,7 @@ from fdbqueue.service.transactions import Conflict, run, unlimited
 from fdbqueue.service.writes import SharedWrites
 from fdbqueue.steady import monotonic
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Without a call of Python code, because each pop reads it.
 _WROTE = operator.attrgetter("wrote")

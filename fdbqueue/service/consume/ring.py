@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import os
 import random
 from collections import deque
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
+from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.storage.family_index import NOW, FamilyKeys, IndexRow, Member, Prospect
 from fdbqueue.steady import monotonic
@@ -21,7 +21,7 @@ from fdbqueue.steady import monotonic
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How many rows a page has.
 PAGE_ROWS = 100

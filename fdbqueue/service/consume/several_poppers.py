@@ -43,12 +43,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import operator
 from collections.abc import Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import FormatMismatch
+from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import LAST_MOMENT
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
@@ -64,7 +64,7 @@ from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import Conflict, run, unlimited
 from fdbqueue.steady import monotonic
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _WROTE = operator.attrgetter("wrote")
 

@@ -3,7 +3,8 @@
 :class:`Line` has those that wait for a thread, and says how many may: a fixed number for each
 thread, or a moment's work, which is what the latest items say of the next. When they turn out to
 take longer, the line is too long, and its end is put back, so that other workers take it. When all
-threads are at work for longer than the moment, nothing may wait.
+threads are at work for longer than the moment, nothing may wait. :class:`LeaseExtender` extends all
+leases, of what waits, too.
 """
 
 from __future__ import annotations
@@ -13,16 +14,27 @@ import datetime
 import inspect
 import math
 import queue as queues
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from fdbqueue.exceptions import CorruptItem
+from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost
+from fdbqueue.logs import get_logger
 from fdbqueue.service.items import Held, Item
 from fdbqueue.steady import monotonic
+
+logger = get_logger(__name__)
 
 #: An item takes at least as long, with its end; the mean is about that of so many.
 _LEAST_SECONDS, _OF_ITEMS = 0.001, 8
 #: How many times as long as it should be a line is before its end is put back.
 _TOO_LONG = 2
+#: The share of a lease's time after which it is extended.
+_EXTENDED_AFTER = 1 / 3
+_MIN_PAUSE_SECONDS = 0.05
+#: How many leases one transaction extends. More are hardly faster, and the end of any makes it
+#: conflict: so those leased first, which end meanwhile, come last, and no others wait for them.
+_EXTENDED_TOGETHER = 25
 
 
 class LeaseSource(Protocol):
@@ -74,6 +86,7 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
     """
 
     def __init__(self, threads: int, prefetch: int, ahead_seconds: float | None) -> None:
+        super().__init__()  # which gevent's own needs
         self._threads = threads
         self._most = threads * prefetch
         self._ahead_seconds = ahead_seconds
@@ -121,6 +134,14 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
         known = seconds if self._item_seconds == math.inf else self._item_seconds
         self._item_seconds = known + (seconds - known) / _OF_ITEMS
 
+    def emptied(self) -> list[Item | Collect | None]:
+        """Take out all that is in the line."""
+        line = []
+        with contextlib.suppress(queues.Empty):
+            while True:
+                line.append(self.get_nowait())
+        return line
+
     def taken_back(self, *, is_ending: bool) -> list[Item]:
         """Take the items out of the line that are not to wait in it: all if the work is to end."""
         kept = 0
@@ -129,10 +150,7 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
             is_free = len(self._begun) < self._threads
             if self._ahead_seconds is None or is_free or self.qsize() <= kept:
                 return []
-        line = []
-        with contextlib.suppress(queues.Empty):
-            while True:
-                line.append(self.get_nowait())
+        line = self.emptied()
         items = [task for task in line if isinstance(task, Item)]
         for task in line:
             if not isinstance(task, Item):
@@ -140,6 +158,60 @@ class Line(queues.SimpleQueue["Item | Collect | None"]):
         for item in items[:kept]:
             self.put(item)
         return items[kept:]
+
+
+class LeaseExtender:
+    """Extend the leases of what a worker holds.
+
+    Args:
+        queue: Where it is leased from.
+        seconds: How long leases are.
+        held: Returns, by their leases, the items that run or wait for a thread.
+        is_over: Set when the work ends.
+        facts: Returns an item's facts for the log.
+    """
+
+    def __init__(
+        self,
+        queue: LeaseSource,
+        seconds: float,
+        held: Callable[[], dict[str | None, Item]],
+        is_over: threading.Event,
+        facts: Callable[[Item], dict[str, Any]],
+    ) -> None:
+        self._queue, self._seconds, self._held = queue, seconds, held
+        self._is_over, self._facts = is_over, facts
+
+    def run(self) -> None:
+        """Extend leases until the work ends."""
+        known: set[str | None] = set()
+        pause, began = max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS), monotonic()
+        while not self._is_over.wait(max(0.0, began + pause - monotonic())):
+            began = monotonic()
+            held = self._held()
+            items = [item for lease, item in held.items() if lease in known]
+            for start in reversed(range(0, len(items), _EXTENDED_TOGETHER)):
+                self._extend(items[start : start + _EXTENDED_TOGETHER])
+            known = set(held)
+
+    def _extend(self, items: Sequence[Item]) -> None:
+        """Extend leases in one transaction, in several if it would be too large."""
+        failed: Sequence[str | None] = ()
+        kind = LeaseLost.__name__
+        try:
+            failed = self._queue.extend_many(items, self._seconds).lost
+        except Exception as error:  # noqa: BLE001  # the items' acks report lost leases
+            if len(items) > 1 and isinstance(error, BatchTooLarge):
+                half = len(items) // 2
+                self._extend(items[:half])
+                self._extend(items[half:])
+                return
+            failed, kind = [item.lease for item in items], type(error).__name__
+        held = self._held()  # those that have ended meanwhile are not lost
+        for lease in failed:
+            if lease in held:  # its ack reports that, too
+                facts = {**self._facts(held[lease]), "error": kind}
+                logger.warning("a lease could not be extended", extra=facts)
 
 
 def check_done(result: Any) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import os
 import socket
 import struct
@@ -29,13 +28,14 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.locks import start_thread
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service.clock import is_machines, now_us, shared_us
 from fdbqueue.service.names import is_among
 from fdbqueue.service.transactions import run, unlimited
 from fdbqueue.steady import monotonic
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How long there is between two writes of a row.
 BEAT_SECONDS = 5.0
@@ -140,6 +140,7 @@ class Presence:
         about: What does not change; its counts and its age are not looked at.
         counts: Asked at each write; called in another thread.
         on_beat: Called there after each write; may not raise.
+        threads: The worker's, of which that is one.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class Presence:
         about: WorkerRow,
         counts: Callable[[], WorkerCounts],
         on_beat: Callable[[], None] = lambda: None,
+        threads: WorkerThreads | None = None,
     ) -> None:
         self._database = database
         self._subspace = subspace
@@ -156,13 +158,14 @@ class Presence:
         self._about = dataclasses.replace(about, **_short(vars(about)))
         self._counts = counts
         self._on_beat = on_beat
+        self._threads = threads
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> None:
         self._is_over.clear()
-        self._thread = threading.Thread(target=self._keep, name="fdbqueue-presence", daemon=True)
-        start_thread(self._thread)
+        self._thread = OwnThread(self._keep, name="fdbqueue-presence", owner=self._threads)
+        self._thread.start()
 
     def __exit__(
         self,
@@ -227,6 +230,7 @@ class Presences:
         about: WorkerRow,
         counts: Callable[[], WorkerCounts],
         on_beat: Callable[[], None] = lambda: None,
+        threads: WorkerThreads | None = None,
     ) -> Presence:
         """Return the row of a worker, which is there while it is entered.
 
@@ -234,8 +238,9 @@ class Presences:
             about: What does not change: see :func:`worker_here`.
             counts: Asked at each write; called in another thread.
             on_beat: Called there after each write; may not raise.
+            threads: The worker's, of which that is one.
         """
-        return Presence(self._database, self._subspace, about, counts, on_beat)
+        return Presence(self._database, self._subspace, about, counts, on_beat, threads)
 
     def read(self) -> Workers:
         """Read a thousand rows at most, in one transaction; it conflicts with no worker."""

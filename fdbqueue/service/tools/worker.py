@@ -20,13 +20,14 @@ An exception that ends a wait of the caller's thread (an interrupt) stops the le
 thread waits until nothing is being leased (``_asked``), which would run, and nothing runs
 (``_running``): all that was done is acknowledged, and all else given up. A second exception ends
 that wait, too: the leases of what runs expire, unless its threads go on to their end. The caller's
-thread waits by functions in C that hold no lock, because an exception may come at any call.
+thread waits by functions in C that hold no lock, because an exception may come at any call. If one
+of the other threads dies, all that is leased is given back (:mod:`fdbqueue.own_threads`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
+import functools
 import math
 import os
 import queue as queues
@@ -36,15 +37,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error
-from fdbqueue.locks import RLock, start_thread
+from fdbqueue.locks import RLock
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread, ThreadDied, WorkerThreads
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.item_keys import End
-from fdbqueue.service.tools.line import Collect, LeaseSource, Line, check_done
+from fdbqueue.service.tools.line import Collect, LeaseExtender, LeaseSource, Line, check_done
 from fdbqueue.service.tools.presence import Presences, WorkerCounts, worker_here
 from fdbqueue.steady import monotonic
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: What became of an item that was worked on.
 Outcome = Literal["handled", "failed", "lost"]
@@ -55,12 +58,6 @@ _WAIT_SECONDS = 2.0
 _SIGNAL_SECONDS = 0.5
 #: How long items that are done wait for others, if items wait for a thread.
 _MOMENT_SECONDS = 0.05
-#: The share of a lease's time after which it is extended.
-_EXTENDED_AFTER = 1 / 3
-_MIN_PAUSE_SECONDS = 0.05
-#: How many leases one transaction extends. More are hardly faster, and the end of any makes it
-#: conflict: so those leased first, which end meanwhile, come last, and no others wait for them.
-_EXTENDED_TOGETHER = 25
 
 
 class _Leased(NamedTuple):
@@ -102,6 +99,8 @@ class Worker:
         on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
         home_of: Returns, by a queue's name, what the log calls it.
+        threads: Those of the worker that this is a part of, which gives back what is leased if one
+            dies; None if it is a part of no other.
     """
 
     def __init__(
@@ -125,6 +124,7 @@ class Worker:
         on_beat: Callable[[], None] = lambda: None,
         presences: Presences | None = None,
         home_of: Callable[[str], str] = str,
+        threads: WorkerThreads | None = None,
     ) -> None:
         self._queue, self._handler, self._concurrency = queue, handler, concurrency
         #: Items to work on, and what else the threads are to do.
@@ -139,12 +139,13 @@ class Worker:
         self._follow, self._let_in = follow, let_in
         self._on_end, self._on_stop, self._on_beat = on_end, on_stop, on_beat
         self._home_of = home_of
+        self._gives_back, self._threads = threads is None, threads or WorkerThreads()
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if presences is not None:
             names = str(getattr(queue, "name", ""))  # what stands before queues may have none
             serves = getattr(queue, "names", (names,))
             about = worker_here(self._worker, "items", names, threads=concurrency, serves=serves)
-            self._presence = presences.of(about, self._counts)
+            self._presence = presences.of(about, self._counts, threads=self._threads)
         #: Held to read or change what the threads share.
         self._changed = RLock()
         #: What the caller's thread waits for, if it waits, and what wakes it.
@@ -155,6 +156,7 @@ class Worker:
         #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
         self._is_over = threading.Event()
+        self._extender = LeaseExtender(queue, seconds, self._held, self._is_over, self._facts)
         self._error: BaseException | None = None
         self._stops = False
         #: Items that are done and not acknowledged yet.
@@ -182,15 +184,21 @@ class Worker:
         Raises:
             FDBError: An item could not be leased, acknowledged or given up; any other error
                 that prevented this is raised, too.
+            ThreadDied: One of its threads has ended by an exception.
         """
-        with self._presence:
-            self._run()
+        self._threads.on_death = functools.partial(self._wakes.put, None)
+        with self._threads if self._gives_back else contextlib.nullcontext(), self._presence:
+            try:
+                self._run()
+            finally:
+                if self._gives_back and self._threads.death is not None:
+                    self._give_back(self._threads.death)
 
     def _run(self) -> None:
         threads: list[threading.Thread] = []
         try:
             try:
-                targets = [self._work] * self._concurrency + [self._extend_all, self._tend]
+                targets = [self._work] * self._concurrency + [self._extender.run, self._tend]
                 threads.extend(map(self._started, targets))
                 while not self._has_finished():
                     pass
@@ -208,8 +216,25 @@ class Worker:
                 raise
         for thread in threads:
             thread.join()
+        self._threads.check()
         if self._error is not None:
             raise self._error
+
+    def _give_back(self, death: ThreadDied) -> None:
+        """Acknowledge what is done, requeue what waits, and give up what runs; never raise."""
+        with self._changed:
+            waiting = [one for one in self._line.emptied() if isinstance(one, Item)]
+            self._end_threads()  # what ends them was in the line, too
+            done, held = self._done, self._held()
+        for item in done:
+            self._finish_here(item, None)
+        queue: Any = self._queue
+        for item in held.values():
+            if item in waiting:
+                with contextlib.suppress(Exception):  # then its lease expires
+                    queue.requeue(item)
+            elif item not in done:
+                self._finish_here(item, death)
 
     def stop(self) -> None:
         """Lease nothing more; :meth:`run` returns once the running items are finished.
@@ -230,6 +255,10 @@ class Worker:
         with self._changed:
             return [*self._running.values()]
 
+    def _held(self) -> dict[str | None, Item]:
+        with self._changed:
+            return dict(self._running)
+
     def _end_threads(self) -> None:
         """Let each thread end when it has nothing left to do; may be called twice."""
         self._is_over.set()
@@ -238,8 +267,8 @@ class Worker:
             self._line.put(None)
 
     def _started(self, target: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=target, name="fdbqueue-worker", daemon=True)
-        start_thread(thread)
+        thread = OwnThread(target, name="fdbqueue-worker", owner=self._threads)
+        thread.start()
         return thread
 
     # In the caller's thread
@@ -268,7 +297,8 @@ class Worker:
 
     def _goes_on(self) -> bool:
         """Tell whether more items are to be leased."""
-        return self._remaining + self._asked > 0 and self._error is None and not self._stops
+        has_failed = self._error is not None or self._threads.death is not None
+        return self._remaining + self._asked > 0 and not (has_failed or self._stops)
 
     def _wanted(self, done: int = 0) -> int:
         """Return how many more items the free threads can take, or those whose items are done."""
@@ -339,6 +369,7 @@ class Worker:
     def _wait(self, is_so: Callable[[], Any], *, beats: bool = True) -> None:
         """Wait in the caller's thread until something is so."""
         while not self._await(is_so):
+            self._threads.check()
             if beats:
                 self._on_beat()
             with contextlib.suppress(queues.Empty):
@@ -540,8 +571,9 @@ class Worker:
     def _end_of(self, item: Item, outcome: Outcome, error: BaseException | None) -> None:
         """Count an item that has ended, and report it; the caller wakes who waits for that."""
         with self._changed:
+            if self._running.pop(item.lease, None) is None:
+                return  # it was given back
             setattr(self, outcome, getattr(self, outcome) + 1)
-            self._running.pop(item.lease, None)
             try:  # noqa: SIM105  # suppress() is three calls for each item
                 self._on_end(item, error)
             except BaseException:  # noqa: BLE001, S110  # a failing report must not stop the work
@@ -566,35 +598,3 @@ class Worker:
     def _facts(self, item: Item) -> dict[str, Any]:
         """Return an item's facts for the log: neither its value nor its lease."""
         return {"queue": self._home_of(item.queue), "item": item.id, "attempts": item.attempts}
-
-    def _extend_all(self) -> None:
-        """Extend the leases of running items until the work ends."""
-        known: set[str | None] = set()
-        pause, began = max(self._seconds * _EXTENDED_AFTER, _MIN_PAUSE_SECONDS), monotonic()
-        while not self._is_over.wait(max(0.0, began + pause - monotonic())):
-            began = monotonic()
-            with self._changed:
-                running = dict(self._running)
-            items = [item for lease, item in running.items() if lease in known]
-            for start in reversed(range(0, len(items), _EXTENDED_TOGETHER)):
-                self._extend(items[start : start + _EXTENDED_TOGETHER])
-            known = set(running)
-
-    def _extend(self, items: Sequence[Item]) -> None:
-        """Extend leases in one transaction, in several if it would be too large."""
-        failed: Sequence[str | None] = ()
-        kind = LeaseLost.__name__
-        try:
-            failed = self._queue.extend_many(items, self._seconds).lost
-        except Exception as error:  # noqa: BLE001  # the items' acks report lost leases
-            if len(items) > 1 and isinstance(error, BatchTooLarge):
-                half = len(items) // 2
-                self._extend(items[:half])
-                self._extend(items[half:])
-                return
-            failed, kind = [item.lease for item in items], type(error).__name__
-        with self._changed:  # those that have ended meanwhile are not lost
-            lost = [self._running[lease] for lease in failed if lease in self._running]
-        for item in lost:  # its ack reports that, too
-            facts = {**self._facts(item), "error": kind}
-            logger.warning("a lease could not be extended", extra=facts)

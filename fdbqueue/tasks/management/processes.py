@@ -22,7 +22,6 @@ Each process touches a file while it is alive (:class:`Heartbeat`), stops when t
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import signal
@@ -37,15 +36,17 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import CommandError
 from django.utils import autoreload
 
+from fdbqueue.logs import get_logger
 from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, handled
+from fdbqueue.own_threads import OwnThread
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.time_limits import HEARS, KILL_AT, OverdueAttempt, ParentWatch, shared_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: What a child finds in its environment: its number, the file descriptors of its pipe and of the
 #: memory that it shares with its parent, and when the one before was ended for a time limit, or 0.
@@ -300,7 +301,7 @@ class ParentPipe:
         }
         target, main = self._listen, threading.get_ident()
         with handled(handlers):
-            threading.Thread(target=target, args=(requests, main), daemon=True).start()
+            OwnThread(target, args=(requests, main), name="fdbqueue-tasks-parent").start()
             if self.watch is not None:
                 self.watch.words[HEARS] = 1.0
             yield
@@ -356,7 +357,7 @@ def ended_in_time() -> Iterator[None]:
         code = _exit_code(error)
         raise
     finally:
-        threading.Thread(target=_end, args=(code,), name="fdbqueue-tasks-end", daemon=True).start()
+        OwnThread(_end, args=(code,), name="fdbqueue-tasks-end").start()
 
 
 def _exit_code(error: BaseException) -> int:
@@ -435,9 +436,7 @@ class Reload:
         if self._is_wanted:
             autoreload.file_changed.connect(self._changed)
             run, main = autoreload.get_reloader().run, threading.main_thread()
-            threading.Thread(
-                target=run, args=(main,), name="fdbqueue-tasks-reload", daemon=True
-            ).start()
+            OwnThread(run, args=(main,), name="fdbqueue-tasks-reload").start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import logging
 import random
 import secrets
 import threading
@@ -19,7 +18,8 @@ from django.db.models.functions import Length
 from fdbqueue.connections import left_in_order
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import QueueNotFound, text_of_error
-from fdbqueue.locks import start_thread
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service import Catalog, Prepared, Push, Queue, run, shared_us
 from fdbqueue.service.transactions import VERSIONS_PER_SECOND, Conflict
 from fdbqueue.steady import monotonic
@@ -32,7 +32,7 @@ from fdbqueue.tasks.outbox.wake import wake_key
 from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.schedules import is_engines
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: The most rows that are read at once, and about the most characters of their calls.
 MAX_ROWS_AT_ONCE, MAX_CHARACTERS = 500, 1_500_000
@@ -454,20 +454,23 @@ class MoverThread:
     Args:
         outbox: The outbox.
         catalog: Where the queues are.
+        threads: The worker's, of which this is one.
     """
 
-    def __init__(self, outbox: Outbox, catalog: Catalog) -> None:
+    def __init__(
+        self, outbox: Outbox, catalog: Catalog, threads: WorkerThreads | None = None
+    ) -> None:
         self._outbox = outbox
         self._mover = RowMover(outbox, catalog)
         self._is_over = False
         self._woken = threading.Event()
         #: How many times in a row something has failed.
         self._failures = 0
-        self._thread = threading.Thread(target=self._run, name="fdbqueue-outbox", daemon=True)
+        self._thread = OwnThread(self._run, name="fdbqueue-outbox", owner=threads)
 
     def start(self) -> None:
         """Begin."""
-        start_thread(self._thread)
+        self._thread.start()
 
     def stop(self) -> None:
         """End, once the step that is under way has ended; not later than five seconds."""

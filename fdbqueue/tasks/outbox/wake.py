@@ -10,19 +10,19 @@ command's tasks are moved at once, too.
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 import time
 from typing import Any
 
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import text_of_error
-from fdbqueue.locks import RLock, start_thread
+from fdbqueue.locks import RLock
+from fdbqueue.logs import get_logger
+from fdbqueue.own_threads import OwnThread
 from fdbqueue.service import run
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_SECONDS = 2.0
 _PAUSE_SECONDS = 0.02
@@ -60,11 +60,18 @@ class Waker:
                 return
             self._is_at_work = True
         try:
-            start_thread(threading.Thread(target=self._wake_all, name="fdbqueue-outbox-wake"))
+            OwnThread(self._wake_all, name="fdbqueue-outbox-wake", daemon=False).start()
         except RuntimeError:  # the process ends, or has too many threads: the mover looks by itself
             self._is_at_work = False
 
     def _wake_all(self) -> None:
+        try:
+            self._wake_until_none_is_wanted()
+        except BaseException:  # the next row starts another thread
+            self._is_at_work = False
+            raise
+
+    def _wake_until_none_is_wanted(self) -> None:
         while True:
             with self._mutex:
                 if not self._is_wanted:

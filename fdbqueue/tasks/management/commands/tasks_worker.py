@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
-import logging
 import math
 import signal
 from typing import Any
@@ -14,6 +13,7 @@ from django.conf import settings
 from django.utils import autoreload
 
 from fdbqueue.columns.text import clipped, counted
+from fdbqueue.logs import get_logger
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import INTERRUPTED, Interrupted, failure, usage_error
@@ -33,7 +33,7 @@ from fdbqueue.tasks.management.processes import (
 from fdbqueue.tasks.schedules import unused
 from fdbqueue.tasks.worker import EXTENDED_PER_SECOND, TaskWorker
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAX_THREADS = 256
 _MAX_PREFETCH = 100
