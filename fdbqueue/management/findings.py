@@ -3,7 +3,7 @@
 The first are the setting, the engine, receipts of processes that have ended, queues that are stored
 but are not in the setting, which queue is the busiest, and which are at a limit of their own. Those
 of a queue are its format, pause, row in the index of its family, the concerns that the list of
-queues names, overdue items, drains, pushes, items and counts.
+queues names, overdue items, drains, items and counts.
 
 The function or the method that makes a check has its name. To check one more thing of a queue,
 write a method like :meth:`QueueChecks._check_pause`, and a line in :meth:`QueueChecks.findings`.
@@ -34,7 +34,7 @@ from fdbqueue.columns.text import counted
 from fdbqueue.exceptions import FormatMismatch, ItemNotFound
 from fdbqueue.management.formats import item_count
 from fdbqueue.service import MAX_ITEMS_A_CALL, Catalog, Pause, Queue, error_code, run, strict_json
-from fdbqueue.service.tools import examination, resumable_push
+from fdbqueue.service.tools import examination
 from fdbqueue.service.tools.examination import (
     STALE_SECONDS,
     Census,
@@ -303,7 +303,6 @@ class QueueChecks:
         yield from self._check_attention()
         yield self._check_overdue(pause)
         yield self._check_drains()
-        yield self._check_pushes()
         census = self._examiner.census(self._deadline)
         # both before a repair changes what was counted
         yield from [self._check_items(census), self._check_counts(census)]
@@ -400,18 +399,6 @@ class QueueChecks:
 
         text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
         return self._finding("drains", WARNING, text, remove)
-
-    def _check_pushes(self) -> Finding:
-        found = resumable_push.recorded(self._readable, older_than_seconds=STALE_SECONDS)
-        if not found:
-            return self._finding("pushes", OK, "no record is older than a day")
-
-        def remove() -> tuple[str, bool]:
-            count = resumable_push.sweep(self._queue, older_than_seconds=STALE_SECONDS)
-            return f"removed {count:,}", True
-
-        text = f"{counted(len(found), 'record')} older than a day"
-        return self._finding("pushes", WARNING, text, remove)
 
     def _check_items(self, census: Census) -> Finding:
         looked = f"{item_count(sum(astuple(census.counts)))} checked"

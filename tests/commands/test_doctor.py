@@ -21,16 +21,15 @@ import fdbqueue
 from fdbqueue import conf
 from fdbqueue.management import findings
 from fdbqueue.management.findings import Finding, check_engine
-from fdbqueue.service import FifoQueue, ResumablePush, run
+from fdbqueue.service import FifoQueue, run
 from fdbqueue.service import clock as service_clock
-from fdbqueue.service.tools import resumable_push
 from fdbqueue.service.tools.examination import Examiner
-from fdbqueue.service.transactions import Conflict, receipts_of
+from fdbqueue.service.transactions import receipts_of
 from fdbqueue.testing import time_ahead
 from tests.concurrency.census import assert_counted
 from tests.faults.faulty import Fault, Faulty
 
-CHECKS = ["format", "pause", "attention", "overdue", "drains", "pushes", "items", "counts"]
+CHECKS = ["format", "pause", "attention", "overdue", "drains", "items", "counts"]
 #: Of the queues that are named, or of all.
 NAMED = ["load", "limits"]
 #: The check of the embedded engine's file.
@@ -291,19 +290,6 @@ def test_receipts_of_clients_that_are_gone(examine, settings, a_day_later):
     assert examine("mail", "--repair", "--no-input")[1]["receipts"]["is_repaired"]
 
 
-def test_pushes_that_were_given_up(examine, mail, monkeypatch):
-    """What a push left a day ago is a warning; --repair forgets it."""
-    push = ResumablePush(mail, "file x")
-    monkeypatch.setattr("fdbqueue.service.tools.resumable_push.now_us", lambda: 1)
-    push.push_all([(mail.parts.pusher.encoder.entry("a"), lambda: (2, 1, b"", 1))])
-    monkeypatch.undo()
-    code, found = examine("mail")
-    assert (code, found["pushes"]["status"]) == (0, "warning")
-    assert examine("mail", "--repair", "--no-input")[1]["pushes"]["is_repaired"]
-    assert examine("mail")[1]["pushes"]["status"] == "ok"
-    assert ResumablePush(mail, "file x").begun is None
-
-
 def test_what_is_left_is_not_repaired():
     """A repair that leaves something is a warning still, and says what it did."""
     finding = Finding("overdue", "mail", "warning", "5 wait", lambda: ("requeued 3", False))
@@ -321,37 +307,6 @@ def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
     _, found = examine("mail", "--repair", "--no-input")
     assert found["drains"]["detail"].endswith("; removed 5")
     assert Examiner(mail).stale_holds() == 0
-
-
-def test_more_pushes_than_are_read_at_once(mail, monkeypatch):
-    """An old one is found behind many young ones, and what is no record is passed by."""
-    monkeypatch.setattr("fdbqueue.service.tools.resumable_push._SWEPT_AT_ONCE", 3)
-    place = mail.subspace.key() + b"\xff\x21"
-    young = service_clock.now_us()
-    values = [fdb.tuple.pack((b"run", young, "young", 2, 1, b"", 1))] * 7
-    values += [b"\xff", fdb.tuple.pack(("x",)), fdb.tuple.pack((b"run", "?", "x", 2, 1, b"", 1))]
-    values += [fdb.tuple.pack((b"run", 1, "old", 2, 1, b"", 1))] * 2
-    write({place + bytes([number]) * 16: value for number, value in enumerate(values)})
-    stale = resumable_push.recorded(mail, older_than_seconds=60)
-    assert [one.source for one in stale] == ["old"] * 2
-    assert resumable_push.sweep(mail, older_than_seconds=60) == 2
-    assert [one.source for one in resumable_push.recorded(mail)] == ["young"] * 7
-
-
-def test_a_push_that_is_resumed_meanwhile_is_not_forgotten(mail):
-    """Who forgets it conflicts with its next transaction."""
-    push, entry = ResumablePush(mail, "file x"), mail.parts.pusher.encoder.entry
-    push.push_all([(entry("a"), lambda: (2, 1, b"", 1))])
-    bounds, latest = mail.parts.store.tables.progresses, service_clock.now_us()
-
-    def forget(tr):
-        found, _ = resumable_push._page(tr, *bounds, latest, clear=True)
-        assert [one.source for one in found] == ["file x"]
-        push.push_all([(entry("b"), lambda: (4, 2, b"", 2))])
-
-    with pytest.raises(Conflict):
-        run(conf.catalog().database, forget, retries_conflicts=False)
-    assert ResumablePush(mail, "file x").begun.lines == 2
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -69,7 +69,7 @@ from fdbqueue.management.formats import (
     json_line,
 )
 from fdbqueue.service import ITEM_STATES, Catalog, Queue, transactions
-from fdbqueue.service.tools import examination, resumable_push
+from fdbqueue.service.tools import examination
 from fdbqueue.service.tools.examination import STALE_SECONDS, Examiner
 
 COLUMNS = (
@@ -134,16 +134,16 @@ examples:
         repairs.add_argument(
             "--sweep",
             action="store_true",
-            help="Remove what ended processes left behind: receipts, records of queue_push "
-            "--resume, and saved responses that expired an hour ago. No item is touched",
+            help="Remove what ended processes left behind: receipts, and saved responses "
+            "that expired an hour ago. No item is touched",
         )
         parser.add_argument(
             "--older-than",
             type=whole_number(transactions.MIN_SWEPT_SECONDS),
             dest="older_than_seconds",
             metavar="SECONDS",
-            help="With --sweep: remove receipts and push records that were not written for SECONDS "
-            f"(default: {STALE_SECONDS}, a day; at least {transactions.MIN_SWEPT_SECONDS})",
+            help="With --sweep: remove receipts that were not written for SECONDS (default"
+            f": {STALE_SECONDS}, a day; at least {transactions.MIN_SWEPT_SECONDS})",
         )
         parser.add_argument(
             "--timeout",
@@ -265,13 +265,10 @@ examples:
         catalog = self.catalog
         removed = examination.sweep(catalog.database, older_than_seconds=older_than_seconds)
         queues = [catalog.queue(name) for name in catalog.names(with_responses=True)]
-        sweep = functools.partial(resumable_push.sweep, older_than_seconds=older_than_seconds)
-        pushes = sum(map(sweep, queues))
         responses = sum(queue.sweep() for queue in queues) + catalog.sweep()
         self.console.report(
-            {"removed": removed, "pushes": pushes, "responses": responses},
-            f"Removed {counted(removed, 'receipt')}, {counted(pushes, 'push record')} and "
-            f"{counted(responses, 'saved response')}.",
+            {"removed": removed, "responses": responses},
+            f"Removed {counted(removed, 'receipt')} and {counted(responses, 'saved response')}.",
         )
 
 
