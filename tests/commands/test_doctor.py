@@ -21,13 +21,16 @@ import fdbqueue
 from fdbqueue import conf
 from fdbqueue.management import findings
 from fdbqueue.management.findings import Finding, check_engine
-from fdbqueue.service import FifoQueue, run
+from fdbqueue.service import FifoQueue, IdempotencyKey, run
 from fdbqueue.service import clock as service_clock
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.transactions import receipts_of
 from fdbqueue.testing import time_ahead
 from tests.concurrency.census import assert_counted
+from tests.concurrency.conftest import clock
 from tests.faults.faulty import Fault, Faulty
+
+__all__ = ["clock"]
 
 CHECKS = ["format", "pause", "attention", "overdue", "drains", "items", "counts"]
 #: Of the queues that are named, or of all.
@@ -119,7 +122,7 @@ def test_the_table(manage, mail):
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
-    assert len(rows) == 6 + len(FILE) + len(CHECKS) + 1
+    assert len(rows) == 7 + len(FILE) + len(CHECKS) + 1
     assert all(row.startswith("OK ") for row in rows)
     shown = [re.split("  +", row)[1:4] for row in rows]
     at = 6 + len(FILE)
@@ -288,6 +291,42 @@ def test_receipts_of_clients_that_are_gone(examine, settings, a_day_later):
     assert (code, found["receipts"]["status"]) == (0, "warning")
     assert int(found["receipts"]["detail"].split()[0]) >= 3
     assert examine("mail", "--repair", "--no-input")[1]["receipts"]["is_repaired"]
+
+
+def test_counts_of_a_queue_in_use(examine, mail, monkeypatch):
+    """They cannot be compared, a warning; --repair counts them if others do not make that wrong."""
+    places = mail.subspace.range()
+    run(mail.database, lambda tr: tr.clear(next(iter(tr.get_range(*_pair(places)))).key))
+    add_handed = Examiner._add_handed
+
+    def while_others_push(*arguments, **named):
+        fdbqueue.queue("mail").push("meanwhile")
+        return add_handed(*arguments, **named)
+
+    monkeypatch.setattr(Examiner, "_add_handed", while_others_push)
+    code, found = examine("mail")
+    assert (code, found["counts"]["status"]) == (0, "warning")
+    monkeypatch.setattr(findings, "_COUNTED_IN_USE", 5)
+    assert not examine("mail", "--repair", "--no-input")[1]["counts"]["is_repaired"]
+    monkeypatch.setattr(findings, "_COUNTED_IN_USE", 50)
+    assert examine("mail", "--repair", "--no-input")[1]["counts"]["is_repaired"]
+    assert_counted(mail)
+
+
+def test_saved_responses_that_have_expired(examine, clock):
+    """They are counted, and --repair removes them, also of queues that no list shows."""
+    for name in ("mail", "user-7"):
+        fdbqueue.queue(name).pop_many(1, once=IdempotencyKey("short", kept_seconds=10))
+    fdbqueue.pop_from(["user-*"], once=IdempotencyKey("short", kept_seconds=10))
+    fdbqueue.queue("mail").push("kept", once=IdempotencyKey("long", kept_seconds=3_620))
+    assert "user-7" not in conf.catalog().names()
+    clock.advance(3_615)
+    found = examine()[1]["responses"]
+    assert (found["status"], found["detail"].split()[0]) == ("ok", "3")
+    found = examine("--repair", "--no-input")[1]["responses"]
+    assert (found["is_repaired"], found["detail"].endswith("; removed 3")) == (True, True)
+    assert examine("--repair", "--no-input")[1]["responses"]["is_repaired"] is False
+    assert fdbqueue.queue("mail").push("kept", once="long") == fdbqueue.queue("mail").peek()
 
 
 def test_what_is_left_is_not_repaired():
