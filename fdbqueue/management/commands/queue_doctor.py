@@ -60,9 +60,9 @@ from fdbqueue.management.findings import (
     is_file,
 )
 from fdbqueue.management.formats import (
+    Paint,
     Painted,
     Table,
-    TableLook,
     TextColumn,
     item_count,
     json_line,
@@ -73,9 +73,9 @@ from fdbqueue.service.tools.examination import Examiner
 COLUMNS = (
     TextColumn("STATUS"),
     TextColumn("CHECK"),
-    TextColumn("QUEUE", "name"),
-    TextColumn("FOUND", fold="wrap"),
-    TextColumn("REMEDY", fold="whole"),
+    TextColumn("QUEUE"),
+    TextColumn("FOUND"),
+    TextColumn("REMEDY"),
 )
 
 #: A transaction may time out this long before the deadline.
@@ -175,7 +175,7 @@ examples:
                     self.console.print_lines([json_line(finding.record())])
         finally:  # the rest may take long: Ctrl-C shows what was found so far
             if prints and not self.console.as_json:
-                self.console.print_lines(_table_lines(found, self.console.look))
+                self.console.print_lines(_table_lines(found, self.console.paint))
         if (error := examination.failure) is not None:
             is_printed = prints and bool(found) and found[-1].detail == str(error)
             text = str(error).partition(": ")[0] if is_printed else None  # the rest is printed
@@ -272,7 +272,7 @@ class _Examination:
             yield from [name] if family is None else filter(family.has, family.names())
 
 
-def _table_lines(found: Iterable[Finding], look: TableLook) -> list[str]:
+def _table_lines(found: Iterable[Finding], paint: Paint) -> list[str]:
     """Return the lines of a table: errors, warnings, what was repaired, and what is well.
 
     A check that finds the same of several queues that are well has one row for these.
@@ -281,7 +281,7 @@ def _table_lines(found: Iterable[Finding], look: TableLook) -> list[str]:
     problems = [one for status in (ERROR, WARNING) for one in found if one.status == status]
     repaired = [one for one in found if one.is_repaired]
     rows = [*map(_row, problems), *map(_row, repaired), *_rows_of_checks(found)]
-    return Table(COLUMNS, look).lines(rows)
+    return Table(COLUMNS, paint).lines(rows)
 
 
 def _row(finding: Finding) -> tuple[str, ...]:

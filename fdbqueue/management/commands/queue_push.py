@@ -137,7 +137,7 @@ examples:
         draws = given.file != "-" or not sys.stdin.isatty()  # else lines are typed there
         with (
             defer_interrupts() as interrupts,
-            self.console.progress_meter(queue.name, None, bar=draws) as progress,
+            self.console.progress_meter(None, overwrites=draws) as progress,
         ):
             lines = ndjson.Lines(queue, stream, interrupts)
             items = ndjson.Items(
