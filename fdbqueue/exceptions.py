@@ -16,7 +16,6 @@
     ├── CorruptItem                 corrupt_item
     ├── FormatMismatch              format_mismatch
     ├── PushInterrupted             push_interrupted
-    ├── PushTaken                   push_taken
     ├── OutcomeUnknown              outcome_unknown
     └── EngineError                 engine_error
         ├── EngineUnavailable       engine_unavailable     retryable
@@ -240,12 +239,6 @@ class PushInterrupted(FdbQueueError):
     """
 
     code = "push_interrupted"
-
-
-class PushTaken(FdbQueueError):
-    """Another process pushes the same source; what this one had not pushed yet is left to it."""
-
-    code = "push_taken"
 
 
 class OutcomeUnknown(FdbQueueError):

@@ -293,7 +293,7 @@ def _codes() -> Iterator[tuple[str, Any]]:
 
 
 #: Classes that only group others, what only commands raise, and what ``invalid_input`` stands for.
-_NEVER_SHOWN = frozenset({"error", "invalid", "push_interrupted", "push_taken"})
+_NEVER_SHOWN = frozenset({"error", "invalid", "push_interrupted"})
 #: Each ``code`` and its text; a project's own authentication or throttles may add theirs.
 CODES = {code: text for code, text in reversed([*_codes()]) if code not in _NEVER_SHOWN}
 

@@ -221,9 +221,6 @@ class Column(Generic[Row]):
         value: Returns what it says of a row, None for nothing.
         kind: How that is written.
         label: What its header says in a table at a terminal, if not the heading in capitals.
-        is_name: Whether a terminal shortens it in the middle.
-        fold: What else a terminal does to a cell that is too wide: ``TextColumn`` of
-            :mod:`fdbqueue.management.formats` has the ways.
         fields: Returns the fields of JSON for a value, if they are not the one with the name.
         is_minor: Whether a page leaves it out on a narrow screen.
         css: Returns more CSS classes for a value's cell.
@@ -236,8 +233,6 @@ class Column(Generic[Row]):
     value: Callable[[Row], Any] = field(kw_only=False)
     kind: ValueKind = field(default=WORD, kw_only=False)
     label: str = ""
-    is_name: bool = False
-    fold: str = ""
     fields: Callable[[Any], dict[str, Any]] | None = None
     is_minor: bool = False
     css: Callable[[Any], str] = _never

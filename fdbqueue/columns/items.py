@@ -237,7 +237,6 @@ REASON = ItemColumn(
         cell=lambda reason: clipped(reason, _CELL_REASON_CHARACTERS),
         line=lines_printable,
     ),
-    fold="cut",
     is_shown=in_state("dead"),
 )
 FAILURES = ItemColumn(

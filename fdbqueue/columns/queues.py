@@ -107,7 +107,6 @@ NAME = QueueColumn(
     "name",
     _("Name"),
     attrgetter("queue.name"),
-    is_name=True,
     reads=(begin_pauses, begin_ends, begin_held),
     sort_reads=(),
 )
@@ -198,7 +197,6 @@ STATUS = QueueColumn(
     _("Status"),
     lambda row: row,
     ValueKind(cell=_status),
-    fold="wrap",
     fields=lambda row: {
         "blocked": row.ends.undecodable,
         "no_worker": row.is_workerless,

@@ -116,7 +116,7 @@ def _is_lost(state: str) -> bool:
 
 #: The workers there are, whether they lease anything or not; each text is what they say themselves.
 WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
-    Column("name", _("Worker"), attrgetter("name"), TEXT, is_name=True),
+    Column("name", _("Worker"), attrgetter("name"), TEXT),
     Column(
         "state",
         _("State"),
@@ -135,5 +135,5 @@ WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
     Column("done", _("Done"), attrgetter("done"), COUNT),
     Column("failed", _("Failed"), attrgetter("failed"), COUNT),
     Column("since", _("Since"), lambda row: moment(row.since_us) if row.since_us else None, PAST),
-    Column("queues", _("Queues"), attrgetter("queues"), TEXT, fold="wrap"),
+    Column("queues", _("Queues"), attrgetter("queues"), TEXT),
 )

@@ -296,7 +296,7 @@ class QueueCommand(BaseCommand):
         """
         missing, unready = [], []
         unique = list(dict.fromkeys(ids))
-        with self.console.steps(queue.name, len(unique), done) as finish_step:
+        with self.console.steps(len(unique), done) as finish_step:
             for item_id in unique:
                 try:
                     change(item_id)

@@ -1,8 +1,8 @@
 """Talk to the user of a command: its results, notes, progress and questions.
 
-Standard output has the results, standard error all else. The progress of a long command is a bar
-at a terminal, with count, rate and remaining time, drawn by tqdm if that is installed, else a line
-every two seconds; elsewhere it is a line every ten seconds; and nothing with ``--verbosity 0``.
+Standard output has the results, standard error all else. The progress of a long command is a line
+with count, rate and remaining time: one that is overwritten at a terminal, one every ten seconds
+elsewhere, and none with ``--verbosity 0``.
 """
 
 from __future__ import annotations
@@ -39,12 +39,8 @@ from fdbqueue.steady import monotonic
 
 #: The most queues of a family of which pauses are noted.
 _MAX_LOOKED_AT = 1_000
-#: The time between two lines of progress if there is no bar; and the same at a terminal.
-_SECONDS_BETWEEN_LINES, _SECONDS_AT_A_TERMINAL = 10.0, 2.0
-#: The size of a terminal that does not tell its own.
-_COLUMNS, _LINES = 80, 24
-#: Fewer items are done before a bar could be read.
-_BAR_ITEMS = 1_000
+#: The time between two lines of progress; and between two that overwrite each other at a terminal.
+_SECONDS_BETWEEN_LINES, _SECONDS_AT_A_TERMINAL = 10.0, 0.5
 #: What a terminal understands.
 _CLEAR, _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -53,48 +49,38 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
     """A count of items that are done, shown as it grows; a context manager.
 
     Args:
-        note: Prints a line.
+        show: Shows a line; the last one is empty.
         total: How many there will be; None if that is not known.
-        bar: Tqdm's bar at a terminal; None for lines.
         line_seconds: The time between two lines; ``math.inf`` for none.
     """
 
     def __init__(
         self,
-        note: Callable[[str], None],
+        show: Callable[[str], None],
         total: int | None,
-        bar: Any = None,
         *,
         line_seconds: float = _SECONDS_BETWEEN_LINES,
     ) -> None:
         self.done = 0
-        self._note = note
+        self._show = show
         self._total = total
-        self._bar = bar
         self._line_seconds = line_seconds
         self._begun_at = self._noted_at = monotonic()
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.refresh()
-            self._bar.close()
+        self._show("")
 
     def advance(self, count: int) -> None:
         """Add items that are done."""
         self.done += count
-        if self._bar is not None:
-            self._bar.update(count)
-            return
         now = monotonic()
         if now - self._noted_at >= self._line_seconds:
             self._noted_at = now
-            self._note(self._line(now - self._begun_at))
+            self._show(self._line(now - self._begun_at))
 
     def expect(self, total: int) -> None:
         """Set how many there will be, as far as that is known now."""
         self._total = total
-        if self._bar is not None:
-            self._bar.total = total
 
     def _line(self, seconds: float) -> str:
         rate = self.done / max(seconds, 1e-9)
@@ -142,8 +128,8 @@ class Console:
         self.asks = asks
         self._noted_pauses: set[str] = set()
         self._has_drawn = False
-        #: The bar at the terminal, from the first one on.
-        self._bar: Any = None
+        #: Whether the terminal's last line is one of progress.
+        self._has_progress = False
         #: How many lines have been printed.
         self.lines_printed = 0
 
@@ -152,11 +138,9 @@ class Console:
         """Whether results are shown at a terminal."""
         return self._stdout.isatty()
 
-    @property
-    def look(self) -> formats.TableLook:
-        """How tables are printed: they fit the terminal, with colours if these are wanted."""
-        width = shutil.get_terminal_size().columns if self.is_terminal else None
-        return formats.TableLook(width, lambda text, name: getattr(self._style, name)(text))
+    def paint(self, text: str, style: str) -> str:
+        """Return a text in a style of Django's, if colours are wanted."""
+        return str(getattr(self._style, style)(text))
 
     def draw(self, lines: Sequence[str]) -> None:
         """Draw lines over those drawn before, as many as the window of the terminal has.
@@ -229,8 +213,7 @@ class Console:
         """Print a line for people, unless ``--verbosity 0`` is given."""
         if self._is_quiet:
             return
-        if self._bar is not None:
-            self._bar.clear()  # it is drawn again below the line
+        self._overwrite("")
         with contextlib.suppress(OSError):  # its reader may have closed it
             self._stderr.write(text, style_func=str)
 
@@ -253,22 +236,33 @@ class Console:
         return len(found) == len(queues)
 
     def progress_meter(
-        self, name: str, total: int | None, *, bar: bool = True, lines: bool = True
+        self, total: int | None, *, overwrites: bool = True, lines: bool = True
     ) -> ProgressMeter:
         """Return what shows the progress of a long command.
 
         Args:
-            name: The queue's name.
             total: How many items there will be; None if that is not known.
-            bar: Whether a bar may be drawn, and not only lines.
-            lines: Whether lines may be printed if there is no bar.
+            overwrites: Whether a terminal may have one line that is overwritten.
+            lines: Whether there may be one line after the other elsewhere.
         """
-        draws = bar and self._is_process and not self._is_quiet
-        self._bar = _terminal_bar(name, total) if draws else None
-        seconds = _SECONDS_AT_A_TERMINAL if self._stderr.isatty() else _SECONDS_BETWEEN_LINES
-        return ProgressMeter(
-            self.note, total, self._bar, line_seconds=seconds if lines else math.inf
-        )
+        if overwrites and self._is_process and not self._is_quiet and self._stderr.isatty():
+            return ProgressMeter(self._overwrite, total, line_seconds=_SECONDS_AT_A_TERMINAL)
+        seconds = _SECONDS_BETWEEN_LINES if lines else math.inf
+        return ProgressMeter(self._note_progress, total, line_seconds=seconds)
+
+    def _note_progress(self, line: str) -> None:
+        if line:
+            self.note(line)
+
+    def _overwrite(self, line: str) -> None:
+        """Show a line of progress over the one before; an empty one leaves none."""
+        if not line and not self._has_progress:
+            return
+        self._has_progress = bool(line)
+        shown = line[: shutil.get_terminal_size().columns - 1]  # a line that wraps would stay
+        with contextlib.suppress(OSError):
+            self._stderr.write(f"\r{shown}{_REST_OF_LINE}", style_func=str, ending="")
+            self._stderr.flush()
 
     def confirm(self, question: str) -> None:
         """Ask before something is done that cannot be undone, unless ``--no-input`` is given.
@@ -291,13 +285,12 @@ class Console:
             raise failure("Nothing was changed.")
 
     @contextlib.contextmanager
-    def steps(self, name: str, total: int | None, done: str) -> Iterator[Callable[[int], None]]:
+    def steps(self, total: int | None, done: str) -> Iterator[Callable[[int], None]]:
         """Do a long command transaction by transaction, so that Ctrl-C stops it between two.
 
         Yields a function to be called after each transaction, with its number of items.
 
         Args:
-            name: The queue's name.
             total: How many items there are; None if that is not known.
             done: What is done to them, such as ``"removed"``.
 
@@ -310,7 +303,7 @@ class Console:
 
         with (
             defer_interrupts() as interrupts,
-            self.progress_meter(name, total, bar=total is None or total >= _BAR_ITEMS) as progress,
+            self.progress_meter(total) as progress,
             explain_errors(explain),
         ):
 
@@ -345,26 +338,6 @@ class Console:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
-
-
-def _terminal_bar(description: str, total: int | None) -> Any:
-    """Return a bar on standard error, None if that is not a terminal or tqdm is missing."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return None
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    size = os.get_terminal_size(sys.stderr.fileno())
-    return tqdm(
-        desc=description,
-        total=total,
-        unit=" items",
-        file=sys.stderr,
-        leave=False,  # the result says how many there were
-        ncols=size.columns or _COLUMNS,
-        nrows=size.lines or _LINES,
-    )
 
 
 def _is_closed(stream: Any) -> bool:

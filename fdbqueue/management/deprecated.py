@@ -48,7 +48,7 @@ def former_name(name: str, instead: str, **given: Any) -> type[QueueCommand]:
 
     Args:
         name: The former name.
-        instead: The command to write, with its option, as in ``"queue_doctor --sweep"``.
+        instead: The command to write, with its option, as in ``"queue_list --rates"``.
         given: What else the command is called with.
     """
     command, option = instead.split(" --")

@@ -54,7 +54,7 @@ class Emptying:
             f"Would drain {item_count(number)} from {self._source.name!r} to {to}.",
         )
 
-    def progress_meter(self, *, bar: bool = True, lines: bool = True) -> ProgressMeter:
+    def progress_meter(self, *, overwrites: bool = True, lines: bool = True) -> ProgressMeter:
         """Return what shows how many of the items are taken.
 
         With ``--follow`` there is no total, and there are no lines: the rate since it began says
@@ -62,7 +62,7 @@ class Emptying:
         """
         total = None if self._follow else self.expected
         lines = lines and not self._follow
-        return self._console.progress_meter(self._source.name, total, bar=bar, lines=lines)
+        return self._console.progress_meter(total, overwrites=overwrites, lines=lines)
 
     def take_all(
         self,

@@ -3,7 +3,7 @@
 The first are the setting, the engine, receipts of processes that have ended, queues that are stored
 but are not in the setting, which queue is the busiest, and which are at a limit of their own. Those
 of a queue are its format, pause, row in the index of its family, the concerns that the list of
-queues names, overdue items, drains, pushes, items and counts.
+queues names, overdue items, drains, items and counts.
 
 The function or the method that makes a check has its name. To check one more thing of a queue,
 write a method like :meth:`QueueChecks._check_pause`, and a line in :meth:`QueueChecks.findings`.
@@ -33,7 +33,7 @@ from fdbqueue.columns.text import counted
 from fdbqueue.exceptions import FormatMismatch, ItemNotFound
 from fdbqueue.management.formats import item_count
 from fdbqueue.service import MAX_ITEMS_A_CALL, Catalog, Pause, Queue, error_code, run, strict_json
-from fdbqueue.service.tools import examination, resumable_push
+from fdbqueue.service.tools import examination
 from fdbqueue.service.tools.examination import (
     STALE_SECONDS,
     Census,
@@ -56,6 +56,8 @@ LONGER_SECONDS = 300
 _MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
 #: The doctor reads the load of at most so many queues.
 MAX_LOADS = 500
+#: A recount while others push and pop is exact if so many items of a priority are read at once.
+_COUNTED_IN_USE = 50_000
 #: How many transactions a second one queue carries on a cluster, with one head and with shards, as
 #: docs/scaling.md counts; a queue that does three quarters of that is near it. The history counts
 #: items, and a transaction takes one or many: so it is near it only if each takes one.
@@ -91,7 +93,7 @@ class Finding:
 
     @property
     def can_be_repaired(self) -> bool:
-        """Whether something is wrong that --repair changes."""
+        """Whether something is wrong that --repair changes, and not only removes in passing."""
         return self.repair is not None and self.status != OK
 
     def record(self) -> dict[str, Any]:
@@ -102,7 +104,7 @@ class Finding:
 
     def repaired(self) -> Finding:
         """Repair it if possible, and return the result."""
-        if self.repair is None or not self.can_be_repaired:
+        if self.repair is None:
             return self
         done, is_whole = self.repair()
         if not is_whole:
@@ -180,7 +182,29 @@ def check_receipts(database: Any) -> Finding:
         return f"removed {sweep(database, older_than_seconds=STALE_SECONDS):,}", True
 
     text = f"{counted(number, 'receipt')} older than a day"
-    return Finding("receipts", None, WARNING, text, repair, remedy="queue_doctor --sweep")
+    return Finding("receipts", None, WARNING, text, repair, remedy="queue_doctor --repair")
+
+
+def check_responses(catalog: Catalog, readable: Catalog) -> Finding:
+    """Count the saved responses that expired an hour ago, which calls with keys remove by and by.
+
+    Those of all queues, also of a pattern's that were never pushed to, and of calls on families.
+    """
+    queues = map(readable.queue, readable.each_name(with_responses=True))
+    responses = (queue.parts.responses for queue in queues)
+    number = sum(
+        run(readable.database, some.count_expired, read_only=True)
+        for some in itertools.chain(responses, [readable.responses])
+    )
+    if not number:
+        return Finding("responses", None, OK, "no saved response expired over an hour ago")
+
+    def repair() -> tuple[str, bool]:
+        queues = map(catalog.queue, catalog.each_name(with_responses=True))
+        return f"removed {sum(queue.sweep() for queue in queues) + catalog.sweep():,}", True
+
+    text = f"{counted(number, 'saved response')} expired over an hour ago"
+    return Finding("responses", None, OK, text, repair)
 
 
 def check_names(catalog: Catalog) -> Finding:
@@ -191,7 +215,7 @@ def check_names(catalog: Catalog) -> Finding:
     shown = ", ".join(names[:_SHOWN_NAMES]) + (", and others" if names[_SHOWN_NAMES:] else "")
     text = (
         f"stored, but not in the setting: {shown}; no command reaches them until QUEUES has the "
-        "name or a pattern that fits; then queue_doctor --recount indexes them and queue_move "
+        "name or a pattern that fits; then queue_doctor --repair indexes them and queue_move "
         "moves them"
     )
     return Finding("names", None, WARNING, text)
@@ -303,7 +327,6 @@ class QueueChecks:
         yield from self._check_attention()
         yield self._check_overdue(pause)
         yield self._check_drains()
-        yield self._check_pushes()
         census = self._examiner.census(self._deadline)
         # both before a repair changes what was counted
         yield from [self._check_items(census), self._check_counts(census)]
@@ -401,18 +424,6 @@ class QueueChecks:
         text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
         return self._finding("drains", WARNING, text, remove)
 
-    def _check_pushes(self) -> Finding:
-        found = resumable_push.recorded(self._readable, older_than_seconds=STALE_SECONDS)
-        if not found:
-            return self._finding("pushes", OK, "no record is older than a day")
-
-        def remove() -> tuple[str, bool]:
-            count = resumable_push.sweep(self._queue, older_than_seconds=STALE_SECONDS)
-            return f"removed {count:,}", True
-
-        text = f"{counted(len(found), 'record')} older than a day"
-        return self._finding("pushes", WARNING, text, remove)
-
     def _check_items(self, census: Census) -> Finding:
         looked = f"{item_count(sum(astuple(census.counts)))} checked"
         if not census.is_whole:
@@ -445,17 +456,19 @@ class QueueChecks:
     def _check_counts(self, census: Census) -> Finding:
         if not census.is_whole:
             return self._finding("counts", WARNING, "not compared within --timeout")
-        if not census.is_exact:
-            text = "not compared, because other clients are using the queue"
-            return self._finding("counts", WARNING, text)
-        wrong = self._wrong_counts(asdict(census.counts), dict(census.levels))
-        if not wrong:
-            return self._finding("counts", OK, "the counts are correct")
 
         def recount() -> tuple[str, bool]:
             self._queue.recount()
             return "recounted", True
 
+        if not census.is_exact:
+            text = "not compared, because other clients are using the queue"
+            longest = max(census.levels.values(), default=0)
+            repair = recount if longest <= _COUNTED_IN_USE else None
+            return self._finding("counts", WARNING, text, repair)
+        wrong = self._wrong_counts(asdict(census.counts), dict(census.levels))
+        if not wrong:
+            return self._finding("counts", OK, "the counts are correct")
         return self._finding("counts", ERROR, wrong, recount)
 
     def _wrong_counts(self, found: dict[str, int], levels: dict[Any, int]) -> str:

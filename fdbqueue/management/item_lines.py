@@ -39,7 +39,7 @@ from fdbqueue.columns.items import COMMAND_COLUMNS, DETAILS, ItemColumn, ItemRow
 from fdbqueue.columns.text import clipped, printable, timestamp
 from fdbqueue.exceptions import FdbQueueError, InvalidInput
 from fdbqueue.management import formats
-from fdbqueue.management.formats import TableLook
+from fdbqueue.management.formats import Paint
 from fdbqueue.service import (
     ITEM_STATES,
     MAX_ITEMS_A_CALL,
@@ -68,7 +68,7 @@ _DECODER = strict_json()
 
 def printer(
     queue: Queue,
-    look: TableLook,
+    paint: Paint,
     *,
     as_json: bool,
     whole_values: bool = False,
@@ -78,23 +78,22 @@ def printer(
 
     Args:
         queue: Their queue.
-        look: How a table is printed.
+        paint: Returns a text in a style.
         as_json: Whether the lines are JSON, one for each item, not a table.
         whole_values: Whether a table shows values whole, because they are nowhere else.
         state: The state they are all in; for others than ``"ready"`` the lines have details.
     """
     if as_json:
         return lambda items: [item_line(queue, item, detailed=state != "ready") for item in items]
-    most = None if whole_values else look.width or _VALUE_CHARACTERS
+    most = None if whole_values else _VALUE_CHARACTERS
     value = ItemColumn(
         "value",
         "Value",
         lambda row: row,
         ValueKind(cell=lambda row: _value_text(row.item.value, most)),
-        fold="whole" if whole_values else "cut",
         alarm=lambda row: "bad" if isinstance(row.item.value, Undecodable) else "",
     )
-    lines = formats.table_of([*shown(COMMAND_COLUMNS, queue, state), value], look)
+    lines = formats.table_of([*shown(COMMAND_COLUMNS, queue, state), value], paint)
     return lambda items: lines(ItemRow(item, queue) for item in items)
 
 

@@ -2,9 +2,10 @@
 
 :class:`Lines` reads lines, and at each has a mark of this place: how many bytes and lines it has
 read, and their digest. :class:`Items` makes an entry of each line, and yields it with its mark.
-:class:`~fdbqueue.service.ResumablePush` pushes the entries batch by batch, and stores the mark of
-the last one in the same transaction. To resume, the lines up to the stored mark are read and
-skipped; if their digest is another, this is not the input that was pushed, and nothing is pushed.
+:mod:`~fdbqueue.service.tools.keyed_push` pushes the entries portion by portion; with ``--resume``
+it stores the mark of the last one in the same transaction. To resume, the lines up to that mark are
+read and skipped; if their digest is another, this is not the input that was pushed, and nothing is
+pushed.
 
 Ctrl-C is allowed while a line is awaited, and deferred while a batch is pushed.
 """
@@ -22,6 +23,7 @@ from typing import Any, Literal
 
 from fdbqueue.exceptions import (
     FdbQueueError,
+    IdempotencyKeyReused,
     InvalidInput,
     InvalidPriority,
     KeyTooLarge,
@@ -35,7 +37,7 @@ from fdbqueue.management.formats import item_count, preview
 from fdbqueue.management.signals import DeferredInterrupts
 from fdbqueue.service import DEFAULT_MAX_VALUE_BYTES, Queue
 from fdbqueue.service.entries import Entry
-from fdbqueue.service.tools.resumable_push import SourceMark, entry_of, moved_entry_of
+from fdbqueue.service.tools.keyed_push import SourceMark, entry_of, moved_entry_of
 
 #: A value takes at most three times its stored bytes, however it is escaped; an item has more.
 _LINE_BYTES_A_BYTE = 10
@@ -58,7 +60,10 @@ class InputFailed(FdbQueueError):
 
 
 class InputChanged(FdbQueueError):
-    """The input does not begin with the lines pushed before; nothing was pushed."""
+    """The input does not begin with the lines pushed before; nothing was pushed.
+
+    To push it from its first line on, leave out --resume, or give it another --job.
+    """
 
     code = "input_changed"
 
@@ -257,8 +262,11 @@ class Items:
         return is_priority or isinstance(error, ItemFound | NotOneValue)
 
     @contextlib.contextmanager
-    def explain_errors(self) -> Iterator[None]:
+    def explain_errors(self, reached: Callable[[], int] = lambda: 0) -> Iterator[None]:
         """End the command with where and why a push of these items stopped, and how many it pushed.
+
+        Args:
+            reached: Returns up to which line all are pushed.
 
         Raises:
             CommandError: The push raised an error of the service.
@@ -267,17 +275,18 @@ class Items:
             yield
         except FdbQueueError as error:
             if self._is_usage(error):
-                raise usage_error(self._explain(error)) from error
-            raise command_error(error, self._explain(error)) or error from error
+                raise usage_error(self._explain(error, reached())) from error
+            raise command_error(error, self._explain(error, reached())) or error from error
 
-    def _explain(self, error: FdbQueueError) -> str:
+    def _explain(self, error: FdbQueueError, line: int) -> str:
         if isinstance(error, PushInterrupted) and error.__cause__ is not None:
             reason, pushed = self._reason(error.__cause__), error.context["pushed"]
         else:
             reason, pushed = self._reason(error), 0
             if isinstance(error, InputChanged):  # its text says that nothing was pushed
                 return reason + "."
-        return f"{reason}. Pushed {item_count(pushed)} before that."
+        text = f"{reason}. Pushed {item_count(pushed)} before that"
+        return f"{text}, up to line {line:,}." if line else f"{text}."
 
     def _parsed(self, line: bytes) -> Any:
         if len(line) > self._lines.max_line_bytes:
@@ -305,6 +314,8 @@ class Items:
             raise InvalidInput(reason=message_of(error)) from error
 
     def _reason(self, error: BaseException) -> str:
+        if isinstance(error, IdempotencyKeyReused):
+            return "Another process pushes the same input"
         if isinstance(error, InputFailed):
             return f"Line {error.context['line']}: {error.context['reason']}"
         if not isinstance(error, InvalidInput) or isinstance(error, KeyTooLarge):

@@ -226,7 +226,7 @@ def _reasons(
         clip(reason_text(form.cleaned_data[field]))[0] if field else "",
         form.items_address(**{field: None}) if field else "",
         grouped(others) if others > 0 else "",
-        command("queue_doctor", queue.name, "--recount"),
+        command("queue_doctor", queue.name, "--repair"),
     )
 
 

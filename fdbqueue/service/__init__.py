@@ -7,7 +7,7 @@ For applications
     Queues (``Queue``, ``FifoQueue``, ``PriorityQueue``, ``SeveralQueues``) and the ``Catalog``
     that opens them by name; what they take and hand out (``Push``, ``Item``, ``Page``, ``Held``,
     ``Counts``, ...); transactions (``run``, ``transactional``, ``arun``); tools over a queue
-    (``Worker``, ``Batcher``, ``Mover``, ``ResumablePush``, ``AlternatingLeases``,
+    (``Worker``, ``Batcher``, ``Mover``, ``AlternatingLeases``,
     ``scan``); what codecs and observers of your own inherit from (``Codec``, ``Observer``).
 For REST, the pages, the commands and the metrics
     The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``mismatches_of``,
@@ -101,7 +101,6 @@ from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
 from fdbqueue.service.tools.family import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
-from fdbqueue.service.tools.resumable_push import ResumablePush
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover, Scan, scan, scan_by_moment
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.service.transactions import error_code, run, transactional
@@ -167,7 +166,6 @@ __all__ = [
     "Queue",
     "QueueOptions",
     "QueueSpec",
-    "ResumablePush",
     "Scan",
     "SeveralQueues",
     "Stored",
@@ -206,7 +204,6 @@ __all__ = [
 
 #: Public names of 1.0.0, which work until 2.0, and what they are called now.
 _FORMER = {
-    "Load": "ResumablePush",
     "MAX_ITEMS": "MAX_ITEMS_A_CALL",
     "MAX_VALUE_BYTES": "DEFAULT_MAX_VALUE_BYTES",
     "group_named": "group_of_text",

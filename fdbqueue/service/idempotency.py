@@ -49,6 +49,7 @@ _LENGTH = struct.Struct(">I")
 _ACKNOWLEDGED = b""
 #: One call in 100 removes expired responses: at most 200, and at most 400,000 bytes of keys.
 _SWEPT_BY_ONE_IN, _SWEPT_AT_ONCE, _MAX_SWEPT_BYTES = 100, 200, 400_000
+_COUNTED_AT_ONCE = 1_000
 _KEYS_SENT = SENT_BY_READ + 2 * SENT_BY_CLEAR
 #: Responses are removed an hour after they expire, by the clock of the client that removes them.
 _SWEPT_LATER_US = 3_600_000_000
@@ -184,14 +185,21 @@ class Responses:
         """Remove some of the responses that expired an hour ago, and return how many."""
         sent = _KEYS_SENT * len(self._tables.response_expiry(0, bytes(RESPONSE_NAME_BYTES)))
         limit = max(1, min(_SWEPT_AT_ONCE, _MAX_SWEPT_BYTES // sent))
-        bounds = self._tables.response_expiries(now_us() - _SWEPT_LATER_US)
-        rows = list(tr.snapshot.get_range(*bounds, limit=limit))
+        rows = self._expired(tr, limit)
         for row in rows:
             name = self._tables.expiring_response(row.key)
             tr.add_read_conflict_key(self._tables.response(name, 0))  # a call may save a new one
             tr.clear_range(*self._tables.response_bounds(name))
             tr.clear(row.key)
         return len(rows)
+
+    def count_expired(self, tr: Transaction) -> int:
+        """Return how many responses expired an hour ago, counted up to 1,000."""
+        return len(self._expired(tr, _COUNTED_AT_ONCE))
+
+    def _expired(self, tr: Transaction, limit: int) -> list[Any]:
+        bounds = self._tables.response_expiries(now_us() - _SWEPT_LATER_US)
+        return list(tr.snapshot.get_range(*bounds, limit=limit))
 
 
 class SavedResponses(Responses):

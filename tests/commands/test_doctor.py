@@ -21,16 +21,18 @@ import fdbqueue
 from fdbqueue import conf
 from fdbqueue.management import findings
 from fdbqueue.management.findings import Finding, check_engine
-from fdbqueue.service import FifoQueue, ResumablePush, run
+from fdbqueue.service import FifoQueue, IdempotencyKey, run
 from fdbqueue.service import clock as service_clock
-from fdbqueue.service.tools import resumable_push
 from fdbqueue.service.tools.examination import Examiner
-from fdbqueue.service.transactions import Conflict, receipts_of
+from fdbqueue.service.transactions import receipts_of
 from fdbqueue.testing import time_ahead
 from tests.concurrency.census import assert_counted
+from tests.concurrency.conftest import clock
 from tests.faults.faulty import Fault, Faulty
 
-CHECKS = ["format", "pause", "attention", "overdue", "drains", "pushes", "items", "counts"]
+__all__ = ["clock"]
+
+CHECKS = ["format", "pause", "attention", "overdue", "drains", "items", "counts"]
 #: Of the queues that are named, or of all.
 NAMED = ["load", "limits"]
 #: The check of the embedded engine's file.
@@ -120,7 +122,7 @@ def test_the_table(manage, mail):
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
-    assert len(rows) == 6 + len(FILE) + len(CHECKS) + 1
+    assert len(rows) == 7 + len(FILE) + len(CHECKS) + 1
     assert all(row.startswith("OK ") for row in rows)
     shown = [re.split("  +", row)[1:4] for row in rows]
     at = 6 + len(FILE)
@@ -291,17 +293,40 @@ def test_receipts_of_clients_that_are_gone(examine, settings, a_day_later):
     assert examine("mail", "--repair", "--no-input")[1]["receipts"]["is_repaired"]
 
 
-def test_pushes_that_were_given_up(examine, mail, monkeypatch):
-    """What a push left a day ago is a warning; --repair forgets it."""
-    push = ResumablePush(mail, "file x")
-    monkeypatch.setattr("fdbqueue.service.tools.resumable_push.now_us", lambda: 1)
-    push.push_all([(mail.parts.pusher.encoder.entry("a"), lambda: (2, 1, b"", 1))])
-    monkeypatch.undo()
+def test_counts_of_a_queue_in_use(examine, mail, monkeypatch):
+    """They cannot be compared, a warning; --repair counts them if others do not make that wrong."""
+    places = mail.subspace.range()
+    run(mail.database, lambda tr: tr.clear(next(iter(tr.get_range(*_pair(places)))).key))
+    add_handed = Examiner._add_handed
+
+    def while_others_push(*arguments, **named):
+        fdbqueue.queue("mail").push("meanwhile")
+        return add_handed(*arguments, **named)
+
+    monkeypatch.setattr(Examiner, "_add_handed", while_others_push)
     code, found = examine("mail")
-    assert (code, found["pushes"]["status"]) == (0, "warning")
-    assert examine("mail", "--repair", "--no-input")[1]["pushes"]["is_repaired"]
-    assert examine("mail")[1]["pushes"]["status"] == "ok"
-    assert ResumablePush(mail, "file x").begun is None
+    assert (code, found["counts"]["status"]) == (0, "warning")
+    monkeypatch.setattr(findings, "_COUNTED_IN_USE", 5)
+    assert not examine("mail", "--repair", "--no-input")[1]["counts"]["is_repaired"]
+    monkeypatch.setattr(findings, "_COUNTED_IN_USE", 50)
+    assert examine("mail", "--repair", "--no-input")[1]["counts"]["is_repaired"]
+    assert_counted(mail)
+
+
+def test_saved_responses_that_have_expired(examine, clock):
+    """They are counted, and --repair removes them, also of queues that no list shows."""
+    for name in ("mail", "user-7"):
+        fdbqueue.queue(name).pop_many(1, once=IdempotencyKey("short", kept_seconds=10))
+    fdbqueue.pop_from(["user-*"], once=IdempotencyKey("short", kept_seconds=10))
+    fdbqueue.queue("mail").push("kept", once=IdempotencyKey("long", kept_seconds=3_620))
+    assert "user-7" not in conf.catalog().names()
+    clock.advance(3_615)
+    found = examine()[1]["responses"]
+    assert (found["status"], found["detail"].split()[0]) == ("ok", "3")
+    found = examine("--repair", "--no-input")[1]["responses"]
+    assert (found["is_repaired"], found["detail"].endswith("; removed 3")) == (True, True)
+    assert examine("--repair", "--no-input")[1]["responses"]["is_repaired"] is False
+    assert fdbqueue.queue("mail").push("kept", once="long") == fdbqueue.queue("mail").peek()
 
 
 def test_what_is_left_is_not_repaired():
@@ -321,37 +346,6 @@ def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
     _, found = examine("mail", "--repair", "--no-input")
     assert found["drains"]["detail"].endswith("; removed 5")
     assert Examiner(mail).stale_holds() == 0
-
-
-def test_more_pushes_than_are_read_at_once(mail, monkeypatch):
-    """An old one is found behind many young ones, and what is no record is passed by."""
-    monkeypatch.setattr("fdbqueue.service.tools.resumable_push._SWEPT_AT_ONCE", 3)
-    place = mail.subspace.key() + b"\xff\x21"
-    young = service_clock.now_us()
-    values = [fdb.tuple.pack((b"run", young, "young", 2, 1, b"", 1))] * 7
-    values += [b"\xff", fdb.tuple.pack(("x",)), fdb.tuple.pack((b"run", "?", "x", 2, 1, b"", 1))]
-    values += [fdb.tuple.pack((b"run", 1, "old", 2, 1, b"", 1))] * 2
-    write({place + bytes([number]) * 16: value for number, value in enumerate(values)})
-    stale = resumable_push.recorded(mail, older_than_seconds=60)
-    assert [one.source for one in stale] == ["old"] * 2
-    assert resumable_push.sweep(mail, older_than_seconds=60) == 2
-    assert [one.source for one in resumable_push.recorded(mail)] == ["young"] * 7
-
-
-def test_a_push_that_is_resumed_meanwhile_is_not_forgotten(mail):
-    """Who forgets it conflicts with its next transaction."""
-    push, entry = ResumablePush(mail, "file x"), mail.parts.pusher.encoder.entry
-    push.push_all([(entry("a"), lambda: (2, 1, b"", 1))])
-    bounds, latest = mail.parts.store.tables.progresses, service_clock.now_us()
-
-    def forget(tr):
-        found, _ = resumable_push._page(tr, *bounds, latest, clear=True)
-        assert [one.source for one in found] == ["file x"]
-        push.push_all([(entry("b"), lambda: (4, 2, b"", 2))])
-
-    with pytest.raises(Conflict):
-        run(conf.catalog().database, forget, retries_conflicts=False)
-    assert ResumablePush(mail, "file x").begun.lines == 2
 
 
 @pytest.mark.parametrize("seed", range(5))

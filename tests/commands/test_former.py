@@ -30,12 +30,6 @@ def note(former, instead):
     ("former", "instead", "fields"),
     [
         (
-            "queue_sweep --older-than=600",
-            "queue_doctor --sweep",
-            {"removed", "pushes", "responses"},
-        ),
-        ("queue_recount mail", "queue_doctor --recount", {"queue", "before", "after"}),
-        (
             "queue_stats mail --by-priority --minutes=1",
             "queue_list --rates",
             {"queue", "ready", "oldest", "pops_a_minute", "paused", "by_priority"},

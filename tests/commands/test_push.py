@@ -245,8 +245,8 @@ def test_a_slow_input(processes):
 
 
 def test_a_slow_input_is_resumed(processes):
-    """What was pushed at a pause is in the record of the push."""
-    process = processes.start("queue_push", "mail", "--job=slow")
+    """What was pushed at a pause is not pushed again."""
+    process = processes.start("queue_push", "mail", "--job=slow", "--resume")
     process.stdin.write(b"1\n2\n")
     assert fdbqueue.queue("mail").wait_for_items(DEADLINE_SECONDS)
     process.kill()
@@ -265,4 +265,5 @@ def test_interrupted(processes):
     pushed = len(values("mail"))
     assert pushed
     assert (done.returncode, done.stdout) == (130, "")
-    assert said(done) == [f"CommandError: Interrupted. Pushed {pushed:,} items before that."]
+    text = f"Pushed {pushed:,} items before that, up to line {pushed:,}."
+    assert said(done) == [f"CommandError: Interrupted. {text}"]

@@ -12,7 +12,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
-from fdbqueue.service import ResumablePush
+from fdbqueue.service.tools.keyed_push import KEPT_SECONDS, KeyedPush, SourceMark
+from fdbqueue.testing import time_ahead
 
 LINES = 12_000
 
@@ -72,7 +73,7 @@ def test_resumed_when_it_was_complete(call, file):
 def test_a_file_by_another_path(call, ndjson, tmp_path, monkeypatch):
     """A push goes on from wherever its file is named, and however."""
     file = Path(ndjson("1\n2\n"))
-    call("queue_push", "mail", str(file))
+    call("queue_push", "mail", str(file), "--resume")
     monkeypatch.chdir(file.parent)
     link = tmp_path / "link"
     link.symlink_to(file)
@@ -84,7 +85,7 @@ def test_a_file_by_another_path(call, ndjson, tmp_path, monkeypatch):
 
 def test_lines_that_were_added(call, file):
     """A file that grew by whole lines goes on with these."""
-    call("queue_push", "mail", str(file))
+    call("queue_push", "mail", str(file), "--resume")
     with file.open("a") as stream:
         stream.write("12000\n")
     call("queue_push", "mail", str(file), "--resume")
@@ -103,7 +104,7 @@ def test_lines_that_were_added(call, file):
 )
 def test_a_file_that_changed(call, file, change):
     """What is not what was pushed is refused, and nothing of it is pushed."""
-    call("queue_push", "mail", str(file))
+    call("queue_push", "mail", str(file), "--resume")
     file.write_text(change(file.read_text()))
     with pytest.raises(CommandError, match="does not begin with the lines pushed before") as caught:
         call("queue_push", "mail", str(file), "--resume")
@@ -114,7 +115,7 @@ def test_a_file_that_changed(call, file, change):
 def test_a_last_line_that_grew(call, ndjson):
     """A last line that was pushed without its end, and has got one, is another line."""
     file = ndjson("1\n2")
-    call("queue_push", "mail", file)
+    call("queue_push", "mail", file, "--resume")
     ndjson("1\n23\n")
     with pytest.raises(CommandError, match="does not begin with the lines pushed before"):
         call("queue_push", "mail", file, "--resume")
@@ -126,7 +127,7 @@ def test_a_last_line_that_grew(call, ndjson):
 def test_a_last_line_that_has_got_its_end(call, ndjson, end):
     """A last line that was pushed without its end is the same with it; those behind it are new."""
     file = ndjson("1\n2")
-    call("queue_push", "mail", file)
+    call("queue_push", "mail", file, "--resume")
     ndjson(f"1\n2{end}3\n4")
     printed = call("queue_push", "mail", file, "--resume")
     assert printed.out == "Pushed 2 items into 'mail'.\n"
@@ -138,21 +139,48 @@ def test_a_last_line_that_has_got_its_end(call, ndjson, end):
 def test_a_change_is_told_once(call, ndjson):
     """The message says once that nothing was pushed."""
     file = ndjson("1\n2\n")
-    call("queue_push", "mail", file)
+    call("queue_push", "mail", file, "--resume")
     ndjson("1\n3\n")
     with pytest.raises(CommandError) as caught:
         call("queue_push", "mail", file, "--resume")
     assert str(caught.value).count("ushed") == 2  # what was pushed of it; nothing was pushed
 
 
-def test_without_resume_it_begins_anew(call, ndjson):
-    """Only --resume looks at what was pushed before."""
+def test_without_resume_it_begins_again(call, ndjson):
+    """Only --resume looks at what was pushed before, with --resume, into the same queue."""
     file = ndjson("1\n2\n")
-    call("queue_push", "mail", file)
+    call("queue_push", "mail", file, "--resume")
     call("queue_push", "mail", file)
     assert values() == [1, 2, 1, 2]
     call("queue_push", "user-1", file, "--resume")
     assert values("user-1") == [1, 2]
+    call("queue_push", "user-1", file, "--resume")
+    assert values("user-1") == [1, 2]
+
+
+def test_a_line_that_stops_it(call, file):
+    """The error says up to which line all are pushed, the next push after which line it goes on."""
+    content = spoil(file, 8_000)
+    with pytest.raises(CommandError) as caught:
+        call("queue_push", "mail", str(file), "--resume")
+    pushed = len(values())
+    lines = pushed + (pushed - 1) // 10  # there are blank lines
+    assert 0 < pushed < 8_000
+    assert f"Pushed {pushed:,} items before that, up to line {lines:,}." in str(caught.value)
+    file.write_text(content)
+    printed = call("queue_push", "mail", str(file), "--resume")
+    assert printed.err == f"Resuming after line {lines:,}: {pushed:,} items pushed before.\n"
+    assert values() == list(range(LINES))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_how_long_it_is_known(call, ndjson, early):
+    """What was pushed is known for a week; after that the file is a new one."""
+    file = ndjson("1\n2\n")
+    call("queue_push", "mail", file, "--resume")
+    with time_ahead(KEPT_SECONDS + (-600 if early else 600)):
+        call("queue_push", "mail", file, "--resume")
+    assert values() == [1, 2] * (1 if early else 2)
 
 
 def test_standard_input(manage):
@@ -171,12 +199,16 @@ def test_standard_input(manage):
 
 
 def test_two_at_once(file):
-    """Of two processes that push the same source, the one that began first stops."""
+    """Of two processes that push the same source, the one that is behind stops."""
     queue = fdbqueue.queue("mail")
-    first, second = ResumablePush(queue, "x"), ResumablePush(queue, "x")
-    marks = [(queue.parts.pusher.encoder.entry(n), lambda: (0, 0, b"", 0)) for n in range(3)]
+    first, second = KeyedPush(queue, "x"), KeyedPush(queue, "x")
+    entries = [queue.parts.pusher.encoder.entry(n) for n in range(3)]
+    marks = [
+        (entry, lambda lines=number: SourceMark(0, lines, b"", lines))
+        for number, entry in enumerate(entries, 1)
+    ]
     assert second.push_all(marks[:1]) == 1
-    with pytest.raises(fdbqueue.FdbQueueError, match="Another process pushes"):
+    with pytest.raises(fdbqueue.FdbQueueError, match="Another call was made under this"):
         first.push_all(marks[1:])
     assert second.push_all(marks[1:]) == 2
     assert values() == [0, 1, 2]
@@ -243,7 +275,7 @@ def test_skipped_and_resumed(call, file):
     """Both together: bad lines that were passed by are not looked at again."""
     spoil(file, 5)
     with pytest.raises(CommandError, match="Skipped 1 bad line"):
-        call("queue_push", "mail", str(file), "--continue")
+        call("queue_push", "mail", str(file), "--continue", "--resume")
     printed = call("queue_push", "mail", str(file), "--continue", "--resume")
     assert printed.out == "Pushed 0 items into 'mail'.\n"
     assert values() == [n for n in range(LINES) if n != 5]

@@ -204,7 +204,7 @@ def test_an_item_behind_values(call, ndjson):
     assert caught.value.returncode == 2
     pushed = fdbqueue.queue("mail").size()
     assert 0 < pushed < 6_000
-    assert str(caught.value).endswith(f"Pushed {pushed:,} items before that.")
+    assert str(caught.value).endswith(f" {pushed:,} items before that, up to line {pushed:,}.")
 
 
 def test_items_with_more_fields_are_not_taken_for_values(call, ndjson):
@@ -337,7 +337,7 @@ def test_resumed(manage, call, file):
     mail = fdbqueue.queue("mail")
     mail.push_many(range(10))
     call("queue_drain", "mail", "--output", file)
-    assert manage("queue_push", "user-1", file, "--items").returncode == 0
+    assert manage("queue_push", "user-1", file, "--items", "--resume").returncode == 0
     mail.push_many(range(10, 15))
     call("queue_drain", "mail", "--output", file, "--resume")
     done = manage("queue_push", "user-1", file, "--items", "--resume")

@@ -125,7 +125,7 @@ def test_an_items_line(call, ndjson):
         (["--unique", "k", "--items"], "--unique pushes one value: --items cannot be used."),
         (["--unique", "k", "--continue"], "--unique pushes one value: --continue cannot be used."),
         (["--unique", "k", "--resume"], "--unique pushes one value: --resume cannot be used."),
-        (["--unique", "k", "--job", "j"], "--unique pushes one value: --job cannot be used."),
+        (["--unique", "k", "--job", "j"], "--job names the push for --resume: use both."),
         (["--unique", "k", "--priority", "1"], "'mail' is a FIFO queue: "),
     ],
 )

@@ -207,7 +207,6 @@ def test_every_name_is_in_its_range(fifo, byte):
     for bounds, key in (
         (tables.handoffs, tables.handoff(byte * 8, 0)),
         (tables.batches, tables.batch(byte * 16)),
-        (tables.progresses, tables.progress(byte * 16)),
     ):
         assert bounds[0] < key < bounds[1]
         assert tables.bounds[0] < key < tables.bounds[1]

@@ -116,7 +116,7 @@ def test_rows_are_left_as_they_are(catalog, family):
     catalog.queue("user-7").push("more")
     assert pop_from(catalog) is None
     assert rows_of(catalog, "user-*") == before | {"user-7": [0]}
-    for name in ("user-7", "user-1"):  # as queue_doctor --recount would write them
+    for name in ("user-7", "user-1"):  # as queue_doctor --repair would write them
         catalog.queue(name).recount()
     assert rows_of(catalog, "user-*") == before | {"user-7": [0]}
     family.resume()

@@ -1,8 +1,8 @@
 """Compare an output with what the documentation shows of it.
 
 ``...`` stands for any text, a moment for any moment, an age or a duration for any other, an id
-or token for any other, and one or more spaces for any number of spaces. Progress bars are left out,
-and the lines that Django 6 logs of a task.
+or token for any other, and one or more spaces for any number of spaces. The lines that Django 6
+logs of a task are left out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ _TOKEN = re.compile(
 )
 #: ``12s`` and ``3m``, as the commands print ages; ``24.8 ms``.
 _AGE = re.compile(r"(?<![\w.])\d+[smhd](?!\w)|(?<![\w.])\d+\.\d ms\b")
-#: A progress bar, as far as it is the terminal's last.
-_BAR = re.compile(r"^.*\d+%\|.*\]\n", re.MULTILINE)
 #: What Django 6 logs of a task that begins and one that has succeeded.
 _LOGGED = re.compile(r"^Task id=\S+ path=\S+ state=\w+\n", re.MULTILINE)
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
@@ -26,7 +24,7 @@ _PORT = re.compile(r"127\.0\.0\.1:\d+")
 
 def _spaced(text: str) -> str:
     text = _LOGGED.sub("", text)
-    text = _BAR.sub("", _PORT.sub("127.0.0.1:8000", text))
+    text = _PORT.sub("127.0.0.1:8000", text)
     return "\n".join(" ".join(line.split()) for line in text.strip().splitlines())
 
 

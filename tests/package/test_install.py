@@ -14,7 +14,7 @@ import requests
 from tests.package import readme
 from tests.package.site import DEADLINE_SECONDS, PASSWORD, Site
 
-NOT_REQUIRED = ["drf_spectacular", "django_htmx", "tqdm", "prometheus_client"]
+NOT_REQUIRED = ["drf_spectacular", "django_htmx", "prometheus_client"]
 
 
 @pytest.fixture(scope="module")

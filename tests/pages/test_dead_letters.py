@@ -118,7 +118,7 @@ def test_more_than_are_shown(viewer, mail, monkeypatch):
     shown = text(viewer.get(of("mail") + "?state=dead"))
     assert [reason for reason, _, _ in groups(shown)] == ["a", "b"]
     assert "Not shown here: 2 dead letters" in shown
-    assert ">python manage.py queue_doctor mail --recount</code>" in shown
+    assert ">python manage.py queue_doctor mail --repair</code>" in shown
     bounds = mail.parts.store.tables.reasons
     run(mail.database, lambda tr: tr.clear_range(*bounds))
     shown = text(viewer.get(of("mail") + "?state=dead"))

@@ -193,7 +193,7 @@ BELOW_THE_FACE = {
     "options": {"api", "conf", "pages", "tasks"},
     "several": {"taking"},
     "storage.item_keys": {"api", "tasks"},
-    "tools.resumable_push": {"management"},
+    "tools.keyed_push": {"management"},
     "tools.examination": {"management"},
     "transactions": {"management", "tasks", "testing"},
     "tuples": {"columns"},

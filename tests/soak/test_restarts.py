@@ -101,7 +101,7 @@ def test_a_push_is_resumed(processes, ndjson):
     """It ends with 4 in time, and --resume pushes the rest: each line once."""
     file = ndjson("".join(f"{number}\n" for number in range(ITEMS)))
     queue = fdbqueue.queue("mail")
-    pushing = processes.start("queue_push", "mail", file, "--engine-timeout=5")
+    pushing = processes.start("queue_push", "mail", file, "--resume", "--engine-timeout=5")
     wait_until(lambda: queue.size() > 0)
     kill()
     begun = time.monotonic()

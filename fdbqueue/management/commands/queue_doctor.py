@@ -12,8 +12,8 @@ import contextlib
 import functools
 import queue as queues
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -32,11 +32,9 @@ from fdbqueue.management.arguments import (
     NO_INPUT,
     QUEUES_OR_ALL,
     positive_seconds,
-    whole_number,
 )
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import (
-    OutputFailed,
     command_error,
     exit_code,
     failure,
@@ -55,36 +53,31 @@ from fdbqueue.management.findings import (
     check_load_and_limits,
     check_names,
     check_receipts,
+    check_responses,
     check_settings,
     is_file,
 )
 from fdbqueue.management.formats import (
+    Paint,
     Painted,
     Table,
-    TableLook,
     TextColumn,
     item_count,
     json_line,
 )
 from fdbqueue.own_threads import OwnThread
-from fdbqueue.service import ITEM_STATES, Catalog, Queue, transactions
-from fdbqueue.service.tools import examination, resumable_push
-from fdbqueue.service.tools.examination import STALE_SECONDS, Examiner
+from fdbqueue.service import Catalog
+from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.steady import monotonic
 
 COLUMNS = (
     TextColumn("STATUS"),
     TextColumn("CHECK"),
-    TextColumn("QUEUE", "name"),
-    TextColumn("FOUND", fold="wrap"),
-    TextColumn("REMEDY", fold="whole"),
+    TextColumn("QUEUE"),
+    TextColumn("FOUND"),
+    TextColumn("REMEDY"),
 )
 
-#: What ``--recount`` prints.
-RECOUNTED = (
-    TextColumn("NAME", "name"),
-    *(TextColumn(state.upper(), "number") for state in ITEM_STATES),
-)
 #: A transaction may time out this long before the deadline.
 _EARLY_SECONDS = 0.05
 _STYLES = {ERROR: "ERROR", WARNING: "WARNING", OK: "SUCCESS"}
@@ -93,8 +86,7 @@ _STYLES = {ERROR: "ERROR", WARNING: "WARNING", OK: "SUCCESS"}
 class Command(QueueCommand):
     help = (
         "Check the setting, the engine, the counts, and what killed processes left behind. The "
-        "exit code is 1 if there is an error, not for warnings. --repair asks before it changes "
-        "anything; --recount and --sweep repair without looking for anything."
+        "exit code is 1 if there is an error, not for warnings. --repair asks before it repairs."
     )
     examples = """\
 examples:
@@ -104,18 +96,16 @@ examples:
   manage.py queue_doctor --repair --no-input --json
   manage.py queue_doctor mail --adopt-settings
   manage.py queue_doctor 'user-*' --timeout 300
-  manage.py queue_doctor legacy mail --recount
-  manage.py queue_doctor --sweep --older-than 3600
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
         QUEUES_OR_ALL.add(parser)
-        repairs = parser.add_mutually_exclusive_group()
-        repairs.add_argument(
+        parser.add_argument(
             "--repair",
             action="store_true",
-            help="Repair what can be repaired: items that cannot be decoded become dead letters, "
-            "unless no item of the queue can be decoded",
+            help="Repair what can be repaired, while others push and pop: counts, the index of a "
+            "family, what ended processes left behind. Items that cannot be decoded become dead "
+            "letters, unless no item of the queue can be decoded",
         )
         parser.add_argument(
             "--adopt-settings",
@@ -123,27 +113,6 @@ examples:
             help="Declare that the items of the named queues were stored under this project's "
             "present settings. Ready items move to the shards of these settings; nothing else "
             "changes",
-        )
-        repairs.add_argument(
-            "--recount",
-            action="store_true",
-            help="Count the items of queues, and correct the counts and the index of their "
-            "family, while others push and pop. Needed for queues that other programs use, by "
-            "FoundationDB's recipes, and after a pattern has changed",
-        )
-        repairs.add_argument(
-            "--sweep",
-            action="store_true",
-            help="Remove what ended processes left behind: receipts, records of queue_push "
-            "--resume, and saved responses that expired an hour ago. No item is touched",
-        )
-        parser.add_argument(
-            "--older-than",
-            type=whole_number(transactions.MIN_SWEPT_SECONDS),
-            dest="older_than_seconds",
-            metavar="SECONDS",
-            help="With --sweep: remove receipts and push records that were not written for SECONDS "
-            f"(default: {STALE_SECONDS}, a day; at least {transactions.MIN_SWEPT_SECONDS})",
         )
         parser.add_argument(
             "--timeout",
@@ -157,25 +126,12 @@ examples:
         JSON_LINES.add(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names, older_than_seconds = (
-            list(dict.fromkeys(options["names"])),
-            options["older_than_seconds"],
-        )
-        if names and options["sweep"]:
-            raise usage_error("--sweep is of all queues: name none.")
-        if older_than_seconds is not None and not options["sweep"]:
-            raise usage_error("--older-than can be used only with --sweep.")
-        if options["sweep"]:
-            self._sweep(STALE_SECONDS if older_than_seconds is None else older_than_seconds)
-            return
+        names = list(dict.fromkeys(options["names"]))
         with contextlib.suppress(ConfigurationError):  # the checks find it too
             for name in names:
                 self.family(name) if "*" in name else self.queue(name)
         if options["adopt_settings"]:
             self._adopt_settings(names)
-        if options["recount"]:
-            self._recount(self.queues(names))
-            return
         repairs = options["repair"]
         examine = functools.partial(self._examined, names, options["timeout"])
         if repairs and self.console.asks:
@@ -219,60 +175,12 @@ examples:
                     self.console.print_lines([json_line(finding.record())])
         finally:  # the rest may take long: Ctrl-C shows what was found so far
             if prints and not self.console.as_json:
-                self.console.print_lines(_table_lines(found, self.console.look))
+                self.console.print_lines(_table_lines(found, self.console.paint))
         if (error := examination.failure) is not None:
             is_printed = prints and bool(found) and found[-1].detail == str(error)
             text = str(error).partition(": ")[0] if is_printed else None  # the rest is printed
             raise command_error(error, text) or error from error
         return found
-
-    # Repairs without looking for anything
-
-    def _recount(self, queues: Sequence[Queue]) -> None:
-        """Count the items, and print each count, or the old and the new one if they differ.
-
-        Raises:
-            CommandError: The output failed, or Ctrl-C was pressed; it says how many queues are
-                done.
-        """
-        table = Table(RECOUNTED, self.console.look)
-        table.expect((queue.name, *[""] * len(ITEM_STATES)) for queue in queues)
-
-        def lines() -> Iterator[str]:
-            for queue in queues:
-                before, after = asdict(queue.counts()), asdict(queue.recount())
-                if self.console.as_json:
-                    yield json_line({"queue": queue.name, "before": before, "after": after})
-                    continue
-                changes = (
-                    f"{old:,}" if old == new else f"{old:,} -> {new:,}"
-                    for old, new in zip(before.values(), after.values(), strict=True)
-                )
-                yield from table.lines([(queue.name, *changes)])
-
-        try:
-            self.console.print_lines(lines())
-        except OutputFailed as error:
-            if error.is_by_reader:
-                raise
-            reason = "Interrupted" if isinstance(error.__cause__, KeyboardInterrupt) else error
-            total = counted(len(queues), "queue")
-            done = f"Recounted and printed {self.console.lines_printed} of {total}."
-            raise command_error(error, f"{reason}. {done}") or error from error
-
-    def _sweep(self, older_than_seconds: int) -> None:
-        """Remove what processes that have ended left behind, and print how much it was."""
-        catalog = self.catalog
-        removed = examination.sweep(catalog.database, older_than_seconds=older_than_seconds)
-        queues = [catalog.queue(name) for name in catalog.names(with_responses=True)]
-        sweep = functools.partial(resumable_push.sweep, older_than_seconds=older_than_seconds)
-        pushes = sum(map(sweep, queues))
-        responses = sum(queue.sweep() for queue in queues) + catalog.sweep()
-        self.console.report(
-            {"removed": removed, "pushes": pushes, "responses": responses},
-            f"Removed {counted(removed, 'receipt')}, {counted(pushes, 'push record')} and "
-            f"{counted(responses, 'saved response')}.",
-        )
 
 
 class _Examination:
@@ -352,6 +260,9 @@ class _Examination:
             self._at = ("queue", name)
             queue, read = catalog.queue(name), readable.queue(name)
             yield from QueueChecks(queue, read, self._deadline).findings()
+        if not self._names:
+            self._at = ("responses", None)
+            yield check_responses(catalog, readable)
 
     def _all_names(self, catalog: Catalog) -> Iterator[str]:
         """Yield the names of the queues: of a pattern its members' names, as they are read."""
@@ -361,7 +272,7 @@ class _Examination:
             yield from [name] if family is None else filter(family.has, family.names())
 
 
-def _table_lines(found: Iterable[Finding], look: TableLook) -> list[str]:
+def _table_lines(found: Iterable[Finding], paint: Paint) -> list[str]:
     """Return the lines of a table: errors, warnings, what was repaired, and what is well.
 
     A check that finds the same of several queues that are well has one row for these.
@@ -370,7 +281,7 @@ def _table_lines(found: Iterable[Finding], look: TableLook) -> list[str]:
     problems = [one for status in (ERROR, WARNING) for one in found if one.status == status]
     repaired = [one for one in found if one.is_repaired]
     rows = [*map(_row, problems), *map(_row, repaired), *_rows_of_checks(found)]
-    return Table(COLUMNS, look).lines(rows)
+    return Table(COLUMNS, paint).lines(rows)
 
 
 def _row(finding: Finding) -> tuple[str, ...]:

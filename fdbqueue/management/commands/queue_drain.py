@@ -167,8 +167,8 @@ examples:
             self.console.check_output()
             self.console.print_lines([lines])
 
-        bar = not self.console.is_terminal
-        done = self._drain(queue, batcher, emptying, Sink(queue, write), bar=bar)
+        prints = self.console.is_terminal
+        done = self._drain(queue, batcher, emptying, Sink(queue, write), overwrites=not prints)
         self.console.note(f"Drained {item_count(done)} from {queue.name!r}.")
 
     def _settle(self, queue: Queue, file: ItemsFile) -> None:
@@ -198,12 +198,18 @@ examples:
             self.console.note(f"Removed {item_count(removed)} that the file has already.")
 
     def _drain(
-        self, queue: Queue, batcher: Batcher, emptying: Emptying, sink: Sink, *, bar: bool = True
+        self,
+        queue: Queue,
+        batcher: Batcher,
+        emptying: Emptying,
+        sink: Sink,
+        *,
+        overwrites: bool = True,
     ) -> int:
         """Take batches off a queue, up to the limit, and write them; return how many items."""
         with (
             defer_interrupts() as interrupts,
-            emptying.progress_meter(bar=bar) as progress,
+            emptying.progress_meter(overwrites=overwrites) as progress,
             explain_errors(lambda error: explain(error, progress.done, queue, sink)),
         ):
 

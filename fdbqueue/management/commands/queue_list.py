@@ -141,7 +141,7 @@ examples:
             return [formats.json_line(record(WORKER_COLUMNS, row)) for row in found.rows]
         if not found.rows:
             return ["No worker is alive, and none was lost in the last hour."]
-        return formats.table_of(WORKER_COLUMNS, self.console.look)(found.rows)
+        return formats.table_of(WORKER_COLUMNS, self.console.paint)(found.rows)
 
     def _json_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)
@@ -157,20 +157,20 @@ examples:
     def _table_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)
         rows = list(self._rows(queues, view, reads_of(view.columns)))
-        yield from formats.table_of(view.columns, self.console.look)(rows)
+        yield from formats.table_of(view.columns, self.console.paint)(rows)
         summed = list(families)
         if not rows and not summed:
             yield "There are no families." if view.is_of_families else "There are no queues."
         if summed:
-            sums = formats.table_of(view.family_columns, self.console.look)(summed)
+            sums = formats.table_of(view.family_columns, self.console.paint)(summed)
             yield from ["", *sums] if rows else sums
         for part in view.parts:
             cells = [
                 (row.queue.name, *part.cells(one)) for row in rows for one in part.read(row.queue)
             ]
             if cells:
-                headings = (TextColumn("NAME", "name"), *part.columns)
-                yield from ["", *Table(headings, self.console.look).lines(cells)]
+                headings = (TextColumn("NAME"), *part.columns)
+                yield from ["", *Table(headings, self.console.paint).lines(cells)]
 
     def _named(self, names: Sequence[str], view: _View) -> tuple[list[Queue], Iterator[FamilyRow]]:
         """Return the queues and the families to print; all queues if there are no names."""
@@ -255,13 +255,13 @@ class _Part(NamedTuple):
 _PARTS = (
     _Part(
         "by_priority",
-        (TextColumn("PRIORITY", "number"), TextColumn("READY", "number")),
+        (TextColumn("PRIORITY", is_number=True), TextColumn("READY", is_number=True)),
         _by_priority,
         lambda one: (str(one[0]), f"{one[1]:,}"),
     ),
     _Part(
         "by_reason",
-        (TextColumn("DEAD", "number"), TextColumn("REASON", fold="cut")),
+        (TextColumn("DEAD", is_number=True), TextColumn("REASON")),
         lambda queue: list(map(asdict, queue.dead_by_reason(limit=_MAX_REASONS))),
         lambda one: (f"{one['count']:,}", printable(one["reason"])),
     ),

@@ -63,8 +63,7 @@ examples:
         worker = options["worker"]
         if worker is not None and state != "leased":
             raise usage_error("--worker needs --state leased: other items have no worker.")
-        look = self.console.look
-        lines = item_lines.printer(queue, look, as_json=as_json, state=state)
+        lines = item_lines.printer(queue, self.console.paint, as_json=as_json, state=state)
         which = {"end": options["end"], "state": state, "order": options["order"]}
         for items in _pages(queue, options["limit"], which, worker):
             self.console.print_lines(lines(items))

@@ -35,7 +35,7 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
         lines = item_lines.printer(
-            queue, self.console.look, as_json=self.console.as_json, whole_values=True
+            queue, self.console.paint, as_json=self.console.as_json, whole_values=True
         )
         self._popped = 0
         with explain_errors(self._explain):

@@ -46,7 +46,7 @@ examples:
             queue.clear()
         else:
             total = getattr(queue.counts(), state)
-            with self.console.steps(queue.name, total, "removed") as finish_step:
+            with self.console.steps(total, "removed") as finish_step:
                 removed = queue.clear_state(state, reason=reason, on_removed=finish_step)
         self.console.report(
             {"queue": queue.name, "removed": removed},

@@ -20,7 +20,8 @@ from fdbqueue.management.console import ProgressMeter
 from fdbqueue.management.exit_codes import failure, usage_error
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import UNIQUE_WHILE, Queue, ResumablePush
+from fdbqueue.service import UNIQUE_WHILE, Queue
+from fdbqueue.service.tools.keyed_push import KeyedPush
 
 #: Further bad lines are only counted.
 _SHOWN_BAD_LINES = 20
@@ -86,7 +87,11 @@ examples:
             "Skip and count bad lines; the exit code is 1 if there were any",
             dest="continues",
         ),
-        arguments.flag("--resume", "Continue where an earlier push of the same file stopped"),
+        arguments.flag(
+            "--resume",
+            "Push each line once, however often the command is repeated within a week: continue "
+            "where an earlier push of the same file, with --resume too, stopped",
+        ),
         arguments.Argument(
             "--job",
             metavar="TEXT",
@@ -117,8 +122,7 @@ examples:
             return
         self._skipped = 0
         with self._opened(given.file) as stream:
-            push = ResumablePush(queue, _job(given))
-            pushed = self._push(queue, push, stream, given)
+            pushed = self._push(queue, stream, given)
         record = {"queue": queue.name, "pushed": pushed}
         if given.continues:
             record["skipped"] = self._skipped
@@ -127,14 +131,13 @@ examples:
         if self._skipped:
             raise failure(f"Skipped {counted(self._skipped, 'bad line')}.")
 
-    def _push(
-        self, queue: Queue, push: ResumablePush, stream: BufferedReader, given: argparse.Namespace
-    ) -> int:
-        begun = push.begun if given.resume else None
+    def _push(self, queue: Queue, stream: BufferedReader, given: argparse.Namespace) -> int:
+        push = KeyedPush(queue, _job(given) if given.resume else None)
+        begun = push.reached
         draws = given.file != "-" or not sys.stdin.isatty()  # else lines are typed there
         with (
             defer_interrupts() as interrupts,
-            self.console.progress_meter(queue.name, None, bar=draws) as progress,
+            self.console.progress_meter(None, overwrites=draws) as progress,
         ):
             lines = ndjson.Lines(queue, stream, interrupts)
             items = ndjson.Items(
@@ -144,10 +147,10 @@ examples:
                 given.priority_field,
                 form=given.form,
                 skipped=self._skip if given.continues else None,
-                pushed=begun.pushed if begun else 0,
+                pushed=begun.pushed,
             )
-            with items.explain_errors():
-                if begun is not None:
+            with items.explain_errors(lambda: push.reached.lines):
+                if begun.lines:
                     lines.skip(begun)
                     self.console.note(
                         f"Resuming after line {begun.lines:,}: {item_count(begun.pushed)} "
@@ -245,12 +248,14 @@ def _check_usage(queue: Queue, given: argparse.Namespace) -> None:
     elif field is not None and given.form == "items":
         message = "Items have their own priorities: --priority-field cannot be used with --items."
     elif given.resume and _job(given) is None:
-        message = "--resume needs a file, or the --job that the first push was given."
+        message = "--resume needs a file, or a --job that names the push."
+    elif given.job is not None and not given.resume:
+        message = "--job names the push for --resume: use both."
     elif given.unique is None and given.unique_while is not None:
         message = "--unique-while needs --unique."
     elif given.unique is not None:
         others = {"--items": given.form == "items", "--continue": given.continues}
-        others |= {"--resume": given.resume, "--job": given.job is not None}
+        others |= {"--resume": given.resume}
         used = [name for name, is_used in others.items() if is_used]
         message = f"--unique pushes one value: {used[0]} cannot be used." if used else None
     if message:

@@ -55,7 +55,7 @@ examples:
         if most:  # else no item is requeued
             question = _question(queue, most, dead, reason)
             self.console.confirm(question)
-        with self.console.steps(queue.name, most, "requeued") as finish_step:
+        with self.console.steps(most, "requeued") as finish_step:
             undecodable: list[str] = []
             redriven = queue.redrive(
                 ids,

@@ -115,10 +115,10 @@ examples:
                 self.console.note(text)
             progress.advance(1)
 
-        prints = self.console.is_terminal  # the function's lines: a bar would stand in them
+        prints = self.console.is_terminal  # the function's lines: progress would stand in them
         with (
             defer_interrupts(terminations=True) as interrupts,
-            emptying.progress_meter(bar=not prints, lines=False) as progress,
+            emptying.progress_meter(overwrites=not prints, lines=False) as progress,
         ):
             worker = Worker(
                 source,

@@ -109,7 +109,6 @@ class TableKeys:
         15  REASON    first line of it      dead letters of that reason
         16  DEATH     moment, place         dead letters by when they died
         20  BATCH     owner                 which batch a drain holds, and until when
-        21  PROGRESS  name                  how far a push has come
 
     Args:
         prefix: The bytes of the queue's subspace.
@@ -148,7 +147,6 @@ class TableKeys:
         #: The prefixes of the keys of hidden items, by their states.
         self.states = {state: tables + byte for state, byte in _STATES}
         self._batches = tables + b"\x20"
-        self._progress = tables + b"\x21"
         # The ranges of whole tables.
         self.bounds: Bounds = (tables, tables + b"\xff")
         self.formats: Bounds = (self.format, tables + b"\x02\x03")
@@ -163,8 +161,7 @@ class TableKeys:
         self.uniques: Bounds = (self._uniques, self._failures)
         self.reasons: Bounds = (self._reasons, self._deaths)
         self.deaths: Bounds = (self._deaths, tables + b"\x17")
-        self.batches: Bounds = (self._batches, self._progress)
-        self.progresses: Bounds = (self._progress, tables + b"\x22")
+        self.batches: Bounds = (self._batches, tables + b"\x21")
 
     @property
     def without_queue(self) -> tuple[Bounds, Bounds]:
@@ -326,15 +323,11 @@ class TableKeys:
         """Return the place of a hidden item's key, and whether the key holds its value."""
         return key[len(self.states[state]) : -1], key.endswith(_PART_VALUE)
 
-    # Drains and pushes
+    # Drains
 
     def batch(self, owner: bytes) -> bytes:
         """Return the key that names the batch of a drain."""
         return self._batches + owner
-
-    def progress(self, name: bytes) -> bytes:
-        """Return the key that says how far a push has come."""
-        return self._progress + name
 
     # Long values
 

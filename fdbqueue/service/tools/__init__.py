@@ -8,7 +8,7 @@ reads rows before it decodes them, an examination of the stored bytes.
   worker has leased, before they run and until they have ended.
 - :mod:`streams`: lease one batch after the other, move them to another queue, or search for items.
 - :mod:`alternating`: lease from families, by turns with other queues.
-- :mod:`resumable_push`: push from a source, and resume after an interruption.
+- :mod:`keyed_push`: push a source in portions, each under an idempotency key.
 - :mod:`family`: a family as one object: its members, what they have, and the pause of all.
 - :mod:`presence`: which workers there are.
 - :mod:`examination`: count a queue item by item, requeue what has expired, and remove what clients

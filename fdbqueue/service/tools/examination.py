@@ -44,7 +44,7 @@ MAX_STRAYS = 100
 _KEPT_IDS = 1_000
 _HOLDS_AT_ONCE = 1_000
 _SWEPT_AT_ONCE = 1_000
-#: Receipts, and records of pushes, are given up once they are so old.
+#: Receipts are given up once they are so old.
 STALE_SECONDS = 86_400
 
 

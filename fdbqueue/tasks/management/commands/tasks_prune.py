@@ -79,7 +79,7 @@ examples:
         kept = _retention(backend.settings.retention, options)
         known: dict[str, Any] = {"catalog": self.catalog, "dry_run": options["dry_run"]}
         verb = "would be removed" if options["dry_run"] else "removed"
-        with self.console.steps(backend.alias, None, verb) as finish_step:
+        with self.console.steps(None, verb) as finish_step:
             pruned = prune(backend, kept, goes_on=_steps(finish_step), **known)
             if options["lost"]:
                 lost = remove_lost(backend, goes_on=_steps(finish_step), **known)

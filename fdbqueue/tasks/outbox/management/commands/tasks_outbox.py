@@ -82,7 +82,7 @@ examples:
             raise failure(clipped(text + text_of_error(error))) from error
 
     def _move(self, outbox: Outbox) -> None:
-        with self.console.steps(outbox.backend.alias, None, "moved") as finish_step:
+        with self.console.steps(None, "moved") as finish_step:
             before = Moved()
 
             def note(done: Moved) -> bool:
@@ -114,7 +114,7 @@ examples:
             "set_aside_count": found.set_aside,
             "set_aside": [columns.record(COLUMNS, row) for row in aside],
         }
-        lines = [_said(found, age), *table_of(COLUMNS, self.console.look)(aside)]
+        lines = [_said(found, age), *table_of(COLUMNS, self.console.paint)(aside)]
         self.console.report(record, "\n".join(lines))
 
 
