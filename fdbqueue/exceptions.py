@@ -14,6 +14,7 @@
     ├── IdempotencyKeyReused        idempotency_key_reused
     ├── CorruptItem                 corrupt_item
     ├── FormatMismatch              format_mismatch
+    │   └── LayoutMismatch          layout_mismatch
     ├── PushInterrupted             push_interrupted
     ├── PushTaken                   push_taken
     ├── OutcomeUnknown              outcome_unknown
@@ -220,6 +221,15 @@ class FormatMismatch(FdbQueueError):
     """
 
     code = "format_mismatch"
+
+
+class LayoutMismatch(FormatMismatch):
+    """The queue is of another version of fdbqueue: drain it with the version that wrote it.
+
+    Its keys are laid out in another way, so no setting helps; nothing was changed.
+    """
+
+    code = "layout_mismatch"
 
 
 class PushInterrupted(FdbQueueError):

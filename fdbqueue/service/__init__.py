@@ -35,9 +35,6 @@ Where to find, and to change:
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING
-
 from fdbqueue.service.aio import arun
 from fdbqueue.service.browse import (
     ITEM_STATES,
@@ -202,21 +199,3 @@ __all__ = [
     "transactional",
     "worker_here",
 ]
-
-#: Public names of 1.0.0, which work until 2.0, and what they are called now.
-_FORMER = {
-    "Load": "ResumablePush",
-    "MAX_ITEMS": "MAX_ITEMS_A_CALL",
-    "MAX_VALUE_BYTES": "DEFAULT_MAX_VALUE_BYTES",
-    "group_named": "group_of_text",
-}
-
-if not TYPE_CHECKING:  # type checkers would take every name for one of these
-
-    def __getattr__(name: str) -> object:
-        """Return what had another name in 1.0.0."""
-        if name not in _FORMER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        message = f"fdbqueue.service.{name} works until 2.0: write {_FORMER[name]}"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return globals()[_FORMER[name]]
