@@ -26,9 +26,9 @@ from fdbqueue.service import clock as service_clock
 from fdbqueue.service.tools import resumable_push
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.transactions import Conflict, receipts_of
-from fdbqueue.testing import time_ahead
 from tests.concurrency.census import assert_counted
 from tests.faults.faulty import Fault, Faulty
+from tests.injection import time_ahead
 
 CHECKS = ["format", "pause", "attention", "overdue", "drains", "pushes", "items", "counts"]
 #: Of the queues that are named, or of all.

@@ -28,8 +28,8 @@ from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
 from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import time_ahead
 from tests.cases import cases
+from tests.injection import time_ahead
 from tests.pages import rules, watched_engine
 from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person

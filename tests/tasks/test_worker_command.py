@@ -24,10 +24,10 @@ from django.core.management.base import CommandError
 from fdbqueue.tasks.management import processes
 from fdbqueue.tasks.management.processes import Parent
 from fdbqueue.tasks.time_limits import HEARS, shared_memory
-from fdbqueue.testing import time_ahead
 from tests import forked
 from tests.cases import cases
 from tests.engines.children import wait_until
+from tests.injection import time_ahead
 from tests.tasks import jobs, kept_jobs
 from tests.tasks.killing import signalled
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL, status

@@ -203,13 +203,6 @@ with testing.empty_queues({"mail": {"kind": "fifo"}}) as catalog:
     own_catalog: Catalog = catalog
     found_values: list[Any] = testing.values("mail", state="dead", end="max")
     found_values = testing.values(queue)
-with testing.unknown_outcome(took_effect=True, stays_unknown=False) as faulty:
-    happened: int = faulty.happened
-with testing.engine_unavailable() as away, testing.time_ahead(60):
-    away.is_available = True
-faulty_database = testing.FaultyDatabase(database)
-faulty_database.fail_commits(took_effect=False, code=1021, times=3)
-FifoQueue(faulty_database, Subspace(("F",)))
 
 
 class Tests(testing.EmptyQueuesMixin, unittest.TestCase):

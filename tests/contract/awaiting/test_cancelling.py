@@ -13,12 +13,12 @@ from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, Pu
 from fdbqueue.service import FifoQueue, Push, arun
 from fdbqueue.service.consume.waiting import ItemWait
 from fdbqueue.service.threads import THREADS
-from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
 from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated, cancellation_of
 from tests.engines.children import wait_until
+from tests.faulty_database import FaultyDatabase
 
 LONG_SECONDS = 60
 
