@@ -188,8 +188,6 @@ async def awaited(target: PriorityQueue) -> None:
         worked_on: Item | None = work
     peeked: Item | None = await queue.apeek() or await queue.apeek_min() or await queue.apeek_max()
     many = await queue.apeek_many(10, end="max")
-    found: Item = await queue.aget("id")
-    page: Page = await queue.apage(limit=10, state="dead")
     ids: list[str] = [item.id async for item in queue]
     ids += [item.id async for item in queue.aiterate(end="max", state="dead")]
     size: int = await queue.asize()
