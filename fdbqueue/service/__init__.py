@@ -89,7 +89,7 @@ from fdbqueue.service.names import NAME, PATTERN, covers, is_among, share_a_name
 from fdbqueue.service.options import DEFAULT_MAX_VALUE_BYTES, QueueOptions
 from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
-from fdbqueue.service.several import SeveralQueues
+from fdbqueue.service.several import LeaseInKeywords, PopInKeywords, SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.failures import group_of_text
 from fdbqueue.service.storage.family_index import NOW, Prospect
@@ -147,6 +147,7 @@ __all__ = [
     "Item",
     "ItemWait",
     "ItemWatch",
+    "LeaseInKeywords",
     "LongText",
     "Minute",
     "Mover",
@@ -155,6 +156,7 @@ __all__ = [
     "Order",
     "Page",
     "Pause",
+    "PopInKeywords",
     "Prepared",
     "Priority",
     "PriorityQueue",

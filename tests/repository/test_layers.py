@@ -154,7 +154,6 @@ BELOW_THE_FACE = {
     "entries": {"management"},
     "instrumentation": {"metrics"},
     "options": {"api", "conf", "pages", "tasks"},
-    "several": {"taking"},
     "storage.item_keys": {"api", "tasks"},
     "tools.resumable_push": {"management"},
     "tools.examination": {"management"},

@@ -56,7 +56,7 @@ waited_for: list[Item] = queue.pop_many(100, wait=0.5)
 
 from_several: Item | None = fdbqueue.pop_from(["a", "b-*"], wait=1)
 fdbqueue.pop_from(["a"], seconds=1)  # type: ignore[call-arg]  # a pop has none
-from_one: list[Item] = fdbqueue.lease_many_from(["a"], 10, fair=True, seconds=30)
+from_one: list[Item] = fdbqueue.several(["a"], fair=True).lease_many(10, seconds=30)
 both: SeveralQueues = fdbqueue.several(["a", "b"], fair=True)
 both.nack(from_one[0], delay=1.5, reason="busy")
 both.ack(from_one[0], dealy=1)  # type: ignore[call-arg]  # no such option
