@@ -17,6 +17,7 @@ How it ends:
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -29,6 +30,7 @@ from typing import Any
 
 from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
+from fdbqueue.locks import start_thread
 from fdbqueue.service import (
     AlternatingLeases,
     Catalog,
@@ -44,12 +46,12 @@ from fdbqueue.service import (
 )
 from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
-from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
+from fdbqueue.tasks.exceptions import SignalsNotSent
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.key_limit_queues import family_of
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, MAX_LEASED_PER_THREAD, TaskSource
-from fdbqueue.tasks.time_limits import OverdueAttempt, ParentWatch
+from fdbqueue.tasks.time_limits import LeftAttempt, Limit, ParentWatch
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +93,11 @@ class TaskWorker:
         on_stop: Called when an interrupt ends the work, with the number of running tasks.
         on_beat: Called at least every two seconds while the worker is alive.
         watch: What is shared with a parent that ends this process if an attempt does not end.
-        overdue: The attempts of the process before, which was ended for that: they fail first.
+        left: The attempts that the process before held when it was ended for that: first of all,
+            those that are over fail, and the others are requeued.
+
+    Attributes:
+        is_to_be_replaced: Whether this process is to end because a task does not end in time.
     """
 
     def __init__(
@@ -111,7 +117,7 @@ class TaskWorker:
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
         watch: ParentWatch | None = None,
-        overdue: Sequence[OverdueAttempt] = (),
+        left: Sequence[LeftAttempt] = (),
     ) -> None:
         if catalog is not None:
             backend = backend.over(catalog)
@@ -139,9 +145,14 @@ class TaskWorker:
             keeps_successful=options.retention.successful != 0,
             backend=backend,
             beside=self._beside,
+            watch=watch,
         )
-        self._overdue = overdue
-        self._runner = TaskRunner(backend, self._source, self.worker, threads, watch)
+        self._left = left
+        self._is_watched = watch is not None
+        self.is_to_be_replaced = False
+        self._runner = TaskRunner(
+            backend, self._source, self.worker, on_over=self._note_over, watch=watch
+        )
         self._presence = catalog.presences.of(
             worker_here(
                 self.worker,
@@ -183,8 +194,8 @@ class TaskWorker:
         self._signals.start()
         seconds = 0.0
         try:
-            for one in self._overdue:
-                self._end_overdue(one)
+            for one in self._left:
+                self._settle_left(one)
             self._keep_house()
             while self._goes_on():
                 if self._work() and not self._has_more():
@@ -321,22 +332,48 @@ class TaskWorker:
         self._end_without_run(item)
         return True
 
-    def _end_overdue(self, overdue: OverdueAttempt) -> None:
-        """End an attempt whose process was ended; if that fails, its lease expires."""
-        try:
-            item = self._source.take_over(overdue)
-        except Exception as error:  # noqa: BLE001  # the engine is away, or others have the task
-            facts = {"queue": self._home(overdue.queue), "error": type(error).__name__}
-            logger.warning("an attempt over its time limit could not be ended", extra=facts)
-        else:
-            self._end_without_run(item, overdue)
+    def _note_over(self, limit: Limit) -> None:
+        """Have this process replaced, if it has a parent, because a task does not end in time."""
+        call, queue = limit.attempt.call, limit.attempt.queue.home
+        facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
+        with contextlib.suppress(Exception):  # what a handler raises ends no limits
+            logger.warning(
+                "a task goes on after its time limit"
+                if limit.seconds
+                else "an aborted task goes on",
+                extra=facts,
+            )
+        if not self._is_watched:
+            return
+        self.is_to_be_replaced = True
+        self.stop()
+        if limit.seconds:  # the wish of an abort is in the record already
+            limit.attempt.over_seconds = limit.seconds
+            mark = functools.partial(self._source.note_over, limit.attempt)
+            start_thread(threading.Thread(target=mark, name="fdbqueue-tasks-over", daemon=True))
 
-    def _end_without_run(self, item: Item, overdue: OverdueAttempt | None = None) -> None:
+    def _settle_left(self, left: LeftAttempt) -> None:
+        """End an attempt whose process was ended for it, or requeue one that it held beside that.
+
+        If that fails, its lease expires.
+        """
+        try:
+            item = self._source.take_over(left)
+        except Exception as error:  # noqa: BLE001  # the engine is away, or others have the task
+            facts = {"queue": self._home(left.queue), "error": type(error).__name__}
+            logger.warning("an attempt of an ended process was left to its lease", extra=facts)
+            return
+        if left.is_over:
+            self._end_without_run(item, left)
+        else:
+            self._source.settle([item])
+
+    def _end_without_run(self, item: Item, overdue: LeftAttempt | None = None) -> None:
         """End an attempt that the runner fails without calling the function."""
         error: BaseException | None = None
         try:
             self._runner(item, overdue)
-        except (Exception, TaskTimeout) as raised:  # noqa: BLE001  # why it does not run; its end is noted
+        except Exception as raised:  # noqa: BLE001  # why it does not run; its end is noted
             error = raised
         try:
             self._source.nack(item, reason="")

@@ -517,7 +517,7 @@ def test_the_page_of_a_task_over_its_time_limit(viewer, work, settings):
     """It names the limit, and the list of dead letters the exception."""
     options = {"timeout": 0.3, "grace_seconds": 0.2}
     settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
-    task = timed_jobs.turn.enqueue()
+    task = timed_jobs.sleep.enqueue()
     TaskWorker(task_backends["default"], follow=False).run()
     shown = text(viewer.get(page_of(task.id)))
     why, _section, _rest = shown.partition('class="fdbqueue-why ')[2].partition("</section>")

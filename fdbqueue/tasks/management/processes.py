@@ -1,10 +1,11 @@
 """The processes of ``tasks_worker``: a parent and its children, a sign of life, and an end in time.
 
-With ``--processes`` or ``--reload`` there is a parent, which never uses the engine. It starts
-children of the same command, and starts another in the place of one that ends, after a pause that
-grows while they end soon, or cannot be started. Each child has a pipe from the parent. The parent
-writes a byte to it for each SIGTERM or Ctrl-C that it gets; when the parent has ended, however that
-was, the pipe ends. So a child knows how often the parent was told to stop.
+There is a parent, which never uses the engine, unless ``--batch`` runs in one process. It starts
+children of the same command, one if ``--processes`` does not say how many, and starts another in
+the place of one that ends, after a pause that grows while they end soon, or cannot be started. Each
+child has a pipe from the parent. The parent writes a byte to it for each SIGTERM or Ctrl-C that it
+gets; when the parent has ended, however that was, the pipe ends. So a child knows how often the
+parent was told to stop.
 
 A child may get the same signals directly, too: Ctrl-C at a terminal reaches all of its processes,
 and so does a service manager's SIGTERM. They are one and the same request: a child counts the
@@ -39,7 +40,7 @@ from django.utils import autoreload
 
 from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, handled
-from fdbqueue.tasks.time_limits import HEARS, KILL_AT, OverdueAttempt, ParentWatch, shared_memory
+from fdbqueue.tasks.time_limits import HEARS, KILL_AT, LeftAttempt, ParentWatch, shared_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -49,8 +50,10 @@ logger = logging.getLogger(__name__)
 #: What a child finds in its environment: its number, the file descriptors of its pipe and of the
 #: memory that it shares with its parent, and when the one before was ended for a time limit, or 0.
 CHILD = "FDBQUEUE_TASKS_WORKER_CHILD"
-#: The exit code of a child that ends because the code has changed.
-CHANGED = 64
+#: The exit codes of a child that ends because the code has changed, or a task did not end in time.
+CHANGED, REPLACED = 64, 65
+#: Those after which another child starts at once.
+_AT_ONCE = frozenset({0, CHANGED, REPLACED})
 #: How often the parent looks whether children are over their time limits.
 _LOOK_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 1.0
@@ -135,11 +138,15 @@ class Parent:
                 child.kill()
             return
         pause = child.ended(code, self._max_pause_seconds)
+        if self._told == 1 and child.has_left_attempts:  # another ends these, and nothing more
+            self._start(child)
+            child.tell(again=False)
+            return
         if self._told or not self._goes_on(code):
             child.has_ended = True
             return
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        if code not in (0, CHANGED):
+        if code not in _AT_ONCE:
             self._note(f"Worker process {child.number} ended {how}; another starts in {pause:g} s.")
 
     def _start(self, child: _Child) -> None:
@@ -243,13 +250,18 @@ class _Child:
             self._killed_at = time.monotonic()
             self.process.kill()
 
+    @property
+    def has_left_attempts(self) -> bool:
+        """Whether it was killed for a time limit, and there is no other in its place."""
+        return self.process is None and self._killed_at > 0
+
     def ended(self, code: int, max_pause_seconds: float) -> float:
         """Note that it has ended; return how many seconds to pause before the next."""
         os.close(self._pipe)
         self.process, self.code = None, FAILED if code < 0 else code
-        if code == -signal.SIGTERM:  # it had no tasks, yet or any more
+        if code in {-signal.SIGTERM, REPLACED}:  # it had no tasks, yet or any more
             self.code = 0
-        if code in (0, CHANGED) or self._killed_at:
+        if code in _AT_ONCE or self._killed_at:
             return self.wait(0.0)
         if time.monotonic() - self._began >= _LONG_SECONDS:
             self._pause_seconds = _FIRST_PAUSE_SECONDS
@@ -270,20 +282,20 @@ class ParentPipe:
     Attributes:
         number: Its number among the children, from 1; None if it is none.
         watch: What it shares with its parent, if it has one.
-        overdue: The attempts for which the process before was ended.
+        left: The attempts that ran when the process before was ended for a time limit.
     """
 
     def __init__(self) -> None:
         found = os.environ.pop(CHILD, None)  # the processes that tasks start are no children
         self.number: int | None = None
         self.watch: ParentWatch | None = None
-        self.overdue: list[OverdueAttempt] = []
+        self.left: list[LeftAttempt] = []
         if found is not None:
             number, pipe, memory, killed_at = found.split(":")
             self.number, self._pipe = int(number), int(pipe)
             os.set_inheritable(self._pipe, False)
             self.watch = ParentWatch(int(memory))
-            self.overdue = self.watch.taken_over(float(killed_at))
+            self.left = self.watch.taken_over(float(killed_at))
 
     @contextlib.contextmanager
     def heard(self, interrupts: DeferredInterrupts) -> Iterator[None]:

@@ -24,6 +24,7 @@ from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.management.processes import (
     CHANGED,
+    REPLACED,
     Heartbeat,
     Parent,
     ParentPipe,
@@ -43,8 +44,8 @@ _MAX_PAUSE_SECONDS = 60.0
 _MAX_RELOAD_PAUSE_SECONDS = 2.0
 #: What a worker says that has no parent to end it.
 _CANNOT_END = (
-    "It ends async tasks at their time limits, and others once they run Python code again; what "
-    "does not end holds up its thread. With --processes such a process is replaced."
+    "It ends async tasks at their time limits, and only notes that others go on. With --processes, "
+    "or without --batch, such a process is replaced."
 )
 
 
@@ -91,7 +92,7 @@ examples:
             type=arguments.whole_number(most=_MAX_PROCESSES),
             metavar="N",
             help="Run N processes, and replace each that ends, or does not end a task at its "
-            "time limit (default: this process alone)",
+            "time limit (default: 1; with --batch this process alone)",
         ),
         arguments.Argument(
             "--max-tasks",
@@ -129,7 +130,8 @@ examples:
         if chosen.names == ["*"]:
             chosen.names = []
         parent = ParentPipe()
-        if parent.number is None and (chosen.processes or chosen.reload):
+        is_alone = not self.is_process or (chosen.batch and chosen.processes is None)
+        if parent.number is None and not is_alone:
             self._supervise(chosen)
             return
         if warning is not None:
@@ -157,7 +159,7 @@ examples:
         parent = Parent(
             autoreload.get_child_arguments(),
             chosen.processes or 1,
-            goes_on=lambda code: code < 0 or not chosen.batch,
+            goes_on=lambda code: code < 0 or code == REPLACED or not chosen.batch,
             note=self.console.note,
             max_pause_seconds=_MAX_RELOAD_PAUSE_SECONDS if chosen.reload else _MAX_PAUSE_SECONDS,
         )
@@ -185,14 +187,14 @@ examples:
                 prefetch=chosen.prefetch,
                 limit=chosen.max_tasks or math.inf,
                 follow=not chosen.batch,
-                worker=_name_of_child(chosen.worker_id, parent.number),
+                worker=_name_of_child(chosen, parent.number),
                 catalog=self.catalog,
                 let_in=interrupts.allowed,
                 on_end=self._note_failed_attempt,
                 on_stop=self._note_waiting,
                 on_beat=heartbeat.beat,
                 watch=parent.watch,
-                overdue=parent.overdue,
+                left=parent.left,
             )
             self.console.note(f"Worker {worker.worker} runs the tasks of {worker.queue.name!r}.")
             if settings.DEBUG and not (chosen.reload or chosen.batch):
@@ -204,6 +206,8 @@ examples:
         if reload.has_changed:
             self.console.note("The code has changed.")
             raise SystemExit(CHANGED)
+        if worker.is_to_be_replaced:
+            raise SystemExit(REPLACED)
 
     def _run_and_report(self, worker: TaskWorker, interrupts: DeferredInterrupts) -> None:
         """Run the worker, and print what it has done, however it ends."""
@@ -234,9 +238,10 @@ examples:
         self.console.note(f"Waiting for {waited} to end; a second signal requeues what still runs.")
 
 
-def _name_of_child(given_name: str | None, child: int | None) -> str | None:
+def _name_of_child(chosen: argparse.Namespace, child: int | None) -> str | None:
     """Return the name of one worker process of several; None for its own."""
-    if given_name is None or child is None:
+    given_name: str | None = chosen.worker_id
+    if given_name is None or child is None or chosen.processes is None:
         return given_name
     end = f"-{child}"
     return given_name[: MAX_WORKER_CHARACTERS - len(end)] + end
