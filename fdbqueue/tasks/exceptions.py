@@ -110,12 +110,6 @@ class TaskTimeout(FdbQueueError):
     code = "task_timeout"
 
 
-class SignalsNotSent(FdbQueueError):
-    """Receivers of ``task_finished`` took so long that a worker ended before all were called."""
-
-    code = "signals_not_sent"
-
-
 def pass_interrupt(error: BaseException) -> None:
     """Raise an error again if it came from outside; call it where a project's own code is called.
 

@@ -3,8 +3,7 @@
 How it ends:
 
 - *The first signal*, or :meth:`TaskWorker.stop`: nothing more is leased. What is leased runs, and
-  ends; then the receivers of ``task_finished`` are called for all that has ended, for a minute at
-  most. If some are left, :class:`SignalsNotSent` says how many.
+  ends; the receivers of ``task_finished`` are called for all that has ended.
 - *The second signal*, a ``KeyboardInterrupt`` wherever the main thread is, but behind a commit of
   its own: :class:`TaskSource` closes. From then on no attempt begins, which one lock decides, and
   no lease is handed out. What has ended is committed, the rest is given back. Receivers that are
@@ -21,10 +20,10 @@ import functools
 import logging
 import math
 import os
-import queue as queues
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,7 +45,6 @@ from fdbqueue.service import (
 )
 from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
-from fdbqueue.tasks.exceptions import SignalsNotSent
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.key_limit_queues import family_of
 from fdbqueue.tasks.runner import TaskRunner
@@ -58,15 +56,6 @@ logger = logging.getLogger(__name__)
 #: How long a worker pauses after the engine has failed, at first and at most.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
 _BEAT_SECONDS = 0.5
-#: How long a worker that ends waits for the receivers of ``task_finished``, and for how many ends
-#: they may be late before no attempt begins.
-_SENDING_SECONDS = 60.0
-_MAX_UNSENT = 100
-#: For how long they are late before there is a warning, and how long there is between two: a worker
-#: may end more tasks at once than the receivers are told of in a moment.
-_LATE_SECONDS, _WARNED_SECONDS = 1.0, 60.0
-#: How many leases a worker surely extends in a second, beside its tasks.
-EXTENDED_PER_SECOND = 1_000
 
 
 class TaskWorker:
@@ -165,7 +154,8 @@ class TaskWorker:
             self._counts,
             self._runner.look_for_aborts,
         )
-        self._signals = _FinishedSignals(type(backend))
+        #: The ends, each with its error, whose receivers of ``task_finished`` are not called yet.
+        self._untold: deque[tuple[AttemptEnd, BaseException | None]] = deque()
         self._source.ends_spent = self._ends_spent
         #: One end is counted at a time, whichever thread it comes from.
         self._ending = threading.RLock()
@@ -183,16 +173,11 @@ class TaskWorker:
 
         After an interrupt, running tasks are finished first; a second one gives them back, so that
         other workers run them at once.
-
-        Raises:
-            SignalsNotSent: Receivers of ``task_finished`` took too long, and some were not called.
         """
         with self._presence:
             self._run()
 
     def _run(self) -> None:
-        self._signals.start()
-        seconds = 0.0
         try:
             for one in self._left:
                 self._settle_left(one)
@@ -200,16 +185,15 @@ class TaskWorker:
             while self._goes_on():
                 if self._work() and not self._has_more():
                     break
-            seconds = _SENDING_SECONDS
+            self._tell_finished()
         except BaseException:
-            seconds = 0.0 if self._gives_back() else _SENDING_SECONDS
+            self._give_back()
             raise
         finally:
             self._house.stop()
             self._runner.close()
             if self._beside is not None:
                 self._beside.close()
-            self._send_rest(seconds)
 
     def _counts(self) -> WorkerCounts:
         """Return what this worker says of its tasks to others."""
@@ -222,30 +206,24 @@ class TaskWorker:
         if self._working is not None:
             self._working.stop()
 
-    def _gives_back(self) -> bool:
-        """Give back what runs or waits for a thread; tell whether anything did."""
-        self._signals.close()
+    def _give_back(self) -> None:
+        """Give back what runs or waits for a thread."""
         given = self._source.give_back(self.worker)
         for item in given.ended:
             self._ended(item, None)
         if given.requeued:
             logger.warning("running tasks were given back", extra={"tasks": given.requeued})
-        return given.held > 0
 
-    def _send_rest(self, seconds: float) -> None:
-        """Wait until the receivers have been called, for a time at most.
-
-        Raises:
-            SignalsNotSent: Some were not, and there was time.
-        """
-        try:
-            self._signals.stop(seconds, self._on_beat)
-        finally:
-            if left := self._signals.unsent:
-                facts = {"worker": self.worker, "signals": left}
-                logger.warning("signals of ended tasks were not sent", extra=facts)
-        if left and seconds:
-            raise SignalsNotSent(signals=left, seconds=seconds)
+    def _tell_finished(self) -> None:
+        """Call the receivers of ``task_finished`` for what has ended, one after another."""
+        sender = type(self.backend)
+        while True:
+            try:
+                end, error = self._untold.popleft()
+            except IndexError:
+                return
+            _send_finished(sender, end, error)
+            del end, error  # not kept until the next
 
     def _keep_house(self) -> None:
         """Keep schedules and retention from now on; a worker that does not stay does it once."""
@@ -285,6 +263,7 @@ class TaskWorker:
             follow=self._follow,
             let_in=self._let_in,
             on_end=self._ended,
+            on_free=self._tell_finished,
             on_stop=self._on_stop,
             on_beat=self._on_beat,
             home_of=self._home,
@@ -317,8 +296,6 @@ class TaskWorker:
                 time.sleep(_BEAT_SECONDS)
 
     def _run_task(self, item: Item) -> None:
-        """Run a task, once the receivers of ``task_finished`` are not too late."""
-        self._signals.wait_for_room()
         with left_in_order():
             self._runner(item)
 
@@ -403,7 +380,7 @@ class TaskWorker:
                 self.failed += 1
                 self.retried += end.retry_seconds is not None
             if end.retry_seconds is None:
-                self._signals.add(end, error)
+                self._untold.append((end, error))
         if logger.isEnabledFor(logging.INFO):
             self._log(item, end)
         if observers:
@@ -450,97 +427,27 @@ def _observe(end: AttemptEnd | None, item: Item) -> None:
                 logger.exception("an observer of tasks has failed")
 
 
-class _FinishedSignals:
-    """Send ``task_finished`` once the end of a task is committed, in a thread of its own.
+def _send_finished(sender: type, end: AttemptEnd, error: BaseException | None) -> None:
+    """Send ``task_finished``; what a receiver raises is logged."""
+    try:
+        with left_in_order():
+            _send(sender, end, error)
+    except BaseException:
+        facts = {"task": end.call.task, "id": end.call.id}
+        with contextlib.suppress(BaseException):  # one that cannot be shown
+            logger.exception("a receiver of task_finished has failed", extra=facts)
 
-    Receivers are called one at a time. If they are late for a hundred ends, no attempt begins until
-    they have caught up: so what waits for them stays small, and a worker that ends calls them all.
 
-    Args:
-        sender: The class of the backend.
-    """
-
-    def __init__(self, sender: type) -> None:
-        self._sender = sender
-        #: The ends to tell of, each with its error; None behind the last.
-        self._ends: queues.SimpleQueue[tuple[AttemptEnd, BaseException | None] | None]
-        self._ends = queues.SimpleQueue()
-        #: Changed under ``_mutex``: how many have not been told, and whether nobody is to wait.
-        self.unsent = 0
-        self._is_over = False
-        #: Since when they are late, and have not caught up to half of that.
-        self._late_since = math.inf
-        self._warn_at = 0.0
-        self._mutex = threading.Lock()
-        self._has_room = threading.Condition(self._mutex)
-        self._thread = threading.Thread(
-            target=self._send_all, name="fdbqueue-tasks-signals", daemon=True
-        )
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def add(self, end: AttemptEnd, error: BaseException | None) -> None:
-        with self._mutex:
-            self.unsent += 1
-            if self.unsent == _MAX_UNSENT:
-                self._late_since = min(self._late_since, time.monotonic())
-        self._ends.put((end, error))
-
-    def wait_for_room(self) -> None:
-        """Wait until the receivers are late for less than a hundred ends."""
-        with self._mutex:
-            while self.unsent >= _MAX_UNSENT and not self._is_over:
-                self._has_room.wait(_LATE_SECONDS)
-                now = time.monotonic()
-                if now >= max(self._warn_at, self._late_since + _LATE_SECONDS):
-                    self._warn_at = now + _WARNED_SECONDS
-                    facts = {"signals": self.unsent}
-                    logger.warning("tasks wait for the receivers of task_finished", extra=facts)
-
-    def close(self) -> None:
-        """Let no thread wait for room any more."""
-        with self._mutex:
-            self._is_over = True
-            self._has_room.notify_all()
-
-    def stop(self, seconds: float, on_beat: Callable[[], None]) -> None:
-        """Send what is left, for some seconds at most."""
-        self.close()
-        self._ends.put(None)
-        deadline = time.monotonic() + seconds
-        while self._thread.is_alive() and (left := deadline - time.monotonic()) > 0:
-            on_beat()
-            self._thread.join(min(left, _BEAT_SECONDS))
-
-    def _send_all(self) -> None:
-        while (unsent := self._ends.get()) is not None:
-            end, error = unsent
-            try:
-                with left_in_order():
-                    self._send(end, error)
-            except BaseException:
-                facts = {"task": end.call.task, "id": end.call.id}
-                with contextlib.suppress(BaseException):  # one that cannot be shown
-                    logger.exception("a receiver of task_finished has failed", extra=facts)
-            del unsent, end, error  # not kept until the next
-            with self._mutex:
-                self.unsent -= 1
-                if self.unsent <= _MAX_UNSENT // 2:
-                    self._late_since = math.inf
-                if self.unsent == _MAX_UNSENT - 1:
-                    self._has_room.notify_all()
-
-    def _send(self, end: AttemptEnd, error: BaseException | None) -> None:
-        if error is None:
-            task_finished.send(self._sender, task_result=end.result)
-            return
-        try:
-            raise error  # Django's own receiver logs the exception that is being handled
-        except BaseException:  # noqa: BLE001  # the one raised above
-            task_finished.send(self._sender, task_result=end.result)
-        finally:
-            del error  # its traceback has this frame
+def _send(sender: type, end: AttemptEnd, error: BaseException | None) -> None:
+    if error is None:
+        task_finished.send(sender, task_result=end.result)
+        return
+    try:
+        raise error  # Django's own receiver logs the exception that is being handled
+    except BaseException:  # noqa: BLE001  # the one raised above
+        task_finished.send(sender, task_result=end.result)
+    finally:
+        del error  # its traceback has this frame
 
 
 class _TakenQueues:

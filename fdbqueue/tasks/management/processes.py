@@ -1,4 +1,4 @@
-"""The processes of ``tasks_worker``: a parent and its children, a sign of life, and an end in time.
+"""The processes of ``tasks_worker``: a parent and its children, and an end in time.
 
 There is a parent, which never uses the engine, unless ``--batch`` runs in one process. It starts
 children of the same command, one if ``--processes`` does not say how many, and starts another in
@@ -16,8 +16,10 @@ told, and the second ends it by SIGTERM, as a SIGTERM to all processes does. Tha
 The parent also ends a child that does not end an attempt at its time limit, and tells the next one
 in its place when that was; what both then do is in :mod:`fdbqueue.tasks.time_limits`.
 
-Each process touches a file while it is alive (:class:`Heartbeat`), stops when the code has changed
-(:class:`Reload`), and ends even if tasks have left threads behind (:func:`ended_in_time`).
+With ``--reload`` Django's reloader has the parent run in a thread, and ends its process if the code
+has changed, or at a signal: the pipes end, and the children with them.
+
+Each process ends even if tasks have left threads behind (:func:`ended_in_time`).
 """
 
 from __future__ import annotations
@@ -32,28 +34,25 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils import autoreload
 
-from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
+from fdbqueue.management.exit_codes import FAILED, exit_code
 from fdbqueue.management.signals import DeferredInterrupts, handled
 from fdbqueue.tasks.time_limits import HEARS, KILL_AT, LeftAttempt, ParentWatch, shared_memory
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
 
 #: What a child finds in its environment: its number, the file descriptors of its pipe and of the
 #: memory that it shares with its parent, and when the one before was ended for a time limit, or 0.
 CHILD = "FDBQUEUE_TASKS_WORKER_CHILD"
-#: The exit codes of a child that ends because the code has changed, or a task did not end in time.
-CHANGED, REPLACED = 64, 65
+#: The exit code of a child that ends because a task did not end in time.
+REPLACED = 64
 #: Those after which another child starts at once.
-_AT_ONCE = frozenset({0, CHANGED, REPLACED})
+_AT_ONCE = frozenset({0, REPLACED})
+#: The longest pause before another child starts.
+_MAX_PAUSE_SECONDS = 60.0
 #: How often the parent looks whether children are over their time limits.
 _LOOK_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 1.0
@@ -61,10 +60,8 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONG_SECONDS = 60.0
 #: Wakes a child's main thread. Nothing else uses it, and who does not expect it ignores it.
 _WAKE = signal.SIGURG
-_BEAT_SECONDS = 1.0
 #: How long a process waits at its end for threads that tasks have left behind.
 _LEFT_SECONDS = 5.0
-_GRACEFUL = (Interrupted, KeyboardInterrupt, SystemExit)
 
 
 class Parent:
@@ -75,7 +72,6 @@ class Parent:
         count: How many.
         goes_on: Given the exit code of a child, tells whether to start another in its place.
         note: Called with each line for people.
-        max_pause_seconds: The longest pause before another child is started.
     """
 
     def __init__(
@@ -85,12 +81,10 @@ class Parent:
         *,
         goes_on: Callable[[int], bool],
         note: Callable[[str], None],
-        max_pause_seconds: float,
     ) -> None:
         self._command = command
         self._goes_on = goes_on
         self._note = note
-        self._max_pause_seconds = max_pause_seconds
         self._children = [_Child(number) for number in range(1, count + 1)]
         #: How often it was told to stop, and how often the children were.
         self._told = self._passed_on = 0
@@ -137,7 +131,7 @@ class Parent:
                 self._note(f"Worker process {child.number} does not end a task in time: killed.")
                 child.kill()
             return
-        pause = child.ended(code, self._max_pause_seconds)
+        pause = child.ended(code)
         if self._told == 1 and child.has_left_attempts:  # another ends these, and nothing more
             self._start(child)
             child.tell(again=False)
@@ -154,7 +148,7 @@ class Parent:
         try:
             child.start(self._command)
         except OSError as error:
-            pause = child.wait(self._max_pause_seconds)
+            pause = child.wait(_MAX_PAUSE_SECONDS)
             name = f"Worker process {child.number}"
             self._note(f"{name} cannot be started: {error}; it is tried again in {pause:g} s.")
 
@@ -179,6 +173,9 @@ class Parent:
             signal.SIGCHLD: lambda *_: None,
         }
         try:
+            if threading.current_thread() is not threading.main_thread():  # of Django's reloader
+                yield wake
+                return
             with handled(handlers, wakened=wakened):
                 yield wake
         finally:
@@ -255,7 +252,7 @@ class _Child:
         """Whether it was killed for a time limit, and there is no other in its place."""
         return self.process is None and self._killed_at > 0
 
-    def ended(self, code: int, max_pause_seconds: float) -> float:
+    def ended(self, code: int) -> float:
         """Note that it has ended; return how many seconds to pause before the next."""
         os.close(self._pipe)
         self.process, self.code = None, FAILED if code < 0 else code
@@ -265,7 +262,7 @@ class _Child:
             return self.wait(0.0)
         if time.monotonic() - self._began >= _LONG_SECONDS:
             self._pause_seconds = _FIRST_PAUSE_SECONDS
-        return self.wait(max_pause_seconds)
+        return self.wait(_MAX_PAUSE_SECONDS)
 
     def wait(self, max_pause_seconds: float) -> float:
         """Pause before the next, and for twice as long the time after; return how many seconds."""
@@ -387,81 +384,3 @@ def _end(code: int) -> None:
         sys.stderr.flush()
         sys.stdout.flush()
     os._exit(code)
-
-
-class Heartbeat:
-    """A file that is touched while a worker is alive, and removed at its graceful end.
-
-    Args:
-        path: The file's path; None for no file.
-    """
-
-    def __init__(self, path: str | None) -> None:
-        self._path = None if path is None else Path(path)
-        self._next_at = 0.0
-
-    def __enter__(self) -> Self:
-        if self._path is not None:
-            try:
-                self._path.touch()
-            except OSError as error:
-                message = f"--heartbeat-file {str(self._path)!r} cannot be written: "
-                raise usage_error(f"{message}{error.strerror}.") from error
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        is_graceful = kind is None or issubclass(kind, _GRACEFUL)
-        if self._path is not None and is_graceful:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
-
-    def beat(self) -> None:
-        """Touch the file, at most once a second."""
-        if self._path is None or time.monotonic() < self._next_at:
-            return
-        self._next_at = time.monotonic() + _BEAT_SECONDS
-        try:
-            self._path.touch()
-        except OSError as error:
-            facts = {"path": str(self._path), "reason": error.strerror}
-            logger.warning("the heartbeat file cannot be touched", extra=facts)
-
-
-class Reload:
-    """Stop a worker when the code has changed, as Django's autoreload sees it.
-
-    Args:
-        is_wanted: Whether to look at the code at all.
-
-    Attributes:
-        has_changed: Whether the code has changed.
-    """
-
-    def __init__(self, *, is_wanted: bool) -> None:
-        self._is_wanted = is_wanted
-        self._stop: Callable[[], None] = lambda: None
-        self.has_changed = False
-
-    def __enter__(self) -> Self:
-        if self._is_wanted:
-            autoreload.file_changed.connect(self._changed)
-            run, main = autoreload.get_reloader().run, threading.main_thread()
-            threading.Thread(
-                target=run, args=(main,), name="fdbqueue-tasks-reload", daemon=True
-            ).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        autoreload.file_changed.disconnect(self._changed)
-
-    def stops(self, stop: Callable[[], None]) -> None:
-        """Say how to stop the worker."""
-        self._stop = stop
-        if self.has_changed:
-            stop()
-
-    def _changed(self, *_: Any, **__: Any) -> bool:
-        """Stop the worker; returns True, so that Django does not end the process."""
-        self.has_changed = True
-        self._stop()
-        return True
