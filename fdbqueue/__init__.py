@@ -24,33 +24,21 @@ if sys.version_info < (3, 10):  # noqa: UP036  # a checkout on the path was not 
 from fdbqueue.exceptions import FdbQueueError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Unpack
+
     from fdbqueue import service
     from fdbqueue.conf import family, several
     from fdbqueue.on_commit import push_batch_on_commit, push_on_commit
-    from fdbqueue.service import Item, transactional
-    from fdbqueue.taking import (
-        alease_from,
-        alease_many_from,
-        apop_from,
-        apop_many_from,
-        lease_from,
-        lease_many_from,
-        pop_from,
-        pop_many_from,
-    )
+    from fdbqueue.service import Item, LeaseInKeywords, PopInKeywords, transactional
 
 __all__ = [
     "FdbQueueError",
     "Item",
-    "alease_from",
-    "alease_many_from",
-    "apop_from",
-    "apop_many_from",
     "family",
     "lease_from",
-    "lease_many_from",
     "pop_from",
-    "pop_many_from",
     "push_batch_on_commit",
     "push_on_commit",
     "queue",
@@ -62,14 +50,6 @@ __all__ = [
 #: Public names, and the modules they are imported from when they are asked for.
 _LAZY = {
     "Item": "fdbqueue.service",
-    "alease_from": "fdbqueue.taking",
-    "alease_many_from": "fdbqueue.taking",
-    "apop_from": "fdbqueue.taking",
-    "apop_many_from": "fdbqueue.taking",
-    "lease_from": "fdbqueue.taking",
-    "lease_many_from": "fdbqueue.taking",
-    "pop_from": "fdbqueue.taking",
-    "pop_many_from": "fdbqueue.taking",
     "family": "fdbqueue.conf",
     "several": "fdbqueue.conf",
     "push_batch_on_commit": "fdbqueue.on_commit",
@@ -91,6 +71,39 @@ def queue(name: str) -> service.Queue:
     from fdbqueue import conf
 
     return conf.queue(name)
+
+
+def pop_from(
+    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[PopInKeywords]
+) -> Item | None:
+    """Take an item from the first of several queues that has one, None if none has.
+
+    ``fdbqueue.several(names, fair=fair)`` has the other verbs, and says what is guaranteed.
+
+    Args:
+        names: 1 to 1,000 names of queues, and patterns of names such as ``mail-*``.
+        fair: Whether to take from the queues in turn, instead of from the first that has items;
+            None for True if one of the names is a pattern.
+        options: ``end``, ``wait``, ``once`` and ``tr``, as for ``SeveralQueues.pop``.
+
+    Raises:
+        QueueNotFound, InvalidInput: The names are wrong; nothing was taken.
+    """
+    from fdbqueue import conf
+
+    return conf.several(names, fair=fair).pop(**options)
+
+
+def lease_from(
+    names: Iterable[str], *, fair: bool | None = None, **options: Unpack[LeaseInKeywords]
+) -> Item | None:
+    """Lease an item of the first of several queues that has one, as :func:`pop_from` takes one.
+
+    ``options`` are ``seconds``, 60 by default; ``worker``, ``end``, ``wait``, ``once`` and ``tr``.
+    """
+    from fdbqueue import conf
+
+    return conf.several(names, fair=fair).lease(**options)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 
 from fdbqueue import conf, deadlines
-from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.exceptions import FdbQueueError, FormatMismatch, LayoutMismatch
 from fdbqueue.service import covers, error_code, mismatches_of, run
 from fdbqueue.tasks.checks import check_app
 
@@ -131,18 +131,20 @@ def check_formats(databases: Sequence[str] | None = None, **_: Any) -> list[Chec
                 id="fdbqueue.W004",
             )
         ]
-    return [
-        Error(
-            f"The queue {one.context['queue']!r} was written under {one.context['written']}, but "
-            f"the setting says {one.context['here']}.",
-            hint="Correct the setting. If it was changed on purpose, stop all processes that have "
-            f"the former one, then run manage.py queue_doctor {one.context['queue']} "
-            "--adopt-settings.",
-            id="fdbqueue.E017",
-        )
-        for one in found
-        if one is not None
-    ]
+    return [_mismatch(one) for one in found if one is not None]
+
+
+def _mismatch(error: FormatMismatch) -> Error:
+    if isinstance(error, LayoutMismatch):
+        return Error(f"{error}.", id="fdbqueue.E017")
+    queue = error.context["queue"]
+    return Error(
+        f"The queue {queue!r} was written under {error.context['written']}, but the setting says "
+        f"{error.context['here']}.",
+        hint="Correct the setting. If it was changed on purpose, stop all processes that have the "
+        f"former one, then run manage.py queue_doctor {queue} --adopt-settings.",
+        id="fdbqueue.E017",
+    )
 
 
 def _is_embedded() -> bool:

@@ -42,12 +42,6 @@ class left_in_order(contextlib.AbstractContextManager[None]):  # noqa: N801  # i
                 connection.close_if_unusable_or_obsolete()
 
 
-def drop_all() -> None:
-    """Close the connections of this thread, and forget what is known of them."""
-    for connection in connections.all(initialized_only=True):
-        _drop(connection)
-
-
 def _drop(connection: Any) -> None:
     own = connection.connection if connection.vendor == "sqlite" else None
     with contextlib.suppress(Exception):

@@ -15,6 +15,7 @@
     ├── IdempotencyKeyReused        idempotency_key_reused
     ├── CorruptItem                 corrupt_item
     ├── FormatMismatch              format_mismatch
+    │   └── LayoutMismatch          layout_mismatch
     ├── PushInterrupted             push_interrupted
     ├── OutcomeUnknown              outcome_unknown
     └── EngineError                 engine_error
@@ -229,6 +230,15 @@ class FormatMismatch(FdbQueueError):
     """
 
     code = "format_mismatch"
+
+
+class LayoutMismatch(FormatMismatch):
+    """The queue is of another version of fdbqueue: drain it with the version that wrote it.
+
+    Its keys are laid out in another way, so no setting helps; nothing was changed.
+    """
+
+    code = "layout_mismatch"
 
 
 class PushInterrupted(FdbQueueError):

@@ -45,5 +45,4 @@ Modules
     ndjson: the input of ``queue_push``.
     emptying: what ``queue_drain``, ``queue_move`` and ``queue_work`` share.
     findings: what ``queue_doctor`` looks for, of no single queue and of each.
-    deprecated: names and options of version 1.0 that work until 2.0.
 """

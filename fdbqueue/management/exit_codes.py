@@ -147,7 +147,7 @@ def error_text(error: BaseException) -> str:
         return "The engine did not answer within --engine-timeout"
     if isinstance(error, CorruptItem) and error.context.keys() >= {"id", "queue", "reason"}:
         return _CORRUPT.format_map(error.context)
-    if isinstance(error, FormatMismatch):
+    if type(error) is FormatMismatch:
         return _MISMATCH.format_map(error.context)
     if isinstance(error, InvalidInput) and _is_bad_id(error):
         return _BAD_ID.format_map(error.context)

@@ -30,7 +30,7 @@ from fdbqueue.columns.queue_rows import (
 )
 from fdbqueue.columns.queues import paused_since, resume_command
 from fdbqueue.columns.text import counted
-from fdbqueue.exceptions import FormatMismatch, ItemNotFound
+from fdbqueue.exceptions import FormatMismatch, ItemNotFound, LayoutMismatch
 from fdbqueue.management.formats import item_count
 from fdbqueue.service import MAX_ITEMS_A_CALL, Catalog, Pause, Queue, error_code, run, strict_json
 from fdbqueue.service.tools import examination
@@ -345,6 +345,8 @@ class QueueChecks:
         adopt = self._command("--adopt-settings")
         try:
             stored = self._examiner.stored_format()
+        except LayoutMismatch as error:
+            return self._finding("format", ERROR, str(error))
         except FormatMismatch as error:
             text = (
                 f"written under {error.context['written']}, but the setting here says "

@@ -23,6 +23,7 @@ from fdbqueue.exceptions import (
     EngineError,
     FormatMismatch,
     ItemNotReady,
+    LayoutMismatch,
     OutcomeUnknown,
     QueueNotFound,
     text_of_error,
@@ -128,6 +129,18 @@ def _mismatch(error: FormatMismatch) -> Problem:
     )
 
 
+def _of_another_version(error: LayoutMismatch) -> Problem:
+    text = _(
+        "Another version of fdbqueue has written “%(queue)s”, so its items cannot be shown. Drain "
+        "it with the version that wrote it."
+    )
+    return Problem(
+        status=409,
+        title=_("Written by another version"),
+        message=text % {"queue": visible(str(error.context["queue"]))},
+    )
+
+
 def _forbidden() -> Problem:
     return Problem(
         status=403,
@@ -164,6 +177,7 @@ _SAID: dict[type[Exception], Callable[[Any], Problem]] = {
     QueueNotFound: lambda _error: Problem(
         status=404, title=_("Queue not found"), message=_("There is no queue with this name.")
     ),
+    LayoutMismatch: _of_another_version,
     FormatMismatch: _mismatch,
     PermissionDenied: lambda _error: _forbidden(),
     TooManyFieldsSent: lambda _error: bad_address((_("There are too many parameters."),)),

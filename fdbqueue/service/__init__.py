@@ -35,9 +35,6 @@ Where to find, and to change:
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING
-
 import fdbqueue.binding  # noqa: F401  # before what imports the binding
 from fdbqueue.service.aio import arun
 from fdbqueue.service.browse import (
@@ -93,7 +90,7 @@ from fdbqueue.service.names import NAME, PATTERN, covers, is_among, share_a_name
 from fdbqueue.service.options import DEFAULT_MAX_VALUE_BYTES, QueueOptions
 from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
-from fdbqueue.service.several import SeveralQueues
+from fdbqueue.service.several import LeaseInKeywords, PopInKeywords, SeveralQueues
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.failures import group_digest, group_of_text
 from fdbqueue.service.storage.family_index import NOW, Prospect
@@ -150,6 +147,7 @@ __all__ = [
     "Item",
     "ItemWait",
     "ItemWatch",
+    "LeaseInKeywords",
     "LongText",
     "Minute",
     "Mover",
@@ -158,6 +156,7 @@ __all__ = [
     "Order",
     "Page",
     "Pause",
+    "PopInKeywords",
     "Prepared",
     "Priority",
     "PriorityQueue",
@@ -201,20 +200,3 @@ __all__ = [
     "transactional",
     "worker_here",
 ]
-
-#: Public names of 1.0.0, which work until 2.0, and what they are called now.
-_FORMER = {
-    "MAX_ITEMS": "MAX_ITEMS_A_CALL",
-    "MAX_VALUE_BYTES": "DEFAULT_MAX_VALUE_BYTES",
-    "group_named": "group_of_text",
-}
-
-if not TYPE_CHECKING:  # type checkers would take every name for one of these
-
-    def __getattr__(name: str) -> object:
-        """Return what had another name in 1.0.0."""
-        if name not in _FORMER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        message = f"fdbqueue.service.{name} works until 2.0: write {_FORMER[name]}"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return globals()[_FORMER[name]]

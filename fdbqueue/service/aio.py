@@ -36,12 +36,10 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.logs import get_logger
 from fdbqueue.service.consume.consumer import Consumer, first
-from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.idempotency import IdempotencyKey
-from fdbqueue.service.items import NOT_GIVEN, DeadReason, Duration, Held, Item, Page, Push
+from fdbqueue.service.items import NOT_GIVEN, Duration, Held, Item, Page, Push
 from fdbqueue.service.limits import ITERATED_ITEMS
-from fdbqueue.service.moments import Order
 from fdbqueue.service.push import Prepared
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.item_keys import End
@@ -77,20 +75,9 @@ class AsyncVerbs:
     extend: Callable[..., Item]
     extend_many: Callable[..., Held]
     peek_many: Callable[..., list[Item]]
-    get: Callable[..., Item]
-    has_item: Callable[..., bool]
     page: Callable[..., Page]
-    bury: Callable[..., None]
-    redrive: Callable[..., int]
-    dead_by_reason: Callable[..., list[DeadReason]]
-    remove: Callable[..., None]
-    remove_many: Callable[..., int]
-    clear_state: Callable[..., int]
     size: Callable[..., int]
     counts: Callable[..., Counts]
-    pause: Callable[..., Pause]
-    resume: Callable[..., bool]
-    paused: Callable[..., Pause | None]
 
     # Push
 
@@ -340,37 +327,6 @@ class AsyncVerbs:
         """Return the first items from one end, as :meth:`peek_many` does."""
         return await read_in_thread(self.peek_many, count, end=end)
 
-    async def aget(self, item_id: str) -> Item:
-        """Return the item with an id, as :meth:`get` does."""
-        return await read_in_thread(self.get, item_id)
-
-    async def ahas_item(self, item_id: str) -> bool:
-        """Tell whether an item is in the queue, as :meth:`has_item` does."""
-        return await read_in_thread(self.has_item, item_id)
-
-    async def apage(
-        self,
-        *,
-        end: End = "min",
-        after: str | None = None,
-        limit: int = 100,
-        min_priority: Any = None,
-        max_priority: Any = None,
-        state: str = "ready",
-        order: Order = "place",
-    ) -> Page:
-        """Return some items in order, as :meth:`page` does."""
-        return await read_in_thread(
-            self.page,
-            end=end,
-            after=after,
-            limit=limit,
-            min_priority=min_priority,
-            max_priority=max_priority,
-            state=state,
-            order=order,
-        )
-
     async def aiterate(
         self, *, end: End = "min", after: str | None = None, **bounds: Any
     ) -> AsyncIterator[Item]:
@@ -379,7 +335,9 @@ class AsyncVerbs:
         Nothing is under way between two items, so the loop may be left at any of them.
         """
         while True:
-            page = await self.apage(end=end, after=after, limit=ITERATED_ITEMS, **bounds)
+            page = await read_in_thread(
+                self.page, end=end, after=after, limit=ITERATED_ITEMS, **bounds
+            )
             for item in page.items:
                 yield item
             if page.cursor is None:
@@ -396,87 +354,6 @@ class AsyncVerbs:
     async def acounts(self) -> Counts:
         """Return how many items are in each state, as :meth:`counts` does."""
         return await read_in_thread(self.counts)
-
-    # Pause
-
-    async def apause(self, *, reason: str | None = None) -> Pause:
-        """Let pops and leases find nothing, as :meth:`pause` does."""
-        return await in_thread(self.pause, reason=reason)
-
-    async def aresume(self) -> bool:
-        """Let pops and leases take items again, as :meth:`resume` does."""
-        return await in_thread(self.resume)
-
-    async def apaused(self) -> Pause | None:
-        """Return since when and why the queue is paused, as :meth:`paused` does."""
-        return await read_in_thread(self.paused)
-
-    # Dead letters, and removal
-
-    async def abury(self, item_id: str, *, reason: str = "buried") -> None:
-        """Move a ready item to the dead letters, as :meth:`bury` does."""
-        await in_thread(self.bury, item_id, reason=reason)
-
-    async def aredrive(
-        self,
-        item_ids: Iterable[str] | None = None,
-        *,
-        limit: int | None = None,
-        reason: str | None = None,
-        died_before: datetime.datetime | None = None,
-    ) -> int:
-        """Return dead letters to their places, as :meth:`redrive` does.
-
-        Cancelled, it stops before the next transaction.
-        """
-        cancelled = threading.Event()
-        ids = None if item_ids is None else list(item_ids)
-        stop = functools.partial(_check_not_set, cancelled)
-        asked: Any = {"limit": limit, "reason": reason, "died_before": died_before}
-        redrive = functools.partial(self.redrive, ids, on_redriven=stop, **asked)
-        return await self._until_cancelled(redrive, cancelled)
-
-    async def adead_by_reason(self, *, limit: int = 100) -> list[DeadReason]:
-        """Return the reasons of dead letters with their numbers, as :meth:`dead_by_reason` does."""
-        return await read_in_thread(self.dead_by_reason, limit=limit)
-
-    async def aremove(self, item_id: str) -> None:
-        """Remove the item with an id for good, as :meth:`remove` does."""
-        await in_thread(self.remove, item_id)
-
-    async def aremove_many(self, item_ids: Iterable[str]) -> int:
-        """Remove items for good by their ids, as :meth:`remove_many` does.
-
-        Cancelled, it stops before the next transaction.
-        """
-        cancelled = threading.Event()
-        ids = _until_set(list(item_ids), cancelled)
-        return await self._until_cancelled(functools.partial(self.remove_many, ids), cancelled)
-
-    async def aclear_state(
-        self,
-        state: str,
-        *,
-        limit: int | None = None,
-        reason: str | None = None,
-        died_before: datetime.datetime | None = None,
-    ) -> int:
-        """Remove the items that are in a state when it starts, as :meth:`clear_state` does.
-
-        Cancelled, it stops before the next transaction.
-        """
-        cancelled = threading.Event()
-        stop = functools.partial(_check_not_set, cancelled)
-        asked: Any = {"limit": limit, "reason": reason, "died_before": died_before}
-        clear = functools.partial(self.clear_state, state, on_removed=stop, **asked)
-        return await self._until_cancelled(clear, cancelled)
-
-    async def _until_cancelled(self, call: Callable[[], int], cancelled: threading.Event) -> int:
-        """Make a call of many transactions, which stops when the event is set."""
-        ended = await end_of(call, on_cancel=cancelled.set)
-        if ended.cancelled is not None:
-            raise stopped(ended, outcome_known=not ended.begun)
-        return ended.result()
 
     # What the takes share
 
@@ -531,11 +408,6 @@ def _until_set(items: Iterable[T], cancelled: threading.Event) -> Iterator[T]:
         if cancelled.is_set():
             raise _Cancelled
         yield item
-
-
-def _check_not_set(cancelled: threading.Event, _: int) -> None:
-    if cancelled.is_set():
-        raise _Cancelled
 
 
 async def arun(database: Database, function: Callable[[Transaction], T]) -> T:

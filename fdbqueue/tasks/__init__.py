@@ -40,7 +40,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fdbqueue.tasks.aborts import abort, abort_requested
+    from fdbqueue.tasks.aborts import abort, is_aborted
     from fdbqueue.tasks.backend import FdbQueueBackend
     from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
     from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskTimeout
@@ -56,7 +56,6 @@ __all__ = [
     "TaskTimeout",
     "abort",
     "abort_group",
-    "abort_requested",
     "at_end",
     "call",
     "chain",
@@ -64,6 +63,7 @@ __all__ = [
     "enqueue_in",
     "group",
     "group_result",
+    "is_aborted",
     "task",
 ]
 
@@ -76,7 +76,7 @@ _LAZY = {
     "TaskTimeout": "fdbqueue.tasks.exceptions",
     "abort": "fdbqueue.tasks.aborts",
     "abort_group": "fdbqueue.tasks.groups",
-    "abort_requested": "fdbqueue.tasks.aborts",
+    "is_aborted": "fdbqueue.tasks.aborts",
     "at_end": "fdbqueue.tasks.current",
     "call": "fdbqueue.tasks.groups",
     "chain": "fdbqueue.tasks.groups",

@@ -8,12 +8,12 @@ may do what:
   record, as the end of the attempt does. So one of the two comes first: either the attempt ends
   with the wish, and there is no other, however it ends; or the abort says ``"ended"``. ``by_force``
   is part of the wish, is never taken back, and counts one number up.
-- *The task* may read the wish about once a second, and end itself: :func:`abort_requested`.
+- *The task* may read the wish about once a second, and end itself: :func:`is_aborted`.
 - *Its worker* reads the number every five seconds, while a function runs (``service/tools/
   presence.py``): after another number than before, it reads the records of what was leased before
-  that moment, each attempt once. What is to be ended by force then gets a time limit whose deadline
-  is now (``time_limits.py``): its coroutine is cancelled, or its thread is struck; and if that does
-  not end it, its process is replaced ``grace_seconds`` later. The attempt fails as ``TaskAborted``.
+  that moment, each attempt once. What is to be ended by force then has its deadline now
+  (``time_limits.py``): its coroutine is cancelled, or its process replaced ``grace_seconds`` later.
+  The attempt fails as ``TaskAborted``.
 
 So an end by force begins within five seconds; within ten if the lease was being written just then,
 or the function was not called yet. What is left behind by
@@ -26,7 +26,6 @@ or the function was not called yet. What is left behind by
   leases the task next fails it before it begins. An attempt that has lost its lease is ended as
   well unless the task has ended elsewhere by then, and writes nothing;
 - *an engine that is away*: the worker reads again every five seconds;
-- *a worker of an older version*: it does not look. The function runs to its end, and is the last;
 - *a fork, a thread or a process of its own* that the task has started: these go on. A coroutine
   that waits for ``sync_to_async`` is cancelled, its call is not;
 - *a task with limits, in a group or a chain*: the end of the attempt is what frees its turn, or
@@ -83,7 +82,7 @@ def abort(
     One that is ready, or waits for its ``run_after`` or its next attempt, is removed, and FAILED
     with :class:`TaskAborted`. So is one that waits in the outbox, at once: whatever becomes of the
     transaction of the ORM that is open here. One that runs is asked to end: it sees that by
-    :func:`abort_requested`, and is not run again, however this attempt ends.
+    :func:`is_aborted`, and is not run again, however this attempt ends.
 
     Args:
         result_id: The id of its result.
@@ -114,13 +113,13 @@ def abort_by(owner: Any, result_id: str, *, by_force: bool = False) -> str:
     return abort_row(owner.outbox(), owner.catalog, result_id, by_force=by_force)
 
 
-def abort_requested() -> bool:
+def is_aborted() -> bool:
     """Tell whether the task that runs here was aborted, and so is to end.
 
     Looks about once a second, so a loop may ask each time round. False outside of tasks.
     """
     current = running()
-    return current is not None and current.abort_requested()
+    return current is not None and current.is_aborted()
 
 
 def abort_in(tr: Transaction, backend: Any, result_id: str, *, by_force: bool = False) -> str:

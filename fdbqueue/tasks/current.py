@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -52,10 +53,16 @@ class FdbQueueTaskContext(TaskContext):  # type: ignore[misc,type-arg]  # as the
     running: Running | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
-    def abort_requested(self) -> bool:
+    def is_aborted(self) -> bool:
         """Whether the end of this task was asked for; looks about once a second."""
         running = self.running or _running.get()
-        return running is not None and running.abort_requested()
+        return running is not None and running.is_aborted()
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """How long this attempt may still run, 0 if its time limit is over; None for no limit."""
+        running = self.running or _running.get()
+        return None if running is None else running.remaining_seconds()
 
     @property
     def metadata(self) -> Notes:
@@ -179,7 +186,14 @@ class Running:
         for enqueue in self._behind:
             enqueue()
 
-    def abort_requested(self) -> bool:
+    def remaining_seconds(self) -> float | None:
+        """Return how long the attempt may still run; None for no limit."""
+        limit = None if self._attempt is None else self._attempt.limit
+        if limit is None or limit.deadline == math.inf:
+            return None
+        return float(max(0.0, limit.deadline - monotonic()))
+
+    def is_aborted(self) -> bool:
         """Tell whether the end of this task was asked for."""
         now = monotonic()
         if self._backend is None:

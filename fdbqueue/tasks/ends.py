@@ -154,10 +154,12 @@ class Attempt:
         is_unnoted: Whether the record is to say when the attempt began.
         notes: What the task has noted; None as long as that is nothing.
         end: How it ends, once that is decided.
-        thread: The number of the thread that has called its function; 0 for none.
+        is_begun_here: Whether its function was called.
+        over_seconds: Its time limit, once that is over and only the end of the process keeps it.
         coroutine: What runs its function in the loop; None if it is not async, or was left.
         has_left: Whether its function has ended.
         limit: What ends its function, as in ``time_limits.py``; None if nothing does.
+        row: The number of its row in the memory that the process shares with its parent.
         looked: When it was looked up last whether it was aborted, likewise; -inf is never.
         is_abort_asked: Whether it was, while it waited for a thread.
     """
@@ -173,22 +175,29 @@ class Attempt:
     is_unnoted: bool = False
     notes: Notes | None = None
     end: AttemptEnd | None = None
-    thread: int = 0
+    is_begun_here: bool = False
+    over_seconds: float | None = None
     coroutine: asyncio.Task[Any] | None = None
     has_left: bool = False
     limit: Any = None
+    row: int | None = None
     looked: float = -math.inf
     is_abort_asked: bool = False
 
     @property
     def is_called(self) -> bool:
         """Whether its function runs."""
-        return (self.thread > 0 or self.coroutine is not None) and not self.has_left
+        return self.is_begun_here and not self.has_left
 
     @property
     def is_ahead(self) -> bool:
         """Whether it was leased before it could begin, so that its lease alone counts nothing."""
         return is_ahead(self.item.worker)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is over, and only the end of its process ends it."""
+        return self.over_seconds is not None
 
     def has_notes(self) -> bool:
         """Tell whether it has noted what is not written."""
@@ -201,12 +210,20 @@ class Attempt:
         gone = NOTED if self.notes is not None else NOTED[1:]
         return {name: value for name, value in record.items() if name not in gone}
 
-    def fails(self, error: BaseException, retry_seconds: float | None) -> None:
-        """Note that it has failed, and after how many seconds there is another attempt."""
+    def fails(
+        self, error: BaseException, retry_seconds: float | None, *, is_noted: bool = False
+    ) -> None:
+        """Note that it has failed, and after how many seconds there is another attempt.
+
+        Args:
+            error: With what.
+            retry_seconds: After how many seconds; None for no other attempt.
+            is_noted: Whether the attempts have it already.
+        """
         failure = AttemptFailure(path_of(type(error)), traceback_of(error))
         asked = None if retry_seconds is None else _asked_by(error)
         kept = self.attempts.unspent() if asked is not None and not asked.spend else None
-        if not isinstance(error, WorkerDied):  # whose deaths are among the errors
+        if not is_noted:
             self.attempts = self.attempts.failed(failure)
         self.ends(
             failure=failure,

@@ -104,42 +104,18 @@ class Retry(FdbQueueError):
         return self.reason or f"The task asks to run again after {self.seconds:g} seconds"
 
 
-class TaskTimeout(BaseException):
-    """The attempt took longer than the task's time limit, or was aborted by force.
-
-    A task that runs in a thread has it raised there. It is no ``Exception``, as
-    ``asyncio.CancelledError`` is none: so a task that handles its own errors does not swallow it.
-
-    Args:
-        seconds: The time limit; None if it is not known, 0 for an abort.
-    """
+class TaskTimeout(FdbQueueError):
+    """The attempt took longer than the task's time limit."""
 
     code = "task_timeout"
-
-    def __init__(self, seconds: float | None = None) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
-
-    def __str__(self) -> str:
-        if self.seconds == 0:
-            return "The task was aborted by force"
-        text = "The attempt took longer than the task's time limit"
-        return text if self.seconds is None else f"{text}: seconds={self.seconds:g}"
-
-
-class SignalsNotSent(FdbQueueError):
-    """Receivers of ``task_finished`` took so long that a worker ended before all were called."""
-
-    code = "signals_not_sent"
 
 
 def pass_interrupt(error: BaseException) -> None:
     """Raise an error again if it came from outside; call it where a project's own code is called.
 
     Such code may raise anything, ``SystemExit`` too, and that is its failure alone. But in the
-    main thread a ``KeyboardInterrupt`` is a person's wish, and a time limit ends the task that has
-    called that code.
+    main thread a ``KeyboardInterrupt`` is a person's wish.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if isinstance(error, TaskTimeout) or (is_main and isinstance(error, KeyboardInterrupt)):
+    if is_main and isinstance(error, KeyboardInterrupt):
         raise error

@@ -9,7 +9,7 @@ slot is that in which the attempt ended. A number has fields of little-endian by
 attempts took less than a millisecond (1,024 microseconds), less than twice that and not less than
 that, and so on in 28 buckets, the last for all that took 19 hours and more; how many of all failed;
 how many microseconds all took together; and how many first attempts had waited for so long, in as
-many buckets: since they were enqueued, or might run. The numbers of an earlier version lack these.
+many buckets: since they were enqueued, or might run.
 
 So the last hour is at least three slots of 20 minutes that are over and the one that is not, and
 the last day six of 240 and one: figures are *since* a moment, which is said with them. A percentile
@@ -45,7 +45,6 @@ _BUCKETS = 28
 #: Attempts of fewer microseconds are in the first bucket; a bucket's limit has one bit more.
 _FIRST_BITS = 10
 _NUMBER = struct.Struct(f"<{_BUCKETS + 1}IQ{_BUCKETS}I")
-_SIZES = frozenset({_NUMBER.size, _NUMBER.size - 4 * _BUCKETS})
 #: Where the fields are that are no buckets, in bits.
 _FAILURES_AT, _TIME_AT, _WAITS_AT = 32 * _BUCKETS, 32 * (_BUCKETS + 1), 32 * (_BUCKETS + 3)
 _US = 1_000_000
@@ -322,7 +321,7 @@ class _Sums:
     def add(self, read: _Read) -> None:
         """Add the counters of a queue."""
         for key, value in read.rows:
-            if len(value) in _SIZES:
+            if len(value) == _NUMBER.size:
                 name = key[read.at :]
                 self.sums[name] = self.sums.get(name, 0) + int.from_bytes(value, "little")
                 self.queues.setdefault(name, set()).add(read.queue)

@@ -19,12 +19,10 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from fdbqueue.exceptions import path_of, traceback_of
-from fdbqueue.locks import RLock
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service import Item, now_us, run
 from fdbqueue.steady import monotonic
-from fdbqueue.tasks import time_limits
 from fdbqueue.tasks.aborts import ForcedAborts, WaitingAborts, is_whole_aborted
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
@@ -59,7 +57,7 @@ from fdbqueue.tasks.results import (
     task_at,
 )
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
-from fdbqueue.tasks.time_limits import Limit, OverdueAttempt, ParentWatch, TimeLimits
+from fdbqueue.tasks.time_limits import LeftAttempt, Limit, ParentWatch, TimeLimits
 
 logger = get_logger(__name__)
 
@@ -67,10 +65,6 @@ logger = get_logger(__name__)
 _is_async = functools.lru_cache(inspect.iscoroutinefunction)
 #: How long the loop may take to end.
 _CLOSE_SECONDS = 2.0
-#: After so many turns of a loop an exception that was set in this thread has been raised.
-_TURNS = 10
-#: The files whose frames the traceback of a task begins with.
-_OWN_FILES = {__file__, time_limits.__file__}
 
 
 class Loop:
@@ -103,7 +97,7 @@ class Loop:
         """Await what the function of an attempt returns, and return its result.
 
         Raises:
-            TaskTimeout, TaskAborted: As :func:`call_here`.
+            TaskTimeout, TaskAborted: It was cancelled, and did not handle that.
         """
         with self._mutex:
             if self._loop is None or self._loop.is_closed():
@@ -165,19 +159,17 @@ async def _outcome(
     async with ThreadSensitiveContext() as context:
         try:
             attempt.coroutine = asyncio.current_task()
-            if seconds is not None:
-                runner.limits().begin(Limit(attempt, seconds))
+            attempt.is_begun_here = True
+            runner.limits.begin(attempt, seconds)
             value, error = await function(*args, **kwargs), None
         except BaseException as raised:  # noqa: BLE001  # raised in the thread that waits for it
             value, error = None, raised
         if os.getpid() != process:
             _end_child(error)
-        with runner.mutex:
-            attempt.has_left, attempt.coroutine = True, None
-        if (limit := attempt.limit) is not None:
-            runner.limits().leave(attempt)
-            if limit.is_struck and isinstance(error, asyncio.CancelledError):
-                error = limit.error_of(error)
+        runner.limits.leave(attempt)
+        limit = attempt.limit
+        if limit is not None and limit.is_cancelled and isinstance(error, asyncio.CancelledError):
+            error = limit.error().with_traceback(error.__traceback__)
         executor = SyncToAsync.context_to_thread_executor.pop(context, None)
         if executor is not None:  # nobody waits for it: a cancelled call may still run there
             executor.submit(connections.close_all)
@@ -214,7 +206,8 @@ class TaskRunner:
         backend: The backend whose tasks they are.
         source: Where they come from.
         worker: The worker's id.
-        threads: How many threads call it at a time.
+        on_over: Called once with the limit of each attempt that only the end of this process can
+            keep.
         watch: What is shared with a parent that ends this process if an attempt does not end.
         own_threads: The threads of the worker that are ours.
     """
@@ -224,34 +217,37 @@ class TaskRunner:
         backend: Any,
         source: TaskSource,
         worker: str,
-        threads: int = 1,
+        *,
+        on_over: Callable[[Limit], None],
         watch: ParentWatch | None = None,
         own_threads: WorkerThreads | None = None,
     ) -> None:
-        self._own_threads = own_threads
         self._backend = backend
         self._options: BackendOptions = backend.settings
         self._source = source
         self._worker = worker
-        self._threads = threads
-        self._watch = watch
-        #: Held to note that a function has ended; and the rest of ``time_limits.py`` has it, too.
-        self.mutex = RLock()
-        self._limits: TimeLimits | None = None
-        self._waiting: WaitingAborts | None = None
-        self._aborts: ForcedAborts | None = None
+        self.limits = TimeLimits(
+            grace_seconds=self._options.grace_seconds,
+            lease_seconds=self._options.lease_seconds,
+            on_over=on_over,
+            watch=watch,
+            owner=own_threads,
+        )
+        database = backend.catalog.database
+        self._waiting = WaitingAborts(backend.records, database)
+        self._aborts = ForcedAborts(backend.records, database)
         #: The beginnings of the names of members whose limits this process has said.
         self._declared: set[str] = set()
         self._tasks: dict[str, Task[..., Any]] = {}
         self.loop = Loop(own_threads)
 
-    def __call__(self, item: Item, overdue: OverdueAttempt | None = None) -> None:
+    def __call__(self, item: Item, overdue: LeftAttempt | None = None) -> None:
         """Run a task, and note its end at the source.
 
         Args:
             item: Its item.
-            overdue: What is known of its attempt, if that was over and its process was ended: then
-                it fails here.
+            overdue: What is known of its attempt, if its time was over and its process was ended:
+                then it fails here.
 
         Raises:
             BaseException: The attempt has failed: what the task raised, or why it did not run.
@@ -284,7 +280,7 @@ class TaskRunner:
         result_of = functools.partial(
             running_result, attempt.call, item, queue_name, attempt.attempts
         )
-        task = None
+        task, is_noted = None, False
         try:
             if call is None:
                 raise TaskUnknown(reason="the item is not a task")
@@ -293,15 +289,16 @@ class TaskRunner:
             task = self._task_at(call.task) if imports else None
             most = max_attempts(self._options, task, call)
             if task is None or len(before.workers) >= most:
-                raise WorkerDied(attempts=len(before.workers))
+                is_noted = True
+                raise _last_death(before)
             if overdue is not None:
-                raise TaskTimeout(overdue.seconds)
+                raise TaskTimeout(seconds=overdue.seconds)
         except (TaskUnknown, TaskAborted, TaskExpired, TaskTimeout, WorkerDied) as error:
             attempt.result = result_of(task or found_task(attempt.call, imports=imports))
-            if isinstance(error, WorkerDied | TaskExpired):
+            if is_noted or isinstance(error, TaskExpired):
                 attempt.attempts = before
             seconds = None if call is None else retry_seconds(self._options, task, error, attempt)
-            attempt.fails(error, seconds)
+            attempt.fails(error, seconds, is_noted=is_noted)
             raise
         attempt.result = result_of(task)
         attempt.is_unnoted = True
@@ -312,34 +309,16 @@ class TaskRunner:
 
     def close(self) -> None:
         """End the loop, and no attempt any more."""
-        if self._limits is not None:
-            self._limits.close()
+        self.limits.close()
         self.loop.close()
-
-    def limits(self) -> TimeLimits:
-        """Return what ends attempts that take too long or are aborted; made for the first."""
-        with self.mutex:
-            if self._limits is None:
-                self._limits = TimeLimits(
-                    self._threads,
-                    self.mutex,
-                    grace_seconds=self._options.grace_seconds,
-                    lease_seconds=self._options.lease_seconds,
-                    base=call_here.__code__,
-                    watch=self._watch,
-                    owner=self._own_threads,
-                )
-            return self._limits
 
     def look_for_aborts(self) -> None:
         """End what runs here and was aborted by force; if that fails, at the next look."""
         if not (called := self._source.called()):
             return
-        if self._aborts is None:
-            self._aborts = ForcedAborts(self._backend.records, self._backend.catalog.database)
         try:
             for attempt in self._aborts.among(called):
-                self.limits().begin(Limit(attempt, 0))
+                self.limits.abort(attempt)
         except Exception as error:  # noqa: BLE001  # the engine is away, and so are others' wishes
             facts = {"worker": self._worker, "error": type(error).__name__}
             logger.warning("aborts by force were not read", extra=facts)
@@ -380,9 +359,6 @@ class TaskRunner:
                 return True
         has_waited = monotonic() > max(attempt.leased, attempt.looked) + AHEAD_SECONDS
         if has_waited and attempt.is_ahead:
-            with self.mutex:
-                if self._waiting is None:
-                    self._waiting = WaitingAborts(self._backend.records, database)
             self._waiting.look(attempt, self._source.waiting, AHEAD_SECONDS)
         return attempt.is_abort_asked
 
@@ -482,47 +458,18 @@ def call_here(
     args: Any,
     kwargs: Any,
 ) -> Any:
-    """Call the function of an attempt in this thread; a process that it forks ends after it.
-
-    It is left twice, since an exception that ends it may come in the first: ``time_limits.py``.
-
-    Raises:
-        TaskTimeout: It took longer than its time limit, and did not handle that.
-        TaskAborted: It was aborted by force, and did not handle that.
-    """
-    value: Any = None
-    over: BaseException | None = None
-    has_returned = False
-    process = os.getpid()
+    """Call the function of an attempt in this thread; a process that it forks ends after it."""
+    process, has_returned = os.getpid(), False
     try:
-        try:
-            attempt.thread = threading.get_ident()
-            if seconds is not None:
-                runner.limits().begin(Limit(attempt, seconds))
-            value = function(*args, **kwargs)
-            has_returned = True
-        finally:
-            if os.getpid() != process:
-                _end_child(None if has_returned else sys.exc_info()[1])
-            with runner.mutex:
-                attempt.has_left = True
-            if attempt.limit is not None:
-                runner.limits().leave(attempt)
-                for _ in range(_TURNS):  # what is set, and was not raised yet, is raised here
-                    pass
-    except BaseException as error:
-        if attempt.limit is None or not runner.limits().leave_again(attempt, error):
-            raise
-        over = None if has_returned else error
-    finally:
-        if attempt.limit is not None:
-            runner.limits().tidy(attempt.limit)
-    if over is None or attempt.limit is None:
+        attempt.is_begun_here = True
+        runner.limits.begin(attempt, seconds)
+        value = function(*args, **kwargs)
+        has_returned = True
         return value
-    try:
-        raise attempt.limit.error_of(over)
     finally:
-        del over  # its traceback has this frame
+        if os.getpid() != process:
+            _end_child(None if has_returned else sys.exc_info()[1])
+        runner.limits.leave(attempt)
 
 
 def _normalised_part(value: Any) -> Any:
@@ -549,9 +496,16 @@ def _with_text_keys(value: Any) -> Any:
     return texts
 
 
+def _last_death(before: Attempts) -> WorkerDied | TaskTimeout:
+    """Return what a task fails with whose last attempt has cost its worker."""
+    is_timeout = bool(before.errors) and before.errors[-1].exception == path_of(TaskTimeout)
+    kind = TaskTimeout if is_timeout else WorkerDied
+    return kind(attempts=len(before.workers))
+
+
 def _own_part(found: types.TracebackType | None) -> types.TracebackType | None:
     """Return a traceback without the frames that are not the task's, which it begins with."""
     part = found
-    while part is not None and part.tb_frame.f_code.co_filename in _OWN_FILES:
+    while part is not None and part.tb_frame.f_code.co_filename == __file__:
         part = part.tb_next
     return part or found

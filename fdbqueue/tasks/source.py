@@ -90,7 +90,7 @@ from fdbqueue.tasks.records import (
     wishes_in,
 )
 from fdbqueue.tasks.states import TaskState, deadline, state_of
-from fdbqueue.tasks.time_limits import OverdueAttempt
+from fdbqueue.tasks.time_limits import LeftAttempt, ParentWatch
 
 logger = get_logger(__name__)
 
@@ -136,6 +136,7 @@ class TaskSource:
         keeps_successful: Whether the results of successful tasks are kept.
         backend: The backend of the tasks, for those in groups and chains.
         beside: The families of limited tasks (``key_limit_queues.py``); None for none.
+        watch: What is shared with a parent, to which each task that is held is told; None for none.
     """
 
     def __init__(
@@ -148,8 +149,10 @@ class TaskSource:
         keeps_successful: bool = True,
         backend: Any = None,
         beside: AlternatingLeases | None = None,
+        watch: ParentWatch | None = None,
     ) -> None:
         self._queue = queue
+        self._watch = watch
         self._beside = beside
         self._records = records
         self._lease_seconds = lease_seconds
@@ -258,18 +261,31 @@ class TaskSource:
         found = self._queue_of(item).get(item.id, tr=tr)
         return state_of(result_id, record, found, self._lease_seconds)
 
-    def take_over(self, overdue: OverdueAttempt) -> Item:
-        """Hold the task of an attempt whose process was ended.
+    def take_over(self, left: LeftAttempt) -> Item:
+        """Hold the task of an attempt that ran when its process was ended.
 
         Raises:
             LeaseLost: Its lease is not held any more.
         """
-        queue = self._queue_of(Item(None, None, "", queue=overdue.queue))
+        queue = self._queue_of(Item(None, None, "", queue=left.queue))
         until = monotonic() + self._lease_seconds
-        item = queue.extend(overdue.lease, self._lease_seconds)
-        with self._mutex:
-            self._held[item.lease] = Attempt(queue, item, until)
+        item = queue.extend(left.lease, self._lease_seconds)
+        self._hold([Attempt(queue, item, until)])
         return item
+
+    def _hold(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            if self._watch is not None:
+                attempt.row = self._watch.hold(attempt.item.queue, attempt.item.lease)
+        with self._mutex:
+            self._held.update({attempt.item.lease: attempt for attempt in attempts})
+
+    def _drop(self, item: Item) -> Attempt | None:
+        with self._mutex:
+            attempt = self._held.pop(item.lease, None)
+        if attempt is not None and attempt.row is not None and self._watch is not None:
+            self._watch.release(attempt.row)
+        return attempt
 
     # The verbs of a queue
 
@@ -311,12 +327,9 @@ class TaskSource:
                 now = monotonic()
                 name = ahead(worker) if most > self._threads else worker
                 items = self._leased_by_turns(count, seconds, name, ending)
-                held = {
-                    item.lease: Attempt(self._queue_of(item), item, now + seconds, now)
-                    for item in items
-                }
-                with self._mutex:
-                    self._held.update(held)
+                self._hold(
+                    [Attempt(self._queue_of(item), item, now + seconds, now) for item in items]
+                )
                 left = [one for one in items if not (one.attempts and self.ends_spent(one))]
                 if left or not items:
                     return left
@@ -446,7 +459,7 @@ class TaskSource:
     def _extend(self, extended: Sequence[Attempt], seconds: float) -> Sequence[str]:
         """Extend the leases of tasks of one queue in one transaction; return those lost."""
         queue = extended[0].queue
-        unnoted = [one for one in extended if one.is_unnoted or one.has_notes()]
+        unnoted = [one for one in extended if one.is_unnoted or one.has_notes() or one.is_over]
         until = monotonic() + seconds
         noted = [({}, 0) if one.notes is None else one.notes.stored() for one in unnoted]
 
@@ -462,7 +475,9 @@ class TaskSource:
                     known, running = attempt.attempts, attempt.item.attempts
                     times = {"started": known.started, "latest": known.latest, "running": running}
                     kept = attempt.without_notes(record)
-                    self._records.write(tr, attempt.call.id, {**kept, **times, **notes})
+                    over = {"over": [running + 1, attempt.over_seconds]} if attempt.is_over else {}
+                    more = {**kept, **times, **over, **notes}
+                    self._records.write(tr, attempt.call.id, more)
             return found
 
         lost = run(queue.database, extend).lost
@@ -473,6 +488,14 @@ class TaskSource:
             if attempt.notes is not None:
                 attempt.notes.note_written(changes)
         return lost
+
+    def note_over(self, attempt: Attempt) -> None:
+        """Note in its record that an attempt was over its time limit, if its lease is held."""
+        try:
+            self._extend([attempt], self._lease_seconds)
+        except Exception as error:  # noqa: BLE001  # the next extension tries it again
+            facts = {"id": attempt.call.id, "error": type(error).__name__}
+            logger.warning("a time limit was not noted", extra=facts)
 
     def note_change(self) -> None:
         """Have what a task has noted written, about a second later."""
@@ -545,9 +568,8 @@ class TaskSource:
                 return sum(self._give_back(some, worker) for some in (given[:half], given[half:]))
             logger.warning("tasks were not given back", extra={"error": type(error).__name__})
             return 0
-        with self._mutex:
-            for attempt in given:
-                self._held.pop(attempt.item.lease, None)
+        for attempt in given:
+            self._drop(attempt.item)
         return count
 
     def _give_up(self, tr: Transaction, given: Sequence[Attempt], worker: str) -> int:
@@ -582,8 +604,7 @@ class TaskSource:
         Returns:
             Whether anything was kept, and the end of its attempt.
         """
-        with self._mutex:
-            attempt = self._held.pop(item.lease, None)
+        attempt = self._drop(item)
         return attempt is not None, None if attempt is None else attempt.end
 
     def ack(self, item: Item) -> None:

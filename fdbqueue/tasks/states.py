@@ -15,7 +15,7 @@ from fdbqueue.exceptions import path_of
 from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.encoders import Rich, stored_of
-from fdbqueue.tasks.exceptions import TaskBuried, WorkerDied
+from fdbqueue.tasks.exceptions import TaskBuried, TaskTimeout, WorkerDied
 from fdbqueue.tasks.notes import Progress, progress_in
 from fdbqueue.tasks.records import (
     NO_ATTEMPTS,
@@ -221,8 +221,10 @@ def was_redriven(record: dict[str, Any], item: Item) -> bool:
 def _with_lost(known: Attempts, record: dict[str, Any], item: Item) -> Attempts:
     """Return attempts, and those whose worker died, which their record does not have.
 
-    A lease that a worker got ahead counts no attempt unless the record says that it has begun.
+    A lease that a worker got ahead counts no attempt unless the record says that it has begun. One
+    whose time limit was over is no death of the worker's own.
     """
+    late, seconds = record.get("over") or (0, 0)
     for attempt in range(len(known.workers) + known.spared + 1, item.attempts + 1):
         failure = next((one for one in item.failures if one.attempt == attempt), None)
         # the queue keeps the last three: what is not known any more ended as the first of these
@@ -230,15 +232,20 @@ def _with_lost(known: Attempts, record: dict[str, Any], item: Item) -> Attempts:
         if _may_have_waited(ended) and record and record.get("running") != attempt - 1:
             known = known._replace(spared=known.spared + 1)
             continue
-        known = _with_death(known, failure)
+        known = _with_death(
+            known, failure, TaskTimeout(seconds=seconds) if attempt == late else None
+        )
     return known
 
 
-def _with_death(known: Attempts, failure: Failure | None) -> Attempts:
+def _with_death(
+    known: Attempts, failure: Failure | None, error: TaskTimeout | None = None
+) -> Attempts:
     """Return attempts and one more, whose worker died; None for what is not known any more."""
     worker = name_of(None if failure is None else failure.worker)
     reason = "not known any more" if failure is None else failure.reason
-    died = AttemptFailure(path_of(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
+    cause = error or WorkerDied(worker=worker, reason=reason)
+    died = AttemptFailure(path_of(type(cause)), f"{cause}\n")
     return known._replace(workers=(*known.workers, worker)).failed(died)
 
 

@@ -1,71 +1,58 @@
-"""Time limits: end an attempt that takes too long, or have its process replaced.
+"""Time limits: cancel an async task that takes too long, or end the process of one in a thread.
 
 The time of an attempt is that of its function, by the monotonic clock: it begins when the function
-is called, so no wait for a thread, and no end, is part of it. Who may do what:
+is called, so no wait for a thread, and no end, is part of it. Nothing can end a function that runs
+in a thread without harm: an exception that is thrown into it leaves locks taken. So its process
+ends, and another takes its place. Who may do what:
 
-- *The runner's thread* (of an async function, the loop's) begins a :class:`Limit` if there is a
-  time limit, calls the function, and leaves it. Both are under one lock, :attr:`TimeLimits._mutex`.
-- *The thread that looks for aborts* (``aborts.py``) begins a limit whose deadline is now, under the
-  same lock, unless the attempt was left. It takes the place of one that the attempt has already.
-- *The thread of the time limits*, one in each worker that has met a task with a limit, ends what
-  is over its *deadline*, under the same lock, so it never acts on what has been left; once for
-  each attempt. If the attempt goes on behind the *grace*, it says so in the log.
-- *The parent* of a process shares memory with it, a :class:`ParentWatch`. It has one word, the
-  moment at which the parent is to end the process, and a row for each attempt that has a limit. The
-  process alone writes it. The parent reads: it ends a process by SIGKILL if the word is over, and
-  is the same half a second later. Then it starts another in its place, and tells it when.
+- *The source* (``source.py``) has a *row* for each task that it holds, from the lease to the end,
+  in memory that it shares with its parent (:class:`ParentWatch`): what names the attempt, and its
+  deadline, which is infinite at first.
+- *The runner's thread* (of an async function, the loop's) begins a :class:`Limit` if the attempt
+  has a time limit, calls the function, and leaves the limit: it writes the deadline to the row, and
+  infinity again.
+- *The thread that looks for aborts* (``aborts.py``) moves a deadline to now, unless the attempt was
+  left.
+- *The thread of the time limits*, one in each worker that has met a limit, looks at each deadline.
+  An async function is cancelled by the loop, which looks first whether it was left. One in a
+  thread, and an async one that goes on for half of the *grace*, is *over*: this thread marks its
+  record, under its lease, so that its end is ``TaskTimeout``, whatever ends the lease; and it has
+  the worker stop, so the worker leases nothing more, requeues what waits for a thread, and ends
+  once all that runs has ended.
+- *The parent* reads one word of the memory, :data:`KILL_AT`: the earliest deadline, and a grace.
+  If it is over, and the same half a second later, the parent ends the process by SIGKILL. Then it
+  starts another, and tells it when.
 - *The replacement* reads the rows before it takes any task. Each attempt whose deadline was over
-  when its process was ended it fails with ``TaskTimeout`` under the lease of that attempt, as if it
-  had run it: it counts, and its task runs again as ``backoff`` says. One that was to be aborted
-  fails with ``TaskAborted``.
+  it fails with ``TaskTimeout``, or ``TaskAborted``, under the lease of that attempt: it counts, and
+  its task runs again as ``backoff`` says. Each other one it requeues as if it had not begun.
 
-How a function is ended:
+The word is 0 if no attempt with a limit runs. It is at most a lease and a grace from now: the
+process writes it again with each third of a lease. So what holds the interpreter for longer than
+that has its process replaced, too.
 
-- *Async*: its coroutine is cancelled by the loop, which looks first whether it was left. The await
-  of the function is the only one of ours, so the cancellation reaches nothing else. A
-  ``CancelledError`` that the function lets out is the ``TaskTimeout`` of its attempt.
-- *In a thread*: ``TaskTimeout`` is raised there when that thread is to run a line of Python next,
-  at a place where it harms nothing else: see :mod:`fdbqueue.tasks.strikes`. What waits in C (a
-  lock, a socket, ``time.sleep``) sees it when it returns, and a regular expression may hold the
-  interpreter until its end.
+What is left behind by
 
-The exception never reaches the runner's own code, or the next task of that thread: (1) it is set
-under the lock, not once the attempt is left, and not again once it was raised there; (2) the thread
-that has left turns round some times, in which Python raises one that is set and was not raised yet.
-(It could be taken back, but until Python 3.12 the interpreter then looks for it for ever, in each
-thread.) (3) Raised in between, the function having ended, it interrupts the leaving. That is why
-``call_here`` of ``runner.py`` leaves twice: by (1) the second time is not interrupted, by (2)
-nothing comes after it. What the function returned is kept then. (4) The lock is one that ``with``
-releases wherever an exception comes (:mod:`fdbqueue.locks`), and all that is done under it may be
-done twice. The connections of the thread are dropped, because the exception may have come while
-Django changed them.
-
-The word is 0 if no attempt with a limit runs. Otherwise it is the earliest moment at which one of
-them is over its grace, but at most a lease and a grace from now: the process writes it again with
-each third of a lease. So what holds the interpreter for longer than a lease, all leases of its
-process having expired by then, has its process replaced too; its attempt is that of a worker that
-died. An exception that may have left a lock taken (``strikes.py``) counts as an attempt that is
-over and never ends: the process is replaced after the grace. What is left behind by
-
-- *the kill*: what any kill leaves (``source.py``): leases expire, what has begun counts, what was
-  leased ahead does not. If nobody replaces the process, the attempt that was too long counts as
-  that of a worker that died; likewise if its lease has expired before, or the replacement cannot
-  reach the engine. If another worker has the task by then, nothing is written;
-- *a kill at the moment in which the attempt ends*: its row is gone, or its lease is. It has one
-  end;
-- *an exception or a kill in the middle of a write*: a row counts once its deadline is written, last
-  of all, and no longer once that is 0. Half a word is not the same half a second later;
-- *a signal*: the first changes nothing, limits hold while the worker waits for its tasks. The
-  second gives back what runs, and the process ends; if it cannot, since the interpreter is held,
-  the parent ends it at the moment of its word. A parent that is told to stop starts no replacement;
-- *the end of the parent*: nothing ends the process any more, which is told to stop by its pipe;
-- *a fork*: the child has no thread of limits, and leaves nothing: it is not the process that began;
-- *a pause of the process alone*: it counts, as for the lease; the parent ends it when it is over.
-  *Of both*: the process has half a second to write a new word, and a whole grace by that;
-- *a clock that jumps*: nothing, the monotonic clock does not;
-- *a function that swallows it all*: a worker that stays alive. With a parent its process is
-  replaced. Without, the thread is lost to other tasks until the function ends, and its lease is
-  extended as long, so that nobody else runs the task. If it returns at last, that is its end.
+- *a function that ends within the grace*: its own end. The worker stops all the same, and its
+  parent starts another at once;
+- *a kill at the moment in which an attempt ends*: its row is gone, or its lease is, or it runs
+  again. It has one end, because each needs the lease;
+- *a kill in the middle of a write*: a row counts once its deadline is written, last of all, and no
+  longer once that is 0. Half a word is not the same half a second later;
+- *the kill, if nothing replaces the process* (a machine that is gone), or the replacement does not
+  reach the engine, or is killed: leases expire. The mark says which attempts were over their
+  limits; the others are those of a worker that died, as are all of them if the interpreter was held
+  from before the deadline on;
+- *the end of the parent*: the process is told to stop by its pipe. If an attempt is over its grace
+  by two seconds, the process kills itself;
+- *no parent* (``--batch`` without ``--processes``, tests): the log says that a task goes on after
+  its time limit. What it returns at last is its end;
+- *a signal*: the first changes nothing, limits hold while the worker waits for its tasks. A parent
+  that is told to stop starts a replacement that ends what its killed child has left, and nothing
+  more. The second gives back what runs, and the process ends;
+- *a fork*: the child of a task leaves nothing: it is not the process that began;
+- *a pause of the process alone*: it counts, as for the lease. *Of both*: the process has half a
+  second to write a new word, and a whole grace by that;
+- *a clock that jumps*: nothing, the monotonic clock does not.
 """
 
 from __future__ import annotations
@@ -76,17 +63,16 @@ import math
 import mmap
 import os
 import queue as queues
+import signal
 import tempfile
 import threading
-from types import CodeType
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fdbqueue import connections
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
-from fdbqueue.tasks.strikes import Strike, watch_lost, without_collections
 
 if TYPE_CHECKING:
     from fdbqueue.tasks.ends import Attempt
@@ -95,38 +81,40 @@ logger = get_logger(__name__)
 
 #: How often the word is written in the time of a lease.
 _WRITTEN_PER_LEASE = 3
-#: How many rows there are, one for each thread that a worker may have; their length in bytes.
-_ROWS, _ROW_BYTES = 256, 1_024
+#: How many rows there are, as many as a worker may have leases; their length in bytes.
+_ROWS, _ROW_BYTES = 4_096, 1_024
 #: The same in words of eight bytes, and where the data of a row begins.
 _ROW_WORDS, _DATA_AT = _ROW_BYTES // 8, 16
 #: Which word is the moment at which the parent is to end the process, and which says that the
 #: process hears its parent: the first one of the first row, and of the second.
 KILL_AT, HEARS = 0, _ROW_WORDS
-#: How soon a function is looked at again if its exception has not come.
-_AGAIN_SECONDS = 0.05
+#: How long after the end of its grace a process waits for its parent to kill it.
+_FOR_PARENT_SECONDS = 2.0
 
 
-class OverdueAttempt(NamedTuple):
-    """An attempt whose process was ended because it was over its time limit.
+class LeftAttempt(NamedTuple):
+    """An attempt that a process held which was ended because one was over its time limit.
 
     Attributes:
         queue: The name of the queue.
         lease: The token of its lease.
-        began: When it began, in microseconds since 1970.
-        seconds: The time limit; 0 if its task was aborted by force.
+        began: When it began, in microseconds since 1970; 0 if it had no time limit.
+        seconds: Its time limit; 0 if its task was aborted by force, or it had none.
+        is_over: Whether its time was over.
     """
 
     queue: str
     lease: str
-    began: int
-    seconds: float
+    began: int = 0
+    seconds: float = 0.0
+    is_over: bool = False
 
 
 class ParentWatch:
-    """What a process shares with its parent: when to end it, and the attempts with a time limit.
+    """What a process shares with its parent: when to end it, and the attempts that it holds.
 
-    The memory begins with the word. A row, of 1,024 bytes, has its deadline in its second word, and
-    what names the attempt as JSON behind that.
+    The memory begins with the word. A row, of 1,024 bytes, has its deadline in its second word, 0
+    if it is free, and what names the attempt as JSON after that.
 
     Args:
         descriptor: That of the memory, which is closed.
@@ -141,16 +129,51 @@ class ParentWatch:
         self.memory = mmap.mmap(descriptor, _ROWS * _ROW_BYTES)
         os.close(descriptor)
         self.words = memoryview(self.memory).cast("d")
+        self._free = [*range(_ROWS - 1, -1, -1)]
 
-    def taken_over(self, ended_at: float) -> list[OverdueAttempt]:
-        """Return the attempts that were over when a process was ended, and clear all rows."""
+    def hold(self, queue: str, lease: str | None) -> int | None:
+        """Write a row for a leased task, and return its number; None if there is no room."""
+        try:
+            row = self._free.pop()
+        except IndexError:
+            return None
+        self.write(row, math.inf, [queue, lease])
+        return row
+
+    def release(self, row: int) -> None:
+        """Clear the row of a task that is not held any more."""
+        self.words[row * _ROW_WORDS + 1] = 0.0
+        self._free.append(row)
+
+    def write(self, row: int, deadline: float, names: Sequence[Any]) -> None:
+        """Write what a row says: the deadline, and the first fields of a :class:`LeftAttempt`."""
+        begin = row * _ROW_BYTES + _DATA_AT
+        data = (
+            json.dumps(names).encode()[: _ROW_BYTES - _DATA_AT - 1] + b"\0"
+        )  # a part says nothing
+        self.words[row * _ROW_WORDS + 1] = 0.0
+        self.memory[begin : begin + len(data)] = data
+        self.words[row * _ROW_WORDS + 1] = deadline  # last: now it counts
+
+    def let_go_on(self, row: int) -> None:
+        """Write that the time of an attempt does not count any more."""
+        self.words[row * _ROW_WORDS + 1] = math.inf
+
+    def taken_over(self, ended_at: float) -> list[LeftAttempt]:
+        """Return the attempts that a process held when the parent ended it, and clear all rows.
+
+        Args:
+            ended_at: When that was; 0 if the process ended by itself, whose attempts tell nothing.
+        """
         found = []
         for row in range(_ROWS):
             begin, end = row * _ROW_BYTES + _DATA_AT, (row + 1) * _ROW_BYTES
-            if 0 < self.words[row * _ROW_WORDS + 1] <= ended_at:
+            deadline = self.words[row * _ROW_WORDS + 1]
+            if deadline and ended_at:
                 data = self.memory[begin:end].partition(b"\0")[0]
-                with contextlib.suppress(TypeError, ValueError):  # what ended it wrote here, too
-                    found.append(OverdueAttempt(*json.loads(data)))
+                with contextlib.suppress(TypeError, ValueError):  # cut, or of another program
+                    left = LeftAttempt(*json.loads(data))
+                    found.append(left._replace(is_over=deadline <= ended_at))
             self.words[row * _ROW_WORDS + 1] = 0.0
         return found
 
@@ -174,38 +197,19 @@ class Limit:
         seconds: Its time limit; 0 to end it now, because its task was aborted by force.
 
     Attributes:
-        data: What the row in the shared memory says of it.
-        is_async: Whether its coroutine is to be cancelled.
         deadline: When it is to be ended, by the monotonic clock.
         is_asked: Whether it was to be ended.
-        is_struck: Whether the exception was sent to its thread, or its coroutine was cancelled.
-        is_late: Whether it has gone on after the grace.
-        strike: The exception that ends it in its thread, once it is to come.
+        is_cancelled: Whether its coroutine was cancelled.
+        is_over: Whether its process is to end, because nothing else ends the attempt.
     """
 
-    __slots__ = (
-        "attempt",
-        "data",
-        "deadline",
-        "is_asked",
-        "is_async",
-        "is_late",
-        "is_struck",
-        "seconds",
-        "strike",
-    )
+    __slots__ = ("attempt", "deadline", "is_asked", "is_cancelled", "is_over", "seconds")
 
     def __init__(self, attempt: Attempt, seconds: float) -> None:
-        item, began = attempt.item, attempt.attempts.latest or 0
         self.attempt = attempt
         self.seconds = seconds
-        self.data = json.dumps(
-            OverdueAttempt(item.queue, item.lease or "", began, seconds)
-        ).encode()
-        self.is_async = attempt.coroutine is not None
-        self.strike: Strike | None = None
-        self.deadline = 0.0
-        self.is_asked = self.is_struck = self.is_late = False
+        self.deadline = monotonic() + seconds
+        self.is_asked = self.is_cancelled = self.is_over = False
 
     def cancel(self) -> None:
         """Have the loop cancel the coroutine, unless the attempt was left by then."""
@@ -217,63 +221,46 @@ class Limit:
     def _cancel_here(self) -> None:
         coroutine = self.attempt.coroutine
         if coroutine is not None:
-            self.is_struck = True
+            self.is_cancelled = True
             coroutine.cancel()
 
-    def error_of(self, raised: BaseException) -> BaseException:
-        """Return what the attempt fails with, given what has ended its function."""
-        if self.seconds and isinstance(raised, TaskTimeout):
-            raised.seconds = self.seconds
-            raised.__class__ = TaskTimeout  # not while it is handled: Python 3.10 notes its class
-            return raised
-        is_aborted = not self.seconds
-        error = TaskAborted(id=self.attempt.call.id) if is_aborted else TaskTimeout(self.seconds)
-        return error.with_traceback(raised.__traceback__)
+    def error(self) -> TaskTimeout | TaskAborted:
+        """Return what the attempt fails with."""
+        if self.seconds:
+            return TaskTimeout(seconds=self.seconds)
+        return TaskAborted(id=self.attempt.call.id)
 
 
 class TimeLimits:
     """End the attempts of a worker that are over their time limits.
 
     Args:
-        threads: How many attempts run at a time.
-        mutex: A lock of :mod:`fdbqueue.locks`, held to note that an attempt was left.
         grace_seconds: How long an attempt may take to end.
         lease_seconds: How long leases are.
-        base: The code that calls the functions: what is called from there is theirs.
+        on_over: Called once with each limit that only the end of the process can keep; may not
+            raise.
         watch: What is shared with the parent; None if there is none.
         owner: The threads of the worker, of which this has one.
     """
 
     def __init__(
         self,
-        threads: int,
-        mutex: Any,
         *,
         grace_seconds: float,
         lease_seconds: float,
-        base: CodeType,
+        on_over: Callable[[Limit], None],
         watch: ParentWatch | None = None,
         owner: WorkerThreads | None = None,
     ) -> None:
-        self._base, self._threads = base, owner
         self._grace = grace_seconds
         self._lease = lease_seconds
-        #: How far ahead the moment is at most at which the parent is to end the process.
-        self._max_ahead = lease_seconds + grace_seconds
+        self._on_over = on_over
         self._watch = watch
-        self._process = os.getpid()
-        self._mutex = mutex
-        #: Under the lock: what runs, by the numbers of the rows, when the process is to be ended
-        #: for each of them, or for a lock that may be left taken, and when the thread is to wake.
-        #: No function of Python is called there: with a tracer, Python 3.11 turns round at the
-        #: beginning of one, in each thread, until an exception that was set is raised, which may
-        #: wait for the lock.
-        self._running: list[Limit | None] = [None] * threads
-        self._kill_at = [math.inf] * threads
-        self._doubt_at = math.inf
+        self._threads = owner
+        #: Under the lock: the limits of what runs; and when the thread is to wake.
+        self._mutex = threading.Lock()
+        self._running: dict[Limit, None] = {}
         self._wakes_at = math.inf
-        #: The limits whose exceptions may have left a lock taken, until that is logged.
-        self._doubts: queues.SimpleQueue[Limit] = queues.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._wakes: queues.SimpleQueue[None] = queues.SimpleQueue()
         self._is_over = False
@@ -283,82 +270,57 @@ class TimeLimits:
         self._is_over = True
         self._wakes.put(None)
 
-    # In the threads that run tasks: each of these may be interrupted, and is run again then
+    # In the threads that run tasks, and in the one that looks for aborts
 
-    def begin(self, limit: Limit) -> None:
-        """Have an attempt end at its time limit; or now, which another thread may ask for.
+    def begin(self, attempt: Attempt, seconds: float | None) -> None:
+        """Have an attempt end after its time limit, None for none; its function is called now."""
+        if seconds is not None:
+            self._limit(attempt, seconds)
 
-        Nothing is changed if it was left, or is being ended.
-        """
-        now = monotonic()
-        limit.deadline = now + limit.seconds
-        attempt, is_first = limit.attempt, False
+    def abort(self, attempt: Attempt) -> None:
+        """Have an attempt end now; nothing is changed if it was left, or is being ended."""
+        self._limit(attempt, 0.0)
+
+    def _limit(self, attempt: Attempt, seconds: float) -> None:
+        limit, before = Limit(attempt, seconds), attempt.limit
         with self._mutex:
-            before = attempt.limit
-            if not attempt.has_left and (before is None or not before.is_asked):
-                row = self._running.index(before)
-                attempt.limit = self._running[row] = limit
-                self._kill_at[row] = limit.deadline + self._grace
-                if self._watch is not None and row < _ROWS:
-                    begin = row * _ROW_BYTES + _DATA_AT
-                    data = limit.data[: _ROW_BYTES - _DATA_AT - 1] + b"\0"  # a part says nothing
-                    self._watch.words[row * _ROW_WORDS + 1] = 0.0
-                    self._watch.memory[begin : begin + len(data)] = data
-                    self._watch.words[row * _ROW_WORDS + 1] = limit.deadline  # last: now it counts
-                    self._watch.words[KILL_AT] = min(
-                        *self._kill_at, self._doubt_at, now + self._max_ahead
-                    )
-                is_first = limit.deadline < self._wakes_at
-                if is_first:
-                    self._wakes_at = limit.deadline
-        if is_first:
-            self._wake()
+            if attempt.has_left or (before is not None and before.is_asked):
+                return
+            self._running.pop(before, None)
+            self._running[limit] = None
+            attempt.limit = limit
+            if self._watch is not None and attempt.row is not None:
+                item, began = attempt.item, attempt.attempts.latest or 0
+                names = item.queue, item.lease, began, seconds
+                self._watch.write(attempt.row, limit.deadline, names)
+            self._write_word()
+        self._wake_by(limit.deadline)
 
     def leave(self, attempt: Attempt) -> None:
         """Let nothing end an attempt any more."""
-        if os.getpid() != self._process:
-            return  # a child that the attempt has forked
         with self._mutex:
             attempt.has_left, attempt.coroutine = True, None
-            limit = attempt.limit
-            if limit is not None and limit in self._running:
-                row = self._running.index(limit)
-                self._kill_at[row] = math.inf
-                if self._watch is not None and row < _ROWS:
-                    self._watch.words[row * _ROW_WORDS + 1] = 0.0
-                    kill_at = min(*self._kill_at, self._doubt_at)
-                    last = monotonic() + self._max_ahead
-                    self._watch.words[KILL_AT] = 0.0 if kill_at == math.inf else min(kill_at, last)
-                self._running[row] = None
-            if limit is not None and limit.strike is not None:
-                limit.strike.is_over, limit.strike.trap = True, None
+            if attempt.limit is None:
+                return
+            self._running.pop(attempt.limit, None)
+            if self._watch is not None and attempt.row is not None:
+                self._watch.let_go_on(attempt.row)
+            self._write_word()
 
-    def leave_again(self, attempt: Attempt, error: BaseException) -> bool:
-        """Leave an attempt, in case that was interrupted; tell whether an error is what ends it."""
-        self.leave(attempt)
-        if not isinstance(error, TaskTimeout):
-            return False
-        if attempt.limit is not None and attempt.limit.strike is not None:
-            attempt.limit.strike.judge(error)
-        return True
+    def _write_word(self) -> None:
+        """Write when the parent is to end this process."""
+        if self._watch is None:
+            return
+        first = min((one.deadline for one in self._running), default=math.inf)
+        last = monotonic() + self._lease
+        self._watch.words[KILL_AT] = 0.0 if first == math.inf else min(first, last) + self._grace
 
-    def tidy(self, limit: Limit) -> None:
-        """Drop what an exception may have left half done, once its attempt was left."""
-        if limit.is_struck:
-            connections.drop_all()
-        if limit.strike is not None and limit.strike.is_in_doubt:
-            self._doubt(limit)
-
-    def _doubt(self, limit: Limit) -> None:
-        """Have this process replaced: an exception may have left a lock taken."""
+    def _wake_by(self, moment: float) -> None:
+        """Have the thread be awake at a moment; start it if there is none."""
         with self._mutex:
-            self._doubt_at = min(self._doubt_at, monotonic() + self._grace)
-        self._doubts.put(limit)
-        self._wake()
-
-    def _wake(self) -> None:
-        """Wake the thread, or start it."""
-        with self._mutex:
+            if moment >= self._wakes_at:
+                return
+            self._wakes_at = moment
             is_new = self._thread is None
             if is_new:
                 self._thread = OwnThread(
@@ -371,77 +333,45 @@ class TimeLimits:
     # In the thread of the time limits
 
     def _serve(self) -> None:
-        watch_lost()
         while not self._is_over:
-            pause, over, late = self._find_over(monotonic())
-            for limit in over:
-                if limit.is_async:
-                    limit.cancel()
+            now = monotonic()
+            for limit in self._find_due(now):
+                if limit.is_over:
+                    self._on_over(limit)
                 else:
-                    self._strike(limit)
-            for limit in late:
-                with contextlib.suppress(Exception):  # what a handler raises ends no limits
-                    if limit.seconds:
-                        logger.warning("a task goes on behind its time limit", extra=_facts(limit))
-                    else:
-                        logger.warning("an aborted task goes on", extra=_facts(limit))
-            while not self._doubts.empty():
-                facts = _facts(self._doubts.get())
-                with contextlib.suppress(Exception):
-                    logger.warning("a time limit may have left a lock taken", extra=facts)
+                    limit.cancel()
             with contextlib.suppress(queues.Empty):
-                self._wakes.get(timeout=None if pause == math.inf else max(0.0, pause))
+                self._wakes.get(timeout=self._seconds_to_wait(now))
 
-    def _find_over(self, now: float) -> tuple[float, list[Limit], list[Limit]]:
-        """Find what is over, and write how long the parent lets this process live.
-
-        Returns:
-            In how many seconds there is something to do; what is to be ended, or to be looked at
-            again; and what has gone on after the grace, if that was not said yet.
-        """
-        over, late, next_at = [], [], math.inf
+    def _find_due(self, now: float) -> list[Limit]:
+        """Find what is to be cancelled now, and what is over."""
+        due = []
         with self._mutex:
-            for row, limit in enumerate(self._running):
-                if limit is None:
-                    continue
-                if now >= limit.deadline and not limit.is_asked:
+            for limit in self._running:
+                is_async = limit.attempt.coroutine is not None
+                patience = self._grace / 2 if is_async else 0.0
+                if now >= limit.deadline and not limit.is_asked and is_async:
                     limit.is_asked = True
-                    self._kill_at[row] = max(self._kill_at[row], now + self._grace)
-                    over.append(limit)
-                elif limit.strike is not None and not limit.strike.has_come:
-                    over.append(limit)
-                if limit.is_asked and now >= self._kill_at[row] and not limit.is_late:
-                    limit.is_late = True
-                    late.append(limit)
-                if not limit.is_late:
-                    moment = self._kill_at[row] if limit.is_asked else limit.deadline
-                    next_at = min(next_at, moment)
-                if limit in over and not limit.is_async:
-                    next_at = min(next_at, now + _AGAIN_SECONDS)
-            kill_at = min(*self._kill_at, self._doubt_at)
-            if self._watch is not None and kill_at < math.inf:
-                self._watch.words[KILL_AT] = min(kill_at, now + self._max_ahead)
-                next_at = min(next_at, now + self._lease / _WRITTEN_PER_LEASE)
+                    due.append(limit)
+                elif now >= limit.deadline + patience and not limit.is_over:
+                    limit.is_asked = limit.is_over = True
+                    due.append(limit)
+            self._write_word()
+            given_up_after = self._grace + _FOR_PARENT_SECONDS
+            is_given_up = any(now >= limit.deadline + given_up_after for limit in self._running)
+            if is_given_up and self._watch is not None:
+                os.kill(os.getpid(), signal.SIGKILL)  # the parent has ended, or stands still
+        return due
+
+    def _seconds_to_wait(self, now: float) -> float | None:
+        """Return in how many seconds there is something to do; None for until it is woken."""
+        next_at = math.inf
+        with self._mutex:
+            for limit in self._running:
+                steps = [limit.deadline, limit.deadline + self._grace / 2]
+                if self._watch is not None:
+                    steps.append(limit.deadline + self._grace + _FOR_PARENT_SECONDS)
+                    steps.append(now + self._lease / _WRITTEN_PER_LEASE)
+                next_at = min([next_at, *(step for step in steps if step > now)])
             self._wakes_at = next_at
-        return next_at - now, over, late
-
-    def _strike(self, limit: Limit) -> None:
-        """Bring the exception a step further to the thread of a limit."""
-        if limit.strike is None:
-            limit.strike = Strike(limit.attempt.thread, limit.seconds, self._base)
-        strike = limit.strike
-        is_strict = monotonic() < limit.deadline + self._grace / 2
-        with without_collections():
-            step = strike.next_step(is_strict=is_strict)
-            with self._mutex:
-                if limit.attempt.has_left:
-                    strike.trap = None
-                elif step is not None:
-                    limit.is_struck = True
-                    if step() is False:
-                        strike.trap, strike.set_at = None, -math.inf
-
-
-def _facts(limit: Limit) -> dict[str, Any]:
-    call, queue = limit.attempt.call, limit.attempt.queue.home
-    return {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
+        return None if next_at == math.inf else max(0.0, next_at - monotonic())

@@ -3,8 +3,7 @@
 How it ends:
 
 - *The first signal*, or :meth:`TaskWorker.stop`: nothing more is leased. What is leased runs, and
-  ends; then the receivers of ``task_finished`` are called for all that has ended, for a minute at
-  most. If some are left, :class:`SignalsNotSent` says how many.
+  ends; the receivers of ``task_finished`` are called for all that has ended.
 - *The second signal*, a ``KeyboardInterrupt`` wherever the main thread is, but behind a commit of
   its own: :class:`TaskSource` closes. From then on no attempt begins, which one lock decides, and
   no lease is handed out. What has ended is committed, the rest is given back. Receivers that are
@@ -21,10 +20,10 @@ import contextlib
 import logging
 import math
 import os
-import queue as queues
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -48,27 +47,17 @@ from fdbqueue.service import (
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
-from fdbqueue.tasks.exceptions import SignalsNotSent, TaskTimeout
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.key_limit_queues import family_of
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, MAX_LEASED_PER_THREAD, TaskSource
-from fdbqueue.tasks.time_limits import OverdueAttempt, ParentWatch
+from fdbqueue.tasks.time_limits import LeftAttempt, Limit, ParentWatch
 
 logger = get_logger(__name__)
 
 #: How long a worker pauses after the engine has failed, at first and at most.
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 30.0
 _BEAT_SECONDS = 0.5
-#: How long a worker that ends waits for the receivers of ``task_finished``, and for how many ends
-#: they may be late before no attempt begins.
-_SENDING_SECONDS = 60.0
-_MAX_UNSENT = 100
-#: For how long they are late before there is a warning, and how long there is between two: a worker
-#: may end more tasks at once than the receivers are told of in a moment.
-_LATE_SECONDS, _WARNED_SECONDS = 1.0, 60.0
-#: How many leases a worker surely extends in a second, beside its tasks.
-EXTENDED_PER_SECOND = 1_000
 
 
 class TaskWorker:
@@ -95,7 +84,11 @@ class TaskWorker:
         on_stop: Called when an interrupt ends the work, with the number of running tasks.
         on_beat: Called at least every two seconds while the worker is alive.
         watch: What is shared with a parent that ends this process if an attempt does not end.
-        overdue: The attempts of the process before, which was ended for that: they fail first.
+        left: The attempts that the process before held when it was ended for that: first of all,
+            those that are over fail, and the others are requeued.
+
+    Attributes:
+        is_to_be_replaced: Whether this process is to end because a task does not end in time.
     """
 
     def __init__(
@@ -115,7 +108,7 @@ class TaskWorker:
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
         watch: ParentWatch | None = None,
-        overdue: Sequence[OverdueAttempt] = (),
+        left: Sequence[LeftAttempt] = (),
     ) -> None:
         if catalog is not None:
             backend = backend.over(catalog)
@@ -143,12 +136,20 @@ class TaskWorker:
             keeps_successful=options.retention.successful != 0,
             backend=backend,
             beside=self._beside,
+            watch=watch,
         )
-        self._overdue = overdue
+        self._left = left
+        self._is_watched = watch is not None
+        self.is_to_be_replaced = False
         self._own_threads = WorkerThreads()
         self._source.threads = self._own_threads
         self._runner = TaskRunner(
-            backend, self._source, self.worker, threads, watch, self._own_threads
+            backend,
+            self._source,
+            self.worker,
+            on_over=self._note_over,
+            watch=watch,
+            own_threads=self._own_threads,
         )
         self._presence = catalog.presences.of(
             worker_here(
@@ -163,7 +164,8 @@ class TaskWorker:
             self._runner.look_for_aborts,
             self._own_threads,
         )
-        self._signals = _FinishedSignals(type(backend), self._own_threads)
+        #: The ends, each with its error, whose receivers of ``task_finished`` are not called yet.
+        self._untold: deque[tuple[AttemptEnd, BaseException | None]] = deque()
         self._source.ends_spent = self._ends_spent
         #: One end is counted at a time, whichever thread it comes from.
         self._ending = threading.RLock()
@@ -183,33 +185,29 @@ class TaskWorker:
         other workers run them at once.
 
         Raises:
-            SignalsNotSent: Receivers of ``task_finished`` took too long, and some were not called.
             ThreadDied: One of its threads has ended by an exception.
         """
         with self._own_threads, self._presence:
             self._run()
 
     def _run(self) -> None:
-        self._signals.start()
-        seconds = 0.0
         try:
-            for one in self._overdue:
-                self._end_overdue(one)
+            for one in self._left:
+                self._settle_left(one)
             self._keep_house()
             while self._goes_on():
                 if self._work() and not self._has_more():
                     break
             self._own_threads.check()
-            seconds = _SENDING_SECONDS
+            self._tell_finished()
         except BaseException:
-            seconds = 0.0 if self._gives_back() else _SENDING_SECONDS
+            self._give_back()
             raise
         finally:
             self._house.stop()
             self._runner.close()
             if self._beside is not None:
                 self._beside.close()
-            self._send_rest(seconds)
 
     def _counts(self) -> WorkerCounts:
         """Return what this worker says of its tasks to others."""
@@ -222,30 +220,24 @@ class TaskWorker:
         if self._working is not None:
             self._working.stop()
 
-    def _gives_back(self) -> bool:
-        """Give back what runs or waits for a thread; tell whether anything did."""
-        self._signals.close()
+    def _give_back(self) -> None:
+        """Give back what runs or waits for a thread."""
         given = self._source.give_back(self.worker)
         for item in given.ended:
             self._ended(item, None)
         if given.requeued:
             logger.warning("running tasks were given back", extra={"tasks": given.requeued})
-        return given.held > 0
 
-    def _send_rest(self, seconds: float) -> None:
-        """Wait until the receivers have been called, for a time at most.
-
-        Raises:
-            SignalsNotSent: Some were not, and there was time.
-        """
-        try:
-            self._signals.stop(seconds, self._on_beat)
-        finally:
-            if left := self._signals.unsent:
-                facts = {"worker": self.worker, "signals": left}
-                logger.warning("signals of ended tasks were not sent", extra=facts)
-        if left and seconds:
-            raise SignalsNotSent(signals=left, seconds=seconds)
+    def _tell_finished(self) -> None:
+        """Call the receivers of ``task_finished`` for what has ended, one after another."""
+        sender = type(self.backend)
+        while True:
+            try:
+                end, error = self._untold.popleft()
+            except IndexError:
+                return
+            _send_finished(sender, end, error)
+            del end, error  # not kept until the next
 
     def _keep_house(self) -> None:
         """Keep schedules and retention from now on; a worker that does not stay does it once."""
@@ -288,6 +280,7 @@ class TaskWorker:
             follow=self._follow,
             let_in=self._let_in,
             on_end=self._ended,
+            on_free=self._tell_finished,
             on_stop=self._on_stop,
             on_beat=self._on_beat,
             home_of=self._home,
@@ -321,8 +314,6 @@ class TaskWorker:
                 time.sleep(_BEAT_SECONDS)
 
     def _run_task(self, item: Item) -> None:
-        """Run a task, once the receivers of ``task_finished`` are not too late."""
-        self._signals.wait_for_room()
         with left_in_order():
             self._runner(item)
 
@@ -336,22 +327,52 @@ class TaskWorker:
         self._end_without_run(item)
         return True
 
-    def _end_overdue(self, overdue: OverdueAttempt) -> None:
-        """End an attempt whose process was ended; if that fails, its lease expires."""
-        try:
-            item = self._source.take_over(overdue)
-        except Exception as error:  # noqa: BLE001  # the engine is away, or others have the task
-            facts = {"queue": self._home(overdue.queue), "error": type(error).__name__}
-            logger.warning("an attempt over its time limit could not be ended", extra=facts)
-        else:
-            self._end_without_run(item, overdue)
+    def _note_over(self, limit: Limit) -> None:
+        """Have this process replaced, if it has a parent, because a task does not end in time."""
+        call, queue = limit.attempt.call, limit.attempt.queue.home
+        facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
+        with contextlib.suppress(Exception):  # what a handler raises ends no limits
+            logger.warning(
+                "a task goes on after its time limit"
+                if limit.seconds
+                else "an aborted task goes on",
+                extra=facts,
+            )
+        if not self._is_watched:
+            return
+        self.is_to_be_replaced = True
+        self.stop()
+        if limit.seconds:  # the wish of an abort is in the record already
+            limit.attempt.over_seconds = limit.seconds
+            OwnThread(
+                self._source.note_over,
+                name="fdbqueue-tasks-over",
+                args=(limit.attempt,),
+                owner=self._own_threads,
+            ).start()
 
-    def _end_without_run(self, item: Item, overdue: OverdueAttempt | None = None) -> None:
+    def _settle_left(self, left: LeftAttempt) -> None:
+        """End an attempt whose process was ended for it, or requeue one that it held beside that.
+
+        If that fails, its lease expires.
+        """
+        try:
+            item = self._source.take_over(left)
+        except Exception as error:  # noqa: BLE001  # the engine is away, or others have the task
+            facts = {"queue": self._home(left.queue), "error": type(error).__name__}
+            logger.warning("an attempt of an ended process was left to its lease", extra=facts)
+            return
+        if left.is_over:
+            self._end_without_run(item, left)
+        else:
+            self._source.settle([item])
+
+    def _end_without_run(self, item: Item, overdue: LeftAttempt | None = None) -> None:
         """End an attempt that the runner fails without calling the function."""
         error: BaseException | None = None
         try:
             self._runner(item, overdue)
-        except (Exception, TaskTimeout) as raised:  # noqa: BLE001  # why it does not run; its end is noted
+        except Exception as raised:  # noqa: BLE001  # why it does not run; its end is noted
             error = raised
         try:
             self._source.nack(item, reason="")
@@ -381,7 +402,7 @@ class TaskWorker:
                 self.failed += 1
                 self.retried += end.retry_seconds is not None
             if end.retry_seconds is None:
-                self._signals.add(end, error)
+                self._untold.append((end, error))
         if logger.isEnabledFor(logging.INFO):
             self._log(item, end)
         if observers:
@@ -428,96 +449,27 @@ def _observe(end: AttemptEnd | None, item: Item) -> None:
                 logger.exception("an observer of tasks has failed")
 
 
-class _FinishedSignals:
-    """Send ``task_finished`` once the end of a task is committed, in a thread of its own.
+def _send_finished(sender: type, end: AttemptEnd, error: BaseException | None) -> None:
+    """Send ``task_finished``; what a receiver raises is logged."""
+    try:
+        with left_in_order():
+            _send(sender, end, error)
+    except BaseException:
+        facts = {"task": end.call.task, "id": end.call.id}
+        with contextlib.suppress(BaseException):  # one that cannot be shown
+            logger.exception("a receiver of task_finished has failed", extra=facts)
 
-    Receivers are called one at a time. If they are late for a hundred ends, no attempt begins until
-    they have caught up: so what waits for them stays small, and a worker that ends calls them all.
 
-    Args:
-        sender: The class of the backend.
-        threads: The worker's, of which that is one.
-    """
-
-    def __init__(self, sender: type, threads: WorkerThreads | None = None) -> None:
-        self._sender = sender
-        #: The ends to tell of, each with its error; None behind the last.
-        self._ends: queues.SimpleQueue[tuple[AttemptEnd, BaseException | None] | None]
-        self._ends = queues.SimpleQueue()
-        #: Changed under ``_mutex``: how many have not been told, and whether nobody is to wait.
-        self.unsent = 0
-        self._is_over = False
-        #: Since when they are late, and have not caught up to half of that.
-        self._late_since = math.inf
-        self._warn_at = 0.0
-        self._mutex = threading.Lock()
-        self._has_room = threading.Condition(self._mutex)
-        self._thread = OwnThread(self._send_all, name="fdbqueue-tasks-signals", owner=threads)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def add(self, end: AttemptEnd, error: BaseException | None) -> None:
-        with self._mutex:
-            self.unsent += 1
-            if self.unsent == _MAX_UNSENT:
-                self._late_since = min(self._late_since, monotonic())
-        self._ends.put((end, error))
-
-    def wait_for_room(self) -> None:
-        """Wait until the receivers are late for less than a hundred ends."""
-        with self._mutex:
-            while self.unsent >= _MAX_UNSENT and not self._is_over:
-                self._has_room.wait(_LATE_SECONDS)
-                now = monotonic()
-                if now >= max(self._warn_at, self._late_since + _LATE_SECONDS):
-                    self._warn_at = now + _WARNED_SECONDS
-                    facts = {"signals": self.unsent}
-                    logger.warning("tasks wait for the receivers of task_finished", extra=facts)
-
-    def close(self) -> None:
-        """Let no thread wait for room any more."""
-        with self._mutex:
-            self._is_over = True
-            self._has_room.notify_all()
-
-    def stop(self, seconds: float, on_beat: Callable[[], None]) -> None:
-        """Send what is left, for some seconds at most."""
-        self.close()
-        self._ends.put(None)
-        deadline = monotonic() + seconds
-        while self._thread.is_alive() and (left := deadline - monotonic()) > 0:
-            on_beat()
-            self._thread.join(min(left, _BEAT_SECONDS))
-
-    def _send_all(self) -> None:
-        while (unsent := self._ends.get()) is not None:
-            end, error = unsent
-            try:
-                with left_in_order():
-                    self._send(end, error)
-            except BaseException:
-                facts = {"task": end.call.task, "id": end.call.id}
-                with contextlib.suppress(BaseException):  # one that cannot be shown
-                    logger.exception("a receiver of task_finished has failed", extra=facts)
-            del unsent, end, error  # not kept until the next
-            with self._mutex:
-                self.unsent -= 1
-                if self.unsent <= _MAX_UNSENT // 2:
-                    self._late_since = math.inf
-                if self.unsent == _MAX_UNSENT - 1:
-                    self._has_room.notify_all()
-
-    def _send(self, end: AttemptEnd, error: BaseException | None) -> None:
-        if error is None:
-            task_finished.send(self._sender, task_result=end.result)
-            return
-        try:
-            raise error  # Django's own receiver logs the exception that is being handled
-        except BaseException:  # noqa: BLE001  # the one raised above
-            task_finished.send(self._sender, task_result=end.result)
-        finally:
-            del error  # its traceback has this frame
+def _send(sender: type, end: AttemptEnd, error: BaseException | None) -> None:
+    if error is None:
+        task_finished.send(sender, task_result=end.result)
+        return
+    try:
+        raise error  # Django's own receiver logs the exception that is being handled
+    except BaseException:  # noqa: BLE001  # the one raised above
+        task_finished.send(sender, task_result=end.result)
+    finally:
+        del error  # its traceback has this frame
 
 
 class _TakenQueues:

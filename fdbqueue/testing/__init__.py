@@ -1,12 +1,11 @@
-"""Tools for a project's own tests: empty queues for each test, and an engine that fails.
+"""Tools for a project's own tests: empty queues for each test.
 
     with fdbqueue.testing.empty_queues():
         sign_up("a@example.org")
         assert fdbqueue.testing.values("mail") == [{"to": "a@example.org"}]
 
-``empty_queues``, ``unknown_outcome``, ``engine_unavailable`` and ``time_ahead`` are context
-managers, and decorators of functions and of test cases. None of them needs pytest;
-``fdbqueue.testing.pytest_plugin`` has fixtures for it.
+``empty_queues`` is a context manager, and a decorator of functions and of test cases. It does not
+need pytest; ``fdbqueue.testing.pytest_plugin`` has fixtures for it.
 """
 
 from __future__ import annotations
@@ -15,17 +14,11 @@ from typing import Any
 
 from fdbqueue import conf
 from fdbqueue.service import End, Queue
-from fdbqueue.testing.faults import FaultyDatabase
-from fdbqueue.testing.injection import engine_unavailable, time_ahead, unknown_outcome
 from fdbqueue.testing.isolation import EmptyQueuesMixin, empty_queues
 
 __all__ = [
     "EmptyQueuesMixin",
-    "FaultyDatabase",
     "empty_queues",
-    "engine_unavailable",
-    "time_ahead",
-    "unknown_outcome",
     "values",
 ]
 

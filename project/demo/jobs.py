@@ -14,9 +14,9 @@ from django.utils import timezone
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import time_ahead
 from project import tasks
 from project.demo.earthquakes import records
+from project.demo.past import ago
 
 _PLACES = ("Alaska", "Japan", "California", "Chile", "Indonesia", "Fiji", "Tonga", "Peru", "Mexico")
 #: How many minutes ago tasks were run, and when some of them failed, and a group ran.
@@ -76,7 +76,7 @@ def work_through_the_past(chance: random.Random) -> int:
     """Run tasks of the last hour, and leave some that wait; return how many have run."""
     ran = 0
     for minutes_ago in _ROUNDS:
-        with time_ahead(-60.0 * minutes_ago):
+        with ago(60.0 * minutes_ago):
             for _ in range(chance.randint(1, 3)):
                 tasks.summarise.enqueue(chance.choice(_PLACES))
                 tasks.listen.enqueue(chance.choice(_PLACES), seconds=0.01)
@@ -137,7 +137,7 @@ def _leave_some(chance: random.Random) -> None:
 
     That worker is lost: the demo's own runs the task again when the lease has expired.
     """
-    with time_ahead(-_LEASED_AGO_SECONDS):
+    with ago(_LEASED_AGO_SECONDS):
         tasks.listen.enqueue("Tonga", seconds=_LISTEN_SECONDS[1])
         backend().queue("default").lease(seconds=_LEASE_SECONDS, worker=_ELSEWHERE)
     for place in _PLACES[:4]:

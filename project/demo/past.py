@@ -5,12 +5,12 @@ The flows of queues that are new work through it minute by minute, each minute i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import fdbqueue
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service import FifoQueue, Item, run
-from fdbqueue.testing import time_ahead
+from fdbqueue.service import FifoQueue, Item, clock, run
 from project.demo.flows import Stream
 from project.demo.queues import BLOCKED, PAUSED, PAUSED_BECAUSE
 
@@ -20,13 +20,23 @@ _BLOCKED_AT, _PAUSED_AT, _BURIED_AT = 25, 38, 47
 _BURIED = 3
 
 
+@contextlib.contextmanager
+def ago(seconds: float) -> Iterator[None]:
+    """Set the clock of the queues back, in this process."""
+    clock.set_ahead(-int(seconds * 1_000_000))
+    try:
+        yield
+    finally:
+        clock.set_ahead(int(seconds * 1_000_000))
+
+
 def work(streams: Sequence[Stream]) -> None:
     """Work through an hour that ends now."""
     if not streams:
         return
     names = {stream.flow.name for stream in streams}
     for minute in range(MINUTES):
-        with time_ahead(-60.0 * (MINUTES - minute - 1) - 1):
+        with ago(60.0 * (MINUTES - minute - 1) + 1):
             _work_minute(streams)
             if minute == _BLOCKED_AT and BLOCKED in names:
                 _block()

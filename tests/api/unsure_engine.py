@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fdbqueue.engines import embedded
-from fdbqueue.testing import FaultyDatabase
 from tests.contract.unsure import unsure_database
+from tests.faulty_database import FaultyDatabase
 
 
 def open(path: Any) -> FaultyDatabase:

@@ -42,13 +42,7 @@ def call_of(command):
     return [command, *needed, *(["--no-input"] if asks else []), *handler]
 
 
-#: What a command has been called, and works yet: tests/commands/test_former.py.
-FORMER = {"queue_stats"}
-COMMANDS = sorted(
-    path.stem
-    for path in (ROOT / "fdbqueue/management/commands").glob("queue_*.py")
-    if path.stem not in FORMER
-)
+COMMANDS = sorted(path.stem for path in (ROOT / "fdbqueue/management/commands").glob("queue_*.py"))
 #: A call of each; queue_doctor reports an engine that is away in its own way.
 CALLS = [call_of(command) for command in COMMANDS if command != "queue_doctor"]
 

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 import fdbqueue
 from fdbqueue.service.tools.keyed_push import KEPT_SECONDS, KeyedPush, SourceMark
-from fdbqueue.testing import time_ahead
+from tests.injection import time_ahead
 
 LINES = 12_000
 

@@ -98,6 +98,6 @@ def test_the_functions_take_from_the_setting(filled):
     leased = fdbqueue.lease_from(names, fair=False, seconds=600)
     fdbqueue.several(names).ack(leased)
     assert (leased.queue, leased.value) == ("user-8", 4)
-    assert [item.value for item in fdbqueue.lease_many_from(names, 5, fair=False)] == [5]
-    assert [item.value for item in fdbqueue.pop_many_from(names, 5, end="max")] == [2, 1]
+    assert [item.value for item in fdbqueue.several(names, fair=False).lease_many(5)] == [5]
+    assert [item.value for item in fdbqueue.several(names).pop_many(5, end="max")] == [2, 1]
     assert fdbqueue.pop_from(names, wait=0.01) is None

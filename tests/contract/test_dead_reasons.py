@@ -34,13 +34,13 @@ def kill(queue, *reasons):
     return [item.id for item in items]
 
 
-def test_the_most_frequent_reason_is_the_first(queue, in_loop):
+def test_the_most_frequent_reason_is_the_first(queue):
     """Then by their texts; at most as many as asked for."""
     assert counts(queue) == []
     kill(queue, "b", "a", "c", "b", "c", "b")
     assert counts(queue) == [("b", 3), ("c", 2), ("a", 1)]
     assert counts(queue, limit=2) == [("b", 3), ("c", 2)]
-    assert in_loop(queue.adead_by_reason(limit=1)) == [DeadReason("b", 3)]
+    assert queue.dead_by_reason(limit=1) == [DeadReason("b", 3)]
     assert_counted(queue)
 
 
@@ -77,7 +77,7 @@ def test_clear_forgets_them(queue):
     assert counts(queue) == []
 
 
-def test_those_of_one_reason_are_removed(queue, in_loop):
+def test_those_of_one_reason_are_removed(queue):
     """All, or the first that match, however few of the dead letters do."""
     ids = kill(queue, "a", "b", "b", "a", "a", "b")
     told = []
@@ -86,7 +86,7 @@ def test_those_of_one_reason_are_removed(queue, in_loop):
     assert [item.id for item in queue.page(state="dead").items] == [ids[n] for n in (1, 2, 4, 5)]
     assert counts(queue) == [("b", 3), ("a", 1)]
     assert queue.clear_state("dead", reason="c") == 0
-    assert in_loop(queue.aclear_state("dead", reason="b\nTraceback")) == 3
+    assert queue.clear_state("dead", reason="b\nTraceback") == 3
     assert counts(queue) == [("a", 1)]
     with pytest.raises(InvalidInput):
         queue.clear_state("ready", reason="a")

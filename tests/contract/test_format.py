@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 
 import pytest
 
-from fdbqueue.exceptions import FormatMismatch, InvalidInput
+from fdbqueue.exceptions import FormatMismatch, InvalidInput, LayoutMismatch
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues, ends_of, run
 from fdbqueue.service.catalog import Catalog, QueueSpec
+from fdbqueue.service.storage.format import LAYOUT
 from tests.cases import cases
 from tests.concurrency.clients import another
 from tests.contract.recipes import PythonQueue
@@ -265,6 +267,29 @@ def test_a_row_that_cannot_be_read_is_another(right, database):
             right.pop()
     right.adopt_settings()
     assert right.pop() is not None
+
+
+@pytest.mark.parametrize("layout", [1, LAYOUT + 1])
+def test_a_queue_of_another_version_is_refused(right, database, layout):
+    """In one sentence, which says what to do; its settings cannot be adopted."""
+
+    def write(tr):
+        facts = {**right.parts.store.format._facts, "layout": layout}
+        tr.clear_range(*right.parts.store.tables.formats)
+        tr[right.parts.store.tables.format + json.dumps(facts, separators=(",", ":")).encode()] = (
+            b""
+        )
+
+    run(database, write)
+    for call in (
+        right.pop,
+        right.peek,
+        right.lease,
+        right.adopt_settings,
+        lambda: right.push(value(right)),
+    ):
+        with pytest.raises(LayoutMismatch, match="drain it with the version that wrote it"):
+            call()
 
 
 def test_threads_that_push_first_at_once(database, subspace):

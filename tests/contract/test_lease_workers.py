@@ -63,11 +63,11 @@ def test_an_extend_keeps_the_name(queue):
 
 
 def test_the_facts_of_a_lease_have_its_name_and_when_it_began(queue):
-    """Behind the secret stands the name, if there is one; behind that a byte 0, and the time."""
+    """After the secret stands the time; after that the name, if there is one."""
     item, other = queue.lease(), queue.lease(worker="\u00e9")
     assert len(facts_of(queue, other)) == len(facts_of(queue, item)) + 2
-    began = b"\0" + now_us().to_bytes(8, "big")
-    assert facts_of(queue, other).endswith("\u00e9".encode() + began)
+    began = now_us().to_bytes(8, "big")
+    assert facts_of(queue, other).endswith(began + "\u00e9".encode())
     assert facts_of(queue, item).endswith(began)
 
 
@@ -85,20 +85,6 @@ def test_when_a_lease_began_is_kept(queue, clock):
     assert queue.get(item.id).leased_at is None
     again = queue.lease(seconds=60)
     assert queue.get(again.id).leased_at == moment(now_us()) > began
-
-
-@pytest.mark.parametrize("worker", [None, "anna"])
-def test_a_lease_that_was_written_before_its_beginning_was(queue, worker):
-    """It reads as it did, without that time, and is extended and ended."""
-    item = queue.lease(worker=worker)
-    place = queue.parts.store.keys.place_named(item.id)
-    key = queue.parts.store.tables.hidden_keys(State.LEASED, place)[0]
-    facts = facts_of(queue, item)[:-9]
-    run(queue.database, lambda tr: tr.set(key, facts))
-    found = queue.get(item.id)
-    assert (found.worker, found.leased_at, found.until) == (worker, None, item.until)
-    assert queue.extend(item, 90).worker == worker
-    queue.ack(item)
 
 
 @pytest.mark.nightly

@@ -10,18 +10,18 @@ from tests.concurrency.census import assert_counted
 
 
 @pytest.mark.parametrize("state", ["ready", "leased", "delayed", "dead"])
-def test_an_item_is_removed_from_every_state(kind, database, subspace, everything, state, in_loop):
+def test_an_item_is_removed_from_every_state(kind, database, subspace, everything, state):
     """Nothing of it is left, and others stay."""
     queue = kind.open(database, subspace)
     delay = 60 if state == "delayed" else None
     arguments = () if kind.is_fifo else (kind.priorities[0],)
-    for remove in (queue.remove, lambda item_id: in_loop(queue.aremove(item_id))):
+    for _ in range(2):
         item = queue.push(kind.value("x"), *arguments, delay=delay)
         lease = queue.lease() if state == "leased" else None
         if state == "dead":
             queue.bury(item.id)
         assert queue.get(item.id).state == state
-        assert remove(item.id) is None
+        assert queue.remove(item.id) is None
         for look in (queue.get, queue.remove):
             with pytest.raises(ItemNotFound):
                 look(item.id)
@@ -53,34 +53,18 @@ def test_of_a_pop_and_a_removal_one_takes_effect(fifo, database, engine):
     assert not any(assert_counted(fifo).values())
 
 
-def test_removing_at_most_so_many_of_a_state(fifo, in_loop):
+def test_removing_at_most_so_many_of_a_state(fifo):
     """The first in their order, and the rest stays."""
     fifo.push_many(range(30))
     for item in list(fifo)[:20]:
         fifo.bury(item.id)
     assert fifo.clear_state("dead", limit=0) == 0
     assert fifo.clear_state("dead", limit=5) == 5
-    assert in_loop(fifo.aclear_state("ready", limit=3)) == 3
+    assert fifo.clear_state("ready", limit=3) == 3
     held = assert_counted(fifo)
     assert [item.value for item in held["dead"]] == list(range(5, 20))
     assert [item.value for item in held["ready"]] == list(range(23, 30))
     assert fifo.clear_state("dead", limit=50) == 15
-
-
-def test_removing_awaited(fifo, in_loop):
-    """Many by their ids, all of a state, and those that are buried and redriven."""
-    items = [fifo.push(number) for number in range(9)]
-
-    async def work():
-        await fifo.abury(items[0].id, reason="why")
-        await fifo.abury(items[1].id)
-        assert await fifo.aredrive(reason="why") == 1
-        assert await fifo.aredrive([items[1].id, items[2].id], limit=5) == 1
-        assert await fifo.aremove_many(item.id for item in items[:3]) == 3
-        assert await fifo.aclear_state("ready") == 6
-
-    in_loop(work())
-    assert not any(assert_counted(fifo).values())
 
 
 @pytest.mark.nightly

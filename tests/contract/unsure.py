@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fdbqueue.testing import FaultyDatabase
+from tests.faulty_database import FaultyDatabase
 
 
 def unsure_database(database: Any, code: int) -> FaultyDatabase:

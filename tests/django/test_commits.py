@@ -30,6 +30,7 @@ from fdbqueue.exceptions import (
     ValueTooLarge,
 )
 from fdbqueue.service import IdempotencyKey, Push
+from tests import injection
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("empty_queues")]
 
@@ -151,7 +152,7 @@ def test_a_batch_is_one_transaction():
     """All of its items, or none of them."""
     with (
         pytest.raises(OutcomeUnknown),
-        testing.unknown_outcome(took_effect=False, stays_unknown=True),
+        injection.unknown_outcome(took_effect=False, stays_unknown=True),
         transaction.atomic(),
     ):
         fdbqueue.push_batch_on_commit("mail", [Push("a"), Push("b")])
@@ -177,7 +178,7 @@ def test_a_key_pushes_once():
 @pytest.mark.parametrize("took_effect", [False, True])
 def test_an_outcome_that_can_be_found_out_is(took_effect):
     """A commit that does not say whether it took effect neither doubles nor drops it."""
-    with testing.unknown_outcome(took_effect=took_effect) as database, transaction.atomic():
+    with injection.unknown_outcome(took_effect=took_effect) as database, transaction.atomic():
         sign_up("a")
     assert database.happened == 1
     assert testing.values("mail") == [{"to": "a"}]
@@ -192,7 +193,7 @@ def test_an_engine_that_is_down_raises_out_of_the_block():
             sign_up("a")
             transaction.on_commit(lambda: ran.append("after"))
 
-    with testing.engine_unavailable(), pytest.raises(EngineUnavailable):
+    with injection.engine_unavailable(), pytest.raises(EngineUnavailable):
         work()
     assert User.objects.filter(username="a").exists()
     with transaction.atomic():
@@ -203,7 +204,7 @@ def test_an_engine_that_is_down_raises_out_of_the_block():
 def test_a_robust_push_is_logged_when_it_fails(caplog):
     """The block goes on, and so does what was registered after it."""
     ran = []
-    with testing.engine_unavailable(), caplog.at_level(logging.ERROR, "django.db.backends"):
+    with injection.engine_unavailable(), caplog.at_level(logging.ERROR, "django.db.backends"):
         with transaction.atomic():
             fdbqueue.push_on_commit("mail", "x", robust=True)
             transaction.on_commit(lambda: ran.append("after"))

@@ -12,12 +12,13 @@ from django.utils import timezone
 
 from fdbqueue.service import Push, Undecodable
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import empty_queues, time_ahead
+from fdbqueue.testing import empty_queues
 from project.demo import past, user
 from project.demo.earthquakes import records
 from project.demo.flows import Flow, Stream
 from project.demo.queues import flows
 from project.settings import FDBQUEUE, TASKS
+from tests.injection import time_ahead
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import fdbqueue
-from fdbqueue import service
 from fdbqueue.models import QueueName
 
 
@@ -24,12 +23,3 @@ def test_another_name_is_an_attribute_error():
 def test_a_queue_name_is_shown_as_it_is():
     """The model's text is the queue's name."""
     assert str(QueueName(name="mail")) == "mail"
-
-
-@pytest.mark.parametrize(("former", "name"), sorted(service._FORMER.items()))
-def test_a_public_name_of_1_0_0(former, name):
-    """It works until 2.0, and says what it is called now; no other name does."""
-    with pytest.warns(DeprecationWarning, match=f"{former} works until 2.0: write {name}"):
-        assert getattr(service, former) is getattr(service, name)
-    with pytest.raises(AttributeError, match="no attribute 'Stack'"):
-        _ = service.Stack

@@ -14,10 +14,11 @@ from django.test.utils import modify_settings
 from rest_framework.test import APIClient
 
 import fdbqueue
-from fdbqueue import conf, deadlines, testing
+from fdbqueue import conf, deadlines
 from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import FifoQueue, PriorityQueue
+from tests import injection
 from tests.django.open_files import open_files
 
 LONG_SECONDS = 60
@@ -225,7 +226,7 @@ def test_a_database_that_stays_is_not_closed(one, other, settings):
         fdbqueue.queue("mail").push("x")
         with override_settings(FDBQUEUE={**own, "API": {"MAX_LIMIT": 7}}):
             assert fdbqueue.queue("mail").size() == 1
-        with testing.unknown_outcome(took_effect=True), testing.engine_unavailable() as faulty:
+        with injection.unknown_outcome(took_effect=True), injection.engine_unavailable() as faulty:
             faulty.is_available = True
             fdbqueue.queue("mail").push("y")
         assert fdbqueue.queue("mail").size() == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import subprocess
 import sys
@@ -20,10 +19,8 @@ from django.test import SimpleTestCase, TestCase, override_settings
 
 import fdbqueue
 from fdbqueue import conf, testing
-from fdbqueue.exceptions import ConfigurationError, EngineUnavailable, OutcomeUnknown, QueueNotFound
-from fdbqueue.service import FifoQueue, PriorityQueue, transactions
-from fdbqueue.service.storage.counts import Counts
-from fdbqueue.testing import FaultyDatabase
+from fdbqueue.exceptions import ConfigurationError, QueueNotFound
+from fdbqueue.service import PriorityQueue, transactions
 from tests.django.open_files import open_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -438,165 +435,3 @@ def test_values_are_in_their_order():
     assert testing.values(queue, state="delayed") == ["later"]
     with pytest.raises(QueueNotFound):
         testing.values("nope")
-
-
-# Faults
-
-
-def run_counted(database, runs):
-    """Push in a transaction of the caller's, noting each run."""
-
-    @fdbqueue.transactional
-    def work(tr):
-        runs.append(1)
-        fdbqueue.queue("mail").push("x", tr=tr)
-
-    work(database)
-
-
-@pytest.mark.parametrize(("took_effect", "expected"), [(True, 1), (False, 2)])
-def test_an_outcome_that_can_be_found_out(empty_queues, took_effect, expected):
-    """The effect is there once; the function runs again only where it was not there."""
-    runs = []
-    with testing.unknown_outcome(took_effect=took_effect) as database:
-        run_counted(conf.database(), runs)
-    assert database.happened == 1
-    assert len(runs) == expected
-    assert testing.values("mail") == ["x"]
-
-
-@pytest.mark.parametrize("took_effect", [True, False])
-def test_an_outcome_that_stays_unknown(empty_queues, took_effect):
-    """The caller is told so, and it is one or the other."""
-    with testing.unknown_outcome(took_effect=took_effect, stays_unknown=True):
-        with pytest.raises(OutcomeUnknown):
-            fdbqueue.queue("mail").push("x")
-        fdbqueue.queue("mail").push("the next one is fine")
-    assert ("x" in testing.values("mail")) == took_effect
-    assert "the next one is fine" in testing.values("mail")
-
-
-def test_a_fault_that_befell_nothing_is_a_mistake(empty_queues):
-    """A test without a commit has tested nothing; what it raises itself is more important."""
-    with (
-        pytest.raises(AssertionError, match="nothing was committed"),
-        testing.unknown_outcome(took_effect=True),
-    ):
-        fdbqueue.queue("mail").peek()
-    with pytest.raises(ZeroDivisionError), testing.unknown_outcome(took_effect=True):
-        fdbqueue.queue("mail").push(1 / 0)
-
-
-def test_each_test_of_a_decorated_case_needs_a_commit(empty_queues):
-    """One without fails, whatever those before it have done."""
-
-    @testing.unknown_outcome(took_effect=True)
-    class Case(unittest.TestCase):
-        def test_a(self):
-            fdbqueue.queue("mail").push("x")
-
-        def test_b(self):
-            fdbqueue.queue("mail").peek()
-
-        def test_c(self):
-            fdbqueue.queue("mail").push("y")
-
-    result = unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(unittest.TestResult())
-    assert (result.testsRun, result.errors) == (3, [])
-    ((case, text),) = result.failures
-    assert case.id().endswith("test_b")
-    assert "nothing was committed" in text
-    assert testing.values("mail") == ["x", "y"]
-
-
-def test_reads_use_no_fault_up(empty_queues):
-    """Only a commit that has something to write fails."""
-    with testing.unknown_outcome(took_effect=True, stays_unknown=True) as database:
-        queue = fdbqueue.queue("mail")
-        assert (queue.peek(), queue.size(), queue.pop()) == (None, 0, None)
-        assert database.happened == 0
-        with pytest.raises(OutcomeUnknown):
-            queue.push("x")
-
-
-def test_an_engine_may_be_unavailable(empty_queues):
-    """Whatever needs it says so, and afterwards all is there."""
-    fdbqueue.queue("mail").push("x")
-    with testing.engine_unavailable():
-        for operation in ("pop", "peek", "size", "lease"):
-            with pytest.raises(EngineUnavailable):
-                getattr(fdbqueue.queue("mail"), operation)()
-    assert testing.values("mail") == ["x"]
-
-
-def test_faults_may_be_put_in_one_another(empty_queues):
-    """And by hand, in the middle of a block."""
-    unknown = testing.unknown_outcome(took_effect=True, stays_unknown=True)
-    with unknown, testing.engine_unavailable() as database:
-        with pytest.raises(EngineUnavailable):
-            fdbqueue.queue("mail").push("x")
-        database.is_available = True
-        with pytest.raises(OutcomeUnknown):
-            fdbqueue.queue("mail").push("y")
-        fdbqueue.queue("mail").push("z")
-    assert testing.values("mail") == ["y", "z"]
-
-
-@testing.empty_queues()
-@testing.engine_unavailable()
-def test_faults_may_decorate():
-    """A function, and a coroutine likewise."""
-    with pytest.raises(EngineUnavailable):
-        fdbqueue.queue("mail").push("x")
-
-
-def test_faults_need_no_django(database, subspace):
-    """They go around any database object, for as many commits as one likes."""
-    faulty = FaultyDatabase(database)
-    queue = FifoQueue(faulty, subspace)
-    faulty.fail_commits(took_effect=True, code=1031, times=math.inf)
-    for _ in range(3):
-        with pytest.raises(OutcomeUnknown):
-            queue.push("x")
-    assert faulty.happened == 3
-    faulty.fail_commits(took_effect=True, times=0)
-    queue.push("y")
-    assert testing.values(queue) == ["x", "x", "x", "y"]
-
-
-def test_a_commit_that_fails_by_itself_leaves_the_fault_to_the_next(engine, prefix):
-    """A conflict is a conflict; only what would have succeeded is made uncertain."""
-    faulty = FaultyDatabase(engine.database)
-    transaction, other = faulty.create_transaction(), engine.database.create_transaction()
-    transaction[prefix].wait()
-    transaction[prefix] = b"mine"
-    other[prefix] = b"theirs"
-    other.commit().wait()
-    faulty.fail_commits(took_effect=True)
-    with pytest.raises(engine.error) as caught:
-        transaction.commit().wait()
-    assert (caught.value.code, faulty.happened) == (1020, 0)
-    transaction.on_error(caught.value.code).wait()
-    transaction[prefix] = b"mine"
-    with pytest.raises(engine.error) as caught:
-        transaction.commit().wait()
-    assert (caught.value.code, faulty.happened) == (1021, 1)
-    other = engine.database.create_transaction()
-    assert bytes(other[prefix]) == b"mine"
-
-
-# Time
-
-
-def test_time_may_be_set_ahead(empty_queues):
-    """What is delayed comes, leases run out, and afterwards the clock is right again."""
-    mail = fdbqueue.queue("mail")
-    mail.push("later", delay=3_600)
-    with testing.time_ahead(3_000), testing.time_ahead(601):
-        leased = mail.lease(seconds=60)
-        assert leased.value == "later"
-    assert mail.counts() == Counts(ready=0, leased=1, delayed=0, dead=0)
-    with testing.time_ahead(3_600):
-        assert mail.lease() is None
-    with testing.time_ahead(3_700):
-        assert mail.lease().attempts == 1

@@ -178,11 +178,9 @@ def test_the_exit_codes_are_all_there():
 
 
 def test_the_commands_are_all_there():
-    """Each has a section, or is a former name."""
+    """Each has a section."""
     shown = {found["name"] for page in options.PAGES for found in options.PLACE.finditer(page.text)}
-    text = options.PAGES[0].text.partition("These names of version 1.0")[2].partition("## ")[0]
-    former = set(re.findall(r"`(queue_\w+)[ `]", text))
-    assert shown | former == options.commands().keys()
+    assert shown == options.commands().keys()
 
 
 @pytest.mark.parametrize("page", options.PAGES, ids=lambda page: page.path)

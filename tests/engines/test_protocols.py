@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from fdb import fdboptions
 
-from fdbqueue import testing
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.engines import protocols
 from tests.cases import cases
+from tests.faulty_database import FaultyDatabase
 
 _CLASSES_OF_THE_BINDING = {
     protocols.Database: "Database",
@@ -58,12 +58,12 @@ def assert_satisfies(thing, protocol):
 
 def wrapped_by_a_test(database):
     """Return a database that a test can make fail."""
-    return testing.FaultyDatabase(database)
+    return FaultyDatabase(database)
 
 
 def limited_in_time(database):
     """Return a database whose transactions time out."""
-    return TimedDatabase(testing.FaultyDatabase(database), lambda: 5.0)
+    return TimedDatabase(FaultyDatabase(database), lambda: 5.0)
 
 
 @pytest.mark.parametrize("around", [lambda database: database, wrapped_by_a_test, limited_in_time])

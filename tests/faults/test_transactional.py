@@ -10,8 +10,8 @@ import pytest
 import fdbqueue
 from fdbqueue.exceptions import BatchTooLarge
 from fdbqueue.service import transactions
-from fdbqueue.testing.faults import FaultyDatabase
 from tests.faults.faulty import Fault
+from tests.faulty_database import FaultyDatabase
 
 
 @fdbqueue.transactional

@@ -13,8 +13,8 @@ from django.http import QueryDict
 
 from fdbqueue.pages import action_page
 from fdbqueue.service import Queue
-from fdbqueue.testing import engine_unavailable
-from fdbqueue.testing.faults import TIMED_OUT
+from tests.faulty_database import TIMED_OUT
+from tests.injection import engine_unavailable
 from tests.pages import watched_engine
 from tests.pages.addresses import text
 from tests.pages.conftest import SITES, person

@@ -14,7 +14,7 @@ from fdbqueue.columns import concerns
 from fdbqueue.columns.queue_rows import QueueRow
 from fdbqueue.pages import queues_page
 from fdbqueue.service import Counts, Ends, FifoQueue, Minute, Pause, run
-from fdbqueue.testing import time_ahead
+from tests.injection import time_ahead
 from tests.pages.addresses import LIST, following, items, of, text
 from tests.pages.test_queues import names
 

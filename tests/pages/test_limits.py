@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fdbqueue.columns import concerns
-from fdbqueue.testing import time_ahead
+from tests.injection import time_ahead
 from tests.pages.addresses import LIST
 from tests.pages.test_attention import strip
 

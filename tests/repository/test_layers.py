@@ -187,11 +187,9 @@ CIRCLES: set[frozenset[str]] = set()
 #: What the rest of the package imports from below the face of the service, and where: to become
 #: shorter. What several rooms need belongs on the face, ``fdbqueue/service/__init__.py``.
 BELOW_THE_FACE = {
-    "clock": {"testing"},
     "entries": {"management"},
     "instrumentation": {"metrics"},
     "options": {"api", "conf", "pages", "tasks"},
-    "several": {"taking"},
     "storage.item_keys": {"api", "tasks"},
     "tools.keyed_push": {"management"},
     "tools.examination": {"management"},

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import fdbqueue
-from fdbqueue.tasks import TaskAborted, abort_requested, at_end, enqueue_at_end, task
+from fdbqueue.tasks import TaskAborted, at_end, enqueue_at_end, is_aborted, task
 
 #: What tasks have done here, for tests whose workers run in this process.
 done: list[Any] = []
@@ -169,14 +169,14 @@ def wait() -> str:
 @task(max_attempts=5, backoff=at_once)
 def wait_for_abort() -> None:
     begun.set()
-    while not abort_requested():
+    while not is_aborted():
         assert not gate.wait(0.01)
     raise TaskAborted(reason="as asked")
 
 
 @task
 def ask_for_abort(_number: int) -> bool:
-    return abort_requested()
+    return is_aborted()
 
 
 @task(max_attempts=3, backoff=at_once)

@@ -85,7 +85,7 @@ def signalled(
     backend = configure(lease_seconds=600)
     settings = {"DJANGO_SETTINGS_MODULE": "tests.tasks.kept_settings"}
     settings["FDBQUEUE_TEST_OPTIONS"] = json.dumps({"lease_seconds": 600})
-    command = [sys.executable, "manage.py", "tasks_worker", "--threads", "4", "--prefetch", "20"]
+    command = [sys.executable, "manage.py", "tasks_worker", "--threads", "4"]
     dice = random.Random(rounds)
     for number in range(rounds):
         here = folder / str(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -55,11 +56,11 @@ def say(customer: str, number: int = 0) -> str:
 
 
 @task(max_running=1)
-def turn_alone(number: int) -> int:
+async def turn_alone(number: int) -> int:
     """Turn until the gate opens, as the first of them; the others return at once."""
     jobs.begun.set()
     while number == 0 and not jobs.gate.is_set():
-        time.sleep(0.001)
+        await asyncio.sleep(0.001)
     return number
 
 

@@ -15,7 +15,7 @@ from fdbqueue.tasks import TaskAborted, abort, abort_group, call, chain
 from fdbqueue.tasks.aborts import ForcedAborts
 from fdbqueue.tasks.compat import InvalidTaskBackend, TaskResultDoesNotExist, task_backends
 from fdbqueue.tasks.records import Records
-from fdbqueue.tasks.time_limits import KILL_AT, Limit, ParentWatch, shared_memory
+from fdbqueue.tasks.time_limits import KILL_AT, ParentWatch, shared_memory
 from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
@@ -43,14 +43,13 @@ def errors(result):
 
 
 @pytest.mark.parametrize("timeout", [None, 3_600])
-@pytest.mark.parametrize("job", [timed_jobs.turn, timed_jobs.turn_and_try, timed_jobs.sleep])
-def test_a_task_is_ended_while_it_runs(configure, job, timeout):
-    """In a thread, also beside handlers of its own errors, and in the loop; with or without a time
-    limit of its own. It has failed as what was aborted, and the worker goes on.
+def test_an_async_task_is_ended_while_it_runs(configure, timeout):
+    """With or without a time limit of its own. It has failed as what was aborted, and the worker
+    goes on.
     """
     backend = configure(timeout=timeout, max_attempts=3, backoff=jobs.at_once)
     with working(jobs.gate) as worker:
-        result = job.enqueue()
+        result = timed_jobs.sleep.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         assert abort(result.id, by_force=True) == "asked"
         wait_until(lambda: stored(result).is_finished)
@@ -64,7 +63,7 @@ def test_a_task_is_ended_while_it_runs(configure, job, timeout):
     assert "timed_jobs.py" in error.traceback
     assert "runner.py" not in error.traceback
     assert (worker.succeeded, worker.failed, worker.retried) == (1, 1, 0)
-    assert jobs.done == (["cleaned up"] if job is timed_jobs.sleep else []) + [1]
+    assert jobs.done == ["cleaned up", 1]
     assert backend.queue("default").counts().dead == 0
 
 
@@ -83,7 +82,7 @@ def test_a_task_that_was_asked_before_and_is_asked_again(backend):
     end alone: no wish takes back another.
     """
     with working(jobs.gate):
-        result = timed_jobs.turn.enqueue()
+        result = timed_jobs.sleep.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         assert abort(result.id) == "asked"
         assert not jobs.gate.wait(0.2)
@@ -111,11 +110,11 @@ def refuse(*_):
 
 
 def test_a_task_that_handles_its_end(configure):
-    """What it returns is its result, as behind a time limit."""
+    """What it returns is its result, as after a time limit."""
     configure(max_attempts=3, backoff=jobs.at_once)
     with working(jobs.gate):
         result = timed_jobs.return_what_there_is.enqueue()
-        wait_until(lambda: stored(result).status is RUNNING)
+        assert jobs.begun.wait(DEADLINE_SECONDS)
         abort(result.id, by_force=True)
         wait_until(lambda: stored(result).is_finished)
     assert (stored(result).status, stored(result).return_value) == (SUCCESSFUL, "a part")
@@ -133,13 +132,13 @@ def test_a_task_that_fails_otherwise_as_it_is_ended(configure):
     assert (worker.failed, worker.retried) == (1, 0)
 
 
-@pytest.mark.parametrize("job", [timed_jobs.swallow, timed_jobs.swallow_cancellation])
-def test_a_task_that_ignores_its_end(configure, job, caplog):
+@pytest.mark.parametrize("job", [timed_jobs.turn_at_last, timed_jobs.swallow_cancellation])
+def test_without_a_parent_a_task_that_goes_on_is_noted(configure, job, caplog):
     """The worker says so, once, and keeps the lease; its end counts at last."""
     configure(grace_seconds=0.2)
     with (
         working(jobs.gate, threads=2),
-        caplog.at_level(logging.WARNING, "fdbqueue.tasks.time_limits"),
+        caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"),
     ):
         held = job.enqueue()
         wait_until(lambda: stored(held).status is RUNNING)
@@ -157,7 +156,7 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
 def test_an_engine_that_is_away_when_the_worker_looks(backend, caplog):
     """It says so, and looks again."""
     with working(jobs.gate):
-        result = timed_jobs.turn.enqueue()
+        result = timed_jobs.sleep.enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         with backend_is_away(backend):
             abort(result.id, by_force=True)
@@ -176,7 +175,7 @@ def test_records_are_read_after_aborts_alone(backend):
     attempts = [source.begin(item) for item in items]
     for attempt, result in zip(attempts, results, strict=False):
         attempt.call = attempt.call._replace(id=result.id)
-        attempt.thread = 1
+        attempt.is_begun_here = True
 
     class Noted(Records):
         def begin_read(self, tr, result_id):
@@ -199,7 +198,7 @@ def test_records_are_read_after_aborts_alone(backend):
 def test_an_attempt_that_has_lost_its_lease(configure, clock):
     """It is ended, and writes nothing; who has the task now fails it before it begins."""
     configure(lease_seconds=60)
-    result = timed_jobs.turn.enqueue()
+    result = timed_jobs.sleep.enqueue()
     with working(jobs.gate, worker="anna") as worker:
         assert jobs.begun.wait(DEADLINE_SECONDS)
         clock.advance(3_600)
@@ -224,15 +223,15 @@ def test_the_replacement_of_a_process_fails_the_attempt(configure):
     (item,) = process._source.lease_many(1, seconds=60, worker="anna")
     attempt = process._source.begin(item)
     attempt.attempts = attempt.attempts.begun("anna", 1_000_000)
-    limits = process._runner.limits()
+    limits = process._runner.limits
     limits.close()
-    for seconds in (60, 0):
-        limits.begin(Limit(attempt, seconds))
-    limits.begin(Limit(attempt, 0))
+    limits.begin(attempt, 60)
+    limits.abort(attempt)
+    limits.abort(attempt)
     assert parents.words[KILL_AT] < time.monotonic() + 10
-    overdue = parents.taken_over(time.monotonic())
-    assert [one.seconds for one in overdue] == [0]
-    TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
+    left = parents.taken_over(time.monotonic())
+    assert [one.seconds for one in left] == [0]
+    TaskWorker(backend, ["default"], worker="berta", follow=False, left=left).run()
     assert (stored(result).status, stored(result).worker_ids) == (FAILED, ["anna"])
     assert errors(result) == [ABORTED]
 
@@ -265,7 +264,7 @@ def test_a_task_with_limits(backend):
 def test_a_chain(backend):
     """What runs of it is ended; nothing follows."""
     with working(jobs.gate):
-        result = chain(call(timed_jobs.turn), group_jobs.concatenate).enqueue()
+        result = chain(call(timed_jobs.sleep), group_jobs.concatenate).enqueue()
         assert jobs.begun.wait(DEADLINE_SECONDS)
         assert abort_group(result.id, by_force=True) == (0, 1, 0, 1)
         (part,) = result.parts(limit=1)
@@ -273,18 +272,6 @@ def test_a_chain(backend):
     result.refresh()
     assert (result.status, result.is_aborted) == (FAILED, True)
     assert errors(part) == [ABORTED]
-
-
-def test_a_fork(backend):
-    """The child of a task is no worker: it ends with what it returns, its parent is ended."""
-    with working(jobs.gate):
-        result = timed_jobs.fork_and_take_long.enqueue()
-        wait_until(lambda: stored(result).status is RUNNING)
-        abort(result.id, by_force=True)
-        wait_until(lambda: stored(result).is_finished)
-        after = timed_jobs.quick.enqueue(1)
-        wait_until(lambda: stored(after).is_finished)
-    assert (errors(result), stored(after).attempts) == ([ABORTED], 1)
 
 
 def test_a_task_of_another_backend(backend, settings):

@@ -17,9 +17,9 @@ from fdbqueue.tasks.metrics import outcome_of
 from fdbqueue.tasks.records import packed, unknown_call, unpacked
 from fdbqueue.tasks.states import deadline
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
 from tests.called import called
 from tests.concurrency.conftest import clock
+from tests.faulty_database import TIMED_OUT, FaultyDatabase
 from tests.tasks import expiring_jobs, group_jobs, jobs
 from tests.tasks.outboxes import database_at
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL, status, stored

@@ -12,9 +12,9 @@ from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.service import run
 from fdbqueue.tasks.compat import TaskResultStatus, task_finished, task_started
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
 from tests.engines.children import wait_until
 from tests.faults.conftest import clock, faulty
+from tests.faulty_database import TIMED_OUT, FaultyDatabase
 from tests.tasks import jobs
 
 __all__ = ["clock", "faulty"]

@@ -11,8 +11,8 @@ from fdbqueue.service import now_us, run
 from fdbqueue.tasks import abort
 from fdbqueue.tasks.function_counters import DAY, HOUR, FunctionCounters
 from fdbqueue.tasks.records import Records
-from fdbqueue.testing import time_ahead
 from tests.concurrency.conftest import clock
+from tests.injection import time_ahead
 from tests.tasks import jobs
 
 __all__ = ["clock"]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import math
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.tasks import compat, worker
-from fdbqueue.tasks.exceptions import SignalsNotSent
+from fdbqueue.tasks import compat
 from fdbqueue.tasks.source import TaskSource
 from fdbqueue.tasks.worker import TaskWorker
 from tests.concurrency.conftest import clock
@@ -181,89 +177,29 @@ def test_attempts_are_bounded_if_leases_are_lost_again_and_again(configure, cloc
 # Receivers that take their time
 
 
-@pytest.fixture
-def held_up():
-    """Let the receivers of ``task_finished`` wait for the gate, and collect the ids."""
-    told = []
+def test_receivers_are_called_in_threads_that_run_tasks(backend):
+    """Each end is told once, after it was committed; a slow receiver holds up its thread alone."""
+    told, holds = [], threading.Event()
 
     def receive(task_result, **_):
-        assert jobs.gate.wait(DEADLINE_SECONDS)
-        told.append(task_result.id)
+        if task_result.args == [0]:
+            assert holds.wait(DEADLINE_SECONDS)
+        told.append((task_result.id, threading.current_thread().name))
+        assert stored(task_result).is_finished
 
     compat.task_finished.connect(receive)
-    yield told
-    jobs.gate.set()
-    compat.task_finished.disconnect(receive)
-
-
-def test_a_worker_waits_for_slow_receivers(backend, held_up, caplog):
-    """It begins no more tasks than it says; later the receivers are told of all, each once.
-
-    A task begins if fewer than ``_MAX_UNSENT`` ends wait to be told. Beside these, the worker has
-    as many tasks as its threads prefetch; and as many whose end is committed, together with the
-    lease of the former, and is not among those that wait yet.
-    """
-    threads, prefetch, text = 4, 10, "tasks wait for the receivers of task_finished"
-    results = [jobs.note.enqueue(number) for number in range(300)]
-    one = TaskWorker(backend, ["default"], threads=threads, prefetch=prefetch, follow=False)
+    one = TaskWorker(backend, ["default"], threads=2)
     thread = threading.Thread(target=one.run)
-    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
+    try:
+        results = [jobs.note.enqueue(number) for number in range(20)]
         thread.start()
-        try:
-            wait_until(lambda: text in caplog.messages)
-            assert len(jobs.done) < worker._MAX_UNSENT + 2 * threads * prefetch
-            assert held_up == []
-        finally:
-            jobs.gate.set()
-            thread.join(DEADLINE_SECONDS)
-    assert sorted(held_up) == sorted(result.id for result in results)
-
-
-def test_there_is_no_warning_if_receivers_are_late_for_a_moment(backend, monkeypatch, caplog):
-    """A worker ends many tasks at once: then an attempt waits, and nothing is wrong."""
-    monkeypatch.setattr(worker, "_MAX_UNSENT", 1)
-    monkeypatch.setattr(worker, "_LATE_SECONDS", DEADLINE_SECONDS)
-    waits, wait = [], worker._FinishedSignals.wait_for_room
-    monkeypatch.setattr(
-        worker._FinishedSignals, "wait_for_room", lambda self: waits.append(1) or wait(self)
-    )
-    for number in range(50):
-        jobs.note.enqueue(number)
-    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
-        TaskWorker(backend, ["default"], threads=4, prefetch=8, follow=False).run()
-    assert caplog.messages == []
-    assert waits
-
-
-def test_receivers_that_are_late_all_the_time_are_told_of(caplog, monkeypatch):
-    """Also if no attempt waits for long, because they let some begin now and then."""
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(worker, "monotonic", lambda: clock.now)
-    signals = worker._FinishedSignals(object)
-
-    def wait(_seconds):
-        clock.now += 0.1
-        signals.unsent -= 1
-
-    monkeypatch.setattr(signals, "_has_room", SimpleNamespace(wait=wait))
-    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
-        for _ in range(worker._MAX_UNSENT - 1):
-            signals.add(None, None)
-        for _ in range(11):
-            assert caplog.messages == []
-            signals.add(None, None)
-            signals.wait_for_room()
-    assert caplog.messages == ["tasks wait for the receivers of task_finished"]
-
-
-def test_a_worker_that_cannot_tell_says_so(backend, held_up, monkeypatch):
-    """It ends with an error that has the number of signals, and not as if all were well."""
-    monkeypatch.setattr(worker, "_SENDING_SECONDS", 0.2)
-    for number in range(3):
-        jobs.note.enqueue(number)
-    one = TaskWorker(backend, ["default"], follow=False)
-    with pytest.raises(SignalsNotSent) as caught:
-        one.run()
-    assert caught.value.context["signals"] == 3
-    assert one.succeeded == 3
-    assert math.isclose(caught.value.context["seconds"], 0.2)
+        wait_until(lambda: len(jobs.done) == 20)
+        holds.set()
+        wait_until(lambda: len(told) == 20)
+        one.stop()
+        thread.join(DEADLINE_SECONDS)
+    finally:
+        holds.set()
+        compat.task_finished.disconnect(receive)
+    assert sorted(result_id for result_id, _ in told) == sorted(one.id for one in results)
+    assert {name for _, name in told} == {"fdbqueue-worker"}

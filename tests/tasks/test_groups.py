@@ -32,9 +32,9 @@ from fdbqueue.tasks.compat import IN_DJANGO, InvalidTask, TaskResultDoesNotExist
 from fdbqueue.tasks.exceptions import TaskUnknown
 from fdbqueue.tasks.housekeeping import Housekeeping, _Pace
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
 from tests.cases import cases
 from tests.faults.conftest import clock, faulty
+from tests.faulty_database import TIMED_OUT, FaultyDatabase
 from tests.tasks import group_jobs, jobs
 from tests.tasks.stored import FAILED, SUCCESSFUL
 from tests.thorough import size

@@ -113,7 +113,7 @@ def test_what_waits_in_c_hangs_too(start, backend, tmp_path):
     worker = start("--processes", "2", FDBQUEUE_TEST_OPTIONS=options())
     wait_until(lambda: status(hanging) is FAILED, DEADLINE_SECONDS)
     assert errors(hanging) == [TIMEOUT]
-    assert "a task goes on behind its time limit" in worker.said
+    assert "a task goes on after its time limit" in worker.said
     assert worker.said.count("runs the tasks of") >= 2
     assert worker.said.count(REPLACED) == 1
     assert end(worker, signal.SIGTERM) == 0
@@ -158,20 +158,6 @@ def test_a_process_that_hangs_for_longer_than_a_lease(start, configure, tmp_path
     assert end(worker, signal.SIGTERM) == 0
 
 
-def test_a_lock_that_a_time_limit_has_left_taken(start, configure, tmp_path):
-    """Its process is replaced after the grace, also if only a task without a limit waits for it."""
-    configure(lease_seconds=1)
-    ended = timed_jobs.leave_a_lock_taken.enqueue(str(tmp_path))
-    waits = timed_jobs.wait_for_the_lock.enqueue(str(tmp_path))
-    worker = start("--processes", "1", FDBQUEUE_TEST_OPTIONS=options(lease_seconds=1))
-    wait_until(lambda: status(waits) is SUCCESSFUL, DEADLINE_SECONDS)
-    assert errors(ended) == [TIMEOUT]
-    assert "a time limit may have left a lock taken" in worker.said
-    assert REPLACED in worker.said
-    assert {*errors(waits)} == {DIED}
-    assert end(worker, signal.SIGTERM) == 0
-
-
 def test_a_task_that_goes_on_for_longer_than_a_lease(start, configure, tmp_path):
     """Within its time limit it is left alone."""
     configure(lease_seconds=3)
@@ -186,7 +172,7 @@ def test_a_task_that_goes_on_for_longer_than_a_lease(start, configure, tmp_path)
 
 def test_a_pause_of_parent_and_child(start, backend, tmp_path):
     """Longer than limit and grace: the attempt ends by itself, and no process is killed."""
-    long = timed_jobs.turn.enqueue()
+    long = timed_jobs.sleep.enqueue()
     worker = start("--processes", "1", FDBQUEUE_TEST_OPTIONS=options(grace_seconds=5, timeout=5))
     wait_until(lambda: status(long) is RUNNING, DEADLINE_SECONDS)
     os.killpg(worker.process.pid, signal.SIGSTOP)
@@ -198,12 +184,70 @@ def test_a_pause_of_parent_and_child(start, backend, tmp_path):
     assert end(worker, signal.SIGTERM) == 0
 
 
-def test_a_worker_without_processes_says_what_it_cannot_end(start, backend, tmp_path):
+def test_a_worker_without_a_parent_says_what_it_cannot_end(start, backend, tmp_path):
     """If the backend has a time limit, and only then."""
     worker = start("--batch", FDBQUEUE_TEST_OPTIONS=options())
     assert end(worker) == 0
-    assert "With --processes such a process is replaced." in worker.said
+    assert "and only notes that others go on" in worker.said
     for arguments, more in (["--batch"], {}), (["--processes", "1", "--batch"], {"timeout": 1}):
         worker = start(*arguments, FDBQUEUE_TEST_OPTIONS=json.dumps(more | {"grace_seconds": 1}))
         assert end(worker) == 0
-        assert "With --processes" not in worker.said
+        assert "and only notes that others go on" not in worker.said
+
+
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [
+        ("a lock", 4),
+        *(
+            pytest.param(name, threads, marks=pytest.mark.nightly)
+            for name in timed_jobs.HANGS
+            for threads in (1, 4)
+            if (name, threads) != ("a lock", 4)
+        ),
+    ],
+)
+def test_whatever_a_task_hangs_in(start, backend, tmp_path, name, threads):
+    """It ends as TaskTimeout, and runs again; what ran beside it in its process ends once: in the
+    grace, or once more as if it had not begun, and at once, because leases last for minutes.
+    """
+    hanging = timed_jobs.hang.enqueue(str(tmp_path), name)
+    beside = [
+        timed_jobs.work_beside.enqueue(str(tmp_path), number, seconds)
+        for number, seconds in enumerate([0.01, 0.01, 1.5, 8])
+    ]
+    worker = start("--threads", str(threads), FDBQUEUE_TEST_OPTIONS=options(grace_seconds=1))
+    wait_until(lambda: status(hanging) is SUCCESSFUL, DEADLINE_SECONDS)
+    wait_until(lambda: all(status(one) is SUCCESSFUL for one in beside), DEADLINE_SECONDS)
+    assert (errors(hanging), hanging.attempts) == ([TIMEOUT], 2)
+    assert {one.attempts for one in beside} == {1}
+    assert all(len(begun(tmp_path, f"ended-{number}")) == 1 for number in range(4))
+    assert REPLACED in worker.said
+    assert end(worker, signal.SIGTERM) == 0
+
+
+def test_a_worker_that_is_told_to_stop_while_a_task_hangs(start, backend, tmp_path):
+    """Its attempt ends as TaskTimeout all the same, before the worker ends."""
+    hanging = timed_jobs.hang.enqueue(str(tmp_path), "time.sleep")
+    worker = start(FDBQUEUE_TEST_OPTIONS=options())
+    wait_until(lambda: begun(tmp_path, "hang"), DEADLINE_SECONDS)
+    assert end(worker, signal.SIGTERM) == 0
+    assert status(hanging) is READY
+    assert errors(hanging) == [TIMEOUT]
+    assert len(begun(tmp_path, "hang")) == 1
+
+
+@pytest.mark.parametrize("name", ["time.sleep", "a lock"])
+def test_the_parent_is_killed_while_a_task_hangs(start, configure, tmp_path, name):
+    """The process ends itself after the grace, and the next worker knows why."""
+    configure(lease_seconds=2)
+    hanging = timed_jobs.hang.enqueue(str(tmp_path), name)
+    worker = start(FDBQUEUE_TEST_OPTIONS=options(lease_seconds=2))
+    wait_until(lambda: begun(tmp_path, "hang"), DEADLINE_SECONDS)
+    worker.process.kill()
+    (process,) = begun(tmp_path, "hang")
+    wait_until(lambda: not is_alive(process), DEADLINE_SECONDS)
+    next_worker = start(FDBQUEUE_TEST_OPTIONS=options(lease_seconds=2))
+    wait_until(lambda: status(hanging) is SUCCESSFUL, DEADLINE_SECONDS)
+    assert errors(hanging) == [TIMEOUT]
+    assert end(next_worker, signal.SIGTERM) == 0

@@ -14,7 +14,7 @@ from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.pages import functions_and_schedules, outbox
 from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import time_ahead
+from tests.injection import time_ahead
 from tests.pages import rules
 from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person

@@ -359,12 +359,11 @@ def test_what_is_shown_of_a_task_that_its_limit_keeps_back(backend, capsys):
     assert json.loads(capsys.readouterr().out)["limits"] is None
 
 
-def listed(command, capsys):
+def listed(command, capsys, *options):
     """Return the names of what a command prints, and the numbers of the family of limited tasks."""
-    call_command(command, "--json")
+    call_command(command, "--json", *options)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    names = [line.get("name", line.get("queue")) for line in lines]
-    return {name for name in names if "tasks" in name}, lines[-1]
+    return {line["name"] for line in lines if "tasks" in line["name"]}, lines[-1]
 
 
 def test_keys_are_shown_as_a_part_of_their_queue(backend, work, capsys):
@@ -373,12 +372,12 @@ def test_keys_are_shown_as_a_part_of_their_queue(backend, work, capsys):
     work()
     family = "limited.tasks-default.*"
     assert listed("queue_list", capsys)[0] == {family}
-    names, sums = listed("queue_stats", capsys)
+    names, sums = listed("queue_list", capsys, "--rates")
     assert (names, sums["members"], sums["dead"]) == ({family}, 0, 1)
     limited_jobs.one_a_customer.enqueue("b", 1)
     jobs.note.enqueue(1)
     assert listed("queue_list", capsys)[0] == {family, "tasks-default"}
-    names, sums = listed("queue_stats", capsys)
+    names, sums = listed("queue_list", capsys, "--rates")
     assert (names, sums["members"], sums["ready"]) == ({family, "tasks-default"}, 1, 1)
     labels = {label_of(name) for name in backend.catalog.names() if "tasks" in name}
     assert labels == {"tasks-default"}

@@ -14,9 +14,9 @@ from fdbqueue.exceptions import InvalidValue, PushInterrupted, ValueTooLarge
 from fdbqueue.service import run
 from fdbqueue.tasks import many
 from fdbqueue.tasks.compat import ImmediateBackend, task_enqueued
-from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
 from tests.faults.conftest import faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
+from tests.faulty_database import TIMED_OUT, FaultyDatabase
 from tests.tasks import jobs, limited_jobs
 from tests.tasks.outboxes import database_at
 from tests.tasks.stored import READY, SUCCESSFUL, stored

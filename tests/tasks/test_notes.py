@@ -21,13 +21,13 @@ from fdbqueue.tasks.compat import (
 )
 from fdbqueue.tasks.notes import MAX_METADATA_BYTES, Notes, Progress
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing.faults import FaultyDatabase
 from tests import forked
 from tests.called import called
 from tests.cases import cases
 from tests.engines.children import wait_until
 from tests.faults.conftest import clock, faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
+from tests.faulty_database import FaultyDatabase
 from tests.tasks import jobs, note_jobs
 from tests.tasks.killing import ROOT
 

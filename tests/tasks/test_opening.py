@@ -13,7 +13,7 @@ import pytest
 from fdbqueue.service import now_us
 from fdbqueue.tasks import abort
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import time_ahead
+from tests.injection import time_ahead
 from tests.pages import watched_engine
 from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person

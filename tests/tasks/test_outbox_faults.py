@@ -17,12 +17,12 @@ from fdbqueue.tasks.aborts import abort_row
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.outbox.models import OutboxName, OutboxTask
 from fdbqueue.tasks.outbox.mover import ClaimLost, MoverThread, RowMover, move_now
-from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 from tests import forked
 from tests.concurrency.clients import together
 from tests.engines.children import wait_until
 from tests.faults.conftest import faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
+from tests.faulty_database import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 from tests.tasks import jobs
 from tests.tasks.killing import ROOT
 from tests.tasks.outboxes import enqueue_all, outbox_variables, queued, survive_kills

@@ -28,8 +28,8 @@ from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
 from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import time_ahead
 from tests.cases import cases
+from tests.injection import time_ahead
 from tests.pages import rules, watched_engine
 from tests.pages.addresses import LIST, first, following, of, previous, text
 from tests.pages.conftest import person
@@ -517,7 +517,7 @@ def test_the_page_of_a_task_over_its_time_limit(viewer, work, settings):
     """It names the limit, and the list of dead letters the exception."""
     options = {"timeout": 0.3, "grace_seconds": 0.2}
     settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
-    task = timed_jobs.turn.enqueue()
+    task = timed_jobs.sleep.enqueue()
     TaskWorker(task_backends["default"], follow=False).run()
     shown = text(viewer.get(page_of(task.id)))
     why, _section, _rest = shown.partition('class="fdbqueue-why ')[2].partition("</section>")

@@ -15,10 +15,10 @@ from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.exceptions import WorkerDied
 from fdbqueue.tasks.metrics import outcome_of
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing.faults import TIMED_OUT, FaultyDatabase
 from tests.called import called
 from tests.concurrency.conftest import clock
 from tests.faults.conftest import faulty
+from tests.faulty_database import TIMED_OUT, FaultyDatabase
 from tests.tasks import group_jobs, jobs, limited_jobs, retry_jobs
 from tests.tasks.stored import FAILED, READY, SUCCESSFUL, stored
 

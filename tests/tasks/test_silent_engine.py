@@ -16,7 +16,7 @@ from fdbqueue.tasks import call, group
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import time_ahead
+from tests.injection import time_ahead
 from tests.pages.addresses import LIST, of
 from tests.pages.conftest import person
 from tests.tasks import group_jobs, jobs, limited_jobs, timed_engine

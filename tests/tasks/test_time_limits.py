@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import io
 import json
-import linecache
 import logging
 import math
 import os
-import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
 
 from fdbqueue.service import Item
-from fdbqueue.tasks import TaskAborted, TaskTimeout, abort, time_limits
+from fdbqueue.tasks import TaskTimeout, abort
 from fdbqueue.tasks.ends import Attempt
 from fdbqueue.tasks.notes import Notes, Progress
-from fdbqueue.tasks.options import BackendOptions
 from fdbqueue.tasks.records import unpacked
-from fdbqueue.tasks.runner import TaskRunner, call_here
-from fdbqueue.tasks.strikes import Strike, set_exception
-from fdbqueue.tasks.time_limits import KILL_AT, Limit, OverdueAttempt, ParentWatch, shared_memory
+from fdbqueue.tasks.time_limits import (
+    KILL_AT,
+    LeftAttempt,
+    Limit,
+    ParentWatch,
+    TimeLimits,
+    shared_memory,
+)
 from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
@@ -44,11 +45,10 @@ SHORT = {"timeout": 0.3, "grace_seconds": 0.2}
 # In the worker's process
 
 
-@pytest.mark.parametrize("job", [timed_jobs.turn, timed_jobs.turn_and_try, timed_jobs.sleep])
-def test_an_attempt_ends_at_its_time_limit(configure, job):
-    """In a thread, also beside handlers of its own errors, and in the loop; others run after it."""
+def test_an_async_attempt_ends_at_its_time_limit(configure):
+    """It is cancelled, its ``finally`` runs, and others run after it."""
     configure(**SHORT)
-    long, after = job.enqueue(), timed_jobs.quick.enqueue(1)
+    long, after = timed_jobs.sleep.enqueue(), timed_jobs.quick.enqueue(1)
     began = time.monotonic()
     worker = work()
     assert time.monotonic() - began > SHORT["timeout"]
@@ -61,14 +61,7 @@ def test_an_attempt_ends_at_its_time_limit(configure, job):
     assert "timed_jobs.py" in error.traceback
     assert "time_limits.py" not in error.traceback
     assert stored(after).status is SUCCESSFUL
-
-
-def test_what_an_async_task_cleans_up(configure):
-    """Its ``finally`` runs, as with any cancellation."""
-    configure(**SHORT)
-    timed_jobs.sleep.enqueue()
-    work()
-    assert jobs.done == ["cleaned up"]
+    assert jobs.done == ["cleaned up", 1]
 
 
 def test_the_backoff_says_when_it_runs_again(configure):
@@ -76,11 +69,12 @@ def test_the_backoff_says_when_it_runs_again(configure):
     given = []
 
     def backoff(exception, result):
-        given.append((type(exception), exception.seconds, result.attempts))
+        given.append((type(exception), exception.context["seconds"], result.attempts))
         return 0.0
 
     configure(**SHORT, backoff=backoff, max_attempts=2)
-    again, own = timed_jobs.turn_at_first.enqueue(), timed_jobs.turn_as_the_backend_says.enqueue()
+    again = timed_jobs.sleep_at_first.enqueue()
+    own = timed_jobs.sleep_as_the_backend_says.enqueue()
     work()
     assert (stored(again).status, stored(again).return_value) == (SUCCESSFUL, "attempt 2")
     assert [error.exception_class for error in stored(again).errors] == [TaskTimeout]
@@ -92,8 +86,8 @@ def test_which_time_limit_counts(configure):
     """The task's own, longer or none, and then the backend's."""
     configure(**SHORT)
     results = [
-        timed_jobs.take_a_while.enqueue(0.5),
-        timed_jobs.take_a_while_without_limit.enqueue(0.5),
+        timed_jobs.sleep_a_while.enqueue(0.5),
+        timed_jobs.sleep_a_while_without_limit.enqueue(0.5),
     ]
     work()
     assert [stored(one).status for one in results] == [SUCCESSFUL] * 2
@@ -102,12 +96,12 @@ def test_which_time_limit_counts(configure):
 def test_a_wait_for_a_thread_takes_no_time(configure):
     """Tasks that were leased together each have their whole time."""
     configure(timeout=0.5, grace_seconds=0.2)
-    results = [timed_jobs.take_about.enqueue(0.2) for _ in range(5)]
+    results = [timed_jobs.sleep_about.enqueue(0.2) for _ in range(5)]
     assert work(prefetch=5).succeeded == 5
     assert {stored(one).status for one in results} == {SUCCESSFUL}
 
 
-def test_a_task_that_handles_its_end(configure):
+def test_an_async_task_that_handles_its_end(configure):
     """What it returns then is its result."""
     configure(**SHORT)
     result = timed_jobs.return_what_there_is.enqueue()
@@ -123,8 +117,8 @@ def test_a_cancellation_of_its_own(configure):
     assert stored(result).errors[0].exception_class_path == "asyncio.exceptions.CancelledError"
 
 
-@pytest.mark.parametrize("job", [timed_jobs.swallow, timed_jobs.swallow_cancellation])
-def test_a_task_that_ignores_its_end(configure, job, caplog):
+@pytest.mark.parametrize("job", [timed_jobs.turn_at_last, timed_jobs.swallow_cancellation])
+def test_without_a_parent_a_task_that_goes_on_is_noted(configure, job, caplog):
     """The worker says so, goes on with the rest, and keeps the lease; its end counts at last."""
     backend = configure(**SHORT, lease_seconds=3)
     held = job.enqueue()
@@ -135,7 +129,7 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
 
     worker = TaskWorker(backend, ["default"], threads=2)
     thread = threading.Thread(target=worker.run)
-    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.time_limits"):
+    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
         thread.start()
         try:
             wait_until(lambda: caplog.records)
@@ -149,18 +143,32 @@ def test_a_task_that_ignores_its_end(configure, job, caplog):
             wait_until(lambda: stored(held).status is not RUNNING)
             worker.stop()
             thread.join(DEADLINE_SECONDS)
-    (record,) = [one for one in caplog.records if one.name.endswith("time_limits")]
-    assert record.message == "a task goes on behind its time limit"
+    (record,) = caplog.records
+    assert record.message == "a task goes on after its time limit"
     assert (record.id, record.task) == (held.id, job.module_path)
     assert (record.queue, record.seconds) == ("tasks-default", 0.3)
     assert (stored(held).status, stored(held).return_value) == (SUCCESSFUL, "at last")
+    assert not worker.is_to_be_replaced
+
+
+def test_a_task_asks_how_much_time_is_left(configure):
+    """And may end by itself; one without a limit is told that it has none."""
+    configure(**SHORT)
+    limited = timed_jobs.end_by_itself.enqueue()
+    work()
+    assert stored(limited).return_value == [True, False]
+    configure()
+    jobs.gate.set()
+    free = timed_jobs.end_by_itself.enqueue()
+    work()
+    assert stored(free).return_value == [False, False]
 
 
 def test_how_it_is_shown(configure):
     """In the log of the worker, by ``tasks_show``, and as the dead letter's reason."""
     backend = configure(**SHORT)
     said = io.StringIO()
-    result = timed_jobs.turn.enqueue()
+    result = timed_jobs.sleep.enqueue()
     call_command("tasks_worker", "--batch", stderr=said, stdout=said)
     assert f"failed: {TIMEOUT}: The attempt took longer than" in said.getvalue()
     shown = json.loads(called("tasks_show", result.id, "--json"))
@@ -169,125 +177,20 @@ def test_how_it_is_shown(configure):
     assert reason.reason == TIMEOUT
 
 
-def test_a_fork_in_a_task_with_a_time_limit(configure):
-    """The child ends with what it returns; the limit is the parent's."""
-    configure(**SHORT)
-    result, after = timed_jobs.fork_and_take_long.enqueue(), timed_jobs.quick.enqueue(1)
-    work()
-    assert stored(result).errors[0].exception_class is TaskTimeout
-    assert stored(after).attempts == 1
+def attempt(watch, lease="1.a"):
+    """Return an attempt that is in no queue, and has a row."""
+    item = Item(None, None, "1", lease=lease, queue="q")
+    row = watch.hold(item.queue, item.lease)
+    return Attempt(SimpleNamespace(home="q"), item, time.monotonic() + 60, row=row)
 
 
-@pytest.mark.parametrize("returns", [True, False])
-@pytest.mark.parametrize("by_force", [True, False])
-def test_the_exception_comes_at_any_line(returns, by_force):
-    """Around a function that ends: what it returned may be kept, and nothing comes after it.
-
-    By force it has no time limit before.
-
-    In a thread of its own, because the thread of an attempt that is struck closes its connections,
-    and the main thread's keeps the tests' database in memory.
-    """
-    with ThreadPoolExecutor(1) as own:
-        own.submit(strike_at_each_line, returns, by_force).result()
-
-
-def strike_at_each_line(returns, by_force):
-    """Let the exception come at one line after another, until none is left."""
-    kept, line, reached = [], 0, 1
-    while reached >= line:
-        line += 1
-        runner, struck = runner_of(1, grace_seconds=60, lease_seconds=60), attempt()
-        limits = runner.limits()
-        at_line, count = struck_at(line, limits, struck if by_force else None)
-        before = sys.gettrace()
-        sys.settrace(at_line)
-        try:
-            value = call_here(runner, struck, None if by_force else 30, end, [returns], {})
-        except (TaskTimeout, TaskAborted, LookupError) as error:
-            value = error
-        finally:
-            sys.settrace(before)
-        for _ in range(1_000):  # of which the first would raise what is set
-            pass
-        reached = count()
-        kept.append(value)
-        assert limits._running == [None]
-        assert limits._kill_at == [math.inf]
-        assert not limits._mutex._is_owned()
-        limits.close()
-    kinds = [type(one) for one in kept]
-    assert line > (10 if by_force else 20)
-    assert {*kinds} == {TaskAborted if by_force else TaskTimeout, str if returns else LookupError}
-    assert {one.seconds for one in kept if isinstance(one, TaskTimeout)} <= {30}
-    assert isinstance(kept[-1], str if returns else LookupError)
-
-
-def end(returns):
-    """End as a task does."""
-    if returns:
-        return "returned"
-    raise LookupError
-
-
-def struck_at(line, limits, aborted):
-    """Return a trace function that has an attempt end at the n-th line run of the machinery.
-
-    And what tells how many lines were run. Lines that begin a ``with`` block are passed: see
-    ``raising_at`` of the preemption.
-    """
-    count, asks = 0, False
-
-    def at_line(frame, event, _):
-        nonlocal count, asks
-        is_own = frame.f_code.co_filename == time_limits.__file__
-        if not is_own and frame.f_code not in (call_here.__code__, TaskRunner.limits.__code__):
-            return None
-        if event == "line":
-            count += 1
-            asks = asks or count == line
-            text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-            if asks and not text.lstrip().startswith("with "):
-                ask(limits, aborted)
-        return at_line
-
-    return at_line, lambda: count
-
-
-def ask(limits, aborted):
-    """Let another thread end what runs, if the lock is free; by force what is aborted.
-
-    It does so wherever that is: it has looked before, and has lost the interpreter in between.
-    """
-
-    def look():
-        if limits._mutex.acquire(blocking=False):
-            try:
-                if aborted is not None and aborted.thread and not aborted.has_left:
-                    limits.begin(Limit(aborted, 0))
-                (limit,) = limits._running
-                if limit is not None and limit.strike is None:
-                    thread = limit.attempt.thread
-                    limit.strike = Strike(thread, limit.seconds, call_here.__code__)
-                    set_exception(thread, limit.strike.kind)
-            finally:
-                limits._mutex.release()
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
-
-
-def runner_of(threads, watch=None, **options):
-    """Return what runs tasks of no source, for functions that a test has it call."""
-    backend = SimpleNamespace(settings=BackendOptions(**options))
-    return TaskRunner(backend, None, "anna", threads, watch)
-
-
-def attempt():
-    """Return an attempt that is in no queue."""
-    item = Item(None, None, "1", lease="1.a", queue="q")
-    return Attempt(SimpleNamespace(home="q"), item, time.monotonic() + 60)
+def limits_of(watch, grace_seconds=5.0):
+    """Return the time limits of a worker, and what is over."""
+    over = []
+    limits = TimeLimits(
+        grace_seconds=grace_seconds, lease_seconds=60, on_over=over.append, watch=watch
+    )
+    return limits, over
 
 
 # What a process shares with its parent
@@ -307,7 +210,7 @@ def test_what_the_parent_sees(configure, watches):
     worker = TaskWorker(backend, ["default"], threads=3, follow=False, watch=ours)
     for number in range(20):
         timed_jobs.quick.enqueue(number)
-    results = [jobs.wait.enqueue(), timed_jobs.take_a_while_without_limit.enqueue(0.5)]
+    results = [jobs.wait.enqueue(), timed_jobs.sleep_a_while_without_limit.enqueue(0.5)]
     thread = threading.Thread(target=worker.run)
     began = time.monotonic()
     thread.start()
@@ -323,30 +226,89 @@ def test_what_the_parent_sees(configure, watches):
     assert parents.taken_over(math.inf) == []
 
 
-def test_only_what_was_over_is_taken_over(watches):
-    """Of all rows, also of an attempt that has not left; and once."""
+def test_what_is_held_is_taken_over(watches):
+    """All rows of a process that was killed, with those that were over; once, and of no other."""
     ours, parents = watches
-    limits = runner_of(3, ours, grace_seconds=5, lease_seconds=60).limits()
-    for seconds in (10, 20, 30):
-        limits.begin(Limit(attempt(), seconds))
+    limits, _ = limits_of(ours)
+    for seconds in (10, 20, 30, None):
+        limits.begin(attempt(ours, lease=str(seconds)), seconds)
+    ended, free = attempt(ours, "ended"), attempt(ours, "free")
+    limits.begin(ended, 10)
+    limits.leave(ended)
+    ours.release(free.row)
     found = parents.taken_over(time.monotonic() + 25)
-    assert found == [OverdueAttempt("q", "1.a", 0, seconds) for seconds in (10, 20)]
+    assert found == [
+        LeftAttempt("q", "10", 0, 10, is_over=True),
+        LeftAttempt("q", "20", 0, 20, is_over=True),
+        LeftAttempt("q", "30", 0, 30),
+        LeftAttempt("q", "None"),
+        LeftAttempt("q", "ended", 0, 10),
+    ]
     assert parents.taken_over(math.inf) == []
+    limits.close()
+
+
+def test_a_process_that_ended_by_itself_leaves_nothing(watches):
+    """Its attempts are those of a worker that died."""
+    ours, parents = watches
+    limits, _ = limits_of(ours)
+    limits.begin(attempt(ours), 10)
+    assert parents.taken_over(0) == parents.taken_over(math.inf) == []
     limits.close()
 
 
 def test_a_name_that_is_too_long_for_a_row(watches):
     """It is left out, and the next row is whole."""
     ours, parents = watches
-    limits = runner_of(2, ours, grace_seconds=5, lease_seconds=60).limits()
-    long = Attempt(None, Item(None, None, "1", lease="x" * 2_000, queue="q"), math.inf)
-    for one in (long, attempt()):
-        limits.begin(Limit(one, 10))
-    assert parents.taken_over(math.inf) == [OverdueAttempt("q", "1.a", 0, 10)]
+    limits, _ = limits_of(ours)
+    for one in (attempt(ours, lease="x" * 2_000), attempt(ours)):
+        limits.begin(one, 10)
+    assert parents.taken_over(time.monotonic() + 60) == [
+        LeftAttempt("q", "1.a", 0, 10, is_over=True)
+    ]
     limits.close()
 
 
-def over(backend, watches, lease_seconds=60, notes=None):
+def test_more_tasks_than_rows(watches):
+    """Those beyond have none, until others are released."""
+    ours, _ = watches
+    rows = [ours.hold("q", "x") for _ in range(4_097)]
+    assert rows.count(None) == 1
+    ours.release(rows[7])
+    assert ours.hold("q", "y") == rows[7]
+
+
+def test_an_attempt_is_over_once(watches):
+    """However long it goes on; the word stays at its deadline and the grace."""
+    ours, parents = watches
+    limits, over = limits_of(ours)
+    late = attempt(ours)
+    limits.begin(late, 0.01)
+    wait_until(lambda: over)
+    limits.begin(attempt(ours), 60)
+    limits.abort(late)
+    assert over == [late.limit]
+    assert parents.words[KILL_AT] == pytest.approx(late.limit.deadline + 5)
+    limits.leave(late)
+    assert parents.words[KILL_AT] > time.monotonic() + 30
+    limits.close()
+
+
+def test_what_was_left_is_not_aborted(watches):
+    """Neither in memory nor in its row."""
+    ours, parents = watches
+    limits, over = limits_of(ours)
+    ended = attempt(ours)
+    limits.begin(ended, 60)
+    limits.leave(ended)
+    limits.abort(ended)
+    assert ended.limit.seconds == 60
+    assert parents.words[KILL_AT] == 0
+    limits.close()
+    assert over == []
+
+
+def over(backend, watches, lease_seconds=60, notes=None, seconds=60):
     """Return what is over of a task that a process was ended with, which had noted something."""
     ours, parents = watches
     process = TaskWorker(backend, ["default"], worker="anna", watch=ours)
@@ -356,7 +318,7 @@ def over(backend, watches, lease_seconds=60, notes=None):
     if notes is not None:
         at_work.call, at_work.notes, at_work.is_unnoted = unpacked(item.value), notes, True
         process._source.extend_many([item], lease_seconds)
-    process._runner.limits().begin(Limit(at_work, 60))
+    process._runner.limits.begin(at_work, seconds)
     process._runner.close()
     return parents.taken_over(time.monotonic() + 60)
 
@@ -368,7 +330,7 @@ def test_the_replacement_fails_the_attempt(configure, watches):
     result = timed_jobs.quick.enqueue(1)
     overdue = over(backend, watches)
     worker = TaskWorker(
-        backend, ["default"], worker="berta", follow=False, overdue=overdue, on_end=told.append
+        backend, ["default"], worker="berta", follow=False, left=overdue, on_end=told.append
     )
     worker.run()
     found = stored(result)
@@ -387,7 +349,7 @@ def test_an_attempt_whose_task_others_have(configure, watches, clock):
     overdue = over(backend, watches)
     clock.advance(3_600)
     TaskWorker(backend, ["default"], worker="carla", follow=False).run()
-    worker = TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue)
+    worker = TaskWorker(backend, ["default"], worker="berta", follow=False, left=overdue)
     worker.run()
     found = stored(result)
     assert (found.status, found.worker_ids) == (SUCCESSFUL, ["anna", "carla"])
@@ -400,7 +362,7 @@ def test_an_attempt_that_was_to_be_aborted(configure, watches):
     result = timed_jobs.quick.enqueue(1)
     overdue = over(backend, watches)
     assert abort(result.id) == "asked"
-    TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
+    TaskWorker(backend, ["default"], worker="berta", follow=False, left=overdue).run()
     assert (stored(result).status, stored(result).worker_ids) == (FAILED, ["anna"])
 
 
@@ -413,7 +375,7 @@ def test_what_the_process_had_noted_is_kept(configure, watches, by_force):
     if by_force:
         abort(result.id, by_force=True)
         overdue = [one._replace(seconds=0) for one in overdue]
-    TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
+    TaskWorker(backend, ["default"], worker="berta", follow=False, left=overdue).run()
     found = stored(result)
     ended = (FAILED, ["anna"], (1, 2)) if by_force else (SUCCESSFUL, ["anna", "berta"], None)
     assert (found.status, found.worker_ids, found.progress) == ended
@@ -426,16 +388,41 @@ def test_an_attempt_whose_task_expires_meanwhile(configure, watches, clock):
     result = expiring_jobs.within_a_minute.enqueue()
     overdue = over(backend, watches, lease_seconds=600)
     clock.advance(61)
-    TaskWorker(backend, ["default"], worker="berta", follow=False, overdue=overdue).run()
+    TaskWorker(backend, ["default"], worker="berta", follow=False, left=overdue).run()
     found = stored(result)
     assert (found.status, found.worker_ids) == (SUCCESSFUL, ["anna", "berta"])
     assert [error.exception_class for error in found.errors] == [TaskTimeout]
 
 
-@pytest.mark.django_db(transaction=True)
-def test_the_connection_of_a_thread(configure):
-    """It may be half way through a change of its own state: the next task has another."""
-    configure(**SHORT)
-    results = [timed_jobs.turn_in_a_transaction.enqueue(), timed_jobs.ask_the_database.enqueue()]
-    work()
-    assert [stored(one).status for one in results] == [FAILED, SUCCESSFUL]
+@pytest.mark.parametrize("seconds", [None, 3_600])
+def test_what_was_held_beside_it_runs_again(configure, watches, seconds):
+    """At once, and as if that attempt had not been made."""
+    backend = configure(timeout=60, max_attempts=1)
+    result = timed_jobs.quick.enqueue(1)
+    left = over(backend, watches, lease_seconds=600, seconds=seconds)
+    assert [one.is_over for one in left] == [False]
+    TaskWorker(backend, ["default"], worker="berta", follow=False, left=left).run()
+    found = stored(result)
+    assert (found.status, found.worker_ids) == (SUCCESSFUL, ["berta"])
+
+
+@pytest.mark.parametrize(("most", "status"), [(1, FAILED), (2, SUCCESSFUL)])
+def test_an_attempt_that_was_over_and_lost_its_lease(configure, watches, clock, most, status):
+    """Nothing took it over: its record says that it was over, and its end is the time limit."""
+    backend = configure(timeout=60, max_attempts=most, lease_seconds=60)
+    process = TaskWorker(backend, ["default"], worker="anna", watch=watches[0])
+    result = timed_jobs.quick.enqueue(1)
+    (item,) = process._source.lease_many(1, seconds=60, worker="anna")
+    at_work = process._source.begin(item)
+    at_work.call = unpacked(item.value)
+    at_work.attempts = at_work.attempts.begun("anna", 1_000_000)
+    at_work.limit = Limit(at_work, 60)
+    process._note_over(at_work.limit)
+    wait_until(lambda: "over" in backend.found(result.id).record)
+    assert process.is_to_be_replaced
+    clock.advance(3_600)
+    TaskWorker(backend, ["default"], worker="berta", follow=False).run()
+    found = stored(result)
+    assert (found.status, found.errors[0].exception_class) == (status, TaskTimeout)
+    assert found.worker_ids == ["anna", "berta"][:most]
+    process._runner.close()

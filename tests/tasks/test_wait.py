@@ -20,8 +20,8 @@ from fdbqueue.tasks import abort
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.exceptions import WaitTimedOut
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing.faults import FaultyDatabase
 from tests.engines.children import wait_until
+from tests.faulty_database import FaultyDatabase
 from tests.tasks import jobs, retry_jobs
 from tests.tasks.killing import ROOT
 from tests.tasks.outboxes import database_at

@@ -20,9 +20,9 @@ from django.utils import timezone
 from fdbqueue.tasks import abort, abort_group, call, chain, group, group_result
 from fdbqueue.tasks.key_limit_queues import family_of, member_name
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing.faults import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 from tests.asleep import is_asleep
 from tests.engines.children import wait_until
+from tests.faulty_database import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 from tests.tasks import group_jobs, jobs, limited_jobs, waiting_jobs
 from tests.tasks.outboxes import database_at
 from tests.tasks.stored import FAILED, SUCCESSFUL, stored

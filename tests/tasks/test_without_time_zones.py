@@ -15,8 +15,8 @@ import fdbqueue
 from fdbqueue.tasks import call, group
 from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import time_ahead
 from tests.called import called
+from tests.injection import time_ahead
 from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person
 from tests.tasks import letters

@@ -14,9 +14,9 @@ from fdbqueue.columns import queue_rows
 from fdbqueue.health.views import QueuesView
 from fdbqueue.service.tools import presence
 from fdbqueue.tasks.worker import TaskWorker
-from fdbqueue.testing import time_ahead
 from tests.called import called
 from tests.engines.children import wait_until
+from tests.injection import time_ahead
 from tests.pages.addresses import LIST
 from tests.pages.conftest import person
 from tests.pages.test_attention import strip

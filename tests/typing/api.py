@@ -56,7 +56,7 @@ waited_for: list[Item] = queue.pop_many(100, wait=0.5)
 
 from_several: Item | None = fdbqueue.pop_from(["a", "b-*"], wait=1)
 fdbqueue.pop_from(["a"], seconds=1)  # type: ignore[call-arg]  # a pop has none
-from_one: list[Item] = fdbqueue.lease_many_from(["a"], 10, fair=True, seconds=30)
+from_one: list[Item] = fdbqueue.several(["a"], fair=True).lease_many(10, seconds=30)
 both: SeveralQueues = fdbqueue.several(["a", "b"], fair=True)
 both.nack(from_one[0], delay=1.5, reason="busy")
 both.ack(from_one[0], dealy=1)  # type: ignore[call-arg]  # no such option
@@ -188,8 +188,6 @@ async def awaited(target: PriorityQueue) -> None:
         worked_on: Item | None = work
     peeked: Item | None = await queue.apeek() or await queue.apeek_min() or await queue.apeek_max()
     many = await queue.apeek_many(10, end="max")
-    found: Item = await queue.aget("id")
-    page: Page = await queue.apage(limit=10, state="dead")
     ids: list[str] = [item.id async for item in queue]
     ids += [item.id async for item in queue.aiterate(end="max", state="dead")]
     size: int = await queue.asize()
@@ -203,13 +201,6 @@ with testing.empty_queues({"mail": {"kind": "fifo"}}) as catalog:
     own_catalog: Catalog = catalog
     found_values: list[Any] = testing.values("mail", state="dead", end="max")
     found_values = testing.values(queue)
-with testing.unknown_outcome(took_effect=True, stays_unknown=False) as faulty:
-    happened: int = faulty.happened
-with testing.engine_unavailable() as away, testing.time_ahead(60):
-    away.is_available = True
-faulty_database = testing.FaultyDatabase(database)
-faulty_database.fail_commits(took_effect=False, code=1021, times=3)
-FifoQueue(faulty_database, Subspace(("F",)))
 
 
 class Tests(testing.EmptyQueuesMixin, unittest.TestCase):

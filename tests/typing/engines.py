@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from fdb.subspace_impl import Subspace
 
-from fdbqueue import testing
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.engines import Database, SnapshotTransaction, Transaction, embedded, foundationdb
 from fdbqueue.engines.protocols import (
@@ -23,9 +22,8 @@ file: embedded.Database = embedded.open("queues.sqlite3")
 databases: list[Database] = [
     file,
     foundationdb.open("fdb.cluster"),
-    testing.FaultyDatabase(file),
     TimedDatabase(file, lambda: 1.0),
-    TimedDatabase(testing.FaultyDatabase(foundationdb.open()), lambda: 1.0),
+    TimedDatabase(foundationdb.open(), lambda: 1.0),
 ]
 tr: Transaction = file.create_transaction()
 snapshot: SnapshotTransaction = tr.snapshot

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.exceptions import InvalidInput, LeaseLost
-from fdbqueue.management import arguments, deprecated
+from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.emptying import Emptying
 from fdbqueue.management.exit_codes import error_text, explain_errors, usage_error
@@ -98,15 +98,13 @@ examples:
 """
 
     takes = (
-        arguments.QUEUES,
+        arguments.QUEUE,
         arguments.OneOf(
             arguments.Argument(
                 "--output", metavar="FILE", help="Write the items to FILE; - is standard output"
             ),
             arguments.flag("--discard", "Remove the items for good; asks first"),
-            *deprecated.DESTINATIONS,
         ),
-        *deprecated.OF_DESTINATIONS,
         arguments.END,
         arguments.LIMIT,
         arguments.BATCH,
@@ -123,11 +121,9 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if deprecated.drains_elsewhere(self, options):
-            return
         output = None if options["output"] == "-" else options["output"]
         _check_usage(options, output)
-        queue = self.queue(options["names"][0])
+        queue = self.queue(options["name"])
         emptying = Emptying(queue, self.console, limit=options["limit"], follow=options["follow"])
         self.console.note_pauses(queue)
         if options["dry_run"]:

@@ -45,7 +45,6 @@ class Command(QueueCommand):
         f"{MAX_MEMBERS:,} queues that have items."
     )
     allows_closed_output = True
-    stealth_options = ("name_field",)  # what JSON calls the name: "queue" under a former command
     examples = """\
 examples:
   manage.py queue_list
@@ -107,7 +106,6 @@ examples:
             has_rates=options["rates"] or options["minutes"] is not None,
             minutes=1 + (options["minutes"] or _MINUTES),
             parts=[part for part in _PARTS if options[part.name]],
-            name_field=options.get("name_field", "name"),
         )
         lines = self._json_lines if as_json else self._table_lines
         read: Callable[[], Iterable[str]] = functools.partial(lines, names, view)
@@ -276,14 +274,12 @@ class _View(NamedTuple):
         has_rates: Whether rates are.
         minutes: Over how many minutes they are means, the present one included.
         parts: What else is printed of each queue.
-        name_field: What JSON calls the name.
     """
 
     is_of_families: bool
     has_rates: bool
     minutes: int
     parts: Sequence[_Part]
-    name_field: str
 
     @property
     def columns(self) -> tuple[QueueColumn, ...]:
@@ -295,4 +291,4 @@ class _View(NamedTuple):
 
     def record(self, described: Sequence[Column[Any]], row: Any) -> dict[str, Any]:
         """Return the object for a line of JSON."""
-        return {self.name_field: row.queue.name, **record(described[1:], row)}
+        return {"name": row.queue.name, **record(described[1:], row)}

@@ -369,16 +369,12 @@ def parse_state(
         dues = expiry.all_due(store, tr, now, expiry.MAX_EXPIRED)
     chosen = expiry.chosen(dues, at_random=at_random) if dues else dues
     more_due = is_cut or len(dues) > len(chosen)
-    is_open, expired = _by_age(tr, now, requests) if requests else ([], [])
+    is_open, expired = _by_age(now, requests) if requests else ([], [])
     return QueueState(taken, retried, paused, is_open, expired, chosen, more_due)
 
 
-def _by_age(
-    tr: Transaction, now: int, requests: list[HelpRequest]
-) -> tuple[list[HelpRequest], list[HelpRequest]]:
+def _by_age(now: int, requests: list[HelpRequest]) -> tuple[list[HelpRequest], list[HelpRequest]]:
     """Return the open requests, the oldest first, and the expired ones."""
-    version = 0 if all(one.is_dated for one in requests) else tr.get_read_version().wait()
     requests.sort(key=lambda request: (request.version, request.name))
-    expired = [one for one in requests if one.is_expired(now, version)]
-    gone = {one.name for one in expired}
-    return [one for one in requests if not (one.is_handed or one.name in gone)], expired
+    is_open = [one for one in requests if one.until > now and not one.is_handed]
+    return is_open, [one for one in requests if one.until <= now]

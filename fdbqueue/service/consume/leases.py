@@ -49,19 +49,14 @@ class Leases:
         loaded: Sequence[Loaded],
         lasting_us: int,
         worker: bytes,
-        *,
-        is_dated: bool = True,
     ) -> list[Hidden]:
-        """Lease items that were taken, from now on; the caller clears their rows.
-
-        Version 1.0.0 cannot read when a lease began: its own do not say so (``is_dated``).
-        """
+        """Lease items that were taken, from now on; the caller clears their rows."""
         now = now_us()
-        until, size, began = now + lasting_us, SECRET_BYTES, now if is_dated else None
+        until, size = now + lasting_us, SECRET_BYTES
         secrets = os.urandom(size * len(loaded))
         return [
             self.store.lease(
-                count_change, one, until, secrets[i * size : (i + 1) * size], worker, began
+                count_change, one, until, secrets[i * size : (i + 1) * size], worker, now
             )
             for i, one in enumerate(loaded)
         ]

@@ -66,8 +66,7 @@ class Look:
         elif self._member is not None and self._pause.present():
             self._paused_by = self._member.paused
         self._dues = self._read_dues()
-        is_lost = any(one.is_lost for one in state.expired)
-        self._is_ready = is_lost or any(True for _ in self._head)
+        self._is_ready = any(True for _ in self._head)
         if self._allowance is not None:
             self._allowance.settle()
         return self

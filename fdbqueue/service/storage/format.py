@@ -12,7 +12,8 @@ row, FORMAT, names those that the queue's items are written under.
 - *The first push* writes it (:meth:`Format.adopt`), and conflicts with every other format's key: of
   two under different settings one runs again and fails.
 - *Another row* is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written. Only
-  :meth:`Format.replace` changes it; ``clear()`` leaves it.
+  :meth:`Format.replace` changes it; ``clear()`` leaves it. One with another version of the layout
+  is a :class:`~fdbqueue.exceptions.LayoutMismatch`, which nothing replaces.
 
 Which rows a process has seen only decides which read is sent.
 """
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import FormatMismatch
+from fdbqueue.exceptions import FormatMismatch, LayoutMismatch
 from fdbqueue.service.storage.item_keys import Position
 from fdbqueue.service.storage.tables import TableKeys
 
@@ -36,7 +37,9 @@ MOVING = "moving"
 #: first key behind that.
 _ADOPTED, _BEHIND_ADOPTED = b"\x00", b"\x01"
 #: The version of the layout of keys and tables.
-LAYOUT = 1
+LAYOUT = 2
+#: What stands in place of the layout of a row that is no format.
+_UNREADABLE = "unreadable"
 #: So many rows that were seen are remembered for a database.
 _MAX_SEEN = 10_000
 
@@ -146,8 +149,14 @@ class Format:
 
         Returns:
             The key of the row that is there now, None if there is none.
+
+        Raises:
+            LayoutMismatch: Another version of fdbqueue has written the queue.
         """
         rows = [bytes(row.key) for row in tr.get_range(*self._tables.formats)]
+        mismatch = self._mismatch(rows[0]) if rows else None
+        if isinstance(mismatch, LayoutMismatch):
+            raise mismatch
         written = self._parsed(rows[0]).get("shards") if rows else None
         shards = self._facts.get("shards")
         if written == shards:
@@ -194,6 +203,8 @@ class Format:
 
     def _mismatch(self, key: bytes) -> FormatMismatch:
         written = self._parsed(key)
+        if written.get("layout", LAYOUT) not in (LAYOUT, _UNREADABLE):
+            return LayoutMismatch(queue=self._queue)
         names = [
             name
             for name in sorted({*written, *self._facts})
@@ -210,7 +221,7 @@ class Format:
             found = json.loads(key[len(self._tables.format) :])
         except ValueError:
             found = None
-        return found if isinstance(found, dict) else {"layout": "unreadable"}
+        return found if isinstance(found, dict) else {"layout": _UNREADABLE}
 
 
 @functools.lru_cache(maxsize=1_000)

@@ -31,9 +31,8 @@ _FACTS = struct.Struct(">BBIQ")
 #: For leases: how long they last, whether the queue is empty, whether help was refused. The
 #: places and secrets of leases follow: those that end, or once it is handed over, the new ones.
 _LEASE_FACTS = struct.Struct(">Q??")
-#: The flags: it is handed over; the name of the worker stands before the lease keys; it expires at
-#: a moment. Without that one it expires after so many versions.
-_HANDED, _NAMED, _DATED = 1, 2, 4
+#: The flags: it is handed over; the name of the worker stands before the lease keys.
+_HANDED, _NAMED = 1, 2
 _NAME_LENGTH = struct.Struct(">H")
 #: The lengths of a place and of a secret.
 _KEY_LENGTHS = struct.Struct(">HB")
@@ -47,17 +46,11 @@ LeaseKey = tuple[bytes, bytes]
 class HelpRequest(NamedTuple):
     """A request of one process that others take items for it.
 
-    One of version 1.0.0 expires by the database's versions, a million a second, and has no row DUE.
-    What is handed over for it gets one; what 1.0.0 handed over is requeued at once, and its process
-    asks again. 1.0.0 passes over requests that are dated, requeues what was handed over for them by
-    the row DUE, and leaves the request's row.
-
     Attributes:
         name: Its random name.
         end: The end of the queue to take from.
         wanted: How many items to take.
-        until: When it expires, and its handoff, in microseconds; after how many versions if it is
-            not dated.
+        until: When it expires, and its handoff, in microseconds.
         version: The version at which it was asked; 0 before that.
         is_handed: Whether another process has served it.
         lease_us: How long the items are to be leased, in microseconds; 0 for a handoff.
@@ -67,7 +60,6 @@ class HelpRequest(NamedTuple):
         refused: Whether nothing was done, because a lease that was to end is not held any more,
             or an item cannot be decoded; the asking process finds that out by itself.
         worker: For leases, the name of the worker that asks, in UTF-8; empty for none.
-        is_dated: Whether it expires at a moment; not if version 1.0.0 wrote it.
     """
 
     name: bytes
@@ -81,23 +73,11 @@ class HelpRequest(NamedTuple):
     empty: bool = False
     refused: bool = False
     worker: bytes = b""
-    is_dated: bool = True
 
     @property
     def due(self) -> Due:
         """The row that says when its handoff expires."""
         return Due(self.until, Kind.BATCH, self.name)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it has a handoff that no row DUE stands for."""
-        return self.is_handed and not (self.is_dated or self.lease_us)
-
-    def is_expired(self, now: int, version: int) -> bool:
-        """Tell whether it has expired, at a moment and at a read version."""
-        if self.is_dated:
-            return self.until <= now
-        return self.is_lost or not 0 <= version - self.version <= self.until
 
 
 class Handoff(NamedTuple):
@@ -121,7 +101,7 @@ def write_request(tr: Transaction, tables: TableKeys, request: HelpRequest) -> N
 
 
 def _facts(request: HelpRequest) -> bytes:
-    flags = _HANDED * request.is_handed + _NAMED * bool(request.worker) + _DATED * request.is_dated
+    flags = _HANDED * request.is_handed + _NAMED * bool(request.worker)
     facts = _FACTS.pack(flags, ENDS.index(request.end), request.wanted, request.until)
     if request.lease_us:
         facts += _LEASE_FACTS.pack(request.lease_us, request.empty, request.refused)
@@ -137,14 +117,13 @@ def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | N
     if len(name) != HANDOFF_NAME_BYTES or len(value) < _STAMP_BYTES + _FACTS.size:
         return None
     flags, end, wanted, until = _FACTS.unpack_from(value, _STAMP_BYTES)
-    if flags > _HANDED + _NAMED + _DATED or end > 1:
+    if flags > _HANDED + _NAMED or end > 1:
         return None
     version = int.from_bytes(value[:8], "big")
     facts = name, ENDS[end], wanted, until, version, bool(flags & _HANDED)
-    is_dated = bool(flags & _DATED)
     at = _STAMP_BYTES + _FACTS.size
     if len(value) == at:
-        return HelpRequest(*facts, is_dated=is_dated)
+        return HelpRequest(*facts)
     if len(value) < at + _LEASE_FACTS.size:
         return None
     lease_us, empty, refused = _LEASE_FACTS.unpack_from(value, at)
@@ -154,7 +133,7 @@ def read_request(tables: TableKeys, key: bytes, value: bytes) -> HelpRequest | N
             return None
         stop = _NAME_LENGTH.size + _NAME_LENGTH.unpack_from(keys)[0]
         worker, keys = keys[_NAME_LENGTH.size : stop], keys[stop:]
-    return HelpRequest(*facts, lease_us, keys, empty, refused, worker, is_dated)
+    return HelpRequest(*facts, lease_us, keys, empty, refused, worker)
 
 
 def remove_request(tr: Transaction, tables: TableKeys, name: bytes) -> None:
@@ -172,7 +151,7 @@ def remove_handoff(tr: Transaction, tables: TableKeys, request: HelpRequest) -> 
 
 
 def hand_over(tr: Transaction, tables: TableKeys, request: HelpRequest, handoff: Handoff) -> None:
-    """Write a handoff for a request that is dated."""
+    """Write the handoff of a request."""
     answer(tr, tables, request)
     write_pieces(tr, tables, request.name, handoff)
     if handoff.rows:

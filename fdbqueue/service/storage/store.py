@@ -154,8 +154,8 @@ class ItemStore:
         loaded: Loaded,
         until: int,
         secret: bytes,
-        worker: bytes = b"",
-        began: int | None = None,
+        worker: bytes,
+        began: int,
     ) -> Hidden:
         """Write a taken item to the table of leases; the caller clears its row."""
         assert isinstance(loaded.item, Item)

@@ -36,10 +36,9 @@ RESPONSE_NAME_BYTES = 16
 
 
 #: What is stored of a hidden item besides its value: ``until``, ``attempts``, and ``pushed_at`` or
-#: -1. After them a lease has its secret, the name of its worker, a byte 0, which no name has, and
-#: when it began; and a dead letter its reason.
+#: -1. After them a lease has its secret, when it began, and the name of its worker; and a dead
+#: letter its reason.
 _FACTS = struct.Struct(">QIq")
-_BEGAN = struct.Struct(">cQ")
 #: The length of the secret of a lease.
 SECRET_BYTES = 8
 
@@ -375,7 +374,7 @@ class Hidden(NamedTuple):
         secret: What only the holder of a lease knows, as part of its token.
         reason: Why it is dead, in UTF-8.
         worker: The name of the worker that holds the lease, in UTF-8; empty if it gave none.
-        began: When the lease began, in microseconds; None if that was not stored.
+        began: When the lease began, in microseconds; 0 for other items.
     """
 
     state: State
@@ -386,7 +385,7 @@ class Hidden(NamedTuple):
     secret: bytes = b""
     worker: bytes = b""
     reason: bytes = b""
-    began: int | None = None
+    began: int = 0
 
 
 def packed_facts(hidden: Hidden) -> bytes:
@@ -394,8 +393,7 @@ def packed_facts(hidden: Hidden) -> bytes:
     pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
     facts = _FACTS.pack(hidden.until, hidden.attempts, pushed_at)
     if hidden.state is State.LEASED:
-        began = b"" if hidden.began is None else _BEGAN.pack(b"\0", hidden.began)
-        return facts + hidden.secret + hidden.worker + began
+        return facts + hidden.secret + _MOMENT.pack(hidden.began) + hidden.worker
     return facts + hidden.reason
 
 
@@ -405,9 +403,9 @@ def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
     rest, known_push = facts[_FACTS.size :], None if pushed_at < 0 else pushed_at
     if state is not State.LEASED:
         return Hidden(state, row, until, attempts, known_push, reason=rest)
-    secret, (worker, _, began) = rest[:SECRET_BYTES], rest[SECRET_BYTES:].partition(b"\0")
-    since = int.from_bytes(began, "big") if began else None
-    return Hidden(state, row, until, attempts, known_push, secret, worker, began=since)
+    (began,) = _MOMENT.unpack_from(rest, SECRET_BYTES)
+    secret, worker = rest[:SECRET_BYTES], rest[SECRET_BYTES + _MOMENT.size :]
+    return Hidden(state, row, until, attempts, known_push, secret, worker, began=began)
 
 
 def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
@@ -422,5 +420,5 @@ def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item
         died_at=moment(hidden.until) if dead else None,
         worker=hidden.worker.decode(errors="replace") or None,
         failures=failures,
-        leased_at=None if hidden.began is None else moment(hidden.began),
+        leased_at=moment(hidden.began) if hidden.state is State.LEASED else None,
     )

@@ -235,12 +235,11 @@ class Examiner:
                 kinds[entry.kind] += 1
                 held.add(entry.rest)
         expired = [one for one in self._state(tr, now).expired if one.name not in held]
-        lost = sum(one.is_lost for one in expired)
         return Overdue(
             leases=kinds[Kind.LEASE],
             delays=kinds[Kind.DELAY],
-            handoffs=kinds[Kind.BATCH] + lost,
-            requests=len(expired) - lost,
+            handoffs=kinds[Kind.BATCH],
+            requests=len(expired),
         )
 
     def _state(self, tr: Transaction, now: int) -> QueueState:

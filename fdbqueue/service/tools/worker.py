@@ -95,6 +95,7 @@ class Worker:
         let_in: A context in which the caller's thread may be interrupted, because it only
             waits and has no transaction under way.
         on_end: Called with each item, and its error or None, one call at a time.
+        on_free: Called by each thread that has reported ends, once it holds no lock; may not raise.
         on_stop: Called with the number of running items if something ends the work early.
         on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
@@ -120,6 +121,7 @@ class Worker:
         follow: bool = False,
         let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         on_end: Callable[[Item, BaseException | None], None] = lambda *_: None,
+        on_free: Callable[[], None] = lambda: None,
         on_stop: Callable[[int], None] = lambda _: None,
         on_beat: Callable[[], None] = lambda: None,
         presences: Presences | None = None,
@@ -137,7 +139,8 @@ class Worker:
         self._worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
         self._remaining = limit
         self._follow, self._let_in = follow, let_in
-        self._on_end, self._on_stop, self._on_beat = on_end, on_stop, on_beat
+        self._on_end, self._on_free = on_end, on_free
+        self._on_stop, self._on_beat = on_stop, on_beat
         self._home_of = home_of
         self._gives_back, self._threads = threads is None, threads or WorkerThreads()
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
@@ -479,6 +482,7 @@ class Worker:
                     error = raised
                 self._line.end(item, began)
                 item, error = self._finish(item, error), None  # which is not kept until the next
+                self._on_free()
 
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
         """End an item, or leave it to the thread that collects; return the next one, if any."""
@@ -510,6 +514,7 @@ class Worker:
         for item in done:
             self._finish_here(item, None)
         self._collected(done)
+        self._on_free()
 
     def _collect_asked(self) -> Item | None:
         """Collect, unless another thread does or has done so."""

@@ -1,10 +1,11 @@
-"""The processes of ``tasks_worker``: a parent and its children, a sign of life, and an end in time.
+"""The processes of ``tasks_worker``: a parent and its children, and an end in time.
 
-With ``--processes`` or ``--reload`` there is a parent, which never uses the engine. It starts
-children of the same command, and starts another in the place of one that ends, after a pause that
-grows while they end soon, or cannot be started. Each child has a pipe from the parent. The parent
-writes a byte to it for each SIGTERM or Ctrl-C that it gets; when the parent has ended, however that
-was, the pipe ends. So a child knows how often the parent was told to stop.
+There is a parent, which never uses the engine, unless ``--batch`` runs in one process. It starts
+children of the same command, one if ``--processes`` does not say how many, and starts another in
+the place of one that ends, after a pause that grows while they end soon, or cannot be started. Each
+child has a pipe from the parent. The parent writes a byte to it for each SIGTERM or Ctrl-C that it
+gets; when the parent has ended, however that was, the pipe ends. So a child knows how often the
+parent was told to stop.
 
 A child may get the same signals directly, too: Ctrl-C at a terminal reaches all of its processes,
 and so does a service manager's SIGTERM. They are one and the same request: a child counts the
@@ -15,8 +16,10 @@ told, and the second ends it by SIGTERM, as a SIGTERM to all processes does. Tha
 The parent also ends a child that does not end an attempt at its time limit, and tells the next one
 in its place when that was; what both then do is in :mod:`fdbqueue.tasks.time_limits`.
 
-Each process touches a file while it is alive (:class:`Heartbeat`), stops when the code has changed
-(:class:`Reload`), and ends even if tasks have left threads behind (:func:`ended_in_time`).
+With ``--reload`` Django's reloader has the parent run in a thread, and ends its process if the code
+has changed, or at a signal: the pipes end, and the children with them.
+
+Each process ends even if tasks have left threads behind (:func:`ended_in_time`).
 """
 
 from __future__ import annotations
@@ -30,29 +33,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils import autoreload
 
 from fdbqueue.logs import get_logger
-from fdbqueue.management.exit_codes import FAILED, Interrupted, exit_code, usage_error
+from fdbqueue.management.exit_codes import FAILED, exit_code
 from fdbqueue.management.signals import DeferredInterrupts, handled
 from fdbqueue.own_threads import OwnThread
 from fdbqueue.steady import monotonic
-from fdbqueue.tasks.time_limits import HEARS, KILL_AT, OverdueAttempt, ParentWatch, shared_memory
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from fdbqueue.tasks.time_limits import HEARS, KILL_AT, LeftAttempt, ParentWatch, shared_memory
 
 logger = get_logger(__name__)
 
 #: What a child finds in its environment: its number, the file descriptors of its pipe and of the
 #: memory that it shares with its parent, and when the one before was ended for a time limit, or 0.
 CHILD = "FDBQUEUE_TASKS_WORKER_CHILD"
-#: The exit code of a child that ends because the code has changed.
-CHANGED = 64
+#: The exit code of a child that ends because a task did not end in time.
+REPLACED = 64
+#: Those after which another child starts at once.
+_AT_ONCE = frozenset({0, REPLACED})
+#: The longest pause before another child starts.
+_MAX_PAUSE_SECONDS = 60.0
 #: How often the parent looks whether children are over their time limits.
 _LOOK_SECONDS = 0.5
 _FIRST_PAUSE_SECONDS = 1.0
@@ -60,10 +62,8 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONG_SECONDS = 60.0
 #: Wakes a child's main thread. Nothing else uses it, and who does not expect it ignores it.
 _WAKE = signal.SIGURG
-_BEAT_SECONDS = 1.0
 #: How long a process waits at its end for threads that tasks have left behind.
 _LEFT_SECONDS = 5.0
-_GRACEFUL = (Interrupted, KeyboardInterrupt, SystemExit)
 
 
 class Parent:
@@ -74,7 +74,6 @@ class Parent:
         count: How many.
         goes_on: Given the exit code of a child, tells whether to start another in its place.
         note: Called with each line for people.
-        max_pause_seconds: The longest pause before another child is started.
     """
 
     def __init__(
@@ -84,12 +83,10 @@ class Parent:
         *,
         goes_on: Callable[[int], bool],
         note: Callable[[str], None],
-        max_pause_seconds: float,
     ) -> None:
         self._command = command
         self._goes_on = goes_on
         self._note = note
-        self._max_pause_seconds = max_pause_seconds
         self._children = [_Child(number) for number in range(1, count + 1)]
         #: How often it was told to stop, and how often the children were.
         self._told = self._passed_on = 0
@@ -136,12 +133,16 @@ class Parent:
                 self._note(f"Worker process {child.number} does not end a task in time: killed.")
                 child.kill()
             return
-        pause = child.ended(code, self._max_pause_seconds)
+        pause = child.ended(code)
+        if self._told == 1 and child.has_left_attempts:  # another ends these, and nothing more
+            self._start(child)
+            child.tell(again=False)
+            return
         if self._told or not self._goes_on(code):
             child.has_ended = True
             return
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        if code not in (0, CHANGED):
+        if code not in _AT_ONCE:
             self._note(f"Worker process {child.number} ended {how}; another starts in {pause:g} s.")
 
     def _start(self, child: _Child) -> None:
@@ -149,7 +150,7 @@ class Parent:
         try:
             child.start(self._command)
         except OSError as error:
-            pause = child.wait(self._max_pause_seconds)
+            pause = child.wait(_MAX_PAUSE_SECONDS)
             name = f"Worker process {child.number}"
             self._note(f"{name} cannot be started: {error}; it is tried again in {pause:g} s.")
 
@@ -174,6 +175,9 @@ class Parent:
             signal.SIGCHLD: lambda *_: None,
         }
         try:
+            if threading.current_thread() is not threading.main_thread():  # of Django's reloader
+                yield wake
+                return
             with handled(handlers, wakened=wakened):
                 yield wake
         finally:
@@ -245,17 +249,22 @@ class _Child:
             self._killed_at = monotonic()
             self.process.kill()
 
-    def ended(self, code: int, max_pause_seconds: float) -> float:
+    @property
+    def has_left_attempts(self) -> bool:
+        """Whether it was killed for a time limit, and there is no other in its place."""
+        return self.process is None and self._killed_at > 0
+
+    def ended(self, code: int) -> float:
         """Note that it has ended; return how many seconds to pause before the next."""
         os.close(self._pipe)
         self.process, self.code = None, FAILED if code < 0 else code
-        if code == -signal.SIGTERM:  # it had no tasks, yet or any more
+        if code in {-signal.SIGTERM, REPLACED}:  # it had no tasks, yet or any more
             self.code = 0
-        if code in (0, CHANGED) or self._killed_at:
+        if code in _AT_ONCE or self._killed_at:
             return self.wait(0.0)
         if monotonic() - self._began >= _LONG_SECONDS:
             self._pause_seconds = _FIRST_PAUSE_SECONDS
-        return self.wait(max_pause_seconds)
+        return self.wait(_MAX_PAUSE_SECONDS)
 
     def wait(self, max_pause_seconds: float) -> float:
         """Pause before the next, and for twice as long the time after; return how many seconds."""
@@ -272,20 +281,20 @@ class ParentPipe:
     Attributes:
         number: Its number among the children, from 1; None if it is none.
         watch: What it shares with its parent, if it has one.
-        overdue: The attempts for which the process before was ended.
+        left: The attempts that ran when the process before was ended for a time limit.
     """
 
     def __init__(self) -> None:
         found = os.environ.pop(CHILD, None)  # the processes that tasks start are no children
         self.number: int | None = None
         self.watch: ParentWatch | None = None
-        self.overdue: list[OverdueAttempt] = []
+        self.left: list[LeftAttempt] = []
         if found is not None:
             number, pipe, memory, killed_at = found.split(":")
             self.number, self._pipe = int(number), int(pipe)
             os.set_inheritable(self._pipe, False)
             self.watch = ParentWatch(int(memory))
-            self.overdue = self.watch.taken_over(float(killed_at))
+            self.left = self.watch.taken_over(float(killed_at))
 
     @contextlib.contextmanager
     def heard(self, interrupts: DeferredInterrupts) -> Iterator[None]:
@@ -377,79 +386,3 @@ def _end(code: int) -> None:
         sys.stderr.flush()
         sys.stdout.flush()
     os._exit(code)
-
-
-class Heartbeat:
-    """A file that is touched while a worker is alive, and removed at its graceful end.
-
-    Args:
-        path: The file's path; None for no file.
-    """
-
-    def __init__(self, path: str | None) -> None:
-        self._path = None if path is None else Path(path)
-        self._next_at = 0.0
-
-    def __enter__(self) -> Self:
-        if self._path is not None:
-            try:
-                self._path.touch()
-            except OSError as error:
-                message = f"--heartbeat-file {str(self._path)!r} cannot be written: "
-                raise usage_error(f"{message}{error.strerror}.") from error
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        is_graceful = kind is None or issubclass(kind, _GRACEFUL)
-        if self._path is not None and is_graceful:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
-
-    def beat(self) -> None:
-        """Touch the file, at most once a second."""
-        if self._path is None or monotonic() < self._next_at:
-            return
-        self._next_at = monotonic() + _BEAT_SECONDS
-        try:
-            self._path.touch()
-        except OSError as error:
-            facts = {"path": str(self._path), "reason": error.strerror}
-            logger.warning("the heartbeat file cannot be touched", extra=facts)
-
-
-class Reload:
-    """Stop a worker when the code has changed, as Django's autoreload sees it.
-
-    Args:
-        is_wanted: Whether to look at the code at all.
-
-    Attributes:
-        has_changed: Whether the code has changed.
-    """
-
-    def __init__(self, *, is_wanted: bool) -> None:
-        self._is_wanted = is_wanted
-        self._stop: Callable[[], None] = lambda: None
-        self.has_changed = False
-
-    def __enter__(self) -> Self:
-        if self._is_wanted:
-            autoreload.file_changed.connect(self._changed)
-            run, main = autoreload.get_reloader().run, threading.main_thread()
-            OwnThread(run, args=(main,), name="fdbqueue-tasks-reload").start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        autoreload.file_changed.disconnect(self._changed)
-
-    def stops(self, stop: Callable[[], None]) -> None:
-        """Say how to stop the worker."""
-        self._stop = stop
-        if self.has_changed:
-            stop()
-
-    def _changed(self, *_: Any, **__: Any) -> bool:
-        """Stop the worker; returns True, so that Django does not end the process."""
-        self.has_changed = True
-        self._stop()
-        return True

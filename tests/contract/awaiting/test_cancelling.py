@@ -13,12 +13,12 @@ from fdbqueue.exceptions import EngineUnavailable, LeaseLost, OutcomeUnknown, Pu
 from fdbqueue.service import FifoQueue, Push, arun
 from fdbqueue.service.consume.waiting import ItemWait
 from fdbqueue.service.threads import THREADS
-from fdbqueue.testing import FaultyDatabase
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another
 from tests.concurrency.kinds import KINDS
 from tests.contract.awaiting.gates import DEADLINE_SECONDS, Gated, cancellation_of
 from tests.engines.children import wait_until
+from tests.faulty_database import FaultyDatabase
 
 LONG_SECONDS = 60
 
@@ -539,28 +539,3 @@ def test_200_tasks_wait_without_threads(database, subspace, in_loop):
     ours = [thread for thread in threading.enumerate() if thread.name.startswith("fdbqueue-await")]
     assert ours
     assert len(ours) <= THREADS
-
-
-@pytest.mark.parametrize("verb", ["aredrive", "aclear_state", "aremove_many"])
-def test_work_of_many_transactions_stops_before_the_next(gated, subspace, in_loop, verb):
-    """The one under way is done, whole, and no other begins."""
-    queue = FifoQueue(gated, subspace)
-    queue.push_many(range(1_100))
-    ids = [item.id for item in queue]
-    if verb == "aredrive":
-        for item_id in ids[:450]:
-            queue.bury(item_id)
-    before = queue.counts()
-
-    async def work():
-        arguments = {"aredrive": (), "aclear_state": ("ready",), "aremove_many": (ids,)}[verb]
-        error = await cancelled_at_the_gate(gated, getattr(queue, verb)(*arguments))
-        assert error.outcome_known is False
-
-    in_loop(work())
-    after = queue.counts()
-    if verb == "aredrive":
-        assert before.dead - after.dead == 200
-    else:
-        assert before.ready - after.ready == 500
-    assert_counted(queue)

@@ -244,8 +244,6 @@ class Asking:
             self._was_refused = True
             return RoundResult()
         if found is not None and found.is_handed:
-            if not found.lease_us:  # it has expired, and version 1.0.0 has requeued the items
-                return RoundResult()
             return self._leased(tr, batch, found)
         taken = ready_and_taken(bytes(counts) if counts.present() else b"")[1]
         return taken_at(self._end, taken)

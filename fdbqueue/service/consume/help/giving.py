@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.exceptions import CorruptItem
-from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.acks import Ack, Token
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import Head, TransactionBudget
@@ -173,9 +172,6 @@ class Giving:
             for one in sound:
                 self._store.note_hidden(self._count_change, one.position)
             handoff = Handoff([one.row for one in sound], empty, retried)
-            if not request.is_dated:  # version 1.0.0 asks
-                until = now_us() + self._store.options.help_lasting_us
-                request = request._replace(until=until, is_dated=True)
             hand_over(self._tr, self._tables, request, handoff)
         return is_sound
 
@@ -190,13 +186,7 @@ class Giving:
 
     def _lease(self, request: HelpRequest, ends: Ack | None, loaded: Sequence[Loaded]) -> None:
         """Lease items for a request, and end the leases that it names."""
-        held = self._leases.lease(
-            self._count_change,
-            loaded,
-            request.lease_us,
-            request.worker,
-            is_dated=request.is_dated,
-        )
+        held = self._leases.lease(self._count_change, loaded, request.lease_us, request.worker)
         if ends is not None:
             ends.end(self._count_change)
         keys = packed_lease_keys([(lease.row.place, lease.secret) for lease in held])

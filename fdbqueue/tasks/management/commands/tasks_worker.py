@@ -18,33 +18,27 @@ from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import INTERRUPTED, Interrupted, failure, usage_error
 from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
-from fdbqueue.service import MAX_ITEMS_A_CALL, MAX_WORKER_CHARACTERS, NAME, PATTERN, is_among
+from fdbqueue.service import MAX_WORKER_CHARACTERS, NAME, PATTERN, is_among
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.management.processes import (
-    CHANGED,
-    Heartbeat,
+    REPLACED,
     Parent,
     ParentPipe,
-    Reload,
     ended_in_time,
 )
 from fdbqueue.tasks.schedules import unused
-from fdbqueue.tasks.worker import EXTENDED_PER_SECOND, TaskWorker
+from fdbqueue.tasks.worker import TaskWorker
 
 logger = get_logger(__name__)
 
 _MAX_THREADS = 256
-_MAX_PREFETCH = 100
 _MAX_PROCESSES = 256
-#: The longest pause before a process that failed is replaced; shorter while code is being changed.
-_MAX_PAUSE_SECONDS = 60.0
-_MAX_RELOAD_PAUSE_SECONDS = 2.0
 #: What a worker says that has no parent to end it.
 _CANNOT_END = (
-    "It ends async tasks at their time limits, and others once they run Python code again; what "
-    "does not end holds up its thread. With --processes such a process is replaced."
+    "It ends async tasks at their time limits, and only notes that others go on. With --processes, "
+    "or without --batch, such a process is replaced."
 )
 
 
@@ -80,18 +74,11 @@ examples:
             help="Run N tasks at a time in each process (default: 1)",
         ),
         arguments.Argument(
-            "--prefetch",
-            type=arguments.whole_number(most=_MAX_PREFETCH),
-            metavar="N",
-            help="Lease N tasks for each thread; tasks that wait for a thread are RUNNING "
-            "(default: as many as take 0.1 seconds, 16 at most)",
-        ),
-        arguments.Argument(
             "--processes",
             type=arguments.whole_number(most=_MAX_PROCESSES),
             metavar="N",
             help="Run N processes, and replace each that ends, or does not end a task at its "
-            "time limit (default: this process alone)",
+            "time limit (default: 1; with --batch this process alone)",
         ),
         arguments.Argument(
             "--max-tasks",
@@ -111,12 +98,6 @@ examples:
         arguments.flag(
             "--reload", "Start again when the code has changed; running tasks end first"
         ),
-        arguments.Argument(
-            "--heartbeat-file",
-            metavar="PATH",
-            help="Touch PATH about once a second while the worker is alive, and remove it at the "
-            "end; with --processes PATH.1, PATH.2, ...",
-        ),
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -125,15 +106,18 @@ examples:
         chosen.names = _queue_names(backend, chosen.queue, "--queue")
         chosen.excluded = _queue_names(backend, chosen.exclude_queues, "--exclude-queues")
         _check_left(backend, chosen.names, chosen.excluded)
-        warning = _check_leases(backend, chosen.threads, chosen.prefetch)
         if chosen.names == ["*"]:
             chosen.names = []
+        if chosen.processes and not self.is_process:
+            raise usage_error("--processes needs a process of its own: manage.py.")
         parent = ParentPipe()
-        if parent.number is None and (chosen.processes or chosen.reload):
+        is_alone = not self.is_process or (chosen.batch and chosen.processes is None)
+        if parent.number is None and chosen.reload:
+            self._reload(chosen)
+            return
+        if parent.number is None and not is_alone:
             self._supervise(chosen)
             return
-        if warning is not None:
-            self.console.note(warning)
         if parent.number in {None, 1}:
             self._note_problems(backend)
         with ended_in_time() if self.is_process else contextlib.nullcontext():
@@ -146,20 +130,23 @@ examples:
             logger.error("an option of a task backend is wrong, and not used", extra=facts)
             self.console.note(f"{problem.id}: {problem.message} {problem.hint}")
 
-    # The parent of several processes
+    def _reload(self, chosen: argparse.Namespace) -> None:
+        """Run processes of this command again each time the code has changed."""
+        if not self.is_process:
+            raise usage_error("--reload needs a process of its own: manage.py.")
+        if chosen.batch:
+            raise usage_error("--reload is for a worker that stays: leave out --batch.")
+        autoreload.run_with_reloader(self._supervise, chosen)
+
+    # The parent of the processes
 
     def _supervise(self, chosen: argparse.Namespace) -> None:
         """Run processes of this command, and end as they do."""
-        if not self.is_process:
-            raise usage_error("--processes and --reload need a process of their own: manage.py.")
-        if chosen.reload and chosen.batch:
-            raise usage_error("--reload is for a worker that stays: leave out --batch.")
         parent = Parent(
             autoreload.get_child_arguments(),
             chosen.processes or 1,
-            goes_on=lambda code: code < 0 or not chosen.batch,
+            goes_on=lambda code: code < 0 or code == REPLACED or not chosen.batch,
             note=self.console.note,
-            max_pause_seconds=_MAX_RELOAD_PAUSE_SECONDS if chosen.reload else _MAX_PAUSE_SECONDS,
         )
         codes = parent.run()
         if parent.signal == signal.SIGINT or INTERRUPTED in codes:
@@ -174,36 +161,30 @@ examples:
         with (
             defer_interrupts(terminations=True, second_terminations=True) as interrupts,
             parent.heard(interrupts),
-            Heartbeat(_path(chosen.heartbeat_file, parent.number)) as heartbeat,
-            Reload(is_wanted=chosen.reload) as reload,
         ):
             worker = TaskWorker(
                 backend,
                 chosen.names,
                 excluded=chosen.excluded,
                 threads=chosen.threads,
-                prefetch=chosen.prefetch,
                 limit=chosen.max_tasks or math.inf,
                 follow=not chosen.batch,
-                worker=_name_of_child(chosen.worker_id, parent.number),
+                worker=_name_of_child(chosen, parent.number),
                 catalog=self.catalog,
                 let_in=interrupts.allowed,
                 on_end=self._note_failed_attempt,
                 on_stop=self._note_waiting,
-                on_beat=heartbeat.beat,
                 watch=parent.watch,
-                overdue=parent.overdue,
+                left=parent.left,
             )
             self.console.note(f"Worker {worker.worker} runs the tasks of {worker.queue.name!r}.")
             if settings.DEBUG and not (chosen.reload or chosen.batch):
                 self.console.note("It does not notice changed code; --reload does.")
             if parent.watch is None and backend.has_time_limits():
                 self.console.note(_CANNOT_END)
-            reload.stops(worker.stop)
             self._run_and_report(worker, interrupts)
-        if reload.has_changed:
-            self.console.note("The code has changed.")
-            raise SystemExit(CHANGED)
+        if worker.is_to_be_replaced:
+            raise SystemExit(REPLACED)
 
     def _run_and_report(self, worker: TaskWorker, interrupts: DeferredInterrupts) -> None:
         """Run the worker, and print what it has done, however it ends."""
@@ -234,17 +215,13 @@ examples:
         self.console.note(f"Waiting for {waited} to end; a second signal requeues what still runs.")
 
 
-def _name_of_child(given_name: str | None, child: int | None) -> str | None:
+def _name_of_child(chosen: argparse.Namespace, child: int | None) -> str | None:
     """Return the name of one worker process of several; None for its own."""
-    if given_name is None or child is None:
+    given_name: str | None = chosen.worker_id
+    if given_name is None or child is None or chosen.processes is None:
         return given_name
     end = f"-{child}"
     return given_name[: MAX_WORKER_CHARACTERS - len(end)] + end
-
-
-def _path(given_path: str | None, number: int | None) -> str | None:
-    """Return the heartbeat file of one worker process of several."""
-    return given_path if given_path is None or number is None else f"{given_path}.{number}"
 
 
 def _queue_names(backend: FdbQueueBackend, text: str, option: str) -> list[str]:
@@ -267,29 +244,6 @@ def _queue_names(backend: FdbQueueBackend, text: str, option: str) -> list[str]:
             message = f"{option}: the queue {name!r} of the task backend {backend.alias!r} would be"
             raise usage_error(f"{message} {stored!r}, which is another backend's.")
     return names
-
-
-def _check_leases(backend: FdbQueueBackend, threads: int, prefetch: int | None) -> str | None:
-    """Return what to say if a worker may not be able to keep its leases; None if it is.
-
-    Raises:
-        CommandError: They are more than can be leased at once.
-    """
-    if prefetch is None:  # their tasks are short: few are held for long
-        return None
-    leases, seconds = threads * prefetch, backend.settings.lease_seconds
-    product = f"--threads {threads} x --prefetch {prefetch} are {leases:,} leases"
-    if leases > MAX_ITEMS_A_CALL:
-        raise usage_error(
-            f"{product}, but a worker can have at most {MAX_ITEMS_A_CALL:,} at a time."
-        )
-    if leases <= EXTENDED_PER_SECOND * seconds / 3:
-        return None
-    return (
-        f"{product}, to be extended every {seconds / 3:.2g} s: more than {EXTENDED_PER_SECOND:,} a "
-        "second, which may be too many. Then tasks lose their leases and run again. Choose a "
-        "smaller --prefetch, or a longer lease_seconds in the OPTIONS of the backend."
-    )
 
 
 def _check_left(backend: FdbQueueBackend, names: list[str], excluded: list[str]) -> None:
