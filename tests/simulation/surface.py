@@ -34,7 +34,7 @@ _CLASSES = {
 }
 #: The modules of ``fdbqueue.tasks`` whose public functions projects call.
 _FUNCTIONS = {
-    "tasks.aborts": ("abort", "abort_requested"),
+    "tasks.aborts": ("abort", "is_aborted"),
     "tasks.current": ("at_end", "enqueue_at_end", "enqueue_in"),
     "tasks.group_results": ("group_result",),
     "tasks.groups": ("abort_group", "call", "chain", "group"),
@@ -87,7 +87,7 @@ LEFT_OUT = {
         *("FdbQueueTask(takes_context)", "FdbQueueBackend.enqueue_many", "*.get_result*"),
         *("FdbQueueBackend.queue", "*.refresh", "FdbQueueTaskResult.wait*", "GroupResult.*"),
         *("TaskWorker(names)", "TaskWorker(excluded)", "TaskWorker(limit)", "TaskWorker.stop"),
-        *("abort(*", "abort_requested", "at_end", "enqueue_in", "group_result*", "abort_group(*"),
+        *("abort(*", "is_aborted", "at_end", "enqueue_in", "group_result*", "abort_group(*"),
         *("option codec", "option priority_type", "option choices", "option max_value_bytes"),
     ),
 }
