@@ -393,7 +393,7 @@ def packed_facts(hidden: Hidden) -> bytes:
     pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
     facts = _FACTS.pack(hidden.until, hidden.attempts, pushed_at)
     if hidden.state is State.LEASED:
-        return facts + hidden.secret + _MOMENT.pack(hidden.began) + hidden.worker
+        return facts + hidden.secret + packed_worker(hidden)
     return facts + hidden.reason
 
 
@@ -403,9 +403,19 @@ def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
     rest, known_push = facts[_FACTS.size :], None if pushed_at < 0 else pushed_at
     if state is not State.LEASED:
         return Hidden(state, row, until, attempts, known_push, reason=rest)
-    (began,) = _MOMENT.unpack_from(rest, SECRET_BYTES)
-    secret, worker = rest[:SECRET_BYTES], rest[SECRET_BYTES + _MOMENT.size :]
+    secret, (worker, began) = rest[:SECRET_BYTES], unpacked_worker(rest[SECRET_BYTES:])
     return Hidden(state, row, until, attempts, known_push, secret, worker, began=began)
+
+
+def packed_worker(lease: Hidden) -> bytes:
+    """Return what is stored of when a lease began, and of its worker."""
+    return _MOMENT.pack(lease.began) + lease.worker
+
+
+def unpacked_worker(data: bytes) -> tuple[bytes, int]:
+    """Return the name of a lease's worker, and when the lease began."""
+    (began,) = _MOMENT.unpack_from(data)
+    return data[_MOMENT.size :], began
 
 
 def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
