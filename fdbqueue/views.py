@@ -119,7 +119,7 @@ class ItemView(PageView):
         if not form.is_valid():
             return self.problem(bad_form(form), **about)
         try:
-            details = item_page.item_details(queue, item_id, form)
+            details = item_page.item_details(queue, item_id)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), item_id=shown_id(item_id), **about)
         shown = item_page.facts_of(queue, details, self.addresses, reading)

@@ -74,9 +74,9 @@ class ItemRow:
 
     ``key`` is what it is stored under; ``unique_while`` says how long it has its unique key. The
     rest is for the pages: ``position`` is where it is in its list, ``addresses`` are those of the
-    pages, ``notes`` what the queue's reading has read besides, and ``wanted`` is the text that a
-    search has looked for in its value. ``shared`` are the members of its value that all rows of its
-    list have, and ``group`` is the beginning of its reason, which stands above the list.
+    pages, and ``notes`` what the queue's reading has read besides. ``shared`` are the members of
+    its value that all rows of its list have, and ``group`` is the beginning of its reason, which
+    stands above the list.
     """
 
     item: Item
@@ -86,7 +86,6 @@ class ItemRow:
     position: int = 0
     addresses: Any = None
     notes: Any = None
-    wanted: str = ""
     shared: frozenset[str] = frozenset()
     group: ReasonGroup | None = None
 

@@ -36,9 +36,9 @@ How a request goes
 What values look like
     ``fdbqueue.columns.text`` writes texts, numbers, sizes, times, durations and keys so that they
     are safe to show, and ``fdbqueue.columns.markup`` writes them as markup, for columns and for
-    templates; ``values.py`` shows the value of an item, and says how much of it: as a
-    preview, as text, as a tree that folds, or as a dump. ``search.py`` tells which items a search
-    finds, and highlights what it has found. ``charts.py`` computes the coordinates of the charts.
+    templates; ``values.py`` shows the value of an item, and says how much of it: its
+    beginning, or the value as indented JSON, text or a dump. ``search.py`` tells which items a
+    search finds. ``charts.py`` computes the coordinates of the charts.
 
 Where to add something
     A column of queues or items, a figure, a fact, a reason why a queue needs attention

@@ -313,13 +313,12 @@ class ItemsForm(PageForm):
 
 
 class ItemForm(PageForm):
-    """How to show an item, and the text to highlight in its value."""
+    """Whether to show all of an item's value."""
 
-    q = forms.CharField(required=False, strip=False, max_length=_MAX_TEXT)
-    show = _hidden([(name, name) for name in ("value", "text", "bytes")])
+    show = _hidden([(name, name) for name in ("value", "whole")])
 
     defaults: Mapping[str, str] = {"refresh": "5", "show": "value"}
-    shown = ("q", "show")
+    shown = ("show",)
 
 
 class FindForm(PageForm):

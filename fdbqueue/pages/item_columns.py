@@ -25,24 +25,23 @@ from fdbqueue.columns.items import (
     reason_text,
 )
 from fdbqueue.columns.text import Moment, bounded, clip, folded
-from fdbqueue.pages.search import FIRST_HIT
 from fdbqueue.pages.values import preview, previewed
 
 
 def address_of(row: ItemRow) -> str:
-    """Return the address of an item's page; after a search, of the hit in it."""
-    page: str = row.addresses.item(row.queue.name, row.item.id, q=row.wanted)
-    return f"{page}#{FIRST_HIT}" if row.wanted else page
+    """Return the address of an item's page."""
+    page: str = row.addresses.item(row.queue.name, row.item.id)
+    return page
 
 
 def _value(row: ItemRow) -> SafeString:
-    """Return the beginning of a value, or what is around a hit in it, and a link to all of it."""
-    found = preview(row.item.value, row.queue.codec, row.wanted, row.shared)
+    """Return the beginning of a value, and a link to all of it."""
+    found = preview(row.item.value, row.queue.codec, row.shared)
     more = SafeString("")
     if not found.decodable:
         shown = ' <a class="fdbqueue-more" href="{}">{}</a>'
         more = format_html(shown, address_of(row), gettext("Show the bytes"))
-    elif found.clipped or found.begins_later:
+    elif found.clipped:
         shown = ' <a class="fdbqueue-more" href="{}" title="{}">{}</a>'
         whole = gettext("Show the whole value")
         more = format_html(shown, address_of(row), whole, gettext("Show all"))

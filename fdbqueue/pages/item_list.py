@@ -121,7 +121,6 @@ def context(
         replace(
             row,
             addresses=addresses,
-            wanted=form.cleaned_data["q"],
             shared=frozenset(members),
             group=shared or groups.get(group_of_text(row.item.reason or "")),
         )

@@ -1,7 +1,7 @@
 """The page of one item: its facts, its neighbours in the same state, and its value.
 
-The value is shown as a tree with its text folded below, as its whole text, or as the bytes that are
-stored. A search leads here with its text, whose hits in the value are highlighted.
+The value is shown as indented JSON, as text, or as bytes in hexadecimal: a long one up to a limit,
+and all of it if the reader asks for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import facts
@@ -20,10 +19,9 @@ from fdbqueue.columns.items import ItemRow, read_row, shown
 from fdbqueue.columns.text import command
 from fdbqueue.pages.forms import ItemForm
 from fdbqueue.pages.readings import Reading
-from fdbqueue.pages.search import Highlighter
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.values import TEXT_CHARACTERS, WHOLE_CHARACTERS, dumped, show, tree
-from fdbqueue.service import Item, LongText, Queue, Undecodable, run
+from fdbqueue.pages.values import TEXT_CHARACTERS, WHOLE_CHARACTERS, show
+from fdbqueue.service import Item, Queue, Undecodable, run
 
 #: The page of a longer item does not refresh by itself: each time it would read all of the item.
 MAX_REFRESHED_BYTES = 1_000_000
@@ -36,35 +34,22 @@ class Remedy(NamedTuple):
     command: str
 
 
-class WayToShow(NamedTuple):
-    """A way to show the value, and the address that shows it so."""
-
-    label: str | Promise
-    address: str
-    is_chosen: bool
-
-
 @dataclass(frozen=True, slots=True)
 class ItemDetails:
-    """An item, and the ids of its neighbours in the same state.
-
-    ``stored`` are the bytes under its key, if they were asked for.
-    """
+    """An item, and the ids of its neighbours in the same state."""
 
     row: ItemRow
-    stored: bytes | None
     previous: str | None
     following: str | None
 
 
-def item_details(queue: Queue, item_id: str, form: ItemForm) -> ItemDetails:
+def item_details(queue: Queue, item_id: str) -> ItemDetails:
     """Read an item and its neighbours, in one transaction.
 
     Raises:
         ItemNotFound: The item is not there, or no longer.
         InvalidInput: It is not the id of an item of this queue.
     """
-    wants_bytes = form.cleaned_data["show"] == "bytes"
 
     def read(tr: Any) -> ItemDetails:
         row = read_row(queue, item_id, tr)
@@ -74,7 +59,6 @@ def item_details(queue: Queue, item_id: str, form: ItemForm) -> ItemDetails:
         )
         return ItemDetails(
             row,
-            bytes(tr[row.key]) if wants_bytes else None,
             previous[0].id if previous else None,
             following[0].id if following else None,
         )
@@ -133,52 +117,13 @@ def bury_command(queue: Queue, item_ids: Iterable[str]) -> str:
     return command("queue_bury", queue.name, *item_ids, reason="undecodable")
 
 
-def _choices(queue: Queue, item: Item, form: ItemForm) -> list[WayToShow]:
-    """Return the ways to show a value, without ways that would show the same."""
-    is_text = not isinstance(item.value, bytes | Undecodable)
-    first = _("As a tree") if _is_json(queue, item) else _("As text")
-    labels = {"value": first if is_text else _("The value's bytes")}
-    if is_text:
-        labels["text"] = _("Show the whole value")
-    labels["bytes"] = _("Raw bytes, as stored")
-    chosen = form.cleaned_data["show"]
-    return [
-        WayToShow(label, form.address(show=name) + "#value-heading", name == chosen)
-        for name, label in labels.items()
-    ]
-
-
 def value_context(queue: Queue, details: ItemDetails, form: ItemForm) -> dict[str, Any]:
-    """Return the value as the reader has chosen to see it, and how many hits it has."""
-    item, chosen = details.row.item, form.cleaned_data["show"]
-    highlighter = Highlighter(form.cleaned_data["q"])
-    markup = _tree(item.value, highlighter) if chosen == "value" and _is_json(queue, item) else None
-    most = WHOLE_CHARACTERS if chosen == "text" else TEXT_CHARACTERS
-    if details.stored is None:
-        value = show(item.value, queue.codec, most)
-    else:
-        value = dumped(details.stored, max(item.size_bytes, len(details.stored)))
-    is_plain = value.is_dump or highlighter.count  # the lines of a dump break hits
-    text = (Highlighter("") if is_plain else highlighter).highlighted(value.text)
+    """Return the value, and the address that shows all of it if its text is cut."""
+    item, is_whole = details.row.item, form.cleaned_data["show"] == "whole"
+    value = show(item.value, queue.codec, WHOLE_CHARACTERS if is_whole else TEXT_CHARACTERS)
+    can_show_all = value.cut and not value.is_dump and not is_whole
     return {
         "is_decodable": not isinstance(item.value, Undecodable),
-        "choices": _choices(queue, item, form),
         "value": value,
-        "tree": markup,
-        "text": text,
-        "is_open": not markup or "<mark" in text,
-        "wanted": form.cleaned_data["q"],
-        "hits": highlighter.count,
+        "whole": form.address(show="whole") + "#value-heading" if can_show_all else "",
     }
-
-
-def _is_json(queue: Queue, item: Item) -> bool:
-    return queue.codec.holds == "json" and not isinstance(item.value, LongText | Undecodable)
-
-
-def _tree(value: Any, highlighter: Highlighter) -> SafeString | None:
-    """Return the markup of a JSON value, None if it is nested too deeply."""
-    try:
-        return tree(value, highlighter)
-    except RecursionError:
-        return None

@@ -40,14 +40,6 @@ def test_what_all_values_have_is_said_once(viewer, queue):
     assert previews(response)[0] == '{"kind": "letter", "to": "ada", "copies": 1}'
 
 
-def test_a_search_shows_its_hit_wherever_it_is(viewer, queue):
-    """Also in what all values have."""
-    for n in range(3):
-        queue("mail").push({"kind": "letter", "n": n})
-    found = previews(viewer.get(of("mail") + "?q=letter"))
-    assert found == [f'{{"kind": "letter", "n": {n}}}' for n in range(3)]
-
-
 @cases(
     ("values", "shared"),
     [

@@ -1,15 +1,13 @@
-"""Searching: by time, with a summary, and with the hits marked where they are."""
+"""Searching: by time, with a summary."""
 
 from __future__ import annotations
 
-import html
 import re
 
 import pytest
 
 from fdbqueue import deadlines
-from fdbqueue.pages.search import Highlighter, places
-from tests.pages.addresses import following, items, of, previous, text
+from tests.pages.addresses import following, items, of, previous
 from tests.pages.test_items import numbers, progress
 
 
@@ -77,86 +75,3 @@ def test_a_search_reads_a_bounded_number_of_bytes(viewer, queue, monkeypatch):
     assert re.fullmatch(
         r"0 hits in \d\d items looked at of 120. Go on from item \d\d", progress(response)
     )
-
-
-def marks(response):
-    """Return what is marked on a page."""
-    return re.findall(r"<mark[^>]*>([^<]*)</mark>", text(response))
-
-
-def test_a_hit_is_marked_in_the_list(viewer, queue):
-    """Also far behind the beginning of the value: what is around it is shown."""
-    queue("mail").push({"text": "x" * 5_000 + " NEEDLE <b> " + "y" * 5_000})
-    response = viewer.get(of("mail") + "?q=needle+%3C")
-    assert marks(response) == ["NEEDLE &lt;"]
-    cell = re.search(r"<code>(.*?)</code>", text(response).partition("<mark")[0][-200:] + "</code>")
-    assert cell is None or len(cell[1]) < 200
-    assert "…" in text(response)
-    assert "x" * 60 not in text(response)
-
-
-def test_a_hit_leads_to_its_mark_on_the_page_of_the_item(viewer, queue):
-    """The link of the row is that of the mark, which is in an open part of the tree."""
-    value = {"a": {"b": {"c": {"d": {"e": {"f": ["hay", "a Needle"]}}}}}, "other": {"x": [0] * 99}}
-    queue("mail").push(value)
-    listed = text(viewer.get(of("mail") + "?q=needle"))
-    address = html.unescape(re.search(r'<a id="item-[^"]+" href="([^"]+)"', listed)[1])
-    assert address.endswith("/?q=needle#hit")
-    page = viewer.get(address.partition("#")[0])
-    assert marks(page) == ["Needle"]
-    assert text(page).count('<mark id="hit">') == 1
-    assert '1 hit is marked. <a href="#hit">' in text(page)
-    before = text(page).partition('<mark id="hit">')[0].partition('class="fdbqueue-tree"')[2]
-    opened = re.findall(r"<details[^>]*>", before)
-    assert len(opened) == 7
-    assert all(" open" in one for one in opened)
-
-
-def test_a_hit_that_the_tree_leaves_out_is_marked_in_the_text(viewer, queue):
-    """The text is open then."""
-    item = queue("mail").push({"text": "x" * 5_000 + "needle"})
-    page = text(viewer.get(of("mail", item) + "?q=NEEDLE"))
-    assert 'x<mark id="hit">needle</mark>' in page
-    assert '<details class="fdbqueue-figures" open>' in page
-
-
-def test_what_cannot_be_marked_is_said(viewer, queue):
-    """A text across members is found in the list, and is no part of the tree."""
-    item = queue("mail").push({"to": "ada", "n": 1})
-    listed = viewer.get(of("mail"), {"q": '"ada", "n"'})
-    assert items(listed) == [item.id]
-    assert marks(listed) == ["&quot;ada&quot;, &quot;n&quot;"]
-    page = text(viewer.get(of("mail", item), {"q": '"ada", "n"'}))
-    assert "cannot be marked here" in page
-
-
-@pytest.mark.parametrize(
-    ("value", "wanted", "marked"),
-    [
-        ("Straße und STRASSE", "strasse", ["Straße", "STRASSE"]),
-        ("ﬁne", "f", ["ﬁ"]),
-        ("oﬀer", "f", ["ﬀ"]),
-        ("İstanbul", "istanbul", []),
-        ("\u202eevil", "\\u202e", ["\\u202e"]),
-        ("aaaa", "aa", ["aa", "aa"]),
-    ],
-)
-def test_letters_that_fold_to_several_are_marked_whole(value, wanted, marked):
-    """The marks are around whole letters of the text, and the text stays as it is."""
-    from fdbqueue.columns.text import visible
-
-    highlighter = Highlighter(wanted)
-    found = highlighter.highlighted(visible(value))
-    assert re.findall(r"<mark[^>]*>([^<]*)</mark>", found) == marked
-    assert re.sub(r"<[^>]+>", "", found) == visible(value)
-    assert highlighter.count == len(marked)
-
-
-def test_marks_are_bounded_and_escaped():
-    """A page has a thousand of them, whatever the value."""
-    highlighter = Highlighter("<")
-    found = highlighter.highlighted("<" * 5_000)
-    assert highlighter.count == 1_000
-    assert found.count("<mark") == 1_000
-    assert found.count("&lt;") == 5_000
-    assert list(places("abc", "d")) == []

@@ -6,7 +6,6 @@ import ast
 import html
 import json
 import re
-from html.parser import HTMLParser
 
 import fdb.tuple
 import pytest
@@ -72,108 +71,6 @@ def test_a_hostile_value_is_harmless(viewer, queue, value):
     response = viewer.get(of("mail", item))
     assert_harmless(response)
     assert json.loads(shown(response)) == value
-
-
-@cases("value", HOSTILE)
-def test_a_hostile_value_makes_a_bounded_tree(viewer, queue, value):
-    """So many elements, none of them its own, nested no deeper than a browser's parser goes."""
-    item = queue("mail").push(value)
-    found = Elements()
-    found.feed(tree_of(viewer.get(of("mail", item))))
-    assert set(found.tags) <= {"details", "summary", "div", "span"}
-    assert len(found.tags) < 6_000
-    assert found.deepest < 200
-
-
-class Elements(HTMLParser):
-    """Counts the elements of some markup, and how deep they are nested."""
-
-    def __init__(self):
-        super().__init__()
-        self.tags = []
-        self.deepest = self._depth = 0
-
-    def handle_starttag(self, tag, attrs):
-        """Note an element and its attributes."""
-        assert {name for name, _ in attrs} <= {"class", "open"}
-        self.tags.append(tag)
-        self._depth += 1
-        self.deepest = max(self.deepest, self._depth)
-
-    def handle_endtag(self, tag):
-        """Leave an element."""
-        self._depth -= 1
-
-
-def tree_of(response):
-    """Return the markup of a JSON value, as a tree."""
-    found = re.search(
-        r'<div class="fdbqueue-tree"[^>]*>(.*?)</div>\n\n?<p', text(response), re.DOTALL
-    )
-    return found[1]
-
-
-def test_a_tree_is_highlighted_and_can_be_folded(viewer, queue):
-    """Each kind of value by its class, lists and objects with how many they hold."""
-    value = {"name": "Zoë", "id": 12345678901234567890123, "tags": [True, None], "none": {}}
-    markup = tree_of(viewer.get(of("mail", queue("mail").push(value))))
-    assert '<span class="fdbqueue-string">&quot;Zoë&quot;</span>' in markup
-    assert '<span class="fdbqueue-number">12345678901234567890123</span>' in markup
-    assert '<span class="fdbqueue-literal">true</span>' in markup
-    assert '<span class="fdbqueue-key">&quot;tags&quot;</span>' in markup
-    assert '<span class="fdbqueue-bracket">{}</span>' in markup
-    assert markup.count("<details") == markup.count("<summary>") == 2
-    assert "4 members" in markup
-
-
-def test_what_is_deep_or_long_is_folded_at_first(viewer, queue):
-    """The outermost level is open, a list of hundreds is not."""
-    value = {"long": [0] * 300, "deep": deep(6)}
-    markup = tree_of(viewer.get(of("mail", queue("mail").push(value))))
-    assert 0 < markup.count("<details") - markup.count(" open>") <= 4
-
-
-def test_a_long_text_is_clipped_in_the_tree_and_whole_below(viewer, queue):
-    """It says how long it is."""
-    response = viewer.get(of("mail", queue("mail").push({"text": "x" * 90_000})))
-    markup = tree_of(response)
-    assert "x" * 999 + "…" in markup
-    assert "x" * 1_001 not in markup
-    assert "90,002 characters; see the text below" in markup
-    assert json.loads(shown(response)) == {"text": "x" * 90_000}
-
-
-def test_a_long_member_hides_none_of_its_siblings(viewer, queue):
-    """The tree is cut level by level: what comes after a long list is shown, and its members."""
-    rows = [{"n": n, "text": f"row {n}"} for n in range(3_000)]
-    value = {"rows": rows, "after": {"one": [1, 2], "two": {"three": "deep"}}, "last": "z"}
-    markup = tree_of(viewer.get(of("mail", queue("mail").push(value))))
-    for key in ("rows", "after", "one", "two", "three", "last"):
-        assert f"&quot;{key}&quot;</span>: " in markup
-    assert "&quot;deep&quot;" in markup
-    assert len(re.findall(r'class="fdbqueue-(?:leaf|node)"', markup)) == 1_000
-    assert "more; see the text below." in markup
-
-
-def test_many_long_members_share_the_tree(viewer, queue):
-    """Each of twenty long lists shows some of its members."""
-    value = {f"list {n}": list(range(500)) for n in range(20)}
-    markup = tree_of(viewer.get(of("mail", queue("mail").push(value))))
-    lists = markup.split("500 members")[1:]
-    assert len(lists) == 20
-    assert min(one.count('class="fdbqueue-leaf"') for one in lists) >= 25
-
-
-def test_what_has_no_room_is_counted(viewer, queue):
-    """A list none of whose members are shown says how many they are."""
-    markup = tree_of(viewer.get(of("mail", queue("mail").push([[[1, 2, 3]]] * 600))))
-    assert "not shown here; see the text below." in markup
-
-
-def test_more_members_than_are_shown_are_counted(viewer, queue):
-    """The tree ends, and says how much is left."""
-    markup = tree_of(viewer.get(of("mail", queue("mail").push(list(range(5_000))))))
-    assert "4,001 more; see the text below." in markup
 
 
 def test_a_text_beyond_all_bounds_is_cut(viewer, queue, monkeypatch):
@@ -401,45 +298,30 @@ def test_a_size_is_exact_where_it_is_asked_for(viewer, queue):
     assert f'<span title="{exact}">43 kB</span>' in text(viewer.get(of("mail")))
 
 
-def choices(response):
-    """Return the ways to show a value: each one's words, and its address."""
-    nav = text(response).partition('class="fdbqueue-choices"')[2].partition("</nav>")[0]
-    found = re.findall(r'href="([^"]+)"([^>]*)>([^<]+)</a>', nav)
-    return {words: (html.unescape(address), "current" in rest) for address, rest, words in found}
+def show_all(response):
+    """Return the address that shows all of a value, None if the page does."""
+    found = re.search(r'<a id="show-all" href="([^"]+)">Show all</a>', text(response))
+    return None if found is None else html.unescape(found[1])
 
 
 def test_a_value_is_shown_whole_by_a_link(viewer, queue, monkeypatch):
-    """Words lead to it; no limit of the page with the tree cuts it."""
-    monkeypatch.setattr("fdbqueue.pages.item_page.TEXT_CHARACTERS", 50)
+    """The link is there if the text is cut, and leads to all of it."""
     item = queue("mail").push({"text": "x" * 90_000})
+    assert show_all(viewer.get(of("mail", item))) is None
+    monkeypatch.setattr("fdbqueue.pages.item_page.TEXT_CHARACTERS", 50)
     page = viewer.get(of("mail", item))
-    assert [words for words, (_, is_chosen) in choices(page).items() if is_chosen] == ["As a tree"]
-    whole = viewer.get(of("mail", item) + choices(page)["Show the whole value"][0])
+    assert len(shown(page)) == 50
+    whole = viewer.get(of("mail", item) + show_all(page).partition("#")[0])
     assert json.loads(shown(whole)) == {"text": "x" * 90_000}
-    assert 'class="fdbqueue-tree"' not in text(whole)
+    assert show_all(whole) is None
     assert "Showing the first" not in text(whole)
 
 
-@pytest.mark.parametrize("state", ["ready", "leased"])
-def test_the_stored_bytes_are_shown_by_a_link(viewer, queue, stored, state):
-    """All of them, as they are under the item's key."""
-    item = queue("mail").push({"to": "ada"})
-    if state == "leased":
-        queue("mail").lease(seconds=60)
-    page = viewer.get(of("mail", item))
-    raw = shown(viewer.get(of("mail", item) + choices(page)["Raw bytes, as stored"][0]))
-    data = bytes.fromhex("".join(line[10:57] for line in raw.splitlines()))
-    assert b'"to"' in data
-    assert data in [value for _, value in stored()]
-
-
-def test_stored_bytes_in_several_keys_are_cut_and_counted(viewer, queue, settings):
-    """The first key is shown, and the page says how much there is."""
-    wide = {"kind": "fifo", "max_value_bytes": 300_000}
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"wide": wide}}
-    item = queue("wide").push("x" * 250_000)
-    response = viewer.get(of("wide", item) + "?show=bytes")
-    assert f"Showing the first 100,000 of {item.size_bytes:,} bytes." in text(response)
+def test_there_is_one_button_that_copies_a_value(viewer, queue):
+    """It copies the text that is shown."""
+    page = text(viewer.get(of("mail", queue("mail").push({"to": "ada"}))))
+    assert len(re.findall(r'data-copies="fdbqueue-text"[^>]*>Copy</button>', page)) == 1
+    assert page.count('<pre id="fdbqueue-text"') == 1
 
 
 @pytest.mark.parametrize("codec", ["json", "tuple", "bytes"])
@@ -461,18 +343,16 @@ def test_a_long_value_is_shown_and_not_parsed(viewer, queue, settings, monkeypat
     monkeypatch.setattr(
         CODECS[codec], "decode", lambda self, data: decoded.append(len(data)) or decode(self, data)
     )
-    pages = [of("wide", long) + query for query in ("", "?show=text", "?show=bytes", "?q=needle")]
+    pages = [of("wide", long) + query for query in ("", "?show=whole")]
     pages += [LIST, of("wide"), of("wide") + "?q=needle", of("wide", short)]
     found = [viewer.get(page) for page in pages]
     assert {page.status_code for page in found} == {200}
     assert decoded
     assert max(decoded) < LONG_BYTES
     if codec == "json":
-        assert "This value is too long to show as a tree." in text(found[0])
         assert shown(found[0]) == text_of_it[: len(shown(found[0]))]
         assert shown(found[1]) == text_of_it
-        assert "<mark" in text(found[3])
-    assert items(found[6])[:3] == items(found[5])[:3]
+    assert items(found[4])[:3] == items(found[3])[:3]
     assert len(queue("wide").peek().value) == len(given)  # others get it as ever
 
 

@@ -122,7 +122,6 @@
       await navigator.clipboard.writeText(source.textContent);
       told.textContent = button.dataset.copied;
     } catch {
-      source.closest("details")?.setAttribute("open", "");
       document.getSelection().selectAllChildren(source);
       told.textContent = button.dataset.failed;
     }

@@ -22,7 +22,7 @@ from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.pages.action_page import Outcome, PageAction
 from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.pages.values import Shown, show, tree
+from fdbqueue.pages.values import show
 from fdbqueue.service import Queue, run
 from fdbqueue.tasks.aborts import abort_by, is_whole_aborted
 from fdbqueue.tasks.columns import (
@@ -90,13 +90,6 @@ class Answer(NamedTuple):
     percent: float | None = None
 
 
-class TreeAndText(NamedTuple):
-    """A value as a tree and as text; the tree is missing if it is nested too deeply."""
-
-    tree: str | None
-    text: Shown
-
-
 def read_task(
     backend: Any,
     queue: Queue,
@@ -124,10 +117,10 @@ def read_task(
         "facts": facts(shown_facts(row, _FACTS), row),
         "commands": [*_commands(row), *of_group],
         "has_arguments": bool(call.args or call.kwargs),
-        "arguments": _shown(row.arguments, queue),
-        "returned": _shown(task.value, queue) if task.is_successful else None,
+        "arguments": show(row.arguments, queue.codec),
+        "returned": show(task.value, queue.codec) if task.is_successful else None,
         "outline": outline,
-        "noted": _shown(task.metadata, queue) if task.metadata else None,
+        "noted": show(task.metadata, queue.codec) if task.metadata else None,
         "answer": _answer(row),
         "can_change": task.item is not None,
     }
@@ -175,14 +168,6 @@ def _outline(
     text = gettext_lazy("Abort the whole group or chain; no task of it begins any more:")
     abort = _abort(row, place.tree)
     return found, [Advice(text, abort, "abort-group", row.task.id, lines[0].to_abort)]
-
-
-def _shown(value: Any, queue: Queue) -> TreeAndText:
-    try:
-        found = tree(value)
-    except RecursionError:
-        found = None
-    return TreeAndText(found, show(value, queue.codec))
 
 
 # Commands
