@@ -115,9 +115,9 @@ def launched(fonts: Path | None = None) -> Iterator[Any]:
 def log_in(page: Any, address: str, name: str = NAME) -> None:
     """Log a user in whose password is the name, the demo's or another, by the admin's form."""
     page.goto(f"{address}/admin/login/?next={LIST}")
-    page.get_by_label("Username").fill(name)
-    page.get_by_label("Password").fill(name)
-    page.get_by_role("button", name="Log in").click()
+    page.locator("[name=username]").fill(name)
+    page.locator("[name=password]").fill(name)
+    page.locator("[name=password]").press("Enter")
     page.wait_for_url(f"**{LIST}")
 
 

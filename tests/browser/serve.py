@@ -30,6 +30,7 @@ def main() -> None:
         from tests.browser import shop
 
         shop.work()
+        shop.wait_in_the_outbox()
         if "--actions" in sys.argv:
             shop.wait_in_groups()
         path = Path(os.environ["FDBQUEUE_BROWSER_FOLDER"]) / "tasks.json"

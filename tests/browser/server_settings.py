@@ -23,6 +23,12 @@ TASKS = {
         "OPTIONS": {"lease_seconds": 3_600, "grace_seconds": 0.1},
     }
 }
+if "--tasks" in sys.argv:
+    TASKS["rows"] = {
+        "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
+        "QUEUES": ["rows"],
+        "OPTIONS": {"outbox": True},
+    }
 DATABASES = {
     "default": {
         **DATABASES["default"],

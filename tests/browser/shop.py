@@ -66,6 +66,20 @@ def weigh(parcel: str) -> None:
         time.sleep(0.01)
 
 
+def wait_in_the_outbox() -> None:
+    """Leave one task in the outbox for hours, and set one aside."""
+    from fdbqueue.tasks.outbox.models import OutboxTask
+
+    waiting, aside = (
+        send.using(backend="rows", queue_name="rows").enqueue(f"row-{number}@example.org")
+        for number in range(2)
+    )
+    since = int((time.time() - 20_000) * 1_000_000)
+    rows = OutboxTask.objects
+    rows.filter(result_id=waiting.id).update(enqueued_us=since)
+    rows.filter(result_id=aside.id).update(set_aside_us=since, problem="no such queue")
+
+
 def work() -> None:
     """Enqueue tasks, run most of them, and leave some in every state."""
     from fdbqueue.tasks.compat import task_backends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -171,3 +172,14 @@ def paths(tasks):
         *tasks.values(),
         f"{QUEUE}tasks/nope/",
     ]
+
+
+@pytest.mark.parametrize("mount", [LIST, "/queues/"])
+def test_the_trouble_of_an_outbox_fits_a_telephone(visit, mount):
+    """All of it is said in the window, in as many lines as it takes."""
+    visitor = visit(viewport={"width": 390, "height": 844})
+    visitor.go(f"{mount}?refresh=0")
+    trouble = visitor.page.locator("#trouble-outbox")
+    expect(trouble).to_have_text(re.compile("^1 task set aside, the oldest task waits for 5 h"))
+    assert trouble.evaluate("one => one.getBoundingClientRect().right") <= 390
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
