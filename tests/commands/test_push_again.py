@@ -12,7 +12,9 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 import fdbqueue
+from fdbqueue.service import FifoQueue
 from fdbqueue.service.tools.keyed_push import KEPT_SECONDS, KeyedPush, SourceMark
+from tests.faults.faulty import AFTER, Fault, Faulty
 from tests.injection import time_ahead
 
 LINES = 12_000
@@ -212,6 +214,30 @@ def test_two_at_once(file):
         first.push_all(marks[1:])
     assert second.push_all(marks[1:]) == 2
     assert values() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_commits_whose_outcome_is_not_known(engine_error, seed):
+    """A push that stops by them, wherever, pushes each item once if it is repeated."""
+    queue = fdbqueue.queue("mail")
+    faults = [Fault(1031, "after"), *AFTER]
+    faulty = Faulty(queue.database, engine_error, seed=seed, rate=0.3, faults=faults)
+    encoder = queue.parts.pusher.encoder
+
+    def rest(begun):
+        for n in range(begun.lines, 8):
+            yield encoder.entry(n), lambda lines=n + 1: SourceMark(0, lines, b"", lines)
+            yield None  # each is a portion
+
+    while True:
+        try:
+            push = KeyedPush(FifoQueue(faulty, queue.subspace), "x")
+            push.push_all(rest(push.reached))
+        except (fdbqueue.FdbQueueError, engine_error):
+            continue
+        break
+    assert faulty.happened
+    assert values() == list(range(8))
 
 
 # Bad lines
