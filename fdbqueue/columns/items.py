@@ -8,7 +8,6 @@ of an item and ``queue_show``, or to :data:`DETAILS` for lines of JSON. Its valu
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -179,7 +178,8 @@ def _failure_line(failure: Failure) -> str:
 
 
 def _failure_record(failure: Failure) -> dict[str, Any]:
-    return {**dataclasses.asdict(failure), "at": timestamp(failure.at)}
+    said = {"attempt": failure.attempt, "at": timestamp(failure.at)}
+    return {**said, "worker": failure.worker, "reason": failure.reason}
 
 
 # The columns

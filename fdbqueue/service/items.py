@@ -33,17 +33,20 @@ class Failure:
     """One failed attempt at an item: its lease was given up, or expired.
 
     Attributes:
-        at: When that was, in UTC, by the clock of the client that gave the lease up or, after
-            it had expired, requeued the item.
+        at: When that was, in UTC: when its lease was given up, by the clock of the client that did
+            so, or expired.
         worker: The name that the worker gave with its lease; None if it gave none.
         reason: Why.
         attempt: Which attempt it was, the first being 1.
+        leased_at: When the lease began, by the clock of the client that leased it; None if that is
+            not known.
     """
 
     at: datetime.datetime
     worker: str | None
     reason: str
     attempt: int
+    leased_at: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

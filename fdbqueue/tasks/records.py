@@ -314,9 +314,9 @@ class Attempts(NamedTuple):
             spared=self.spared + 1,
         )
 
-    def begun(self, worker: str, moment: int) -> Attempts:
-        """Return these attempts and one more, which has just begun."""
-        started = moment if self.started is None else self.started
+    def begun(self, worker: str, moment: int | None) -> Attempts:
+        """Return these attempts and one more, and when it began; None if that is not known."""
+        started = self.started if self.workers else moment
         return Attempts((*self.workers, worker), self.errors, started, moment, self.spared)
 
 

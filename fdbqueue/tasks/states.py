@@ -230,16 +230,26 @@ def _with_lost(known: Attempts, record: dict[str, Any], item: Item) -> Attempts:
         if _may_have_waited(ended) and record and record.get("running") != attempt - 1:
             known = known._replace(spared=known.spared + 1)
             continue
-        known = _with_death(known, failure)
+        known = _with_death(known, failure, is_noted=record.get("running") == attempt - 1)
     return known
 
 
-def _with_death(known: Attempts, failure: Failure | None) -> Attempts:
-    """Return attempts and one more, whose worker died; None for what is not known any more."""
+def _with_death(known: Attempts, failure: Failure | None, *, is_noted: bool = False) -> Attempts:
+    """Return attempts and one more, whose worker died.
+
+    Args:
+        known: The attempts.
+        failure: What the queue knows of it; None if that is no more.
+        is_noted: Whether its record says when it began.
+    """
     worker = name_of(None if failure is None else failure.worker)
     reason = "not known any more" if failure is None else failure.reason
     died = AttemptFailure(path_of(WorkerDied), f"{WorkerDied(worker=worker, reason=reason)}\n")
-    return known._replace(workers=(*known.workers, worker)).failed(died)
+    if is_noted:
+        return known._replace(workers=(*known.workers, worker)).failed(died)
+    leased_at = None if failure is None else failure.leased_at
+    began = None if leased_at is None else service.microseconds(leased_at)
+    return known.begun(worker, began).failed(died)
 
 
 def _may_have_waited(failure: Failure | None) -> bool:

@@ -57,14 +57,15 @@ def test_the_last_three_are_kept(queue, clock):
 
 
 def test_a_lease_that_expires_is_a_failure(queue, clock):
-    """It names the worker that held the lease, and not the popper that found it expired."""
+    """It names the worker that held the lease, not the popper that found it expired; and when."""
     item = queue.lease(seconds=30, worker="gone")
     clock.advance(31)
     queue.lease(worker="next")
     found = queue.get(item.id)
     assert said(found) == [(1, "gone", "its lease expired")]
     assert isinstance(found.failures[0], Failure)
-    assert found.failures[0].at - item.until == SECOND
+    assert found.failures[0].at == item.until
+    assert found.failures[0].leased_at == item.until - 30 * SECOND
 
 
 def test_many_that_are_given_up_at_once(kind, database, subspace):

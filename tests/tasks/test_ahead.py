@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import run
 from fdbqueue.tasks import TaskAborted, abort
+from fdbqueue.tasks.columns import course
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.exceptions import WorkerDied
 from fdbqueue.tasks.records import ahead
@@ -121,6 +123,35 @@ def test_a_task_of_one_attempt_of_which_too_little_is_known(configure, clock):
     found = stored(result)
     assert found.status is FAILED
     assert found.errors[-1].exception_class is WorkerDied
+
+
+@pytest.mark.parametrize("deaths", [1, 2, 4])
+def test_when_the_first_attempt_began_whose_worker_died(configure, clock, deaths):
+    """It is that of its lease, also after many others; and it ran until its lease was over."""
+    backend = configure(max_attempts=9, lease_seconds=60)
+    result = jobs.note.enqueue(1)
+    queue = backend.queue("default")
+    leases = []
+    for number in range(deaths):
+        if number:  # a worker notes which attempt it begins
+            worker = TaskWorker(backend, ["default"], worker=f"w{number}")
+            (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
+            worker._source.begin_later_attempt(item, result.id)
+        else:
+            item = queue.lease(seconds=60, worker="w0")
+        leases.append(item.until - datetime.timedelta(seconds=60))
+        clock.advance(3_600)
+    worker = TaskWorker(backend, ["default"], worker="berta")
+    (item,) = worker._source.lease_many(1, seconds=60, worker="berta")
+    found = stored(result)
+    assert (found.attempts, found.started_at) == (deaths + 1, leases[0])
+    assert found.last_attempted_at > leases[-1]
+    if deaths == 1:
+        steps = [(step.text, step.took) for step in course(backend.found(result.id))]
+        assert ("Attempt 1 failed", "ran 1 min") in steps
+    worker._runner(item)
+    worker._source.ack(item)
+    assert stored(result).started_at == leases[0]
 
 
 def test_a_lease_that_was_lost_begins_no_second_attempt(backend, clock):

@@ -210,8 +210,8 @@ def note_failure(
     store: ItemStore, tr: Transaction, lease: Hidden, attempt: int, reason: str
 ) -> None:
     """Write that an attempt failed, and which worker held the lease."""
-    stored = reason.encode(errors="replace")
-    store.failures.note(tr, lease.row.place, attempt, lease.worker, stored)
+    at = min(lease.until, now_us()) if reason == LEASE_EXPIRED else now_us()
+    store.failures.note(tr, lease, attempt, reason.encode(errors="replace"), at)
 
 
 def take_out_or_bury(

@@ -14,12 +14,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service.clock import moment, now_us
+from fdbqueue.service.clock import moment
 from fdbqueue.service.items import Failure
-from fdbqueue.service.storage.tables import FAILURES_KEPT, TableKeys
+from fdbqueue.service.storage.tables import (
+    FAILURES_KEPT,
+    Hidden,
+    TableKeys,
+    packed_worker,
+    unpacked_worker,
+)
 
-#: The attempt, when it failed, and the length of the worker's name; the name and the reason
-#: follow, both in UTF-8.
+#: The attempt, when it failed, and the length of the worker's name; the name, behind it when the
+#: lease began as a row of the lease has it, and the reason follow, both texts in UTF-8.
 _FAILURE = struct.Struct(">IQH")
 #: About the most bytes that the failures of one item take, reasons of ASCII characters assumed.
 FAILURES_BYTES = FAILURES_KEPT * 1_250
@@ -37,12 +43,11 @@ class Failures:
     def __init__(self, tables: TableKeys) -> None:
         self._tables = tables
 
-    def note(
-        self, tr: Transaction, place: bytes, attempt: int, worker: bytes, reason: bytes
-    ) -> None:
+    def note(self, tr: Transaction, lease: Hidden, attempt: int, reason: bytes, at: int) -> None:
         """Write the failure of an attempt, in place of the one of three attempts before."""
-        facts = _FAILURE.pack(attempt, now_us(), len(worker))
-        tr[self._tables.failure(place, attempt)] = facts + worker + reason
+        worker = packed_worker(lease)
+        facts = _FAILURE.pack(attempt, at, len(worker))
+        tr[self._tables.failure(lease.row.place, attempt)] = facts + worker + reason
 
     def remove(self, tr: Transaction, place: bytes) -> None:
         """Remove the failures of an item."""
@@ -66,8 +71,10 @@ class Failures:
 def _failure(data: bytes) -> Failure:
     attempt, at, size = _FAILURE.unpack_from(data)
     middle = _FAILURE.size + size
-    worker = data[_FAILURE.size : middle].decode(errors="replace")
-    return Failure(moment(at), worker or None, data[middle:].decode(errors="replace"), attempt)
+    name, began = unpacked_worker(data[_FAILURE.size : middle])
+    worker, reason = name.decode(errors="replace"), data[middle:].decode(errors="replace")
+    leased_at = None if began is None else moment(began)
+    return Failure(moment(at), worker or None, reason, attempt, leased_at)
 
 
 def group_of_stored(reason: bytes) -> bytes:

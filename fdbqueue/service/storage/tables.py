@@ -401,8 +401,7 @@ def packed_facts(hidden: Hidden) -> bytes:
     pushed_at = -1 if hidden.pushed_at is None else hidden.pushed_at
     facts = _FACTS.pack(hidden.until, hidden.attempts, pushed_at)
     if hidden.state is State.LEASED:
-        began = b"" if hidden.began is None else _BEGAN.pack(b"\0", hidden.began)
-        return facts + hidden.secret + hidden.worker + began
+        return facts + hidden.secret + packed_worker(hidden)
     return facts + hidden.reason
 
 
@@ -412,9 +411,19 @@ def unpacked_facts(state: State, row: Row, facts: bytes) -> Hidden:
     rest, known_push = facts[_FACTS.size :], None if pushed_at < 0 else pushed_at
     if state is not State.LEASED:
         return Hidden(state, row, until, attempts, known_push, reason=rest)
-    secret, (worker, _, began) = rest[:SECRET_BYTES], rest[SECRET_BYTES:].partition(b"\0")
-    since = int.from_bytes(began, "big") if began else None
-    return Hidden(state, row, until, attempts, known_push, secret, worker, began=since)
+    secret, (worker, began) = rest[:SECRET_BYTES], unpacked_worker(rest[SECRET_BYTES:])
+    return Hidden(state, row, until, attempts, known_push, secret, worker, began=began)
+
+
+def packed_worker(lease: Hidden) -> bytes:
+    """Return what is stored of a lease's worker, and of when the lease began."""
+    return lease.worker + (b"" if lease.began is None else _BEGAN.pack(b"\0", lease.began))
+
+
+def unpacked_worker(data: bytes) -> tuple[bytes, int | None]:
+    """Return the name of a lease's worker, and when the lease began; None if that is not stored."""
+    worker, _, began = data.partition(b"\0")
+    return worker, int.from_bytes(began, "big") if began else None
 
 
 def described(item: Item, hidden: Hidden, failures: tuple[Failure, ...]) -> Item:
