@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
-from fdbqueue.exceptions import path_of, traceback_of
+from fdbqueue.exceptions import is_a, path_of, traceback_of, type_name
 from fdbqueue.locks import RLock
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, WorkerThreads
@@ -138,7 +138,7 @@ class Loop:
             try:
                 loop.run_forever()
             except BaseException as error:  # noqa: BLE001  # what raises it is told, too
-                kind = type(error).__name__
+                kind = type_name(error)
             if not self._is_over.is_set():
                 facts = {"error": kind}
                 logger.warning("a task has stopped the event loop; it goes on", extra=facts)
@@ -176,7 +176,7 @@ async def _outcome(
             attempt.has_left, attempt.coroutine = True, None
         if (limit := attempt.limit) is not None:
             runner.limits().leave(attempt)
-            if limit.is_struck and isinstance(error, asyncio.CancelledError):
+            if limit.is_struck and is_a(error, asyncio.CancelledError):
                 error = limit.error_of(error)
         executor = SyncToAsync.context_to_thread_executor.pop(context, None)
         if executor is not None:  # nobody waits for it: a cancelled call may still run there
@@ -196,7 +196,7 @@ def _end_child(error: BaseException | None) -> NoReturn:
     """
     code: Any = 0
     text = ""
-    if isinstance(error, SystemExit):
+    if is_a(error, SystemExit):
         code = error.code
     elif error is not None:
         code, text = 1, traceback_of(error)

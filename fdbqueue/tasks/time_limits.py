@@ -83,6 +83,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue import connections
+from fdbqueue.exceptions import is_a
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.tasks.exceptions import TaskAborted, TaskTimeout
@@ -222,7 +223,7 @@ class Limit:
 
     def error_of(self, raised: BaseException) -> BaseException:
         """Return what the attempt fails with, given what has ended its function."""
-        if self.seconds and isinstance(raised, TaskTimeout):
+        if self.seconds and is_a(raised, TaskTimeout):
             raised.seconds = self.seconds
             raised.__class__ = TaskTimeout  # not while it is handled: Python 3.10 notes its class
             return raised
@@ -336,7 +337,7 @@ class TimeLimits:
     def leave_again(self, attempt: Attempt, error: BaseException) -> bool:
         """Leave an attempt, in case that was interrupted; tell whether an error is what ends it."""
         self.leave(attempt)
-        if not isinstance(error, TaskTimeout):
+        if not is_a(error, TaskTimeout):
             return False
         if attempt.limit is not None and attempt.limit.strike is not None:
             attempt.limit.strike.judge(error)

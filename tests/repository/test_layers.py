@@ -22,7 +22,7 @@ LAYERS = {
     "fdbqueue.exceptions": (),
     "fdbqueue.locks": (),
     "fdbqueue.logs": (),
-    "fdbqueue.own_threads": ("fdbqueue.logs",),
+    "fdbqueue.own_threads": ("fdbqueue.exceptions", "fdbqueue.logs"),
     "fdbqueue.engines": ("fdbqueue.engines", *LOWEST),
     "fdbqueue.service": ("fdbqueue.service", "fdbqueue.engines.protocols", *LOWEST),
     "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),
