@@ -3,6 +3,7 @@
 What a function leaves behind in a connection of its thread would be the next one's: a transaction
 that it did not end, as by ``transaction.atomic().__enter__()`` or a generator that nothing
 finishes. So its thread closes that connection, which rolls the transaction back, and forgets it.
+A tenant whose schema it has set, as with django-tenants, is set back.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ class left_in_order(contextlib.AbstractContextManager[None]):  # noqa: N801  # i
     """
 
     def __enter__(self) -> None:
-        self._before = set()
+        self._before: set[str] = set()
+        #: The tenants of connections, by their names.
+        self._tenants: dict[str, Any] = {}
+        connection: Any
         for connection in connections.all(initialized_only=True):
             connection.close_if_unusable_or_obsolete()
+            if hasattr(connection, "set_tenant"):
+                self._tenants[connection.alias] = connection.tenant
             if connection.in_atomic_block:
                 self._before.add(connection.alias)
 
@@ -40,6 +46,14 @@ class left_in_order(contextlib.AbstractContextManager[None]):  # noqa: N801  # i
                 _drop(connection)
             else:
                 connection.close_if_unusable_or_obsolete()
+                if hasattr(connection, "set_tenant"):
+                    self._set_back_tenant(connection)
+
+    def _set_back_tenant(self, connection: Any) -> None:
+        if connection.alias not in self._tenants:
+            connection.set_schema_to_public()  # as each new connection is
+        elif connection.tenant is not self._tenants[connection.alias]:
+            connection.set_tenant(self._tenants[connection.alias])
 
 
 def _drop(connection: Any) -> None:

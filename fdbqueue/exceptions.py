@@ -29,21 +29,28 @@
 An error of FoundationDB itself (a conflict that outlived its retries, a timeout) is not
 wrapped: it is the engine's own ``FDBError``, with FoundationDB's code.
 
-:func:`text_of_error`, :func:`message_of`, :func:`path_of` and :func:`traceback_of` put any error
-into words, those of other programs too, and never raise, whatever the methods of the error do.
+:func:`text_of_error`, :func:`message_of`, :func:`type_name`, :func:`path_of` and
+:func:`traceback_of` put any error into words, those of other programs too, and :func:`is_a` tells
+its class. They never raise, whatever the methods of the error, or of its class, do.
 """
 
 from __future__ import annotations
 
 import traceback
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 _MAX_TEXT = 1_000
+# What Python itself knows of a class: a class of classes may have other attributes of these names.
+_NAME, _QUALIFIED_NAME, _MODULE = (
+    vars(type)[name].__get__ for name in ("__name__", "__qualname__", "__module__")
+)
 
 
 def text_of_error(error: BaseException) -> str:
     """Return an error's type and message, as :func:`message_of` has it."""
-    name, text = type(error).__name__, _message(error)
+    name, text = type_name(error), _message(error)
     return f"{name}: {text}"[:_MAX_TEXT] if text else name
 
 
@@ -53,13 +60,32 @@ def message_of(error: BaseException) -> str:
     Returns:
         At most 1,000 characters, all of which UTF-8 can encode: others are escaped.
     """
-    return _message(error) or type(error).__name__
+    return _message(error) or type_name(error)
+
+
+def is_a(error: BaseException | None, *kinds: type[E]) -> TypeGuard[E]:
+    """Tell whether an error is of one of these classes, whatever its ``__class__`` says."""
+    return issubclass(type(error), kinds)
+
+
+def class_name(kind: type) -> str:
+    """Return the name of a class."""
+    return str(_NAME(kind))
+
+
+def type_name(error: BaseException) -> str:
+    """Return the name of an error's class."""
+    return class_name(type(error))
 
 
 def path_of(kind: type) -> str:
     """Return the dotted path of a class; its name alone if it says no module."""
-    module = getattr(kind, "__module__", None)  # a class need not have one
-    return f"{module}.{kind.__qualname__}" if isinstance(module, str) else kind.__qualname__
+    try:
+        module = _MODULE(kind)
+    except AttributeError:  # a class need not have one
+        module = None
+    name = str(_QUALIFIED_NAME(kind))
+    return f"{module}.{name}" if isinstance(module, str) else name
 
 
 def traceback_of(error: BaseException) -> str:

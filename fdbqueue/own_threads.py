@@ -33,6 +33,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fdbqueue.exceptions import type_name
 from fdbqueue.logs import get_logger
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class WorkerThreads:
     def tell(self, thread: str, error: BaseException) -> None:
         """End the worker, because a thread has died."""
         if self.death is None:
-            death = ThreadDied(f"The thread {thread} has ended by {type(error).__name__}")
+            death = ThreadDied(f"The thread {thread} has ended by {type_name(error)}")
             death.__cause__ = error
             self.death = death
         self.on_death()

@@ -42,7 +42,13 @@ import fdb.tuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import BatchTooLarge, EngineError, FdbQueueError, OutcomeUnknown
+from fdbqueue.exceptions import (
+    BatchTooLarge,
+    EngineError,
+    FdbQueueError,
+    OutcomeUnknown,
+    class_name,
+)
 from fdbqueue.logs import get_logger
 from fdbqueue.service import instrumentation
 from fdbqueue.steady import monotonic
@@ -472,7 +478,7 @@ def error_code(error: BaseException) -> int | None:
 
     Each engine has its own class of errors, called ``FDBError`` as the binding's is.
     """
-    if any(kind.__name__ == "FDBError" for kind in type(error).__mro__):
+    if any(class_name(kind) == "FDBError" for kind in type(error).__mro__):
         code: int = getattr(error, "code")  # noqa: B009  # of no class known here
         return code
     return None

@@ -53,6 +53,7 @@ from fdbqueue.tasks.results import (
     local,
     new_result,
     of_argument,
+    of_call,
     pairs,
     result_of,
 )
@@ -181,7 +182,10 @@ class FdbQueueBackend(BaseTaskBackend):
         """Enqueue a task with many arguments, as the task's ``enqueue_many`` says."""
         self.validate_task(task)
         is_rich = self.settings.rich_types
-        results = [new_result(task, *call, self.alias, is_rich=is_rich) for call in pairs(calls)]
+        results = []
+        for number, call in enumerate(pairs(calls)):
+            with of_call(number):
+                results.append(new_result(task, *call, self.alias, is_rich=is_rich))
         if self.settings.outbox is not None:
             return self.outbox().enqueue_many(results)
         many = ManyCalls(self, task.queue_name, results)

@@ -23,6 +23,7 @@ from fdbqueue.exceptions import (
     ItemNotFound,
     LeaseLost,
     OutcomeUnknown,
+    is_a,
     message_of,
     path_of,
     traceback_of,
@@ -231,7 +232,7 @@ class Attempt:
             retry_seconds=retry_seconds,
             asked=asked,
             kept_attempts=kept or self.attempts,
-            is_aborted=isinstance(error, TaskAborted),
+            is_aborted=is_a(error, TaskAborted),
         )
 
     def ends(self, **facts: Any) -> None:
@@ -270,7 +271,7 @@ def retry_seconds(
         return None if is_last and asked.spend else asked.seconds
     backoff = task.backoff if isinstance(task, FdbQueueTask) else BACKENDS
     backoff = options.backoff if backoff is BACKENDS else backoff
-    if backoff is None or is_last or isinstance(error, TaskAborted | TaskExpired | WorkerDied):
+    if backoff is None or is_last or is_a(error, TaskAborted, TaskExpired, WorkerDied):
         return None
     try:
         seconds = function_of(backoff)(error, attempt.result)
@@ -283,7 +284,7 @@ def retry_seconds(
 
 def _asked_by(error: BaseException) -> Retry | None:
     """Return what a task asks for that raised this; None for an exception like any other."""
-    if isinstance(error, Retry):
+    if is_a(error, Retry):
         with contextlib.suppress(Exception):  # a subclass has no pause, or a wrong one
             return Retry(error.seconds, spend=error.spend)
     return None
@@ -530,7 +531,7 @@ def _call_at_end(tr: Transaction, end: AttemptEnd) -> None:
         for function in end.at_end:
             function(tr)
     except BaseException as error:
-        is_engines = isinstance(error, EngineError) or error_code(error) is not None
+        is_engines = is_a(error, EngineError) or error_code(error) is not None
         if is_engines and not is_refusal(error):
             raise
         raise AtEndFailed from error

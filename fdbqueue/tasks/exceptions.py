@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 
-from fdbqueue.exceptions import FdbQueueError
+from fdbqueue.exceptions import FdbQueueError, is_a
 from fdbqueue.service import MAX_SECONDS
 
 
@@ -117,5 +117,5 @@ def pass_interrupt(error: BaseException) -> None:
     main thread a ``KeyboardInterrupt`` is a person's wish.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if is_main and isinstance(error, KeyboardInterrupt):
+    if is_main and is_a(error, KeyboardInterrupt):
         raise error

@@ -20,7 +20,7 @@ from fdbqueue.service import Item, Push, Queue, push_portions, run
 from fdbqueue.tasks.compat import TaskResult, task_enqueued
 from fdbqueue.tasks.key_limit_queues import store_limits, without_key
 from fdbqueue.tasks.records import encoded
-from fdbqueue.tasks.results import change, local, of_argument
+from fdbqueue.tasks.results import change, local, of_argument, of_call
 
 #: The most calls that one transaction enqueues, and the most bytes of these.
 MAX_CALLS, MAX_BYTES = 1_000, 1_000_000
@@ -81,7 +81,8 @@ class ManyCalls:
         self._items: dict[int, Item] = {}
         calls = []
         for number, result in enumerate(results):
-            queue_of_call, push, limited = backend.push_of(result)
+            with of_call(number):
+                queue_of_call, push, limited = backend.push_of(result)
             if limited is not None:
                 self._limits.setdefault(without_key(limited.queue), limited)
             calls.append(_Call(number, queue_of_call, push, len(encoded(push.value))))

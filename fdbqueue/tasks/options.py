@@ -409,7 +409,7 @@ class FdbQueueTask(Task, Generic[P, T]):  # type: ignore[type-arg]  # generic in
 
         Raises:
             InvalidTask, TypeError, ValueError, InvalidValue, ValueTooLarge: As for ``enqueue``;
-                nothing was enqueued.
+                they say which call is wrong; nothing was enqueued.
             PushInterrupted: Something failed later. ``pushed`` says how many calls were enqueued,
                 from the first on; ``unknown``, if it is there, how many after these may be.
         """

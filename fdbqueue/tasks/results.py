@@ -19,11 +19,12 @@ from django.utils.module_loading import import_string
 
 from fdbqueue import service
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import InvalidValue
+from fdbqueue.exceptions import FdbQueueError, InvalidValue
 from fdbqueue.service import MAX_SECONDS, NOW, Item, ItemWait, ItemWatch, Prospect
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import (
     TASK_REFRESH_ATTRS,
+    InvalidTask,
     Task,
     TaskError,
     TaskResult,
@@ -41,6 +42,8 @@ T = TypeVar("T")
 _ENDED = {TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL}
 #: The longest path to a part of a value that an error names.
 _MAX_PATH = 300
+#: Errors that are made again with more of a text.
+_OF_A_TEXT = {TypeError, ValueError, InvalidTask}
 _SCALARS = {str, int, float, bool, type(None)}
 _TEXT = {str}
 
@@ -267,8 +270,24 @@ def pairs(calls: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
             is_call = False
         if not is_call:
             text = "a pair of arguments, and of those by name: ([1, 2], {'three': 3})"
-            raise TypeError(f"Each call is {text}; number {number} is not.")
+            raise TypeError(f"Each call is {text}; calls[{number}] is not.")
         yield args, kwargs
+
+
+@contextlib.contextmanager
+def of_call(number: int) -> Iterator[None]:
+    """Have an error say which of many calls it is about: in its context, its text, or a note."""
+    try:
+        yield
+    except FdbQueueError as error:
+        error.context.setdefault("index", number)
+        raise
+    except Exception as error:
+        if type(error) in _OF_A_TEXT:
+            raise type(error)(f"calls[{number}]: {error}") from error
+        if hasattr(error, "add_note"):  # from Python 3.11 on
+            error.add_note(f"This is about calls[{number}].")
+        raise
 
 
 def normalised(value: Any, other: Callable[[Any], Any] = normalize_json) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
-from fdbqueue.exceptions import path_of, traceback_of
+from fdbqueue.exceptions import is_a, path_of, traceback_of, type_name
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service import Item, now_us, run
@@ -132,7 +132,7 @@ class Loop:
             try:
                 loop.run_forever()
             except BaseException as error:  # noqa: BLE001  # what raises it is told, too
-                kind = type(error).__name__
+                kind = type_name(error)
             if not self._is_over.is_set():
                 facts = {"error": kind}
                 logger.warning("a task has stopped the event loop; it goes on", extra=facts)
@@ -168,7 +168,7 @@ async def _outcome(
             _end_child(error)
         runner.limits.leave(attempt)
         limit = attempt.limit
-        if limit is not None and limit.is_cancelled and isinstance(error, asyncio.CancelledError):
+        if limit is not None and limit.is_cancelled and is_a(error, asyncio.CancelledError):
             error = limit.error().with_traceback(error.__traceback__)
         executor = SyncToAsync.context_to_thread_executor.pop(context, None)
         if executor is not None:  # nobody waits for it: a cancelled call may still run there
@@ -188,7 +188,7 @@ def _end_child(error: BaseException | None) -> NoReturn:
     """
     code: Any = 0
     text = ""
-    if isinstance(error, SystemExit):
+    if is_a(error, SystemExit):
         code = error.code
     elif error is not None:
         code, text = 1, traceback_of(error)

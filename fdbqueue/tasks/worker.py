@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbqueue.connections import left_in_order
-from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, text_of_error
+from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, is_a, text_of_error
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service import (
@@ -392,8 +392,9 @@ class TaskWorker:
     def _count(self, item: Item, end: AttemptEnd | None, error: BaseException | None) -> None:
         if end is None or not end.is_done:
             end = None
-            self.lost += isinstance(error, LeaseLost)
-            self.failed += not isinstance(error, LeaseLost)
+            is_lost = is_a(error, LeaseLost)
+            self.lost += is_lost
+            self.failed += not is_lost
         else:
             if end.failure is None:
                 self.succeeded += 1

@@ -14,6 +14,7 @@ from fdbqueue.own_threads import ThreadDied
 from fdbqueue.service import Counts, Worker
 from fdbqueue.service.tools.line import LeaseExtender, Line
 from tests.engines.children import wait_until
+from tests.tasks import bad_jobs
 
 DEADLINE_SECONDS = 60
 
@@ -451,3 +452,19 @@ def test_a_handler_of_the_log_that_raises_ends_nothing(mail, capsys):
     assert (worker.handled, worker.failed, worker.lost) == (3, 3, 3)
     assert mail.counts() == Counts(0, 0, 6, 0)
     assert "the server of the log is away" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [*bad_jobs.SLY])
+def test_an_exception_that_raises_when_it_is_looked_at(mail, kind):
+    """Its item is given up with what it says; the next one is handled."""
+    mail.push_many([1, 2])
+
+    def handle(item):
+        if item.value == 1:
+            raise bad_jobs.SLY[kind]("what the reader needs")
+
+    worker = Worker(mail, handle, retry_delay_seconds=3_600)
+    assert run(worker) == []
+    assert (worker.handled, worker.failed) == (1, 1)
+    (item,) = mail.page(state="delayed").items
+    assert mail.get(item.id).failures[0].reason.endswith(": what the reader needs")

@@ -32,7 +32,7 @@ LAYERS = {
     "fdbqueue.steady": (),
     "fdbqueue.binding": (),
     "fdbqueue.logs": (),
-    "fdbqueue.own_threads": ("fdbqueue.logs",),
+    "fdbqueue.own_threads": ("fdbqueue.exceptions", "fdbqueue.logs"),
     "fdbqueue.engines": ("fdbqueue.engines", *LOWEST),
     "fdbqueue.service": ("fdbqueue.service", "fdbqueue.engines.protocols", *LOWEST),
     "fdbqueue.conf": ("fdbqueue.service", "fdbqueue.engines.protocols", "fdbqueue.exceptions"),

@@ -34,6 +34,48 @@ class Odd(Exception):
         raise LookupError
 
 
+class _Secretive(type):
+    """A class of classes that raise when they are looked at."""
+
+    @property
+    def __module__(cls) -> Any:
+        raise RuntimeError("no module")
+
+    @property
+    def __name__(cls) -> Any:
+        raise RuntimeError("no name")
+
+
+class OfNoName(Exception, metaclass=_Secretive):
+    """An exception whose class raises when it is looked at."""
+
+
+class OfNoClass(Exception):
+    """An exception that raises when its class is looked at."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("no class")
+
+
+SLY = {"OfNoName": OfNoName, "OfNoClass": OfNoClass}
+
+
+@task(max_attempts=3, backoff=never)
+def raise_what_raises(kind: str) -> None:
+    raise SLY[kind]("what the reader needs")
+
+
+@task(max_attempts=3, backoff=never)
+async def raise_what_raises_in_the_loop(kind: str) -> None:
+    raise SLY[kind]("what the reader needs")
+
+
+@task(max_attempts=3, backoff=never)
+def end_with_what_raises(kind: str) -> None:
+    at_end(lambda _tr: raise_what_raises.func(kind))
+
+
 @task(backoff=never)
 def leave(kind: str) -> None:
     raise KINDS[kind]("left")

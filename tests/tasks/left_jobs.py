@@ -26,6 +26,15 @@ def leave_open(fails: bool) -> None:
 
 
 @task
+def work_for(tenant: str) -> list[str]:
+    """Set a tenant, as with django-tenants; return whose the connection was, and is."""
+    database: Any = connection
+    found = [database.tenant]
+    database.set_tenant(tenant)
+    return [*found, database.tenant]
+
+
+@task
 def tell_connection() -> int:
     """Return which connection it has."""
     connection.ensure_connection()

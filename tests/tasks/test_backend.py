@@ -20,7 +20,7 @@ from fdbqueue import conf
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.transactions import run
-from fdbqueue.tasks import compat, enqueue_in, task
+from fdbqueue.tasks import compat, enqueue_in, pages, task
 from fdbqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, task_backends
 from fdbqueue.tasks.options import FdbQueueTask, Retention, TaskChanges, TaskKeywords
 from fdbqueue.tasks.records import Records, encoded, pending
@@ -402,7 +402,7 @@ def test_backends_whose_queues_may_be_the_same_are_found_by_a_check(backend):
     ],
 )
 def test_each_queue_belongs_to_one_backend(backend, name, owner):
-    """To the one that names it, else to the one with the longest prefix."""
+    """To the one that names it, else to the one with the longest prefix; on its page, too."""
     given = {
         "default": ANY_NAME,
         "second": ANY_NAME,
@@ -411,6 +411,7 @@ def test_each_queue_belongs_to_one_backend(backend, name, owner):
     }
     with override_settings(TASKS=given):
         assert [alias for alias in given if task_backends[alias].owns(name)] == [owner]
+        assert pages._backend_of(name).alias == owner
 
 
 def test_a_task_goes_where_the_setting_says_by_now(backend):

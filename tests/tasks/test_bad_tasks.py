@@ -62,6 +62,27 @@ def test_what_a_task_raises_ends_its_attempt(backend, task, kind):
     assert [stored(one).status for one in after] == [SUCCESSFUL] * 2
 
 
+@pytest.mark.parametrize("kind", [*bad_jobs.SLY])
+@pytest.mark.parametrize(
+    "task",
+    [
+        bad_jobs.raise_what_raises,
+        bad_jobs.raise_what_raises_in_the_loop,
+        bad_jobs.end_with_what_raises,
+    ],
+)
+def test_an_exception_that_raises_when_it_is_looked_at(configure, task, kind):
+    """It is told as itself, and handled as any other: the task has the attempts that it may."""
+    configure(timeout=600)
+    result = task.enqueue(kind)
+    worker = work()
+    found = stored(result)
+    assert (found.status, found.attempts, worker.failed) == (FAILED, 1, 1)
+    (error,) = found.errors
+    assert error.exception_class_path == f"tests.tasks.bad_jobs.{kind}"
+    assert "what the reader needs" in error.traceback
+
+
 @pytest.mark.parametrize("task", [bad_jobs.stop_the_loop, bad_jobs.leave_a_callback])
 def test_a_task_that_stops_the_loop(backend, caplog, task):
     """The loop goes on: with this task, with those beside it, and with later ones."""

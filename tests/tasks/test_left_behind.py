@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import sys
@@ -10,7 +11,9 @@ import threading
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
+from django.db.backends.sqlite3.base import DatabaseWrapper
 
+from fdbqueue.connections import left_in_order
 from fdbqueue.tasks.compat import task_backends, task_finished, task_started
 from fdbqueue.tasks.worker import TaskWorker
 from tests.engines.children import wait_until
@@ -52,6 +55,38 @@ def test_a_transaction_of_the_caller_stays(backend, work, caplog):
     assert connection.in_atomic_block
     assert Group.objects.count() == 1
     assert LEFT_OPEN not in caplog.text
+
+
+@pytest.fixture
+def tenants(monkeypatch):
+    """Let connections have tenants as django-tenants' do, which are of PostgreSQL alone."""
+
+    def set_tenant(self, tenant):
+        self.tenant = tenant
+
+    monkeypatch.setattr(DatabaseWrapper, "tenant", "public", raising=False)
+    monkeypatch.setattr(DatabaseWrapper, "set_tenant", set_tenant, raising=False)
+    to_public = functools.partialmethod(set_tenant, "public")
+    monkeypatch.setattr(DatabaseWrapper, "set_schema_to_public", to_public, raising=False)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tenant_that_is_left_set(backend, work, tenants, monkeypatch):
+    """The next task of the thread begins without, also if its connection is kept."""
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    results = [left_jobs.work_for.enqueue(name) for name in ("a", "b", "c")]
+    work()
+    values = [task_backends["default"].get_result(one.id).return_value for one in results]
+    assert values == [["public", name] for name in ("a", "b", "c")]
+
+
+@pytest.mark.django_db
+def test_a_tenant_of_the_caller_stays(tenants, monkeypatch):
+    """A project's test case has set one, and calls what a worker calls in its thread."""
+    monkeypatch.setattr(connection, "tenant", "of the test", raising=False)
+    with left_in_order():
+        assert left_jobs.work_for.func("a") == ["of the test", "a"]
+    assert connection.tenant == "of the test"
 
 
 @pytest.mark.django_db(transaction=True)

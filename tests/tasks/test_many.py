@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 import threading
 
 import pytest
@@ -13,7 +14,7 @@ from django.test import override_settings
 from fdbqueue.exceptions import InvalidValue, PushInterrupted, ValueTooLarge
 from fdbqueue.service import run
 from fdbqueue.tasks import many
-from fdbqueue.tasks.compat import ImmediateBackend, task_enqueued
+from fdbqueue.tasks.compat import ImmediateBackend, InvalidTask, task_enqueued
 from tests.faults.conftest import faulty
 from tests.faults.faulty import AFTER, BEFORE, LATE
 from tests.faulty_database import TIMED_OUT, FaultyDatabase
@@ -130,12 +131,35 @@ def test_calls_may_come_from_anywhere(backend):
     ids=lambda given: repr(given)[:20],
 )
 def test_a_wrong_call_refuses_all(backend, told, wrong, error):
-    """Nothing is enqueued; the queue's own errors say which it is."""
+    """Nothing is enqueued; the error says which it is."""
     with pytest.raises(error) as caught:
         jobs.note.enqueue_many([([1], {}), ([2], {}), wrong, ([3], {})])
     if hasattr(caught.value, "context"):
         assert caught.value.context["index"] == 2
+    else:
+        assert "calls[2]" in str(caught.value)
     assert backend.queue("default").size() == 0
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("job", "wrong", "error"),
+    [
+        (limited_jobs.one_a_customer, ["", 1], InvalidTask),
+        (limited_jobs.two_a_customer, ["a"], TypeError),
+        (limited_jobs.say, ["7"], LookupError),
+        (jobs.unique, [], TypeError),
+    ],
+    ids=lambda given: getattr(given, "name", ""),
+)
+def test_a_call_whose_key_is_wrong(backend, told, job, wrong, error):
+    """The error says which call it is; that of a project's own function in a note."""
+    right = {"user": "u"} if job is jobs.unique else {"customer": "c"}
+    right |= {} if job in (jobs.unique, limited_jobs.say) else {"number": 1}
+    with pytest.raises(error) as caught:
+        job.enqueue_many([([], right), (wrong, {})])
+    notes = getattr(caught.value, "__notes__", [])
+    assert "calls[1]" in "".join([str(caught.value), *notes]) or sys.version_info < (3, 11)
     assert told == []
 
 
@@ -229,7 +253,7 @@ def test_other_backends():
     with override_settings(TASKS=immediate):
         results = jobs.note.enqueue_many([([1], {}), ([2], {})])
         assert [result.return_value for result in results] == [1, 2]
-        with pytest.raises(TypeError, match="number 1"):
+        with pytest.raises(TypeError, match=r"calls\[1\]"):
             jobs.note.enqueue_many([([1], {}), "ab"])
 
 

@@ -111,11 +111,13 @@ def test_a_task_of_a_group(backend, work):
     assert called("tasks_show", result.id) == text[text.index("GROUP") :].replace("  > ", "    ")
     found = json.loads(called("tasks_abort", result.id, "--json"))
     assert found == {"id": result.id, "aborted": 31, "asked": 0, "ended": 1, "never": 2}
-    assert "was aborted" in called("tasks_abort", result.id)
+    assert f"The group {result.id} was aborted" in called("tasks_abort", result.id)
     assert "failed  Aborted\n" in called("tasks_show", first.id)
     nested = result.parts()[1].id
     shown = json.loads(called("tasks_show", nested, "--json"))
     assert (shown["id"], shown["kind"], shown["count"]) == (nested, "chain", 2)
+    steps = chain(group_jobs.add, group_jobs.add).enqueue()
+    assert f"The chain {steps.id} was aborted" in called("tasks_abort", steps.id)
     with pytest.raises(CommandError, match="is nested"):
         called("tasks_abort", nested)
 

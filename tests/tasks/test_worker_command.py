@@ -249,6 +249,17 @@ def test_a_child_that_dies_is_replaced(start, begin, backend, tmp_path):
     assert worker.end(signal.SIGTERM) == 0
 
 
+def test_sigterm_while_a_child_that_died_waits_for_its_replacement(start, begin, tmp_path):
+    """Nothing ran that could not end, so the exit code is that of any such end."""
+    begin("go")
+    worker = start("--processes", "1")
+    wait_until(lambda: begun(tmp_path), DEADLINE_SECONDS)
+    (child,) = begun(tmp_path)
+    os.kill(child, signal.SIGKILL)
+    worker.wait("another starts in 1 s.")
+    assert worker.end(signal.SIGTERM) == 0
+
+
 def test_children_end_when_their_parent_is_killed(start, begin, tmp_path):
     """Gracefully, as after SIGTERM: no process is left, and no task is lost."""
     results = begin("go", "go")

@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.columns.text import clipped, counted
 from fdbqueue.connections import left_in_order
-from fdbqueue.exceptions import LeaseLost, text_of_error
+from fdbqueue.exceptions import LeaseLost, is_a, text_of_error
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.emptying import Emptying, name_record
@@ -110,7 +110,7 @@ examples:
             if error is not None:
                 most = self.catalog.queue(item.queue).options.max_attempts
                 is_dead = is_last_attempt(item.attempts + 1, most)
-                dead += is_dead and not isinstance(error, LeaseLost)
+                dead += is_dead and not is_a(error, LeaseLost)
                 text = clipped(f"Item {item.id} failed: {text_of_error(error)}")
                 self.console.note(text)
             progress.advance(1)

@@ -36,7 +36,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error
+from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error, type_name
 from fdbqueue.locks import RLock
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, ThreadDied, WorkerThreads
@@ -596,7 +596,7 @@ class Worker:
         except LeaseLost as lost:
             logger.warning("a lease was lost before its item was done", extra=self._facts(item))
             return "lost", lost
-        facts = {**self._facts(item), "error": type(error).__name__}
+        facts = {**self._facts(item), "error": type_name(error)}
         logger.info("an item was given up", extra=facts)
         return "failed", error
 

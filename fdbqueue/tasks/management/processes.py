@@ -123,7 +123,7 @@ class Parent:
             if child.has_ended:
                 return
             if self._told:
-                child.has_ended = True
+                child.has_ended, child.code = True, 0  # there is nothing to stop
             elif monotonic() >= child.start_at:
                 self._start(child)
             return

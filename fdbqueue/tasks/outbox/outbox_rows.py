@@ -28,7 +28,7 @@ from fdbqueue.tasks.key_limit_queues import Limited
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.wake import Waker
 from fdbqueue.tasks.records import TaskCall, aware, packed, rank_of, unpacked
-from fdbqueue.tasks.results import change, local, of_argument
+from fdbqueue.tasks.results import change, local, of_argument, of_call
 from fdbqueue.tasks.states import TaskState, deadline, state_of
 
 #: The longest text of a call: one of 1,000,000 bytes has up to six characters for each of them.
@@ -88,7 +88,10 @@ class Outbox:
     def enqueue_many(self, results: Sequence[TaskResult[..., Any]]) -> list[Any]:
         """Insert the rows of tasks, all or none, as :meth:`enqueue` inserts one."""
         self._look_for_a_transaction()
-        rows = [self._row(result) for result in results]
+        rows = []
+        for number, result in enumerate(results):
+            with of_call(number):
+                rows.append(self._row(result))
         self.rows.bulk_create(rows)
         return self._inserted(results, *rows)
 

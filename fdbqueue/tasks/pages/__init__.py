@@ -90,15 +90,9 @@ def _found(backend: FdbQueueBackend, task_id: str) -> TaskPlace | None:
 
 
 def _backend_of(name: str) -> FdbQueueBackend | None:
-    """Return the backend whose tasks are in a queue: the one with the longest prefix."""
-    name = conf.catalog().home(name)
-    fits = [
-        backend
-        for backend in backends()
-        if name.startswith(backend.queue_prefix)
-        and (not backend.queues or name.removeprefix(backend.queue_prefix) in backend.queues)
-    ]
-    return max(fits, key=lambda backend: len(backend.queue_prefix), default=None)
+    """Return the backend whose tasks are in a queue, None if it has none."""
+    home = conf.catalog().home(name)
+    return next((backend for backend in backends() if backend.owns(home)), None)
 
 
 def _settings(backend: FdbQueueBackend, queue: Queue) -> list[Setting]:

@@ -11,6 +11,7 @@ from fdbqueue.management.exit_codes import failure
 from fdbqueue.tasks.aborts import abort_by
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
+from fdbqueue.tasks.group_results import group_result_by
 from fdbqueue.tasks.groups import abort_group_by
 from fdbqueue.tasks.management import task_arguments
 
@@ -63,10 +64,11 @@ examples:
         except ValueError as error:
             raise failure(clipped(str(error))) from error
         text = (
-            "The group {id} was aborted: {aborted} tasks that waited will not run, {asked} that "
+            "The {kind} {id} was aborted: {aborted} tasks that waited will not run, {asked} that "
             "run were asked to end, {never} had not been enqueued, {ended} had ended before."
         )
         counts = found._asdict()
-        shown = text.format(id=clipped(result_id), **counts)
+        kind = group_result_by(backend, result_id).kind
+        shown = text.format(kind=kind, id=clipped(result_id), **counts)
         self.console.report({"id": result_id, **counts}, shown)
         return True
