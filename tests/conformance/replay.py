@@ -1,4 +1,4 @@
-"""Replay a recorded transaction history, step by step, and compare each answer.
+"""Replay a recorded transaction history, step by step, and compare each answer; or record one.
 
 The format is described in ``recorded/README.md``.
 """
@@ -48,13 +48,7 @@ class Replay:
 
     def differences(self, history: dict[str, Any]) -> list[str]:
         """Return a line for each answer that was not the recorded one."""
-        setup = self._database.create_transaction()
-        for key, value in history["setup"]:
-            setup[self._key(key)] = bytes.fromhex(value)
-        for side in (b".", b"0"):  # before the slash and behind it
-            for number in range(_FENCE_KEYS):
-                setup[self._prefix[:-1] + side + bytes([number])] = b""
-        setup.commit().wait()
+        self._set_up(history)
         found = []
         for number, step in enumerate(history["steps"]):
             answer = self._answer(step)
@@ -64,6 +58,21 @@ class Replay:
         if final != history["final"]:
             found.append(f"{history['seed']} final {final} not {history['final']}")
         return found
+
+    def recorded(self, history: dict[str, Any]) -> dict[str, Any]:
+        """Return a history with the answers of this database."""
+        self._set_up(history)
+        steps = [{**step, "answer": self._answer(step)} for step in history["steps"]]
+        return {**history, "steps": steps, "final": self._rows()}
+
+    def _set_up(self, history: dict[str, Any]) -> None:
+        setup = self._database.create_transaction()
+        for key, value in history["setup"]:
+            setup[self._key(key)] = bytes.fromhex(value)
+        for side in (b".", b"0"):  # before the slash and behind it
+            for number in range(_FENCE_KEYS):
+                setup[self._prefix[:-1] + side + bytes([number])] = b""
+        setup.commit().wait()
 
     def _rows(self) -> list[list[str]]:
         reads = self._database.create_transaction()
@@ -126,10 +135,17 @@ class Replay:
 
     def _do_get_range(self, step: dict[str, Any]) -> dict[str, Any]:
         rows = self._reads(step).get_range(
-            self._key(step["begin"]), self._key(step["end"]), step["limit"], step["reverse"]
+            self._place(step["begin"]), self._place(step["end"]), step["limit"], step["reverse"]
         )
         start = len(self._prefix)
         return {"rows": [[self._hex(row.key[start:]), self._hex(row.value)] for row in rows]}
+
+    def _place(self, given: str | list[Any]) -> Any:
+        """Return where a range begins or ends: a key, or a selector."""
+        if isinstance(given, str):
+            return self._key(given)
+        key, or_equal, offset = given
+        return self._selector(self._key(key), or_equal, offset)
 
     def _do_commit(self, step: dict[str, Any]) -> dict[str, Any]:
         transaction = self._transactions[step["t"]]

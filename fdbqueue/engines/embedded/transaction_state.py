@@ -221,6 +221,7 @@ class TransactionState:
             self.buffer() if sees_writes else None,
             options.keys_end,
             is_open=self.snapshot is not None,
+            read=self.read_conflicts,
         )
 
     def set_persistent(self, persistent: PersistentOptions) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 
 from fdbqueue.engines.embedded.fdb_errors import FDBError
-from fdbqueue.engines.embedded.keys import KeySelector, Range, after
+from fdbqueue.engines.embedded.keys import KeySelector, Range, RangeSet, after
 from fdbqueue.engines.embedded.snapshots import Row, Snapshot
 from fdbqueue.engines.embedded.write_buffer import Pending, Unmodified, WriteBuffer
 
@@ -33,6 +33,7 @@ class View:
         writes: What the transaction wrote; None if reads do not see it.
         end: The end of the keys it may read.
         is_open: Whether the transaction has a snapshot already.
+        read: The ranges that it has read, which a cluster's client still knows.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class View:
         end: bytes,
         *,
         is_open: bool,
+        read: Sequence[Range] = (),
     ) -> None:
         self._snapshot = snapshot
         self._writes = writes
         self._end = end
         self._is_open = is_open
+        self._read = read
 
     def get(self, key: bytes, bypass_unreadable: bool) -> bytes | None:
         """Return the value of a key, or None.
@@ -106,7 +109,13 @@ class View:
             seen = self.scan(begin.key, end.key, limit or ROWS_AT_ONCE, reverse=reverse)
             rows, more = _take(seen, limit, target_bytes)
             return rows, more, _depends_on(begin, end, rows, more, reverse)
-        walk = _Walk(self, begin, end, self._end, reverse=reverse)
+        first, last = begin, end
+        if self._writes is not None and self._writes.has_stamps:
+            between = _Unreadable(self, self._writes, self._end, self._read, reverse=reverse)
+            first, last = between.known(begin), between.known(end)
+            if between.have_nothing(first, last):
+                return [], False, _depends_on(begin, end, [], False, reverse)
+        walk = _Walk(self, first, last, self._end, reverse=reverse)
         rows, more = _take(walk.between(limit), limit, target_bytes)
         low, high = _depends_on(begin, end, rows, more, reverse)
         begin_ran_off, end_ran_off = walk.ran_off(is_empty=not rows, more=more)
@@ -296,6 +305,128 @@ class _Walk:
                     return
         if self._ahead or self._held:
             self._far_left = self._ahead - (self._held - len(held))
+
+
+class _Unreadable:
+    """Move two selectors in a transaction with keys that cannot be read before its commit.
+
+    A cluster's client moves a selector until it stands at a key, or stops at one that cannot be
+    read. Only a row there is an error: if both stop at one place, there is none between them. How
+    far it moves one before it looks at the other depends on what it knows already: what the
+    transaction has written, and what it has read, snapshot reads and failed ones left aside.
+
+    Args:
+        view: What the transaction sees.
+        writes: What it wrote.
+        last: The end of the keys.
+        read: The ranges that it has read.
+        reverse: Whether the rows are read from the end: then the near selector is the end.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        writes: WriteBuffer,
+        last: bytes,
+        read: Sequence[Range],
+        *,
+        reverse: bool,
+    ) -> None:
+        self._view = view
+        self._writes = writes
+        self._last = last
+        self._known = RangeSet.of(read)
+        self._reverse = reverse
+
+    def have_nothing(self, low: KeySelector, high: KeySelector) -> bool:
+        """Tell whether no row is between two selectors, which :meth:`known` has moved.
+
+        Raises:
+            FDBError: 1036 if that depends on a key that cannot be read.
+        """
+        if _is_past(low, high):
+            return True
+        near, far = (high, low) if self._reverse else (low, high)
+        if far.offset != 1 and low.key > high.key:
+            found = self._view.get_key(far)
+            if self._reverse:
+                is_beyond = found == self._last or (found >= near.key and near.offset <= 1)
+            else:
+                is_beyond = not found or (found <= near.key and near.offset > 0)
+            if is_beyond:
+                return True
+        elif self._is_stuck(near):
+            raise FDBError(1036)
+        stand, other = self._moved_to(near), self._moved_to(far)
+        leads_away = near.offset > 1 if self._reverse else near.offset < 1
+        if leads_away and self._is_stuck(stand) and self._is_split(low.key, high.key):
+            raise FDBError(1036)  # before the far selector is looked at
+        if not (_is_past(other, stand) if self._reverse else _is_past(stand, other)):
+            return False
+        if near.offset == 1 and self._is_known_row(near.key):
+            self._view.get_key(far)  # the row was there before the far selector was looked at
+        return True
+
+    def known(self, selector: KeySelector) -> KeySelector:
+        """Return where a selector stands without a further read."""
+        return self._moved_to(selector, is_known=True)
+
+    def _moved_to(self, selector: KeySelector, *, is_known: bool = False) -> KeySelector:
+        """Return where a selector stands, at a key or before what stops it."""
+        key, offset, writes = selector.key, selector.offset, self._writes
+        if offset > 0:
+            stop = writes.readable_from(key, self._last) or self._last
+            unknown = self._unknown(key, stop) if is_known else []
+            stop = unknown[0][0] if unknown else stop
+            found = self._view.scan(key, stop, offset, reverse=False)
+        else:
+            stop = writes.readable_down_to(b"", key) or b""
+            unknown = self._unknown(stop, key) if is_known else []
+            stop = unknown[-1][1] if unknown else stop
+            found = self._view.scan(stop, key, 1 - offset, reverse=True)
+        is_forward = offset > 0
+        for passed, _ in found:
+            offset += 0 if is_forward else 1
+            if offset == 1:
+                return KeySelector(passed, False, 1)
+            offset -= 1 if is_forward else 0
+        return KeySelector(stop, False, offset)
+
+    def _unknown(self, begin: bytes, end: bytes) -> list[Range]:
+        """Return the parts of a range that only a further read tells."""
+        parts = self._writes.undetermined(begin, end)
+        return [unknown for part in parts for unknown in self._known.outside(*part)]
+
+    def _is_stuck(self, near: KeySelector) -> bool:
+        """Tell whether the next that is read from a selector on cannot be read."""
+        key = near.key
+        if near.offset < 1 or (near.offset == 1 and self._reverse):
+            return bool(key) and self._writes.readable_down_to(b"", key) == key
+        return self._writes.readable_from(key, after(key)) == key
+
+    def _is_split(self, begin: bytes, end: bytes) -> bool:
+        """Tell whether a cleared range, or what cannot be read, is between two keys.
+
+        A read of the snapshot ends there; not at single keys that were cleared.
+        """
+        if begin >= end:
+            return False
+        cleared = self._writes.cleared.within(begin, end)
+        is_cleared = any(after(first) < last for first, last in cleared)
+        return is_cleared or self._writes.readable_from(begin, end) is not None
+
+    def _is_known_row(self, key: bytes) -> bool:
+        """Tell whether there is a row, read forwards, that was known before."""
+        if self._reverse or self._unknown(key, after(key)):
+            return False
+        return any(
+            value is not None for _, value in self._view.scan(key, after(key), 1, reverse=False)
+        )
+
+
+def _is_past(low: KeySelector, high: KeySelector) -> bool:
+    """Tell whether a range ends where it begins, or before."""
+    return low.offset >= high.offset and low.key >= high.key
 
 
 def _take(seen: Iterator[Seen], limit: int, target_bytes: int) -> tuple[list[Row], bool]:

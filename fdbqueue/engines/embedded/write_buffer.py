@@ -116,11 +116,11 @@ class WriteBuffer:
 
     __slots__ = (
         "_early",
-        "_has_stamps",
         "_new_keys",
         "_sorted_keys",
         "cleared",
         "entries",
+        "has_stamps",
         "unreadable",
     )
 
@@ -130,7 +130,7 @@ class WriteBuffer:
         #: What must be applied before everything else, in order.
         self._early: list[Mutation] = []
         #: Has any key been unreadable?
-        self._has_stamps = False
+        self.has_stamps = False
         self._sorted_keys: list[bytes] = []
         self._new_keys: list[bytes] = []
 
@@ -188,7 +188,7 @@ class WriteBuffer:
 
     def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
         """Set a key to a value that holds the commit's stamp; unreadable until then."""
-        self._has_stamps = True
+        self.has_stamps = True
         operation = "set_versionstamped_value", key, param
         entry = self.entries.get(key)
         if isinstance(entry, Pending) and entry.unreadable:
@@ -206,7 +206,7 @@ class WriteBuffer:
         position = stamp_position(key)
         head, tail = key[:position], key[position + STAMP_BYTES : -4]
         first = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail
-        self._has_stamps = True
+        self.has_stamps = True
         self._make_unreadable(first, after(head + b"\xff" * STAMP_BYTES + tail))
         placeholder = head + read_version.to_bytes(8, "big") + b"\x00\x00" + tail + key[-4:]
         self._push(placeholder, ("set_versionstamped_key", key, value))
@@ -281,7 +281,7 @@ class WriteBuffer:
 
     def readable_from(self, begin: bytes, end: bytes) -> bytes | None:
         """Return the first unreadable key of ``[begin, end)``, or None."""
-        if not self._has_stamps:
+        if not self.has_stamps:
             return None
         found = self.unreadable.within(begin, end)[:1]
         first = found[0][0] if found else None
@@ -293,7 +293,7 @@ class WriteBuffer:
 
     def readable_down_to(self, begin: bytes, end: bytes) -> bytes | None:
         """Return the end of the last unreadable keys of ``[begin, end)``, or None."""
-        if not self._has_stamps:
+        if not self.has_stamps:
             return None
         found = self.unreadable.within(begin, end)[-1:]
         last = found[0][1] if found else None
