@@ -72,6 +72,8 @@ def provoke(endpoint, anonymous, client_with, allow, settings):
     def conflict():
         if endpoint.lease:
             endpoint.queues.queue("mail").ack(endpoint.lease)
+        elif endpoint.name == "queues_bury":
+            endpoint.queues.queue("mail").bury(endpoint.item)
         else:
             endpoint.queues.queue("mail").clear()
             put(endpoint.queues.queue("mail"), b"junk")
