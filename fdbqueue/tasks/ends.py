@@ -157,6 +157,7 @@ class Attempt:
         end: How it ends, once that is decided.
         is_begun_here: Whether its function was called.
         over_seconds: Its time limit, once that is over and only the end of the process keeps it.
+        is_over_noted: Whether the record says so.
         coroutine: What runs its function in the loop; None if it is not async, or was left.
         has_left: Whether its function has ended.
         limit: What ends its function, as in ``time_limits.py``; None if nothing does.
@@ -178,6 +179,7 @@ class Attempt:
     end: AttemptEnd | None = None
     is_begun_here: bool = False
     over_seconds: float | None = None
+    is_over_noted: bool = False
     coroutine: asyncio.Task[Any] | None = None
     has_left: bool = False
     limit: Any = None
@@ -195,14 +197,10 @@ class Attempt:
         """Whether it was leased before it could begin, so that its lease alone counts nothing."""
         return is_ahead(self.item.worker)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether its time is over, and only the end of its process ends it."""
-        return self.over_seconds is not None
-
     def has_notes(self) -> bool:
-        """Tell whether it has noted what is not written."""
-        return self.notes is not None and self.notes.is_changed
+        """Tell whether something is noted of it that is not written."""
+        is_over_unnoted = self.over_seconds is not None and not self.is_over_noted
+        return is_over_unnoted or (self.notes is not None and self.notes.is_changed)
 
     def without_notes(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return a pending record without the notes that it writes again, or has outlived."""
@@ -216,10 +214,7 @@ class Attempt:
     ) -> None:
         """Note that it has failed, and after how many seconds there is another attempt.
 
-        Args:
-            error: With what.
-            retry_seconds: After how many seconds; None for no other attempt.
-            is_noted: Whether the attempts have it already.
+        The attempts of ``is_noted`` have the failure already.
         """
         failure = AttemptFailure(path_of(type(error)), traceback_of(error))
         asked = None if retry_seconds is None else _asked_by(error)

@@ -58,7 +58,7 @@ import datetime
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, LeaseLost
@@ -104,23 +104,8 @@ _GIVEN_BACK_TOGETHER = 100
 _CLOSING_SECONDS = 5.0
 #: For how many seconds of work a worker leases tasks, and after how long it notes what has begun.
 AHEAD_SECONDS = 0.1
-#: The most tasks that a worker leases for each thread, the one that runs included, if that is not
-#: said.
+#: The most tasks that a worker leases for each thread, the one that runs included.
 MAX_LEASED_PER_THREAD = 16
-
-
-class GivenBack(NamedTuple):
-    """What became of the tasks that a worker held when it was told to end at once.
-
-    Attributes:
-        held: How many they were.
-        requeued: How many were given back.
-        ended: The items of those whose end was decided, and has been committed.
-    """
-
-    held: int
-    requeued: int
-    ended: list[Item]
 
 
 class TaskSource:
@@ -459,7 +444,7 @@ class TaskSource:
     def _extend(self, extended: Sequence[Attempt], seconds: float) -> Sequence[str]:
         """Extend the leases of tasks of one queue in one transaction; return those lost."""
         queue = extended[0].queue
-        unnoted = [one for one in extended if one.is_unnoted or one.has_notes() or one.is_over]
+        unnoted = [one for one in extended if one.is_unnoted or one.has_notes()]
         until = monotonic() + seconds
         noted = [({}, 0) if one.notes is None else one.notes.stored() for one in unnoted]
 
@@ -475,7 +460,8 @@ class TaskSource:
                     known, running = attempt.attempts, attempt.item.attempts
                     times = {"started": known.started, "latest": known.latest, "running": running}
                     kept = attempt.without_notes(record)
-                    over = {"over": [running + 1, attempt.over_seconds]} if attempt.is_over else {}
+                    late = attempt.over_seconds
+                    over = {} if late is None else {"over": [running + 1, late]}
                     more = {**kept, **times, **over, **notes}
                     self._records.write(tr, attempt.call.id, more)
             return found
@@ -484,21 +470,13 @@ class TaskSource:
         for attempt in extended:
             attempt.until = 0.0 if attempt.item.lease in lost else until
         for attempt, (_, changes) in zip(unnoted, noted, strict=True):
-            attempt.is_unnoted = False
+            attempt.is_unnoted, attempt.is_over_noted = False, attempt.over_seconds is not None
             if attempt.notes is not None:
                 attempt.notes.note_written(changes)
         return lost
 
-    def note_over(self, attempt: Attempt) -> None:
-        """Note in its record that an attempt was over its time limit, if its lease is held."""
-        try:
-            self._extend([attempt], self._lease_seconds)
-        except Exception as error:  # noqa: BLE001  # the next extension tries it again
-            facts = {"id": attempt.call.id, "error": type(error).__name__}
-            logger.warning("a time limit was not noted", extra=facts)
-
     def note_change(self) -> None:
-        """Have what a task has noted written, about a second later."""
+        """Have written what a task has noted, or that its time is over, about a second later."""
         with self._mutex:
             if self._notes is None:
                 self._notes = NotesWriter(self._write_notes, self.threads)
@@ -532,12 +510,12 @@ class TaskSource:
 
     # The end of the worker
 
-    def give_back(self, worker: str) -> GivenBack:
+    def give_back(self, worker: str) -> list[Item]:
         """Give up all tasks that this process holds, so that others run them at once.
 
         Nothing is leased or begun from now on. What is decided already, a result or a failure, is
-        committed. An attempt counts only if it has begun: what was leased ahead is requeued as it
-        was, unless its end was asked for: then it is given up, so that the next worker sees that.
+        committed; the items of these are returned. An attempt counts only if it has begun: what was
+        leased ahead is requeued as it was, unless its end was asked for: then it is given up.
         """
         with self._mutex:
             self._is_closed = True
@@ -548,7 +526,9 @@ class TaskSource:
         count = 0
         for start in range(0, len(left), _GIVEN_BACK_TOGETHER):
             count += self._give_back(left[start : start + _GIVEN_BACK_TOGETHER], worker)
-        return GivenBack(len(held), count, ended)
+        if count:
+            logger.warning("running tasks were given back", extra={"tasks": count})
+        return ended
 
     def _has_ended(self, end: AttemptEnd) -> bool:
         """Commit the end of an attempt; tell whether it took effect."""

@@ -30,7 +30,7 @@ from typing import Any
 from fdbqueue.connections import left_in_order
 from fdbqueue.exceptions import EngineError, LeaseLost, OutcomeUnknown, is_a, text_of_error
 from fdbqueue.logs import get_logger
-from fdbqueue.own_threads import OwnThread, WorkerThreads
+from fdbqueue.own_threads import WorkerThreads
 from fdbqueue.service import (
     AlternatingLeases,
     Catalog,
@@ -222,11 +222,8 @@ class TaskWorker:
 
     def _give_back(self) -> None:
         """Give back what runs or waits for a thread."""
-        given = self._source.give_back(self.worker)
-        for item in given.ended:
+        for item in self._source.give_back(self.worker):
             self._ended(item, None)
-        if given.requeued:
-            logger.warning("running tasks were given back", extra={"tasks": given.requeued})
 
     def _tell_finished(self) -> None:
         """Call the receivers of ``task_finished`` for what has ended, one after another."""
@@ -344,12 +341,7 @@ class TaskWorker:
         self.stop()
         if limit.seconds:  # the wish of an abort is in the record already
             limit.attempt.over_seconds = limit.seconds
-            OwnThread(
-                self._source.note_over,
-                name="fdbqueue-tasks-over",
-                args=(limit.attempt,),
-                owner=self._own_threads,
-            ).start()
+            self._source.note_change()
 
     def _settle_left(self, left: LeftAttempt) -> None:
         """End an attempt whose process was ended for it, or requeue one that it held beside that.

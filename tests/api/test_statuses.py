@@ -65,22 +65,27 @@ def endpoint(request, api, queues):
     return Endpoint(request.param, api, queues)
 
 
+def make_conflict(endpoint):
+    """Change what is stored so that the operation meets a conflict."""
+    mail = endpoint.queues.queue("mail")
+    if endpoint.lease:
+        mail.ack(endpoint.lease)
+    elif endpoint.name == "queues_bury":
+        mail.bury(endpoint.item)
+    else:
+        mail.clear()
+        put(mail, b"junk")
+    if endpoint.name == "queues_push":  # what is behind the last index is no item
+        key = mail.subspace.key() + b"\x15\xff"
+        service.run(mail.database, lambda tr: tr.set(key, b"junk"))
+
+
 @pytest.fixture
 def provoke(endpoint, anonymous, client_with, allow, settings):
     """For each status what has it for an answer."""
 
     def conflict():
-        if endpoint.lease:
-            endpoint.queues.queue("mail").ack(endpoint.lease)
-        elif endpoint.name == "queues_bury":
-            endpoint.queues.queue("mail").bury(endpoint.item)
-        else:
-            endpoint.queues.queue("mail").clear()
-            put(endpoint.queues.queue("mail"), b"junk")
-        if endpoint.name == "queues_push":  # what is behind the last index is no item
-            mail = endpoint.queues.queue("mail")
-            key = mail.subspace.key() + b"\x15\xff"
-            service.run(mail.database, lambda tr: tr.set(key, b"junk"))
+        make_conflict(endpoint)
         return endpoint.ask()
 
     def too_large():

@@ -56,8 +56,7 @@ Outcome = Literal["handled", "failed", "lost"]
 _WAIT_SECONDS = 2.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
-#: How long items that are done wait for others, if items wait for a thread.
-_MOMENT_SECONDS = 0.05
+_MOMENT_SECONDS = 0.05  # how long items that are done wait for others, if items wait for a thread
 
 
 class _Leased(NamedTuple):
@@ -78,30 +77,26 @@ class Worker:
 
     Args:
         queue: The queue, or several.
-        handler: The function; called with each :class:`Item`, in any of the threads.
-        concurrency: How many threads call it.
+        handler: The function; ``concurrency`` threads call it, each time with an :class:`Item`.
         prefetch: How many items are leased for each thread, or at most, with ``ahead_seconds``.
         ahead_seconds: For how many seconds of work items are leased, as the latest say.
         settle: Called while items run or wait, all ``ahead_seconds`` or half a second, with those
             that wait and are not to: it requeues them as they were. None: what waits runs here.
         end: The end of the queue to take items from.
-        seconds: How long items are leased. Leases are extended while the function runs, so
-            this is how soon the items of a dead process are requeued.
+        seconds: How long items are leased, and so how soon those of a dead process are requeued.
         retry_delay_seconds: How long an item is hidden after it was given up.
         worker: The name that its leases have, of 1 to 200 printable characters; None for the
             host's name and the process's number, as in ``"mail1:4711"``.
         limit: The most items.
         follow: Whether to wait for more when the queue is empty.
-        let_in: A context in which the caller's thread may be interrupted, because it only
-            waits and has no transaction under way.
+        let_in: A context in which the caller's thread may be interrupted, because it only waits.
         on_end: Called with each item, and its error or None, one call at a time.
         on_free: Called by each thread that has reported ends, once it holds no lock; may not raise.
         on_stop: Called with the number of running items if something ends the work early.
         on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
         home_of: Returns, by a queue's name, what the log calls it.
-        threads: Those of the worker that this is a part of, which gives back what is leased if one
-            dies; None if it is a part of no other.
+        threads: Those of the worker that this is a part of, which gives back what is leased.
     """
 
     def __init__(
