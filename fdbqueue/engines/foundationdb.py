@@ -23,11 +23,12 @@ from fdbqueue.exceptions import (
     ApiVersionTooOld,
     ClientLibraryMissing,
     ClientLibraryTooOld,
+    ConfigurationError,
     EngineError,
     EngineUnavailable,
     ForkedEngine,
 )
-from fdbqueue.locks import IN_A_HANDLER, RLock
+from fdbqueue.locks import IN_A_HANDLER, RLock, has_greenlets
 from fdbqueue.logs import get_logger
 
 logger = get_logger(__name__)
@@ -43,6 +44,10 @@ _WRONG_FILE = frozenset({1515, 1516, 2104})
 _STOPPED = (
     "FoundationDB's client has stopped, because the process is ending: an atexit handler that uses"
     " queues must be registered after the first use of one"
+)
+_GREENLETS = (
+    "gevent has patched threading, and FoundationDB's client waits in threads: start this process"
+    " without gevent, or use the embedded engine"
 )
 _lock = RLock()
 _opened_by: int | None = None
@@ -70,6 +75,7 @@ class Database:
         """Return a new transaction, an ``fdb.Transaction``.
 
         Raises:
+            ConfigurationError: gevent has patched threading: the binding would wait for ever.
             ClientLibraryMissing: FoundationDB's client library is not installed.
             ClientLibraryTooOld: It is older than the binding.
             ApiVersionTooOld: The project has selected an API version below 730.
@@ -89,6 +95,8 @@ class Database:
 
     def _open(self) -> None:
         global _opened_by  # noqa: PLW0603  # the network thread is one a process
+        if has_greenlets():
+            raise ConfigurationError(engine=__name__, reason=_GREENLETS)
         process = os.getpid()
         if _opened_by not in {None, process}:
             raise _forked(_opened_by, process)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -468,3 +470,59 @@ def test_an_exception_that_raises_when_it_is_looked_at(mail, kind):
     assert (worker.handled, worker.failed) == (1, 1)
     (item,) = mail.page(state="delayed").items
     assert mail.get(item.id).failures[0].reason.endswith(": what the reader needs")
+
+
+#: A worker whose process has another ``SimpleQueue``, and locks of its own, as gevent gives it.
+_PATCHED = """
+import _thread, collections, queue, threading
+
+class SimpleQueue:
+    __class_getitem__ = classmethod(lambda cls, _: cls)
+
+    def __init__(self):
+        self.items, self.has_items = collections.deque(), threading.Condition()
+
+    def put(self, item):
+        with self.has_items:
+            self.items.append(item)
+            self.has_items.notify()
+
+    def get(self, block=True, timeout=None):
+        with self.has_items:
+            if not self.has_items.wait_for(lambda: self.items, timeout if block else 0):
+                raise queue.Empty
+            return self.items.popleft()
+
+    def get_nowait(self):
+        return self.get(block=False)
+
+    def empty(self):
+        return not self.items
+
+    def qsize(self):
+        return len(self.items)
+
+queue.SimpleQueue = SimpleQueue
+threading._CRLock = None
+
+import sys
+from fdb.subspace_impl import Subspace
+from fdbqueue import locks
+from fdbqueue.engines import embedded
+from fdbqueue.service import FifoQueue, Worker
+
+assert locks.RLock is not _thread.RLock
+mail = FifoQueue(embedded.open(sys.argv[1]), Subspace(("mail",)))
+mail.push_many(range(50))
+done = []
+Worker(mail, lambda item: done.append(item.value), concurrency=3, prefetch=4).run()
+print(sorted(done) == list(range(50)), mail.counts().leased)
+"""
+
+
+@pytest.mark.skipif(sys.version_info[:2] == (3, 14), reason="there locks are a class of ours")
+def test_a_process_whose_queues_and_locks_are_patched(tmp_path):
+    """As by gevent: the line of a worker is a queue like any other."""
+    command = [sys.executable, "-c", _PATCHED, str(tmp_path / "queues.sqlite3")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert answer.stdout == "True 0\n"

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fdbqueue.engines import foundationdb
-from fdbqueue.exceptions import EngineUnavailable
+from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_SECONDS = 60
@@ -249,3 +250,11 @@ def test_a_child_of_a_process_that_opened_it_gets_an_error(engine):
         """
     )
     assert printed.splitlines() == ["forked_engine", "True"]
+
+
+def test_under_gevent_a_cluster_is_refused(monkeypatch):
+    """FoundationDB's client would wait for ever; the error says what to do."""
+    patched = SimpleNamespace(is_module_patched=lambda name: name == "threading")
+    monkeypatch.setitem(sys.modules, "gevent.monkey", patched)
+    with pytest.raises(ConfigurationError, match="without gevent, or use the embedded engine"):
+        foundationdb.open("/nowhere/fdb.cluster").create_transaction()
