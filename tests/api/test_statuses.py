@@ -72,8 +72,6 @@ def provoke(endpoint, anonymous, client_with, allow, settings):
     def conflict():
         if endpoint.lease:
             endpoint.queues.queue("mail").ack(endpoint.lease)
-        elif endpoint.name == "queues_bury":
-            endpoint.queues.queue("mail").bury(endpoint.item)
         else:
             endpoint.queues.queue("mail").clear()
             put(endpoint.queues.queue("mail"), b"junk")
@@ -81,6 +79,10 @@ def provoke(endpoint, anonymous, client_with, allow, settings):
             mail = endpoint.queues.queue("mail")
             key = mail.subspace.key() + b"\x15\xff"
             service.run(mail.database, lambda tr: tr.set(key, b"junk"))
+        return endpoint.ask()
+
+    def unready():
+        endpoint.queues.queue("mail").bury(endpoint.item)
         return endpoint.ask()
 
     def too_large():
@@ -120,7 +122,7 @@ def provoke(endpoint, anonymous, client_with, allow, settings):
         403: lambda: endpoint.ask(client_with()),
         404: lambda: endpoint.ask(queue="nope"),
         406: lambda: endpoint.ask(headers={"Accept": "application/xml"}),
-        409: conflict,
+        409: unready if endpoint.name == "queues_bury" else conflict,
         413: too_large,
         414: lambda: endpoint.ask(query="?cursor=" + "x" * 4_000),
         415: lambda: endpoint.ask(data="x", content_type="text/plain"),
