@@ -57,6 +57,11 @@ class Endpoint:
         query = more.pop("query", "")
         return getattr(client or self.client, self.method)(path + query, **more)
 
+    def ask_of_dead(self):
+        """Send it when its item is a dead letter."""
+        self.queues.queue("mail").bury(self.item)
+        return self.ask()
+
 
 @pytest.fixture
 def endpoint(request, api, queues):
@@ -65,27 +70,20 @@ def endpoint(request, api, queues):
     return Endpoint(request.param, api, queues)
 
 
-def make_conflict(endpoint):
-    """Change what is stored so that the operation meets a conflict."""
-    mail = endpoint.queues.queue("mail")
-    if endpoint.lease:
-        mail.ack(endpoint.lease)
-    elif endpoint.name == "queues_bury":
-        mail.bury(endpoint.item)
-    else:
-        mail.clear()
-        put(mail, b"junk")
-    if endpoint.name == "queues_push":  # what is behind the last index is no item
-        key = mail.subspace.key() + b"\x15\xff"
-        service.run(mail.database, lambda tr: tr.set(key, b"junk"))
-
-
 @pytest.fixture
 def provoke(endpoint, anonymous, client_with, allow, settings):
     """For each status what has it for an answer."""
 
     def conflict():
-        make_conflict(endpoint)
+        if endpoint.lease:
+            endpoint.queues.queue("mail").ack(endpoint.lease)
+        else:
+            endpoint.queues.queue("mail").clear()
+            put(endpoint.queues.queue("mail"), b"junk")
+        if endpoint.name == "queues_push":  # what is behind the last index is no item
+            mail = endpoint.queues.queue("mail")
+            key = mail.subspace.key() + b"\x15\xff"
+            service.run(mail.database, lambda tr: tr.set(key, b"junk"))
         return endpoint.ask()
 
     def too_large():
@@ -125,7 +123,7 @@ def provoke(endpoint, anonymous, client_with, allow, settings):
         403: lambda: endpoint.ask(client_with()),
         404: lambda: endpoint.ask(queue="nope"),
         406: lambda: endpoint.ask(headers={"Accept": "application/xml"}),
-        409: conflict,
+        409: endpoint.ask_of_dead if endpoint.name == "queues_bury" else conflict,
         413: too_large,
         414: lambda: endpoint.ask(query="?cursor=" + "x" * 4_000),
         415: lambda: endpoint.ask(data="x", content_type="text/plain"),
