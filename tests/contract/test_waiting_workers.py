@@ -12,9 +12,9 @@ import threading
 
 import fdb.tuple
 import pytest
+from fdbqueue.testing.faults import UNKNOWN_RESULT, FaultyDatabase
 
 from fdbqueue.service import Catalog, Counts, IdempotencyKey, QueueSpec, Worker, run
-from fdbqueue.testing.faults import UNKNOWN_RESULT, FaultyDatabase
 from tests.asleep import is_asleep
 from tests.engines.children import wait_until
 
