@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import threading
 from typing import Any
@@ -46,10 +47,9 @@ def ask_station(place: str, seconds: float = 5) -> str:
 
 
 @task(timeout=6, max_attempts=1)
-def await_wave(place: str) -> str:
+async def await_wave(place: str) -> str:
     """Wait half a minute for a wave: it fails with ``TaskTimeout``, because that is too long."""
-    for _ in range(60):
-        closing.wait(0.5)
+    await asyncio.sleep(30)
     return f"no wave at {place}"
 
 

@@ -329,12 +329,10 @@ class TaskWorker:
         call, queue = limit.attempt.call, limit.attempt.queue.home
         facts = {"task": call.task, "id": call.id, "queue": queue, "seconds": limit.seconds}
         with contextlib.suppress(Exception):  # what a handler raises ends no limits
-            logger.warning(
-                "a task goes on after its time limit"
-                if limit.seconds
-                else "an aborted task goes on",
-                extra=facts,
-            )
+            if limit.seconds:
+                logger.warning("a task goes on after its time limit", extra=facts)
+            else:
+                logger.warning("an aborted task goes on", extra=facts)
         if not self._is_watched:
             return
         self.is_to_be_replaced = True
@@ -451,6 +449,8 @@ def _send_finished(sender: type, end: AttemptEnd, error: BaseException | None) -
         facts = {"task": end.call.task, "id": end.call.id}
         with contextlib.suppress(BaseException):  # one that cannot be shown
             logger.exception("a receiver of task_finished has failed", extra=facts)
+    finally:
+        del error  # its traceback has this frame
 
 
 def _send(sender: type, end: AttemptEnd, error: BaseException | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import time
 from typing import Any
@@ -60,10 +61,10 @@ def pack(context: Any, parcel: str) -> str:
 
 
 @task(queue_name="parcels", timeout=0.2, backoff=None)
-def weigh(parcel: str) -> None:
+async def weigh(parcel: str) -> None:
     """Take longer than it may."""
     while True:
-        time.sleep(0.01)
+        await asyncio.sleep(0.01)
 
 
 def wait_in_the_outbox() -> None:

@@ -12,9 +12,9 @@ import pytest
 from django.core.management.base import CommandError
 
 import fdbqueue
-from fdbqueue import testing
 from fdbqueue.api.outputs import LeasedItemOutput
 from fdbqueue.service import CODECS, FifoQueue
+from tests import injection
 from tests.cases import cases
 
 LINE = {
@@ -167,7 +167,7 @@ def test_the_attempts_of_a_delayed_item_are_kept_when_it_is_due(call, ndjson):
         text = line(value=value, state="delayed", until=until)
         call("queue_push", name, ndjson(text), "--items")
         queue = fdbqueue.queue(name)
-        with testing.time_ahead(seconds=10 * 366 * 86_400):
+        with injection.time_ahead(seconds=10 * 366 * 86_400):
             assert [item.attempts for item in queue.peek_many(9)] == [3]
             leased = queue.lease()
         assert (leased.attempts, leased.priority) == (3, 2)

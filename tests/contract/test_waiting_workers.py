@@ -12,11 +12,11 @@ import threading
 
 import fdb.tuple
 import pytest
-from fdbqueue.testing.faults import UNKNOWN_RESULT, FaultyDatabase
 
 from fdbqueue.service import Catalog, Counts, IdempotencyKey, QueueSpec, Worker, run
 from tests.asleep import is_asleep
 from tests.engines.children import wait_until
+from tests.faulty_database import UNKNOWN_RESULT, FaultyDatabase
 
 __all__ = ["is_asleep"]
 

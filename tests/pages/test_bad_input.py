@@ -20,7 +20,7 @@ PARAMETERS = {
         *("reason", "group"),
     ),
     "quakes/": ("min_priority", "max_priority"),
-    "mail/items/ID/": ("q", "show", "refresh"),
+    "mail/items/ID/": ("show", "refresh"),
     "mail/items/": ("id", "refresh"),
 }
 #: Raw, as they stand in an address: NUL bytes, a lone surrogate in UTF-8, half a character, what is

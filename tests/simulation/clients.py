@@ -21,7 +21,11 @@ _CALL_SECONDS = 60
 #: Errors that say nothing of a verb's own, and those that a verb may raise.
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
 _ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack", "ack_batch", "return_batch")
-_ALLOWED = {"LeaseLost": _ON_LEASES, "ItemNotFound": ("remove", "bury", "look")}
+_ALLOWED = {
+    "LeaseLost": _ON_LEASES,
+    "ItemNotFound": ("remove", "bury", "look"),
+    "ItemNotReady": ("bury",),
+}
 #: Operations that say by themselves to which values they do something.
 _ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
 _ON_VALUES += ("push", "push_many", "push_batch")

@@ -292,7 +292,9 @@ class QueueModel:
         is_over = one.until is not None and one.until.low - self._model.skew_us <= now
         if one.table == LEASED and is_over:
             recent = self._model.span(now - self._model.slack_us)
-            yield from self._if(table, self._given_up(one, _EXPIRED, recent))
+            until = one.until
+            ended = Span(min(until.low, recent.low), min(until.high, recent.high))
+            yield from self._if(table, self._given_up(one, _EXPIRED, recent, ended=ended))
         if one.table == DELAYED and is_over and table == READY:
             yield one.put(READY)
         if one.table == AWAY and table == READY:
@@ -334,10 +336,16 @@ class QueueModel:
             yield new
 
     def _given_up(
-        self, one: Thing, reason: str, at: Span, delay: float | None = None, retry: bool = True
+        self,
+        one: Thing,
+        reason: str,
+        at: Span,
+        delay: float | None = None,
+        retry: bool = True,
+        ended: Span | None = None,
     ) -> Thing:
         attempts = one.attempts + 1
-        failures = (*one.failures, (attempts, reason, one.worker, at))[-_KEPT:]
+        failures = (*one.failures, (attempts, reason, one.worker, ended or at))[-_KEPT:]
         facts: dict[str, Any] = {"attempts": attempts, "failures": failures}
         if attempts >= self._most or not retry:
             return one.put(DEAD, until=at, reason=reason, **facts)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
+from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
 
 from fdbqueue.exceptions import CorruptItem
-from fdbqueue.service import transactions
+from fdbqueue.service import Item, transactions
 from fdbqueue.service.tools import presence
 from fdbqueue.service.transactions import run
 from fdbqueue.tasks import abort, at_end, compat, enqueue_at_end
+from fdbqueue.tasks.ends import Attempt
 from fdbqueue.tasks.exceptions import ReturnValueTooLarge
 from fdbqueue.tasks.records import encoded
 from fdbqueue.tasks.runner import Loop, TaskRunner
 from fdbqueue.tasks.source import TaskSource
+from fdbqueue.tasks.time_limits import TimeLimits
 from tests.engines.children import wait_until
 from tests.tasks import jobs
 from tests.tasks.stored import FAILED, READY, RUNNING, SUCCESSFUL, stored
-from tests.tasks.test_time_limits import attempt, runner_of
 
 
 def test_many_tasks_in_threads(backend, work):
@@ -339,7 +341,7 @@ def test_a_task_that_was_leased_ahead_is_not_run_once_it_is_aborted(backend, wor
     source = TaskSource(queue, backend.records, lease_seconds=60)
     source.lease_many(1, seconds=60, worker="a worker")
     assert abort(result.id) == "asked"
-    assert source.give_back("a worker").requeued == 1
+    assert source.give_back("a worker") == []
     work()
     assert jobs.done == []
     (*_, error) = stored(result).errors
@@ -354,7 +356,9 @@ def test_a_task_that_blocks_the_loop_does_not_hold_up_its_end():
         begun.set()
         release.wait(60)
 
-    args = [runner_of(1), attempt(), None, block, [], {}]
+    limits = TimeLimits(grace_seconds=1, lease_seconds=60, on_over=print)
+    attempt = Attempt(None, Item(None, None, "1", queue="q"), 60.0)
+    args = [SimpleNamespace(limits=limits), attempt, None, block, [], {}]
     running = threading.Thread(target=loop.run, args=args)
     running.start()
     assert begun.wait(60)

@@ -142,10 +142,11 @@ examples:
 
     def _supervise(self, chosen: argparse.Namespace) -> None:
         """Run processes of this command, and end as they do."""
+        ends = chosen.batch or (chosen.max_tasks and chosen.processes is None)
         parent = Parent(
             autoreload.get_child_arguments(),
             chosen.processes or 1,
-            goes_on=lambda code: code < 0 or code == REPLACED or not chosen.batch,
+            goes_on=lambda code: code < 0 or code == REPLACED or not ends,
             note=self.console.note,
         )
         codes = parent.run()
