@@ -12,7 +12,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 FREE = $(shell df --output=avail -k $(MEMORY) 2>/dev/null | tail -n 1)
 SCRATCH ?= $(shell [ "$(FREE)" -gt 2000000 ] 2>/dev/null && echo $(MEMORY))
 PYTEST = $(if $(SCRATCH),TMPDIR=$(SCRATCH)) $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 \
-	--dist load --maxschedchunk 1
+	--dist load --maxschedchunk 1 --max-worker-restart 3
 FUZZ_SECONDS ?= 300
 LOCALE ?= de
 export PORT
@@ -86,7 +86,7 @@ SIZES = tests/pages/test_sizes.py tests/tasks/test_outbox.py \
 	tests/tasks/test_groups.py
 
 soak: install ## Run the long tests of faults and concurrency, and those of sizes in full.
-	FDBQUEUE_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/soak $(SIZES) $(ARGS)
+	FDBQUEUE_TEST_THOROUGH=1 $(BIN)/python -m pytest --timeout 7200 tests/soak $(SIZES) $(ARGS)
 
 simulate: install ## Run SEEDS new seeds of the simulator, or again one SEED or HISTORY.
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
@@ -97,7 +97,8 @@ mutate: install ## Draw COUNT mutants of the package by SEED, and say what finds
 		$(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 fuzz: install ## Send a live server what schemathesis makes of the schema, for FUZZ_SECONDS.
-	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/live/test_schema.py -s $(ARGS)
+	FDBQUEUE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest --timeout $$(($(FUZZ_SECONDS) + 900)) \
+		tests/live/test_schema.py -s $(ARGS)
 
 coverage: export COVERAGE_FILE := $(CURDIR)/var/coverage/data
 coverage: install ## Run the tests, or ARGS, and say what of fdbqueue/ they do not reach.

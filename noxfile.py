@@ -38,6 +38,7 @@ TASKS = ["django-tasks>=0.12"]
 NEEDED = [
     "pytest",
     "pytest-django",
+    "pytest-timeout",
     "pytest-xdist",
     "hypothesis",
     "jsonschema",

@@ -147,7 +147,6 @@ _added: dict[str, Callable[[], Iterable[QueueSpec]]] = {}
 #: What the setting says of a queue besides its options.
 _PLACE = {"kind": Rule(ANYTHING, ""), "subspace": Rule(ANYTHING, "")}
 
-
 #: Tells whether a user may do what a permission names to the queue of a name.
 Authorizer = Callable[[Any, str, str], bool]
 
@@ -165,8 +164,10 @@ class SettingCache(Generic[T]):
         self._make = make
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
-        #: The setting and the object made from it, replaced together.
-        self._entry: tuple[Any, T] | None = None
+        #: Another one after each :meth:`clear`: what a thread has begun to make before is not kept.
+        self._turn = object()
+        #: The setting, the turn, and the object made from it in that, replaced together.
+        self._entry: tuple[Any, object, T] | None = None
 
     def _forget(self) -> None:
         """Let no thread make the object, as in a forked process, which has one thread."""
@@ -175,8 +176,7 @@ class SettingCache(Generic[T]):
     @property
     def cached(self) -> T | None:
         """The object made last, None after :meth:`clear`."""
-        entry = self._entry
-        return None if entry is None else entry[1]
+        return (self._entry or (None, None, None))[2]
 
     def get(self) -> T:
         """Return the object of the current setting.
@@ -186,18 +186,18 @@ class SettingCache(Generic[T]):
         """
         setting = self._read()
         entry = self._entry
-        if entry is not None and entry[0] is setting:
-            return entry[1]
+        if entry is not None and entry[0] is setting and entry[1] is self._turn:
+            return entry[2]
         with self._lock:
-            entry = self._entry
-            if entry is None or entry[0] is not setting:
-                entry = setting, self._make(setting)
+            entry, turn = self._entry, self._turn
+            if entry is None or entry[0] is not setting or entry[1] is not turn:
+                entry = setting, turn, self._make(setting)
                 self._entry = entry
-            return entry[1]
+            return entry[2]
 
     def clear(self) -> None:
         """Make a new object the next time, even if the setting is the same."""
-        self._entry = None
+        self._turn, self._entry = object(), None
 
 
 @dataclass(frozen=True)
@@ -299,6 +299,8 @@ def _with_hint(find: Callable[[Catalog], T]) -> T:
 def add_queues(setting: str, specs: Callable[[], Iterable[QueueSpec]]) -> None:
     """Add the queues that another app's setting says; they come before this one's."""
     _added[setting] = specs
+    setting_changed.disconnect(_forget)  # it is called after the app's own receiver
+    setting_changed.connect(_forget)
     _catalog.clear()
 
 

@@ -17,6 +17,7 @@ A test is nightly if it
 ``durations.json`` has how long each test takes that takes half a second or more, from one
 run at rest (``make durations``). The longest begin first, so that no worker has one left when
 the others have ended. Tests that share a server, a browser or a project are next to each other.
+A test may take as long as ``pyproject.toml`` says, or five times as long as at rest.
 """
 
 from __future__ import annotations
@@ -107,12 +108,17 @@ PAGES = frozenset({"README.md", "docs/quickstart.md"})
 CHEAP = frozenset({"embedded_path", "token"})
 #: What a test takes that is not in the table.
 SHORT_SECONDS = 0.02
+#: How many times as long as at rest a test may take.
+PATIENCE = 5
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Mark what is nightly."""
+    """Mark what is nightly, and what may take longer than others."""
     nightly = _other_kinds(items)
     for item in items:
+        is_given = item.config.getoption("timeout") is not None  # on the command line
+        if not is_given and PATIENCE * duration(item) > float(item.config.getini("timeout")):
+            item.add_marker(pytest.mark.timeout(PATIENCE * duration(item)))
         page = _page(item)
         if (
             _is_listed(item.nodeid)

@@ -935,7 +935,7 @@ class Queue(AsyncVerbs):
         self._check(count, end)
         check_move(self.parts, target.parts, priority)
 
-        return move_now(self.parts, target.parts, count, end, priority, tr).items
+        return move_now(self.parts, target.parts, count, end, priority, tr)[0]
 
     def remove(self, item_id: str, *, tr: Transaction | None = None) -> None:
         """Remove the item with an id for good, whatever state it is in.

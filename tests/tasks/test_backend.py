@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import io
+import itertools
 import subprocess
 import sys
+import threading
 
 import pytest
+from django.conf import settings
 from django.core import checks
 from django.core.management import call_command
 from django.core.management.base import CommandError
@@ -26,11 +29,37 @@ from fdbqueue.tasks.options import FdbQueueTask, Retention, TaskChanges, TaskKey
 from fdbqueue.tasks.records import Records, encoded, pending
 from fdbqueue.tasks.worker import TaskWorker
 from tests.cases import cases
+from tests.engines.interrupts import Preemption
 from tests.tasks import jobs
 
 #: Zero, negative, below the grace, no numbers, over a week.
 WRONG_TIMEOUTS = [0, -1, 4.9, float("nan"), float("inf"), "60", True, 604_801]
 NOW = datetime.datetime.now(datetime.timezone.utc)
+
+
+@pytest.mark.parametrize("who", ["another looks meanwhile", "the change comes meanwhile"])
+def test_a_change_of_the_setting_leaves_no_queues_of_before(configure, who):
+    """Wherever another thread looks at the queues, or changes the setting as this one looks."""
+    configure()
+    one = {"BACKEND": "fdbqueue.tasks.FdbQueueBackend", "QUEUES": ["default"]}
+    files = ("/conf.py", "/compat.py", "/dispatcher.py", "tasks/signals.py", "test/utils.py")
+    for place in itertools.count(1):
+        conf._catalog.clear()
+        change = override_settings(TASKS={"default": one})
+        work, handler = change.enable, conf.catalog
+        if who == "the change comes meanwhile":
+            work, handler = handler, work
+        preemption = Preemption(place, handler=handler, within=files)
+        thread = threading.Thread(target=preemption.run, args=(work,))  # it has its own backends
+        thread.start()
+        thread.join(60)
+        if settings.TASKS["default"] is one:
+            names = conf.catalog().plain_names()
+            change.disable()
+            assert ("tasks-default" in names, "tasks-other" in names) == (True, False), place
+        if not preemption.was_interrupted:
+            break
+    assert place > 10
 
 
 def test_a_task_with_the_same_key_may_end_meanwhile(configure, work, monkeypatch):

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, LeaseLost
@@ -228,15 +228,9 @@ def check_move(source: QueueParts, target: QueueParts, priority: Any = None) -> 
     target.pusher.encoder.priorities.bound(priority)
 
 
-class Moved(NamedTuple):
-    """How many items were moved, and how long their values are.
-
-    ``is_cut`` says of none that there may be some whose leases have expired.
-    """
-
-    items: int
-    size_bytes: int
-    is_cut: bool = False
+#: How many items were moved, how long their values are; and of none, whether there may be some
+#: behind the leases that had expired.
+Moved = tuple[int, int, bool]
 
 
 def move(
@@ -259,7 +253,7 @@ def move(
     items, is_cut = source.taker.take(tr, source.consumer.pop_request(end, count, None))
     if items:
         target.pusher.put(tr, [target.pusher.encoder.of_moved(item, priority) for item in items])
-    return Moved(len(items), sum([item.size_bytes for item in items]), is_cut)
+    return len(items), sum([item.size_bytes for item in items]), is_cut
 
 
 def move_now(
@@ -269,8 +263,8 @@ def move_now(
     end: End,
     priority: Any,
     tr: Transaction | None = None,
-) -> Moved:
-    """Move items from one end, as :func:`move` does.
+) -> tuple[int, int]:
+    """Move items from one end, as :func:`move` does; return their number and their values' length.
 
     Without a transaction of the caller's, after one that has only buried expired leases there is
     another.
@@ -278,7 +272,7 @@ def move_now(
     some = functools.partial(
         move, source=source, target=target, count=count, end=end, priority=priority
     )
-    moved: Moved = source.runner.write("move", tr, some)
-    while moved.is_cut and tr is None:
-        moved = source.runner.write("move", None, some)
-    return moved
+    while True:
+        moved, size_bytes, is_cut = source.runner.write("move", tr, some)
+        if tr is not None or not is_cut:
+            return moved, size_bytes

@@ -173,7 +173,7 @@ class Mover(_BatchStream):
 
     def _move_some(self, count: int) -> tuple[int, int]:
         parts, target = self._queue.parts, self._target.parts
-        return move_now(parts, target, count, self._end, self._priority)[:2]
+        return move_now(parts, target, count, self._end, self._priority)
 
 
 # Search
