@@ -22,7 +22,13 @@ from fdbqueue.service.assembly import QueueParts, assemble
 from fdbqueue.service.browse import Overview
 from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move
 from fdbqueue.service.bulk.recount import recount
-from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
+from fdbqueue.service.bulk.remove import (
+    clear,
+    remove_all,
+    remove_idle,
+    remove_one,
+    remove_places,
+)
 from fdbqueue.service.bulk.reshape import reshape
 from fdbqueue.service.clock import moment
 from fdbqueue.service.codecs import Codec, codec_named
@@ -990,6 +996,11 @@ class Queue(AsyncVerbs):
         self._runner.write("clear", tr, functools.partial(clear, store=self._store))
 
     # Maintain
+
+    def remove_idle(self, seconds: float) -> bool:
+        """Remove all that an empty queue stores, if it was idle so long; tell whether it was."""
+        taker = self.parts.taker
+        return run(self.database, lambda tr: remove_idle(tr, taker, seconds), wrote=bool)
 
     def recount(self) -> Counts:
         """Count the items, correct the counts and the order of deaths, and return the counts.

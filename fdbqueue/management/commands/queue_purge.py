@@ -12,6 +12,11 @@ from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import item_count
 from fdbqueue.service import ITEM_STATES, Queue
 
+_A_PATTERN = (
+    "{} is a pattern: purge one queue at a time; queue_doctor --json names all. Of limited tasks a "
+    "worker removes what an empty queue has left, a day after its last task."
+)
+
 
 class Command(QueueCommand):
     help = (
@@ -35,6 +40,8 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if "*" in options["name"]:
+            raise usage_error(_A_PATTERN.format(clipped(repr(options["name"]))))
         queue, reason = self.queue(options["name"]), options["reason"]
         state = options["state"] or (None if reason is None else "dead")
         if reason is not None and state != "dead":
