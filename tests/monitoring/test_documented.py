@@ -33,8 +33,8 @@ def rows(page, *head):
 def logger_of(path):
     """Return what the logger of a module is called."""
     for node in ast.walk(SOURCES[path]):
-        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if is_call and node.func.attr == "getLogger":
+        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if is_call and node.func.id == "get_logger":
             given = node.args[0]
             own = path.removesuffix(".py").replace("/", ".")
             return own if isinstance(given, ast.Name) else given.value

@@ -70,9 +70,9 @@ def test_a_logger_is_called_as_its_module(path):
     made = [
         ast.unparse(node)
         for node in ast.walk(SOURCES[path])
-        if isinstance(node, ast.Assign) and "getLogger" in ast.unparse(node)
+        if isinstance(node, ast.Assign) and "get_logger" in ast.unparse(node)
     ]
-    assert made in ([f"logger = logging.getLogger({name})"] for name in NAMES)
+    assert made in ([f"logger = get_logger({name})"] for name in NAMES)
 
 
 def facts(record):
