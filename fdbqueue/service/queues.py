@@ -25,7 +25,6 @@ from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import (
     clear,
     remove_all,
-    remove_idle,
     remove_one,
     remove_places,
 )
@@ -996,11 +995,6 @@ class Queue(AsyncVerbs):
         self._runner.write("clear", tr, functools.partial(clear, store=self._store))
 
     # Maintain
-
-    def remove_idle(self, seconds: float) -> bool:
-        """Remove all that an empty queue stores, if it was idle so long; tell whether it was."""
-        taker = self.parts.taker
-        return run(self.database, lambda tr: remove_idle(tr, taker, seconds), wrote=bool)
 
     def recount(self) -> Counts:
         """Count the items, correct the counts and the order of deaths, and return the counts.

@@ -26,7 +26,7 @@ Groups and chains have an index of when each is to be looked at: while they run 
 and when the retention since their end is over (:mod:`fdbqueue.tasks.group_upkeep`).
 
 What an empty queue of limited tasks has left is removed as well, a day after its last task, of some
-hundred keys at a time (``Queue.remove_idle``).
+hundred keys at a time (``Examiner.remove_idle``).
 
 One worker does this about once a minute. Which one, a key decides: it has the moment of the last
 time, by the cluster's versions or, on the embedded engine, by the machine's clock. A worker that
@@ -51,7 +51,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, WorkerThreads
-from fdbqueue.service import Catalog, microseconds, now_us, run, shared_us
+from fdbqueue.service import Catalog, Examiner, microseconds, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.tasks.group_upkeep import (
     DueLook,
@@ -508,7 +508,7 @@ class Housekeeping:
         passed = list(itertools.islice(names, _KEYS_AT_ONCE))
         self._passed_key = passed[-1] if len(passed) == _KEYS_AT_ONCE else ""
         for name in passed:
-            self._catalog.queue(name).remove_idle(_IDLE_SECONDS)
+            Examiner(self._catalog.queue(name)).remove_idle(_IDLE_SECONDS)
             if not pace.goes_on(Pruned()):
                 return
 
