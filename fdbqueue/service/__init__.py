@@ -96,6 +96,7 @@ from fdbqueue.service.storage.failures import group_digest, group_of_text
 from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
+from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.family import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover, Scan, scan, scan_by_moment
@@ -139,6 +140,7 @@ __all__ = [
     "Duration",
     "End",
     "Ends",
+    "Examiner",
     "Failure",
     "Family",
     "FifoQueue",

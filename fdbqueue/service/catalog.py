@@ -51,8 +51,8 @@ _WITHOUT_QUEUE = TableKeys(b"").without_queue
 _NAMES_AT_ONCE = 1_000
 #: The first transaction looks for so many, and each after it for twice as many.
 _FIRST_NAMES = 50
-#: So many queue objects are kept.
-_MAX_OPENED = 10_000
+#: So many queue objects are kept, and as many that were opened before these.
+_MAX_OPENED = 1_000
 #: The most lists of names, and what their calls share, that are kept.
 _MAX_SEVERAL = 200
 
@@ -166,6 +166,7 @@ class Catalog:
         #: Listed only once something is stored there, as those of patterns are.
         self._owned = {spec.name for spec in specs if spec.owner is not None}
         self._opened: dict[str, Queue] = {}
+        self._opened_before: dict[str, Queue] = {}
         self._several: dict[tuple[_Several, bool], SeveralQueues] = {}
         #: The indexes of the families, by their patterns.
         self._family_keys = {
@@ -199,6 +200,7 @@ class Catalog:
         with contextlib.suppress(TypeError):  # of a class without weak references
             transactions.keep_receipts_at(database, transactions.receipts_of(self.database))
         catalog._opened, catalog._several = {}, {}  # noqa: SLF001  # of this class
+        catalog._opened_before = {}  # noqa: SLF001  # as above
         catalog._root = self._root or self  # noqa: SLF001  # as above
         return catalog
 
@@ -210,7 +212,7 @@ class Catalog:
     def queue(self, name: str) -> Queue:
         """Return the queue with a name; a queue of a pattern needs no creation.
 
-        Returns the same object for the same name, until 10,000 other names have been opened.
+        Returns the same object for the same name, until 1,000 other names have been opened.
 
         Raises:
             QueueNotFound: No spec has this name, and no pattern fits it.
@@ -218,16 +220,21 @@ class Catalog:
         found = self._opened.get(name) if isinstance(name, str) else None
         if found is None:
             spec = self.spec(name)
-            subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
             if len(self._opened) >= _MAX_OPENED:
-                self._opened.clear()
+                self._opened_before, self._opened = self._opened, {}
                 self._consumers.clear()
-            index = self.index(spec)
-            member = None if index is None else index.member(name)
-            made = spec.open(self.database, subspace, name, member)
-            made.workers = None if spec.owner is None else self.presences.read_in
+            made = self._opened_before.get(name) or self._made(spec, name)
             found = self._opened.setdefault(name, made)
         return found
+
+    def _made(self, spec: QueueSpec, name: str) -> Queue:
+        """Return a new object for a queue."""
+        subspace = self._subspace[name] if spec.subspace is None else Subspace(spec.subspace)
+        index = self.index(spec)
+        member = None if index is None else index.member(name)
+        made = spec.open(self.database, subspace, name, member)
+        made.workers = None if spec.owner is None else self.presences.read_in
+        return made
 
     def closest_name(self, name: Any) -> str | None:
         """Return the plain name that is most like a wrong one, None if none is.

@@ -22,7 +22,12 @@ from fdbqueue.service.assembly import QueueParts, assemble
 from fdbqueue.service.browse import Overview
 from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move_now
 from fdbqueue.service.bulk.recount import recount
-from fdbqueue.service.bulk.remove import clear, remove_all, remove_one, remove_places
+from fdbqueue.service.bulk.remove import (
+    clear,
+    remove_all,
+    remove_one,
+    remove_places,
+)
 from fdbqueue.service.bulk.reshape import reshape
 from fdbqueue.service.clock import moment
 from fdbqueue.service.codecs import Codec, codec_named

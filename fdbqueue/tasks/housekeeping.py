@@ -25,6 +25,9 @@ half done. A dead letter that was buried by hand has no entry; it stays until it
 Groups and chains have an index of when each is to be looked at: while they run to find lost parts,
 and when the retention since their end is over (:mod:`fdbqueue.tasks.group_upkeep`).
 
+What an empty queue of limited tasks has left is removed as well, a day after its last task, of some
+hundred keys at a time (``Examiner.remove_idle``).
+
 One worker does this about once a minute. Which one, a key decides: it has the moment of the last
 time, by the cluster's versions or, on the embedded engine, by the machine's clock. A worker that
 dies while it prunes is replaced a minute later. What is old is judged by the clock of the worker
@@ -35,6 +38,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import operator
 import random
 import threading
@@ -47,7 +51,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import ItemNotFound, QueueNotFound
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, WorkerThreads
-from fdbqueue.service import Catalog, microseconds, now_us, run, shared_us
+from fdbqueue.service import Catalog, Examiner, microseconds, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.group_upkeep import (
@@ -74,6 +78,9 @@ logger = get_logger(__name__)
 _PORTIONS = {SUCCESSFUL: 200, FAILED: 50}
 #: The most parts of records that one transaction of :func:`remove_lost` reads.
 _PARTS = 50
+#: After how long without tasks nothing is left of a key, and at how many each look is.
+_IDLE_SECONDS = 86_400.0
+_KEYS_AT_ONCE = 200
 #: How often a portion is tried before the pruner gives way, and how long it pauses in between.
 _TRIES = 4
 _PAUSE_SECONDS = 0.1
@@ -386,6 +393,8 @@ class Housekeeping:
         self._catalog = catalog
         self._threads = threads
         self._periodic = DueSchedules(backend, catalog)
+        #: The last queue of limited tasks at which was looked.
+        self._passed_key = ""
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
         self._mover: MoverThread | None = None
@@ -475,6 +484,7 @@ class Housekeeping:
             retention = self._backend.settings.retention
             pace = _Pace(self._is_over, self._periodic)
             self._keep_trees(pace)
+            self._remove_idle_keys(pace)
             pruned = prune(self._backend, retention, catalog=self._catalog, goes_on=pace.goes_on)
         except Exception as error:
             if is_engines(error):
@@ -487,6 +497,21 @@ class Housekeeping:
             numbers = {"successful": pruned.successful, "failed": pruned.failed}
             alias = {"backend": self._backend.alias}
             logger.info("ended tasks were removed", extra={**numbers, **alias})
+
+    def _remove_idle_keys(self, pace: _Pace) -> None:
+        """Remove what empty queues of limited tasks have left; go on where the last look ended."""
+        names = (
+            name
+            for one in self._backend.limited_names()
+            for name in self._catalog.family(one).names(after=self._passed_key)
+            if self._backend.owns(self._catalog.home(name))
+        )
+        passed = list(itertools.islice(names, _KEYS_AT_ONCE))
+        self._passed_key = passed[-1] if len(passed) == _KEYS_AT_ONCE else ""
+        for name in passed:
+            Examiner(self._catalog.queue(name)).remove_idle(_IDLE_SECONDS)
+            if not pace.goes_on(Pruned()):
+                return
 
     def _keep_trees(self, pace: _Pace) -> None:
         """Look at groups and chains that are due.

@@ -218,7 +218,7 @@ class TaskRunner:
         source: TaskSource,
         worker: str,
         *,
-        on_over: Callable[[Limit], None],
+        on_over: Callable[[Limit], None] = lambda _: None,
         watch: ParentWatch | None = None,
         own_threads: WorkerThreads | None = None,
     ) -> None:

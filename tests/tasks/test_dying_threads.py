@@ -24,7 +24,6 @@ TARGETS = [
     "Presence._keep",
     "Housekeeping._run",
     "MoverThread._run",
-    "_FinishedSignals._send_all",
     "Loop._serve",
     "TimeLimits._serve",
     "NotesWriter._run",
@@ -167,7 +166,7 @@ def test_the_command_ends_with_exit_code_1(backend, start):
     """And what it held is ready at once."""
     first = left_jobs.break_the_worker.enqueue()
     second = jobs.note.enqueue(1)
-    worker = start("--prefetch", "2")
+    worker = start("--batch")
     assert worker.process.wait(DEADLINE_SECONDS) == 1
     assert "MemoryError" in worker.said
     assert {stored(one).status for one in (first, second)} <= {READY, SUCCESSFUL}

@@ -268,7 +268,7 @@ def test_strange_names_come_back(count, database, counters):
 
 
 def test_waits_are_known_up_to_the_factor_two(database, counters):
-    """Of those that are counted; a number that an earlier version has written has none."""
+    """Of those that are counted."""
     ended = now_us()
 
     def add(tr):
@@ -282,18 +282,6 @@ def test_waits_are_known_up_to_the_factor_two(database, counters):
     assert 0.15 <= rows["f"].waited <= 0.6
     assert rows["f"].runs == 101
     assert (rows["g"].runs, rows["g"].failures, rows["g"].waited) == (1, 1, None)
-
-    def shorten(tr):
-        for row in list(tr.get_range(counters._key, counters._key + b"\xff")):
-            tr[row.key] = bytes(row.value)[: -4 * 28]
-
-    run(database, shorten)
-    rows = {row.path: row.hour for row in read(database, counters).rows}
-    assert (rows["f"].runs, rows["f"].waited) == (101, None)
-    run(database, add)
-    rows = {row.path: row.hour for row in read(database, counters).rows}
-    assert rows["f"].runs == 202
-    assert 0.15 <= rows["f"].waited <= 0.6
 
 
 def test_only_first_attempts_have_waited(backend, work):

@@ -10,7 +10,12 @@ from fdbqueue.management.arguments import JSON, NO_INPUT, QUEUE, Argument, reaso
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import item_count
-from fdbqueue.service import ITEM_STATES, Queue
+from fdbqueue.service import ITEM_STATES, Queue, share_a_name
+
+_A_PATTERN = (
+    "{} is a pattern: purge one queue at a time; queue_doctor --json names all. Of limited tasks a "
+    "worker removes what an empty queue has left, a day after its last task."
+)
 
 
 class Command(QueueCommand):
@@ -35,6 +40,7 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        self._check_not_parts(options["name"])
         queue, reason = self.queue(options["name"]), options["reason"]
         state = options["state"] or (None if reason is None else "dead")
         if reason is not None and state != "dead":
@@ -53,6 +59,12 @@ examples:
             f"Removed {item_count(removed, state or '')} from {queue.name!r}.",
         )
         self.check_reason(queue, reason, removed)
+
+    def _check_not_parts(self, name: str) -> None:
+        """Say what to do for a pattern of queues that are parts of others."""
+        parts = [one.name for one in self.catalog.families() if one.has_parts]
+        if "*" in name and any(share_a_name(one, name) for one in parts):
+            raise usage_error(_A_PATTERN.format(clipped(repr(name))))
 
 
 def _question(queue: Queue, state: str | None, reason: str | None) -> str:

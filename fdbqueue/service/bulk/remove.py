@@ -9,9 +9,11 @@ from typing import NamedTuple, TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput, ItemNotFound
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.dead_letters import ChosenDead
+from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.limits import CHUNK_BYTES
-from fdbqueue.service.storage.counts import CountChange
+from fdbqueue.service.storage.counts import HISTORY_MINUTES, CountChange
 from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
@@ -22,6 +24,8 @@ T = TypeVar("T")
 
 #: The most items that one transaction removes.
 _REMOVED_AT_ONCE = 500
+#: More rows than an empty queue has: one for each minute of its history, and some others.
+_LEFT_ROWS = HISTORY_MINUTES + 100
 #: The most long values that one transaction reads on the way.
 _LONG_AT_ONCE = 20
 
@@ -144,6 +148,35 @@ def clear(tr: Transaction, store: ItemStore) -> None:
         tr.clear_range(*part)
     if paused.present():
         tr[store.tables.paused] = bytes(paused)
+
+
+def remove_idle(tr: Transaction, taker: Taker, seconds: float) -> bool:
+    """Remove all that an empty queue has stored, if it was idle for so long; tell whether it was.
+
+    It conflicts with whoever pushes meanwhile, because a push depends on the format. A queue that
+    is paused, or has saved responses, or tokens that still limit it, is left as it is.
+
+    Args:
+        tr: The transaction.
+        taker: The queue's.
+        seconds: For how long nothing was pushed or taken.
+    """
+    tables, now = taker.store.tables, now_us()
+    for row in tr.snapshot.get_range(*tables.minutes, limit=1, reverse=True):
+        if tables.minute_of(bytes(row.key)) * 60_000_000 > now - int(seconds * 1_000_000):
+            return False
+    begun = None if taker.limits is None else taker.limits.begin(tr, tables, now)
+    items = tr.get_range(*taker.store.keys.bounds, limit=1)
+    stored = [bytes(row.key) for row in tr.get_range(*tables.bounds, limit=_LEFT_ROWS)]
+    is_empty = not any(True for _ in items) and all(
+        any(begin <= key < end for begin, end in tables.of_empty) for key in stored
+    )
+    if not (is_empty and 0 < len(stored) < _LEFT_ROWS):
+        return False
+    if begun is not None and not begun.settle().is_full:
+        return False
+    tr.clear_range(*tables.bounds)
+    return True
 
 
 def _removed(store: ItemStore, count_change: CountChange, rows: Sequence[Row]) -> int:

@@ -213,6 +213,11 @@ class Allowance:
             self._room -= count
             self._leases = self._leases or count > 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a queue without a row of tokens may give as many as this one."""
+        return self._limits.rate is None or self._tokens >= self._limits.burst * _TOKEN
+
     def is_spent(self, *, leases: bool) -> bool:
         """Tell whether nothing more may be taken, or leased."""
         return self._left < 1 or (leases and self._room < 1)

@@ -151,6 +151,14 @@ class TableKeys:
         self.formats: Bounds = (self.format, tables + b"\x02\x03")
         self.dues: Bounds = (self._due, self._due + b"\xff")
         self.levels: Bounds = (self._levels, self._minutes)
+        self.minutes: Bounds = (self._minutes, self._ages)
+        #: What an empty queue may have: numbers, its format, its history.
+        self.of_empty: tuple[Bounds, ...] = (
+            (self.ready_taken_wakes, self.paused),
+            self.formats,
+            (self.hidden, self._ages),
+            (self.recounted, self._handoffs),
+        )
         self.ages: Bounds = (self._ages, self._attempts)
         self.all_attempts: Bounds = (self._attempts, self._attempts + b"\xff")
         #: All handoffs and batches, whatever bytes their names are.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.bulk.recount import write_row
+from fdbqueue.service.bulk.remove import remove_idle
 from fdbqueue.service.bulk.reshape import count_strays
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
@@ -171,6 +172,11 @@ class Examiner:
         while done := run(self._database, self._requeue, wrote=bool):
             total += done
         return total
+
+    def remove_idle(self, seconds: float) -> bool:
+        """Remove all that an empty queue stores, if it was idle so long; tell whether it was."""
+        remove = functools.partial(remove_idle, taker=self._taker, seconds=seconds)
+        return run(self._database, remove, wrote=bool)
 
     def stale_holds(self, *, remove: bool = False) -> int:
         """Count the records of drains whose batch was requeued.
