@@ -57,6 +57,11 @@ class Endpoint:
         query = more.pop("query", "")
         return getattr(client or self.client, self.method)(path + query, **more)
 
+    def ask_of_dead(self):
+        """Send it when its item is a dead letter."""
+        self.queues.queue("mail").bury(self.item)
+        return self.ask()
+
 
 @pytest.fixture
 def endpoint(request, api, queues):
@@ -79,10 +84,6 @@ def provoke(endpoint, anonymous, client_with, allow, settings):
             mail = endpoint.queues.queue("mail")
             key = mail.subspace.key() + b"\x15\xff"
             service.run(mail.database, lambda tr: tr.set(key, b"junk"))
-        return endpoint.ask()
-
-    def unready():
-        endpoint.queues.queue("mail").bury(endpoint.item)
         return endpoint.ask()
 
     def too_large():
@@ -122,7 +123,7 @@ def provoke(endpoint, anonymous, client_with, allow, settings):
         403: lambda: endpoint.ask(client_with()),
         404: lambda: endpoint.ask(queue="nope"),
         406: lambda: endpoint.ask(headers={"Accept": "application/xml"}),
-        409: unready if endpoint.name == "queues_bury" else conflict,
+        409: endpoint.ask_of_dead if endpoint.name == "queues_bury" else conflict,
         413: too_large,
         414: lambda: endpoint.ask(query="?cursor=" + "x" * 4_000),
         415: lambda: endpoint.ask(data="x", content_type="text/plain"),
