@@ -32,14 +32,7 @@ from fdbqueue.service import (
     QueueSpec,
     SeveralQueues,
 )
-from fdbqueue.service.options import (
-    ALLOWED,
-    Choice,
-    Range,
-    did_you_mean,
-    misfits,
-    names_for,
-)
+from fdbqueue.service.options import ALLOWED, Choice, Range, did_you_mean, misfits, names_for
 
 T = TypeVar("T")
 
@@ -146,6 +139,7 @@ _PAGES_RULES = {"actions": Rule(OfClass((bool,), "True or False"), "fdbqueue.E01
 _added: dict[str, Callable[[], Iterable[QueueSpec]]] = {}
 #: What the setting says of a queue besides its options.
 _PLACE = {"kind": Rule(ANYTHING, ""), "subspace": Rule(ANYTHING, "")}
+
 
 #: Tells whether a user may do what a permission names to the queue of a name.
 Authorizer = Callable[[Any, str, str], bool]
