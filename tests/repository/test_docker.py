@@ -252,14 +252,6 @@ def test_the_proxy_is_the_documented_one():
     assert gunicorn_conf.bind == "0.0.0.0:8000"
 
 
-def test_the_workers_sign_of_life_is_looked_for_where_it_is_written():
-    """And longer than the worker takes to touch it again."""
-    tasks = services()["tasks"]
-    path = tasks["command"][tasks["command"].index("--heartbeat-file") + 1]
-    assert tasks["healthcheck"]["test"] == ["CMD-SHELL", f'test -n "$$(find {path} -mmin -2)"']
-    assert path.startswith(f"{tasks['tmpfs'][0]}/")
-
-
 def test_the_tests_run_only_when_asked_for():
     """They are in a profile, and insist on the cluster."""
     found = services()
@@ -281,8 +273,11 @@ def test_who_waits_for_whom():
 
 
 def test_the_commands_are_those_of_the_project():
-    """What the services run is there: manage.py's commands, the handler, gunicorn's settings."""
+    """What the services run is there: commands and their options, the handler, gunicorn's file."""
+    from django.core.management import load_command_class
     from django.utils.module_loading import import_string
+
+    from tests.docs.options import commands
 
     manage = [sys.executable, str(ROOT / "manage.py"), "help", "--settings=project.settings"]
     there = _run(*manage, "--commands").stdout.split()
@@ -292,6 +287,9 @@ def test_the_commands_are_those_of_the_project():
             command = command[2:]
         assert command[:2] == ["python", "manage.py"]
         assert command[2] in there
+        app = commands().get(command[2], "django.core")
+        parser = load_command_class(app, command[2]).create_parser("manage.py", command[2])
+        parser.parse_args(command[3:])  # an option that is not there is an error
     worker = services()["worker"]["command"]
     assert callable(import_string(worker[worker.index("--handler") + 1]))
     gunicorn = json.loads(next(rest for name, rest in stages()["web"] if name == "CMD"))
