@@ -63,14 +63,15 @@ LEFT_OUT = {
         *("FdbQueueTask.check", "FdbQueueBackend.check", "FdbQueueBackend.validate_task"),
         "FdbQueueBackend.has_time_limits",
     ),
-    "real threads are struck: tests/tasks/test_time_limits.py": (
-        *("FdbQueueTask(timeout)", "TaskWorker(watch)", "TaskWorker(overdue)"),
+    "processes are ended: tests/tasks/test_time_limits.py": (
+        *("FdbQueueTask(timeout)", "TaskWorker(watch)", "TaskWorker(left)"),
     ),
     "its rows are in another database: tests/tasks/test_outbox_faults.py": (
         "FdbQueueBackend.outbox",
     ),
     "it is to come": (
         *("*(tr)", "*(not_before)", "*(beside)", "*(waits_while)", "*(reason)", "*(worker)"),
+        *("*(died_before)", "SeveralQueues.requeue"),
         *("Queue.prepare*", "Queue.p[oe]*_m[ia][nx]*", "Queue.lease_m[ia][nx]*", "Queue.leased*"),
         *("Queue.*_many(once)", "Queue.push_batch(once)", "Queue.extend(once)", "*(to_lease)"),
         *("*.held_until*", "*.paused", "Queue.get*", "Queue.has_item*"),
