@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -31,3 +32,18 @@ def is_asleep(request: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], boo
 
     monkeypatch.setattr(waiting.ItemWait, "_sleep", noted)
     return lambda: bool(sleeping)
+
+
+def work_in_thread(worker: Any) -> tuple[threading.Thread, list[BaseException]]:
+    """Have a worker work in a thread; return that, and the list to which its error is added."""
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            worker.run()
+        except BaseException as error:  # noqa: BLE001  # for the test to see
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread, errors

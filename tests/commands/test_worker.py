@@ -15,6 +15,7 @@ from fdbqueue.exceptions import LeaseLost
 from fdbqueue.own_threads import ThreadDied
 from fdbqueue.service import Counts, Worker
 from fdbqueue.service.tools.line import LeaseExtender, Line
+from tests.asleep import work_in_thread
 from tests.engines.children import wait_until
 from tests.tasks import bad_jobs
 
@@ -29,16 +30,7 @@ def mail():
 
 def run(worker):
     """Run a worker to its end, and return what it raised."""
-    raised = []
-
-    def target():
-        try:
-            worker.run()
-        except BaseException as error:  # noqa: BLE001  # for the test to see
-            raised.append(error)
-
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
+    thread, raised = work_in_thread(worker)
     thread.join(DEADLINE_SECONDS)
     assert not thread.is_alive()
     return raised

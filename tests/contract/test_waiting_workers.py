@@ -8,13 +8,12 @@ is handled in the end.
 from __future__ import annotations
 
 import datetime
-import threading
 
 import fdb.tuple
 import pytest
 
 from fdbqueue.service import Catalog, Counts, IdempotencyKey, QueueSpec, Worker, run
-from tests.asleep import is_asleep
+from tests.asleep import is_asleep, work_in_thread
 from tests.engines.children import wait_until
 from tests.faulty_database import UNKNOWN_RESULT, FaultyDatabase
 
@@ -217,7 +216,7 @@ def catalog(database, subspace):
 
 def check(steps, catalog, names, is_asleep, fails_once=()):
     """Have a pair go on each time its worker waits; all it pushes is handled."""
-    handled, errors = [], []
+    handled = []
 
     def handle(item):
         if item.value in fails_once:
@@ -225,19 +224,11 @@ def check(steps, catalog, names, is_asleep, fails_once=()):
             raise LookupError
         handled.append(item.value)
 
-    def work():
-        try:
-            worker.run()
-        except BaseException as error:
-            errors.append(error)
-            raise
-
     next(steps)
     is_one = len(names) == 1 and "*" not in names[0]
     queue = catalog.queue(names[0]) if is_one else catalog.several(names)
     worker = Worker(queue, handle, follow=True, retry_delay_seconds=MOMENT)
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    thread, errors = work_in_thread(worker)
     expected = None
     try:
         while expected is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from fdbqueue.own_threads import OwnThread, ThreadDied
@@ -11,6 +9,7 @@ from fdbqueue.service.tools.line import Line
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.tasks.compat import task_backends
 from fdbqueue.tasks.worker import TaskWorker
+from tests.asleep import work_in_thread
 from tests.tasks import jobs, left_jobs, note_jobs
 from tests.tasks.outboxes import database_at
 from tests.tasks.stored import DEADLINE_SECONDS, READY, SUCCESSFUL, stored
@@ -49,33 +48,19 @@ def enqueued(configure):
 
 
 @pytest.fixture
-def run():
-    """Run a worker in a thread, to its end or not; return what it raises."""
-    raised = []
-
-    def run(worker):
-        def work():
-            try:
-                worker.run()
-            except BaseException as error:  # noqa: BLE001  # for the test to see
-                raised.append(error)
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        return thread
-
-    yield run, raised
+def work():
+    """Run a worker in a thread, to its end or not; return that, and what it raises."""
+    yield work_in_thread
     jobs.gate.set()
 
 
-def check_given_back(enqueued, run):
+def check_given_back(enqueued, work):
     """Run a worker, one of whose threads dies; check that it ends, and that others run its tasks.
 
     One task runs meanwhile, some wait.
     """
-    start, raised = run
     backend = task_backends["default"]
-    thread = start(TaskWorker(backend, ["default"], threads=2))
+    thread, raised = work(TaskWorker(backend, ["default"], threads=2))
     thread.join(DEADLINE_SECONDS)
     assert not thread.is_alive()
     assert [type(error) for error in raised] == [ThreadDied]
@@ -89,7 +74,7 @@ def check_given_back(enqueued, run):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_thread_that_dies_ends_the_worker(enqueued, monkeypatch, run, target):
+def test_a_thread_that_dies_ends_the_worker(enqueued, monkeypatch, work, target):
     """Whichever it is: nothing is leased any more, and what runs is run by others."""
     real = OwnThread.__init__
 
@@ -104,12 +89,12 @@ def test_a_thread_that_dies_ends_the_worker(enqueued, monkeypatch, run, target):
 
     dead = []
     monkeypatch.setattr(OwnThread, "__init__", made)
-    check_given_back(enqueued, run)
+    check_given_back(enqueued, work)
     assert dead == [target]
 
 
 @pytest.mark.parametrize(("kind", "line"), LINES)
-def test_an_error_between_two_lines_ends_the_worker(enqueued, monkeypatch, run, kind, line):
+def test_an_error_between_two_lines_ends_the_worker(enqueued, monkeypatch, work, kind, line):
     """Such as one for want of memory, right before a task, right after it, or beside it."""
     real, left = getattr(kind, line), [1]
 
@@ -120,13 +105,12 @@ def test_an_error_between_two_lines_ends_the_worker(enqueued, monkeypatch, run, 
         return real(*arguments)
 
     monkeypatch.setattr(kind, line, dies)
-    check_given_back(enqueued, run)
+    check_given_back(enqueued, work)
 
 
-def test_a_thread_that_several_share_ends_each_worker(backend, run):
+def test_a_thread_that_several_share_ends_each_worker(backend, work):
     """An engine's thread is no worker's own."""
-    start, raised = run
-    threads = [start(TaskWorker(backend, [name])) for name in ("default", "other")]
+    runs = [work(TaskWorker(backend, [name])) for name in ("default", "other")]
     result = jobs.wait.enqueue()
     assert jobs.begun.wait(DEADLINE_SECONDS)
     assert stored(result).attempts == 1
@@ -135,13 +119,13 @@ def test_a_thread_that_several_share_ends_each_worker(backend, run):
         raise MemoryError
 
     OwnThread(dies, name="fdbqueue-shared").start()
-    for thread in threads:
+    for thread, _ in runs:
         thread.join(DEADLINE_SECONDS)
-    assert [type(error) for error in raised] == [ThreadDied, ThreadDied]
+    assert [type(error) for _, raised in runs for error in raised] == [ThreadDied, ThreadDied]
     assert stored(result).status is READY
 
 
-def test_memory_that_is_short_for_longer(monkeypatch, backend, run):
+def test_memory_that_is_short_for_longer(monkeypatch, backend, work):
     """What the dying thread has to tell is told once there is memory."""
     worker, left = TaskWorker(backend, ["default"]), [1, 1]
     tell = worker._own_threads.tell
@@ -154,9 +138,8 @@ def test_memory_that_is_short_for_longer(monkeypatch, backend, run):
 
     monkeypatch.setattr(worker._own_threads, "tell", short)
     monkeypatch.setattr(Line, "begin", lambda *_: 1 / 0)
-    start, raised = run
     jobs.note.enqueue(1)
-    thread = start(worker)
+    thread, raised = work(worker)
     thread.join(DEADLINE_SECONDS)
     assert isinstance(raised[0].__cause__, ZeroDivisionError)
     assert left == []

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import datetime
 import functools
-import threading
 
 import pytest
 from django.db import transaction
@@ -20,7 +19,7 @@ from django.utils import timezone
 from fdbqueue.tasks import abort, abort_group, call, chain, group, group_result
 from fdbqueue.tasks.key_limit_queues import family_of, member_name
 from fdbqueue.tasks.worker import TaskWorker
-from tests.asleep import is_asleep
+from tests.asleep import is_asleep, work_in_thread
 from tests.engines.children import wait_until
 from tests.faulty_database import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase
 from tests.tasks import group_jobs, jobs, limited_jobs, waiting_jobs
@@ -278,17 +277,7 @@ NAMES = {a_pattern: ["mail-*"], a_pattern_and_limits: ["mail-*"], several_queues
 @contextlib.contextmanager
 def waiting(worker, is_asleep):
     """Have a worker work in a thread; yield what waits until it waits, or has ended by an error."""
-    errors = []
-
-    def work():
-        try:
-            worker.run()
-        except BaseException as error:
-            errors.append(error)
-            raise
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    thread, errors = work_in_thread(worker)
 
     def rest():
         wait_until(lambda: is_asleep() or errors)
