@@ -1,8 +1,8 @@
-"""Which requests of this process wait for items: so many at most, in all and of one user.
+"""How many requests of this process may wait for items, and how many of one user.
 
-A request that waits holds a thread of the server, and if all threads wait, nobody is answered, not
-even a load balancer that asks for the health. So ``MAX_WAITING`` of the setting is to be half of a
-process's threads. A request beyond takes what there is and is answered at once, with a
+A request that waits holds a thread of the server. If all threads wait, the server answers nobody,
+not even a load balancer that asks whether it is healthy. So ``MAX_WAITING`` of the setting is to be
+half of a process's threads. A request beyond takes what there is and is answered at once, with a
 ``Retry-After`` if there is nothing. Nothing is saved under its idempotency key then: sent again, it
 may wait.
 

@@ -7,8 +7,8 @@ For applications
     Queues (``Queue``, ``FifoQueue``, ``PriorityQueue``, ``SeveralQueues``) and the ``Catalog``
     that opens them by name; what they take and hand out (``Push``, ``Item``, ``Page``, ``Held``,
     ``Counts``, ...); transactions (``run``, ``transactional``, ``arun``); tools over a queue
-    (``Worker``, ``Batcher``, ``Mover``, ``AlternatingLeases``,
-    ``scan``); what codecs and observers of your own inherit from (``Codec``, ``Observer``).
+    (``Worker``, ``Batcher``, ``Mover``, ``AlternatingLeases``, ``scan``); what codecs and observers
+    of your own inherit from (``Codec``, ``Observer``).
 For REST, the pages, the commands and the metrics
     The figures of many queues in one round trip (``counts_of``, ``ends_of``, ``mismatches_of``,
     ``pauses_of``), ``depths``, limits and defaults, and the code of an engine's error

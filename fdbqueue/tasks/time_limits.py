@@ -148,9 +148,10 @@ class ParentWatch:
     def write(self, row: int, deadline: float, names: Sequence[Any]) -> None:
         """Write what a row says: the deadline, and the first fields of a :class:`LeftAttempt`."""
         begin = row * _ROW_BYTES + _DATA_AT
-        data = (
-            json.dumps(names).encode()[: _ROW_BYTES - _DATA_AT - 1] + b"\0"
-        )  # a part says nothing
+        text = json.dumps(names).encode()[
+            : _ROW_BYTES - _DATA_AT - 1
+        ]  # one that is cut says nothing
+        data = text + b"\0"
         self.words[row * _ROW_WORDS + 1] = 0.0
         self.memory[begin : begin + len(data)] = data
         self.words[row * _ROW_WORDS + 1] = deadline  # last: now it counts

@@ -287,7 +287,7 @@ class Reservations:
         return place
 
     def _owner(self, shared: SharedFile, place: int) -> int:
-        """Return whose place it is; 0 if it is nobody's."""
+        """Return what stands for the process that has this place; 0 if it is free."""
         return int.from_bytes(os.pread(shared.descriptor, 8, place), sys.byteorder)
 
     def _leave(self, shared: SharedFile, place: int) -> None:
