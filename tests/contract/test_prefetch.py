@@ -155,6 +155,40 @@ def test_an_interrupt_while_it_acknowledges_what_is_done_for_long(queue, interru
     assert queue.size() == ITEMS - worker.handled
 
 
+def test_what_has_ended_is_reported_while_the_worker_waits(database, subspace):
+    """Also what was done as another thread acknowledged: no end waits for the next item."""
+    acknowledges, ended, reported = threading.Event(), [], []
+
+    class Watched(FifoQueue):
+        def lease_many(self, *args, ack=(), **options):
+            if [item.value for item in ack] == [1]:  # the second is done before that is committed
+                acknowledges.set()
+                wait_until(lambda: len(worker._done) == 2)
+            return super().lease_many(*args, ack=ack, **options)
+
+    def work(item):
+        if item.value == 2:
+            assert acknowledges.wait(60)
+
+    queue = Watched(database, subspace)
+    queue.push_many([1, 2])
+    worker = Worker(
+        queue,
+        work,
+        concurrency=2,
+        follow=True,
+        on_end=lambda item, error: ended.append(item.value),
+        on_free=lambda: reported.extend(ended[len(reported) :]),
+    )
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_until(lambda: sorted(reported) == [1, 2])
+    finally:
+        worker.stop()
+        thread.join(60)
+
+
 @pytest.mark.parametrize("prefetch", [1, 3])
 def test_an_interrupt_at_each_place(database, subspace, prefetch):
     """It is raised; all that was leased is done by then, once, and no thread is left."""

@@ -202,3 +202,27 @@ def test_receivers_are_called_in_threads_that_run_tasks(backend):
         compat.task_finished.disconnect(receive)
     assert sorted(result_id for result_id, _ in told) == sorted(one.id for one in results)
     assert {name for _, name in told} == {"fdbqueue-worker"}
+
+
+def test_receivers_are_told_of_a_task_that_does_not_run(configure, clock):
+    """It ends as it is leased, its attempts used up, and the worker waits for the next one."""
+    backend = configure(max_attempts=1)
+    result = jobs.note.enqueue("never")
+    TaskWorker(backend, ["default"])._source.lease_many(1, seconds=60, worker="anna")
+    clock.advance(3_600)
+    told = []
+
+    def receive(task_result, **_):
+        told.append(task_result.id)
+
+    compat.task_finished.connect(receive)
+    one = TaskWorker(backend, ["default"], follow=True)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        wait_until(lambda: told == [result.id])
+    finally:
+        one.stop()
+        thread.join(DEADLINE_SECONDS)
+        compat.task_finished.disconnect(receive)
+    assert jobs.done == []

@@ -159,10 +159,8 @@ class Worker:
         self._stops = False
         #: Items that are done and not acknowledged yet.
         self._done: list[Item] = []
-        #: When the first of them was done.
-        self._done_at = 0.0
-        #: Whether a thread collects them.
-        self._collects = False
+        self._done_at = 0.0  # when the first of them was done
+        self._collects = False  # whether a thread collects them
         #: How many items are being leased; those that do not come are added to the rest again.
         self._asked = 0
         #: How many items were acknowledged, were given up, or had lost their lease at the end.
@@ -461,6 +459,8 @@ class Worker:
                     kept = items[0]
                 for item in items if kept is None else items[1:]:
                     self._line.put(item)
+                if not done:  # the queue may have ended some, which a thread that is free reports
+                    self._line.ask()
                 self._running |= {item.lease: item for item in items}
                 self._wake()
         return _Leased(len(items), kept)
@@ -512,13 +512,14 @@ class Worker:
         self._on_free()
 
     def _collect_asked(self) -> Item | None:
-        """Collect, unless another thread does or has done so."""
+        """Collect, unless another thread does or has done so, and report what has ended."""
         with self._changed:
             self._line.is_asked = False
-            if self._collects or not self._done:
-                return None
-            self._collects = True
-        return self._collect()
+            collects = not self._collects and bool(self._done)
+            self._collects |= collects
+        item = self._collect() if collects else None
+        self._on_free()
+        return item
 
     def _collected(self, done: Sequence[Item]) -> None:
         """Let others collect; what was done meanwhile is for the next free thread."""
