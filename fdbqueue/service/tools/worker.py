@@ -157,8 +157,7 @@ class Worker:
         self._extender = LeaseExtender(queue, seconds, self._held, self._is_over, self._facts)
         self._error: BaseException | None = None
         self._stops = False
-        #: Items that are done and not acknowledged yet.
-        self._done: list[Item] = []
+        self._done: list[Item] = []  # and not acknowledged yet
         self._done_at = 0.0  # when the first of them was done
         self._collects = False  # whether a thread collects them
         #: How many items are being leased; those that do not come are added to the rest again.
