@@ -22,7 +22,11 @@ def _histories(recording, part=0, parts=1):
 
 @pytest.mark.parametrize(
     ("recording", "histories", "steps"),
-    [("histories.jsonl.gz", 1500, 40420), ("histories-2.jsonl.gz", 2750, 141407)],
+    [
+        ("histories.jsonl.gz", 1500, 40420),
+        ("histories-2.jsonl.gz", 2750, 141407),
+        ("histories-3.jsonl.gz", 1500, 36006),
+    ],
 )
 def test_the_recording_is_whole(recording, histories, steps):
     """All histories, with all their steps, are there to be replayed."""
@@ -32,7 +36,9 @@ def test_the_recording_is_whole(recording, histories, steps):
 
 
 @pytest.mark.parametrize("part", range(_PARTS))
-@pytest.mark.parametrize("recording", ["histories.jsonl.gz", "histories-2.jsonl.gz"])
+@pytest.mark.parametrize(
+    "recording", ["histories.jsonl.gz", "histories-2.jsonl.gz", "histories-3.jsonl.gz"]
+)
 def test_every_answer_is_the_clusters(engine, prefix, recording, part):
     """Reads, errors, conflicts and what is left at the end are as recorded."""
     differences = []
