@@ -21,8 +21,8 @@ The way of a task:
 4. ``states`` makes of item and record the state of the task, and ``results`` of that what
    ``get_result`` returns.
 
-``many`` enqueues one task with many arguments; ``encoders`` has the types beyond JSON. ``notes`` is
-what a task notes while it runs: its progress and metadata. ``groups`` is what projects call for
+``many`` enqueues one task with many arguments. ``notes`` is what a task notes while it runs: its
+progress and metadata. ``groups`` is what projects call for
 groups and chains, ``tree_keys`` where these are stored, ``trees`` how they go on, ``group_results``
 how far they are, and ``group_outlines`` how they read.
 

@@ -34,7 +34,6 @@ from fdbqueue.tasks.compat import (
     backends,
     task_enqueued,
 )
-from fdbqueue.tasks.encoders import encode
 from fdbqueue.tasks.many import ManyCalls
 from fdbqueue.tasks.options import BACKENDS, FdbQueueTask, parse, timeouts
 from fdbqueue.tasks.records import (
@@ -169,7 +168,7 @@ class FdbQueueBackend(BaseTaskBackend):
                 and there is no ``atomic`` block; nothing was enqueued.
         """
         self.validate_task(task)
-        result = new_result(task, args, kwargs, self.alias, is_rich=self.settings.rich_types)
+        result = new_result(task, args, kwargs, self.alias)
         if self.settings.outbox is not None:
             return self.outbox().enqueue(result)
         push = self.prepare(result)
@@ -181,11 +180,10 @@ class FdbQueueBackend(BaseTaskBackend):
     def enqueue_many(self, task: Any, calls: Iterable[Any]) -> list[TaskResult[Any, Any]]:
         """Enqueue a task with many arguments, as the task's ``enqueue_many`` says."""
         self.validate_task(task)
-        is_rich = self.settings.rich_types
         results = []
         for number, call in enumerate(pairs(calls)):
             with of_call(number):
-                results.append(new_result(task, *call, self.alias, is_rich=is_rich))
+                results.append(new_result(task, *call, self.alias))
         if self.settings.outbox is not None:
             return self.outbox().enqueue_many(results)
         many = ManyCalls(self, task.queue_name, results)
@@ -377,17 +375,15 @@ class FdbQueueBackend(BaseTaskBackend):
     def _push_in(
         self, way: TaskWay, result: TaskResult[..., Any]
     ) -> tuple[Queue, Push, key_limit_queues.Limited | None]:
-        task, queue, is_rich = way.task, way.queue, self.settings.rich_types
+        task, queue = way.task, way.queue
         value: dict[str, Any] = {
             "id": result.id,
             "task": way.path,
-            "args": encode(result.args) if is_rich else result.args,
-            "kwargs": encode(result.kwargs) if is_rich else result.kwargs,
+            "args": result.args,
+            "kwargs": result.kwargs,
             "backend": result.backend,
             **way.more,
         }
-        if is_rich:
-            value["rich"] = True
         keyed: dict[str, Any] = {}
         limited = None
         if isinstance(task, FdbQueueTask):

@@ -322,6 +322,5 @@ def _prepared(task: Any, args: Any, kwargs: Any) -> tuple[Any, TaskResult[..., A
     """
     backend = ours(task.backend, f"to enqueue {task.module_path} here", InvalidTask)
     backend.validate_task(task)
-    is_rich = backend.settings.rich_types
-    result = new_result(task, args, kwargs, task.backend, is_rich=is_rich)
+    result = new_result(task, args, kwargs, task.backend)
     return backend, result, backend.prepare(result)

@@ -42,7 +42,6 @@ from fdbqueue.service import (
 )
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import Task, TaskResultStatus
-from fdbqueue.tasks.encoders import Rich, returned
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
 from fdbqueue.tasks.function_counters import first_wait
 from fdbqueue.tasks.notes import NOTED, Notes
@@ -245,7 +244,7 @@ class Attempt:
             status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
             change(self.result, **fields_of(self.attempts))  # of a success they are as it began
         finished = result_time(end.moment) if is_over else None
-        change(self.result, status=status, finished_at=finished, _return_value=returned(end.value))
+        change(self.result, status=status, finished_at=finished, _return_value=end.value)
         self.is_unnoted, self.end = False, end
 
 
@@ -568,7 +567,6 @@ def final_writes(
     noted: dict[str, Any] | None = None,
 ) -> Callable[[Transaction], None]:
     """Return what writes the final record of a task whose item is removed, and its entry."""
-    is_rich = isinstance(value, Rich)
     data = encoded(
         {
             "queue": home,
@@ -581,9 +579,7 @@ def final_writes(
             "enqueued": None if item.pushed_at is None else microseconds(item.pushed_at),
             "ended": ended,
             "status": status,
-            "value": value.stored if is_rich else value,
-            **({"rich_value": True} if is_rich else {}),
-            **({"rich": True} if call.is_rich else {}),
+            "value": value,
             **stored(attempts),
             **(noted or {}),
             **({} if call.place is None else {"tree": call.place.stored()}),

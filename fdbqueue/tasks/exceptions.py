@@ -48,12 +48,6 @@ class WaitTimedOut(FdbQueueError, TimeoutError):
     code = "wait_timed_out"
 
 
-class TypeUnknown(FdbQueueError):
-    """A stored argument or value has a type that is not known here; a newer worker may know it."""
-
-    code = "type_unknown"
-
-
 class ReturnValueTooLarge(FdbQueueError):
     """The return value is longer than ``max_result_bytes``, once it is JSON."""
 

@@ -24,17 +24,14 @@ from fdbqueue.tasks.compat import (
     ours,
     task_backends,
 )
-from fdbqueue.tasks.encoders import returned, stored_of
-from fdbqueue.tasks.records import encoded, is_id
+from fdbqueue.tasks.records import is_id
 from fdbqueue.tasks.results import result_time
 from fdbqueue.tasks.tree_keys import TreeKeys, group_id
-from fdbqueue.tasks.trees import PARTS_PER_ROW, Tree, bits_of
+from fdbqueue.tasks.trees import PARTS_PER_ROW, bits_of
 
 #: The most parts that are read at a time, and of each branch to find the first tasks.
 MAX_READ = 1_000
 _MAX_FIRST = 20
-#: The most bytes of the values that are read as a list.
-MAX_RESULTS_BYTES = 10_000_000
 #: The longest number of a branch.
 _MAX_DIGITS = 5
 
@@ -138,40 +135,6 @@ class GroupResult:
             owner.catalog.database, functools.partial(read, failed=failed), read_only=True
         )
         return found
-
-    def results(self) -> list[Any]:
-        """Read what its parts give on, in their order.
-
-        A task gives on what it has returned, a chain what its last part does, and a group what that
-        does which follows it, or else its id.
-
-        Raises:
-            ValueError: A part has failed, or has not ended, as for a task's ``return_value``.
-            TaskResultDoesNotExist: Nothing is kept any more of a part, or of the whole.
-            ValueTooLarge: They have over 10,000,000 bytes together, as JSON; read :meth:`parts`.
-        """
-        owner, tree, branch = backend_and_branch(self.id, self.backend)
-
-        found: list[Any] = []
-        left = MAX_RESULTS_BYTES
-        while len(found) < self.count:
-            parts = self.parts(after=len(found) - 1)
-            for part in parts:
-                if part.status is not TaskResultStatus.SUCCESSFUL:
-                    how = "has not ended yet" if part.status is None else "has failed"
-                    raise ValueError(f"The part {part.at} of the {self.kind} {how}")
-            if not parts:
-                raise TaskResultDoesNotExist(self.id)
-            some = branch, len(found), parts[-1].at + 1, left
-            read = functools.partial(_values, owner=owner, tree=tree, some=some)
-            more: list[Any] = run(owner.catalog.database, read, read_only=True)
-            left -= sum(len(encoded(stored_of(value))) for value in more)
-            found += map(returned, more)
-        return found
-
-
-def _values(tr: Transaction, owner: Any, tree: str, some: tuple[int, int, int, int]) -> list[Any]:
-    return Tree(tr, owner, tree).values(*some)
 
 
 def group_result(result_id: str, *, backend: str = DEFAULT_TASK_BACKEND_ALIAS) -> GroupResult:

@@ -33,7 +33,7 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     ours,
 )
-from fdbqueue.tasks.group_results import MAX_READ, GroupResult, backend_and_branch, branch_named
+from fdbqueue.tasks.group_results import GroupResult, backend_and_branch, branch_named
 from fdbqueue.tasks.group_upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, due_key
 from fdbqueue.tasks.key_limit_queues import (
     NO_LIMITS,
@@ -97,10 +97,9 @@ class Branch:
         self.parts = tuple(_part(part) for part in parts)
         if not self.parts:
             raise InvalidTask(f"A {self.kind} has at least one part; this one is empty.")
-        #: What follows it, if anything does; whether also if a part has failed; and whether it is
-        #: given the values of the parts.
+        #: What follows it, if anything does; and whether also if a part has failed.
         self.follows: Any = None
-        self.always = self.gives_values = False
+        self.always = False
 
     def enqueue(self) -> GroupResult:
         """Enqueue all of it, exactly once; nothing runs if this raises.
@@ -134,7 +133,7 @@ class Group(Branch):
 
     kind = "group"
 
-    def then(self, part: Any, *, always: bool = False, values: bool = False) -> Group:
+    def then(self, part: Any, *, always: bool = False) -> Group:
         """Return the group with what is enqueued once all its parts have succeeded.
 
         It is enqueued exactly once, in the commit of the last end, with the id of the group as its
@@ -144,21 +143,14 @@ class Group(Branch):
         Args:
             part: The task, the call, the group or the chain.
             always: Whether it follows as well if parts have failed, once all have ended.
-            values: Whether its first argument is the list of what the parts give on, in their
-                order, in place of the id: see :meth:`GroupResult.results`. If the list makes the
-                arguments longer than 1,000,000 bytes, what follows has failed, and says so.
 
         Raises:
-            InvalidTask: Something follows it already; or ``values`` are those of over 1,000 parts,
-                or of parts that may have failed.
+            InvalidTask: Something follows it already.
         """
         if self.follows is not None:
             raise InvalidTask("Something follows this group already: let a chain follow it.")
         changed = Group(self.parts)
-        if values and (always or len(self.parts) > MAX_READ):
-            text = f"values are for what follows up to {MAX_READ:,} parts that have all succeeded"
-            raise InvalidTask(f"{text}: let it read the parts by the id of the group.")
-        changed.follows, changed.always, changed.gives_values = _part(part), always, values
+        changed.follows, changed.always = _part(part), always
         return changed
 
 
@@ -259,8 +251,6 @@ class _Plan:
             known["place"] = place
         if branch.follows is not None:
             known |= {"then": True, "always": branch.always}
-        if branch.gives_values:
-            known["values"] = True
         self.rows += rows_of_branch(self._keys, number, count)
         leads = branch.kind == "chain"
         following = () if branch.follows is None else (branch.follows,)
@@ -285,9 +275,7 @@ class _Plan:
         if self._tasks > MAX_TASKS:
             raise InvalidTask(f"A group or a chain has at most {MAX_TASKS:,} tasks in all.")
         self._check_task(part.task)
-        is_rich = self.backend.settings.rich_types
-        alias = self.backend.alias
-        result = new_result(part.task, part.args, part.kwargs, alias, is_rich=is_rich)
+        result = new_result(part.task, part.args, part.kwargs, self.backend.alias)
         task = part.task
         _check_unique(task, result, is_given=is_given)
         queue = self.backend.queue_prefix + task.queue_name
@@ -302,7 +290,7 @@ class _Plan:
                 queue = limited.queue
                 self._limited[queue] = family
                 self.limits.setdefault(without_key(queue), limited)
-        found = call_of(result).rich() if is_rich else call_of(result)
+        found = call_of(result)
         data = encoded({"queue": queue, "value": packed(found), **more})
         if len(data) > MAX_CALL_BYTES - _PLACE_BYTES:
             self.backend.prepare(result)  # raises, if it is over the limit without its place

@@ -98,7 +98,6 @@ RULES = {
     "enqueue_on_commit": Rule(OfClass((bool,), "True or False"), OPTIONS),
     "outbox": Rule(OfClass((bool, str), "True, False, or the alias of a database"), OPTIONS),
     "max_result_bytes": Rule(Range(int, 1, 5_000_000), OPTIONS),
-    "rich_types": Rule(OfClass((bool,), "True or False"), OPTIONS),
     "timeout": Rule(Range((int, float), 0.1, MAX_TIMEOUT, none_is_valid=True), OPTIONS),
     "grace_seconds": Rule(Range((int, float), 0.1, 3_600), OPTIONS),
     "schedules": Rule(OfClass((Mapping,), "a dictionary"), OPTIONS),
@@ -156,8 +155,6 @@ class BackendOptions:
         enqueue_on_commit: Whether a task is enqueued when the ORM's transaction commits.
         outbox: The database of the table in whose transactions tasks are enqueued; None for none.
         max_result_bytes: The longest return value, as compact JSON in UTF-8.
-        rich_types: Whether arguments and return values may have UUIDs, Decimals, and dates and
-            times.
         timeout: How many seconds an attempt may take; None for any number.
         grace_seconds: How long a process may go on with an attempt that does not end in time.
         schedules: Tasks that are enqueued at their times, by name.
@@ -171,7 +168,6 @@ class BackendOptions:
     enqueue_on_commit: bool = False
     outbox: str | None = None
     max_result_bytes: int = 1_000_000
-    rich_types: bool = False
     timeout: float | None = None
     grace_seconds: float = 5
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -43,7 +43,6 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
 from fdbqueue.service.storage.item_keys import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
-from fdbqueue.tasks.encoders import encode
 from fdbqueue.tasks.function_counters import FunctionCounters
 
 #: How a task has ended, as records and the index have it.
@@ -125,7 +124,6 @@ class TaskCall(NamedTuple):
         place: Which part of a group or a chain it is; None if it is in none.
         expires: By when it must have begun, or in how many seconds, from when
             :func:`~fdbqueue.tasks.states.deadline` says; None for any time.
-        is_rich: Whether the arguments are stored as :mod:`fdbqueue.tasks.encoders` has them.
     """
 
     id: str
@@ -138,11 +136,6 @@ class TaskCall(NamedTuple):
     max_attempts: int | None = None
     place: TreePlace | None = None
     expires: datetime.datetime | float | None = None
-    is_rich: bool = False
-
-    def rich(self) -> TaskCall:
-        """Return it with arguments as :mod:`fdbqueue.tasks.encoders` stores them."""
-        return self._replace(args=encode(self.args), kwargs=encode(self.kwargs), is_rich=True)
 
 
 def unknown_call(result_id: str, backend: str = "") -> TaskCall:
@@ -194,8 +187,6 @@ def packed(call: TaskCall) -> dict[str, Any]:
         value["tree"] = call.place.stored()
     if call.expires is not None:
         value["expires"] = _expires_stored(call.expires)
-    if call.is_rich:
-        value["rich"] = True
     return value
 
 
@@ -251,7 +242,6 @@ def unpacked(value: Any) -> TaskCall | None:
         most,
         None if place is None else place_in(place),
         expires,
-        "rich" in value,
     )
 
 

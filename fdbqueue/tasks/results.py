@@ -31,11 +31,10 @@ from fdbqueue.tasks.compat import (
     TaskResultStatus,
     normalize_json,
 )
-from fdbqueue.tasks.encoders import KNOWN, decode, encode, readable, returned
 from fdbqueue.tasks.exceptions import TaskUnknown, WaitTimedOut, pass_interrupt
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.records import Attempts, TaskCall
-from fdbqueue.tasks.states import TaskState, value_in
+from fdbqueue.tasks.states import TaskState
 
 T = TypeVar("T")
 
@@ -154,8 +153,6 @@ def new_result(
     args: Sequence[Any],
     kwargs: dict[str, Any],
     alias: str,
-    *,
-    is_rich: bool = False,
 ) -> Any:
     """Return the result of a task that is about to be enqueued.
 
@@ -163,7 +160,6 @@ def new_result(
         task: The task.
         args, kwargs: The arguments.
         alias: The alias of its backend.
-        is_rich: Whether they may have the types of :mod:`fdbqueue.tasks.encoders`.
 
     Raises:
         TypeError: The arguments are no JSON, or
@@ -171,13 +167,9 @@ def new_result(
     """
     given = [*args], kwargs
     try:
-        if is_rich:
-            taken = decode(encode(given[0])), decode(encode(kwargs))
-        else:
-            taken = normalised(given[0]), normalised(kwargs) if kwargs else {}
+        taken = normalised(given[0]), normalised(kwargs) if kwargs else {}
     except (TypeError, ValueError) as error:
-        find = encode if is_rich else normalised
-        raise error_with_place(error, {"args": given[0], "kwargs": kwargs}, find) from error
+        raise error_with_place(error, {"args": given[0], "kwargs": kwargs}) from error
     return FdbQueueTaskResult(
         task=task,
         id=new_id(),
@@ -195,24 +187,21 @@ def new_result(
 
 
 def error_with_place(
-    error: TypeError | ValueError, values: Mapping[str, Any], check: Callable[[Any], Any]
+    error: TypeError | ValueError, values: Mapping[str, Any]
 ) -> TypeError | ValueError:
     """Return an error that says in which part of some values one has come.
 
     Args:
         error: The error.
         values: The values, by their names.
-        check: Raises it, given that part.
     """
-    found = _first_wrong(values, check)
+    found = _first_wrong(values, normalised)
     kind = TypeError if isinstance(error, TypeError) else ValueError
     if found is None:
         return kind(str(error))
     path, value = found
-    is_known = check is normalised and type(value) in KNOWN
-    hint = "; the option rich_types of the backend allows it" if is_known else ""
     name = type(value).__qualname__
-    what = f"is {name}, which is no JSON{hint}" if kind is TypeError else f"is {name}: {error}"
+    what = f"is {name}, which is no JSON" if kind is TypeError else f"is {name}: {error}"
     return kind(f"{path} {what}")
 
 
@@ -484,20 +473,19 @@ def _result(
     enqueued_at: datetime.datetime | None,
 ) -> TaskResult[..., Any]:
     call = state.call
-    copy = readable if call.is_rich else normalised  # a task may change its own
     result: TaskResult[..., Any] = FdbQueueTaskResult(
         task=restored_task(call, queue_name, task),
         id=state.id,
         status=state.status,
         enqueued_at=enqueued_at,
         finished_at=None if state.finished is None else result_time(state.finished),
-        args=copy(call.args),
-        kwargs=copy(call.kwargs) if call.kwargs else {},
+        args=normalised(call.args),
+        kwargs=normalised(call.kwargs) if call.kwargs else {},
         backend=call.backend,
         **fields_of(state.attempts),
     )
     if state.value is not None:
-        change(result, _return_value=returned(value_in(state.record)))
+        change(result, _return_value=state.value)
     if state.metadata or state.progress:
         change(result, metadata=state.metadata or {}, progress=state.progress)
     return result

@@ -26,7 +26,6 @@ from fdbqueue.steady import monotonic
 from fdbqueue.tasks.aborts import ForcedAborts, WaitingAborts, is_whole_aborted
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
 from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
-from fdbqueue.tasks.encoders import Rich, decode, encode
 from fdbqueue.tasks.ends import AtEndFailed, Attempt, max_attempts, retry_seconds
 from fdbqueue.tasks.exceptions import (
     ReturnValueTooLarge,
@@ -421,8 +420,6 @@ class TaskRunner:
         """Call the function of a task, and return what it returns."""
         set_running(running)
         result = running.result
-        if attempt.call.is_rich:  # a type that is not known here fails the attempt
-            decode([attempt.call.args, attempt.call.kwargs])
         task_started.send(type(self._backend), task_result=result)
         args = list(result.args)
         if task.takes_context:
@@ -434,20 +431,15 @@ class TaskRunner:
 
     def _normalised(self, value: Any) -> Any:
         """Return a return value as JSON has it, if it is that and not too long."""
-        is_rich = self._options.rich_types
         try:
-            if is_rich:
-                value = _with_text_keys(encode(value))
-            else:
-                value = normalised(value, _normalised_part)
+            value = normalised(value, _normalised_part)
         except (TypeError, ValueError) as error:
-            check = encode if is_rich else normalised
-            raise error_with_place(error, {"return value": value}, check) from error
+            raise error_with_place(error, {"return value": value}) from error
         size = len(encoded(value, allow_nan=False))
         if size > self._options.max_result_bytes:
             limit = self._options.max_result_bytes
             raise ReturnValueTooLarge(size_bytes=size, limit_bytes=limit)
-        return Rich(value) if is_rich else value
+        return value
 
 
 def call_here(

@@ -14,7 +14,6 @@ from fdbqueue import service
 from fdbqueue.exceptions import path_of
 from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.encoders import Rich, stored_of
 from fdbqueue.tasks.exceptions import TaskBuried, TaskTimeout, WorkerDied
 from fdbqueue.tasks.notes import Progress, progress_in
 from fdbqueue.tasks.records import (
@@ -281,7 +280,6 @@ def _ended(result_id: str, record: dict[str, Any]) -> TaskState:
         record["priority"],
         None if run_after is None else datetime.datetime.fromisoformat(run_after),
         place=place_in(record["tree"]) if "tree" in record else None,
-        is_rich="rich" in record,
     )
     attempts = attempts_in(record)
     return TaskState(
@@ -291,7 +289,7 @@ def _ended(result_id: str, record: dict[str, Any]) -> TaskState:
         attempts,
         record["enqueued"],
         record["ended"],
-        stored_of(value_in(record)),
+        record.get("value"),
         record.get("metadata"),
         progress_in(record),
         record,
@@ -324,8 +322,3 @@ def error_in(record: dict[str, Any], attempt: int) -> AttemptFailure | None:
     failed = len(record.get("workers", ())) - (record.get("status") == SUCCESSFUL)
     index = attempt - 1 - (failed - len(errors))
     return AttemptFailure(*errors[index]) if 0 <= index < len(errors) else None
-
-
-def value_in(record: dict[str, Any]) -> Any:
-    """Return what a record says that its task returned; None if it has not ended."""
-    return Rich(record["value"]) if "rich_value" in record else record.get("value")

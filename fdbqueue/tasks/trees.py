@@ -18,9 +18,9 @@ The protocol:
    if a dead letter that was redriven fails again, its end sets none.
 4. **What is complete goes on**, in the same commit: the next step of a chain is enqueued with the
    value of the last; what follows a group, once all its parts have succeeded, or with ``always``
-   have ended, and with ``values`` given what the parts give on; the end of a branch is the end of a
-   part of the branch above. The transaction whose bit completes a set has read the bits of the
-   others, and theirs have read its own: so exactly one is the last, and knows it.
+   have ended; the end of a branch is the end of a part of the branch above. The transaction whose
+   bit completes a set has read the bits of the others, and theirs have read its own: so exactly one
+   is the last, and knows it.
 5. **A part has failed** at its last attempt, or was aborted: so has its branch, once that cannot go
    on. If the dead letter is redriven, and succeeds, it sets the bit that was missing: then what
    follows is enqueued. That bit is set once, so nothing follows twice. If it fails again, nothing
@@ -62,7 +62,6 @@ from fdbqueue.exceptions import (
     EngineError,
     FdbQueueError,
     OutcomeUnknown,
-    ValueTooLarge,
     text_of_error,
 )
 from fdbqueue.logs import get_logger
@@ -70,10 +69,8 @@ from fdbqueue.service import Push, now_us, run
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
     DEFAULT_TASK_QUEUE_NAME,
-    TaskResultDoesNotExist,
     task_backends,
 )
-from fdbqueue.tasks.encoders import Rich, all_rich, decode, stored_of, with_given
 from fdbqueue.tasks.exceptions import pass_interrupt
 from fdbqueue.tasks.key_limit_queues import declare, where_given
 from fdbqueue.tasks.options import FdbQueueTask
@@ -87,7 +84,6 @@ from fdbqueue.tasks.records import (
     unpacked,
 )
 from fdbqueue.tasks.results import new_id
-from fdbqueue.tasks.states import value_in
 from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, group_id, range_of
 
 logger = get_logger(__name__)
@@ -97,8 +93,6 @@ PARTS_PER_ROW = 16
 _BITS = struct.Struct("<HH")
 #: How many tasks one transaction enqueues, and how many bytes of calls.
 MAX_ENQUEUED_TOGETHER = 100
-#: How many parts' values, each of any length that a result may have, are read at once.
-_VALUES_AT_ONCE = 25
 MAX_BYTES = 1_000_000
 
 
@@ -259,58 +253,8 @@ class Tree:
         return {}
 
     def _begin_follower(self, branch: int, known: dict[str, Any]) -> None:
-        """Let what follows a group begin, given the id of the group, or the values of its parts."""
-        given: Any = group_id(self._id, branch)
-        if known.get("values"):
-            try:
-                given = all_rich(self.values(branch, 0, known["count"], MAX_BYTES))
-            except (TaskResultDoesNotExist, ValueTooLarge) as error:
-                self.fail(self.place(branch, known["count"]), text_of_error(error))
-                return
-        self._begin_part(branch, known["count"], (given,))
-
-    def values(self, branch: int, begin: int, end: int, most_bytes: int) -> list[Any]:
-        """Return what some parts of a branch give on that have succeeded, in their order.
-
-        Raises:
-            TaskResultDoesNotExist: Nothing is kept of one of them.
-            ValueTooLarge: They have more bytes together, as JSON.
-        """
-        found: list[Any] = []
-        size = 0
-        while begin < end:
-            stop = min(end, begin + _VALUES_AT_ONCE)
-            keys = self.keys.part(branch, begin), self.keys.part(branch, stop)
-            parts = [self._gives(json.loads(row.value)) for row in self._tr.get_range(*keys)]
-            if len(parts) < stop - begin:
-                raise TaskResultDoesNotExist(group_id(self._id, branch))
-            for part in parts:
-                value = part()
-                size += len(encoded(stored_of(value)))
-                if size > most_bytes:
-                    raise ValueTooLarge(size_bytes=size, limit_bytes=most_bytes)
-                found.append(value)
-            begin = stop
-        return found
-
-    def _gives(self, part: dict[str, Any]) -> Callable[[], Any]:
-        """Begin to read what a part gives on; what is returned returns it."""
-        if "branch" in part:
-            branch = part["branch"]
-            known = self.branch(branch)
-            if known["kind"] == "group" and not known.get("then"):
-                return lambda: group_id(self._id, branch)
-            last = known["count"] - (known["kind"] == "chain")
-            return self._gives(self.part(branch, last) or {"id": ""})
-        read = self._backend.records.begin_read(self._tr, part["id"])
-
-        def value() -> Any:
-            record = read()
-            if record is None or record.get("status") != SUCCESSFUL:
-                raise TaskResultDoesNotExist(part["id"])
-            return value_in(record)
-
-        return value
+        """Let what follows a group begin, given the id of the group."""
+        self._begin_part(branch, known["count"], (group_id(self._id, branch),))
 
     def _end_chain_part(self, branch: int, known: dict[str, Any], end: PartEnd) -> None:
         if end.is_success and end.place.at + 1 < known["count"]:
@@ -399,11 +343,9 @@ class Tree:
             self._begin_part(branch, 0, given)
             return
         state = {"next": 0, "is_given": bool(given)}
-        if given and isinstance(given[0], Rich):
-            state["is_rich"] = True
         self._write(self.keys.waiting.pack((branch,)), state)
         for key, data in (
-            chunks_of(self.keys.all["given"][branch], encoded(stored_of(given[0]))) if given else ()
+            chunks_of(self.keys.all["given"][branch], encoded(given[0])) if given else ()
         ):
             self._tr[key] = data
         self._waits = True
@@ -430,8 +372,8 @@ class Tree:
         while rows := list(self._tr.get_range(*range_of(self.keys.waiting), limit=1)):
             (branch,) = self.keys.waiting.unpack(rows[0].key)
             known, state = self.branch(branch), json.loads(rows[0].value)
-            given = self._given(branch, "is_rich" in state) if state["is_given"] else ()
-            each = len(encoded(stored_of(given[0]))) if given else 0
+            given = self._given(branch) if state["is_given"] else ()
+            each = len(encoded(given[0])) if given else 0
             at = state["next"]
             begin, end = self.keys.part(branch, at), self.keys.part(branch, known["count"])
             for row in self._tr.get_range(begin, end, limit=MAX_ENQUEUED_TOGETHER):
@@ -452,10 +394,9 @@ class Tree:
             self._tr.clear_range(*range_of(self.keys.all["given"][branch]))
         return False
 
-    def _given(self, branch: int, is_rich: bool) -> tuple[Any, ...]:
+    def _given(self, branch: int) -> tuple[Any, ...]:
         rows = self._tr.get_range(*range_of(self.keys.all["given"][branch]))
-        value = json.loads(b"".join([row.value for row in rows]))
-        return (Rich(value) if is_rich else value,)
+        return (json.loads(b"".join([row.value for row in rows])),)
 
     def _push(self, pushes: Sequence[tuple[TreePlace, tuple[Any, ...], dict[str, Any]]]) -> None:
         """Push tasks, each queue's together; one that is refused has ended."""
@@ -474,7 +415,7 @@ class Tree:
                 if not (data := b"".join([row.value for row in read])):
                     continue  # the tree was removed
                 queue, value = (stored := json.loads(data))["queue"], stored["value"]
-                value = {**with_given(value, given), "tree": place.stored()}
+                value |= {"args": [*given, *value["args"]], "tree": place.stored()}
                 self._tr.clear_range(*range_of(self.keys.all["call"][place.branch][place.at]))
                 if "key" in stored:
                     queue = self._limited_queue(place, queue, value, stored["key"])
@@ -495,9 +436,7 @@ class Tree:
     def _limited_queue(self, place: TreePlace, queue: str, value: Any, key: str | None) -> str:
         """Return the queue of a task whose key needs what it is given; empty if it has failed."""
         try:
-            called = [value["args"], value["kwargs"]]
-            args, kwargs = decode(called) if "rich" in value else called
-            limited = where_given(value["task"], key, queue, args, kwargs)
+            limited = where_given(value["task"], key, queue, value["args"], value["kwargs"])
         except BaseException as error:  # noqa: BLE001  # a project's own function may raise anything
             pass_interrupt(error)
             self.fail(place, text_of_error(error))

@@ -25,8 +25,7 @@ asked: Retry = Retry(1.5, reason="busy")
 Retry("60")  # type: ignore[arg-type]  # seconds, or a timedelta
 Retry(60, "busy", False)  # type: ignore[call-arg]  # by its name
 
-enqueued: GroupResult = group([call(send, "a")]).then(send, values=True).enqueue()
-values: list[Any] = enqueued.results()
+enqueued: GroupResult = group([call(send, "a")]).then(send, always=True).enqueue()
 
 
 # What the decorator gives
