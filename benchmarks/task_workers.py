@@ -36,8 +36,6 @@ WORKERS = 4
 MANY_WORKERS = 16
 TASKS = 1_000
 ROUNDS = 5
-#: How many tasks a worker leases for each thread where it is asked to lease ahead.
-PREFETCH = 8
 #: How many tasks are enqueued for an idle worker, and for one that looks but once a second.
 STARTS, SLOW_STARTS = 40, 12
 #: The longest an idle worker of ours may take to start a task, on our two engines.
@@ -234,7 +232,6 @@ class _Measured:
         counts = [1, workers, *([self._many] if self._many else [])]
         enqueued: list[tuple[float, float]] = []
         done: dict[int, list[tuple[Worked, Worked]]] = {count: [] for count in counts}
-        ahead: list[float] = []
         threads: list[float] = []
         for number in range(self._plan.rounds(ROUNDS)):
             for count in counts:
@@ -247,26 +244,19 @@ class _Measured:
                 )
                 done[count].append(ends)
             ids = ours.call(enqueue, self._tasks)[1]
-            ahead.append(ours.done(ids, 1, prefetch=PREFETCH).rate)
-            ids = ours.call(enqueue, self._tasks)[1]
             threads.append(ours.done(ids, 1, threads=workers).rate)
         rates = {
             count: [(one.rate, other.rate) for one, other in pairs] for count, pairs in done.items()
         }
-        beside = {
-            count: [(mine, other) for mine, (_, other) in zip(found, rates[count], strict=True)]
-            for count, found in ((1, ahead), (workers, threads))
-        }
+        beside = [(mine, other) for mine, (_, other) in zip(threads, rates[workers], strict=True)]
         peer = self._peer
         yield self._line("task enqueued, 1 thread", enqueued, peer.enqueue)
         yield self._line("tasks done, 1 worker", rates[1], peer.one)
-        # The peer has no such option: beside its worker as it is.
-        yield self._line(f"tasks done, 1 worker with --prefetch {PREFETCH}", beside[1])
         yield self._line(f"tasks done, {WORKERS} workers", rates[workers], peer.four)
         # One process of ours with threads, beside the peer's processes, which have none.
         yield self._line(
             f"tasks done, 1 worker of {WORKERS} threads",
-            beside[workers],
+            beside,
             peer.threads,
             peer_name=f"{peer.name}, {WORKERS} workers",
         )

@@ -198,14 +198,6 @@ class SnapshotTransaction(Protocol):
     def get_range_startswith(self, prefix: Key, *args: Any, **kwargs: Any) -> RangeResult:
         """Read the rows whose keys start with ``prefix``, otherwise as :meth:`get_range`."""
 
-    def get_estimated_range_size_bytes(self, begin_key: Key, end_key: Key) -> Future[int]:
-        """Return about how many bytes the keys and values of ``[begin_key, end_key)`` have."""
-
-    def get_range_split_points(
-        self, begin_key: Key, end_key: Key, chunk_size: int
-    ) -> Future[list[Any]]:
-        """Return keys that cut a range into parts of about ``chunk_size`` bytes, and both ends."""
-
     def get_read_version(self) -> Future[int]:
         """Return the version that the reads see; about 1,000,000 versions are one second."""
 

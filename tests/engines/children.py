@@ -22,6 +22,7 @@ _DEADLINE_SECONDS = 60
 _PREAMBLE = """
 import os, signal, sys, threading
 from fdbqueue.engines import embedded
+from tests.engines.alone import alone
 from tests.engines.children import run, say
 database = embedded.open(sys.argv[1])
 """

@@ -6,7 +6,6 @@ Each test is a small program that a real 7.3 cluster was given; the answers are 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
 import tempfile
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import cases
+from tests.engines.alone import alone
 from tests.engines.children import wait_until
 
 _STAMP_AT_0 = bytes(14)
@@ -280,7 +279,7 @@ def test_the_approximate_size_does_not_disturb_a_commit(transaction, database, p
     commit = transaction.commit()
     assert transaction.get_approximate_size().wait() > 0
     commit.wait()
-    assert database[prefix + b"a"] == b"1"
+    assert alone(database)[prefix + b"a"] == b"1"
 
 
 # Versions after a commit
@@ -302,7 +301,7 @@ def test_the_read_version_after_a_blind_commit(transaction, database, prefix):
     version = transaction.get_read_version().wait()
     assert 0 < version < transaction.get_committed_version()
     assert transaction.get_read_version().wait() == version
-    assert database[prefix + b"a"] == b"1"
+    assert alone(database)[prefix + b"a"] == b"1"
 
 
 def test_a_read_version_that_was_set_is_told_unread(transaction):
@@ -542,146 +541,7 @@ def test_a_value_holds_its_bytes_one_by_one(transaction, prefix):
     assert 2 * value == b"123123"
 
 
-# The rest of the binding's surface
-
-
-def test_a_databases_reads(database, put, prefix, selector):
-    """A key by its selector, and ranges with every argument."""
-    put(a=b"1", b=b"2")
-    assert database.get_key(selector(b"a", True, 1)) == prefix + b"b"
-    assert type(database.get_key(selector(b"a", True, 1))) is bytes
-    assert _keys(prefix, database.get_range(prefix, prefix + b"\xff", 1, True, -2)) == [b"b"]
-    assert _keys(prefix, database.get_range(prefix, prefix + b"\xff", streaming_mode=1)) == [
-        b"a",
-        b"b",
-    ]
-    assert _keys(prefix, database.get_range_startswith(prefix, limit=1)) == [b"a"]
-    database.clear_range_startswith(prefix)
-    assert database.get_range_startswith(prefix) == []
-
-
-_OPERATIONS = {
-    "add": b"\x04",
-    "and": b"\x01",
-    "bit_and": b"\x01",
-    "or": b"\x03",
-    "bit_or": b"\x03",
-    "xor": b"\x02",
-    "bit_xor": b"\x02",
-    "append_if_fits": b"\x03\x01",
-    "max": b"\x03",
-    "min": b"\x01",
-    "byte_min": b"\x01",
-    "byte_max": b"\x03",
-    "compare_and_clear": b"\x03",
-}
-
-
-@cases("alias", ["", "bit_"])
-@cases("name", _OPERATIONS)
-def test_atomic_operations_under_all_their_names(database, put, prefix, name, alias):
-    """A database has them as a transaction does, and both under a second name."""
-    put(a=b"\x03", b=b"\x03")
-    getattr(database, alias + name)(prefix + b"a", b"\x01")
-    transaction = database.create_transaction()
-    getattr(transaction, alias + name)(prefix + b"b", b"\x01")
-    transaction.commit().wait()
-    assert database[prefix + b"a"] == database[prefix + b"b"] == _OPERATIONS[name]
-
-
-@pytest.mark.parametrize("alias", ["", "bit_"])
-def test_a_databases_versionstamps(database, prefix, alias):
-    """A key and a value that hold the stamp of a commit of their own."""
-    key = prefix + bytes(10) + len(prefix).to_bytes(4, "little")
-    getattr(database, alias + "set_versionstamped_key")(key, b"1")
-    getattr(database, alias + "set_versionstamped_value")(prefix + b"\xff", _STAMP_AT_0)
-    first, second = database.get_range_startswith(prefix)
-    assert first.key.removeprefix(prefix) < second.value
-    assert len(second.value) == 10
-
-
-def test_a_databases_watches(database, prefix):
-    """A key is read, set or cleared, and watched from then on."""
-    key = prefix + b"a"
-    watch = database.set_and_watch(key, b"1")
-    value, second = database.get_and_watch(key)
-    assert value == b"1"
-    assert not watch.is_ready()
-    third = database.clear_and_watch(key)
-    for changed in (watch, second):
-        changed.wait()
-    assert not third.is_ready()
-    database[key] = b"2"
-    third.wait()
-
-
-def test_a_databases_client_status(database):
-    """It is JSON that says whether the database can be reached."""
-    assert json.loads(bytes(database.get_client_status()))["Healthy"] is True
-
-
-def test_the_size_of_a_range(transaction, put, prefix, code):
-    """A number of bytes, whatever the transaction has written, and no read of it."""
-    put(k=b"0")
-    transaction[prefix + b"a"] = bytes(1000)
-    for reads in (transaction, transaction.snapshot):
-        size = reads.get_estimated_range_size_bytes(prefix, prefix + b"\xff").wait()
-        assert size >= 0
-    put(k=b"1")
-    assert transaction[prefix + b"k"] == b"1"
-    assert code(transaction.get_estimated_range_size_bytes(b"b", b"a")) == 2005
-    with pytest.raises(Exception, match="Invalid begin key or end key"):
-        transaction.get_estimated_range_size_bytes(None, b"a")
-
-
-def test_where_a_range_is_split(transaction, put, prefix, code):
-    """The points begin and end with the range's own ends; a large chunk is not split."""
-    put(a=b"0", b=b"1")
-    end = prefix + b"\xff"
-    for reads in (transaction, transaction.snapshot):
-        assert reads.get_range_split_points(prefix, end, 10_000_000).wait() == [prefix, end]
-        points = reads.get_range_split_points(prefix, end, 1).wait()
-        assert (points[0], points[-1]) == (prefix, end)
-        assert points == sorted(points)
-    assert code(transaction.get_range_split_points(b"b", b"a", 1)) == 2005
-    assert code(transaction.get_range_split_points(b"b", b"\xff\x01", 1)) == 2004
-    with pytest.raises(Exception, match="Invalid begin key, end key or chunk size"):
-        transaction.get_range_split_points(prefix, end, 0)
-
-
-def test_measuring_a_range_that_may_not_be_read(transaction, code):
-    """A transaction that was cancelled or committed measures nothing."""
-    calls = [
-        lambda: transaction.get_estimated_range_size_bytes(b"a", b"b"),
-        lambda: transaction.get_range_split_points(b"a", b"b", 1),
-    ]
-    transaction.cancel()
-    assert [code(call) for call in calls] == [1025, 1025]
-    transaction.reset()
-    transaction.commit().wait()
-    assert [code(call) for call in calls] == [2017, 2017]
-
-
-def test_bypassing_what_is_unreadable(transaction, put, prefix, code):
-    """A get tells what was given for a stamped value, and reads through stamped keys."""
-    head = prefix + b"stamped/"
-    put(value=b"old", **{"stamped/\x7f": b"stored"})
-    transaction.options.set_bypass_unreadable()
-    transaction.set_versionstamped_value(prefix + b"value", _STAMP_AT_0)
-    transaction.set_versionstamped_key(head + bytes(10) + len(head).to_bytes(4, "little"), b"new")
-    assert transaction[prefix + b"value"] == _STAMP_AT_0
-    assert transaction[head + b"\x7f"] == b"stored"
-    assert code(transaction.commit()) is None
-    transaction.reset()
-    transaction.set_versionstamped_value(prefix + b"value", _STAMP_AT_0)
-    assert code(transaction[prefix + b"value"]) == 1036
-
-
-def test_writing_special_keys_may_be_asked_for(transaction, prefix, code):
-    """The option is there, and changes nothing for other keys."""
-    transaction.options.set_special_key_space_enable_writes()
-    transaction[prefix + b"a"] = b"1"
-    assert code(transaction.commit()) is None
+# Futures
 
 
 def test_whether_a_future_was_cancelled(transaction, prefix):

@@ -11,6 +11,7 @@ import pytest
 
 from fdbqueue.engines.embedded import version_clock
 from fdbqueue.engines.embedded.version_clock import Anchor, next_version
+from tests.engines.alone import alone
 from tests.engines.children import run
 
 _HOUR = 3_600_000_000
@@ -63,7 +64,7 @@ def test_processes_whose_wall_clock_was_set(database, start, seconds):
 
 def test_a_transaction_of_a_second_beside_other_processes(database, start):
     """With the clock set back since the file was made, commits of others make none too old."""
-    database[b"a"] = b""
+    alone(database)[b"a"] = b""
     children = [start(_COMMIT, -3600) for _ in range(4)]
     for child in children:  # one after the other: each looked back to when it had started
         child.tell()

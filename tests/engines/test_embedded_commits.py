@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.engines.alone import alone
 from tests.engines.children import code_of, wait_until
 
 _DEADLINE_SECONDS = 60
@@ -29,7 +30,7 @@ def _begin(database, count):
 @pytest.fixture
 def held(database, start):
     """Another process that holds the writer's turn until it is told to release it."""
-    database[b"opened"] = b""
+    alone(database)[b"opened"] = b""
     holder = start(_HOLD)
     holder.expect("holding")
     return holder
@@ -52,7 +53,7 @@ def test_commits_asked_for_together_are_one_group(database):
     assert [bytes(stamp) for stamp in stamps] == [
         version.to_bytes(8, "big") + order.to_bytes(2, "big") for order in range(20)
     ]
-    assert len(database[b"0":b":"]) == 20
+    assert len(alone(database)[b"0":b":"]) == 20
 
 
 def test_threads_that_wait_together_share_a_group(database, held):
@@ -87,9 +88,9 @@ def test_conflicts_within_a_group(database, put):
     transactions[4][b"a"] = b"blind too"
     commits = [transaction.commit() for transaction in transactions]
     assert [code_of(commit) for commit in commits] == [None, 1020, None, 1020, None]
-    assert database[b"a"] == b"blind too"
-    assert database[b"b"] == b"1"
-    assert database[b"d"] is None
+    assert alone(database)[b"a"] == b"blind too"
+    assert alone(database)[b"b"] == b"1"
+    assert alone(database)[b"d"] is None
     assert transactions[1].get_committed_version() == -1
     orders = [transactions[index]._state._request.stamp[-1] for index in (0, 2, 4)]
     assert orders == [0, 1, 2]
@@ -104,7 +105,7 @@ def test_a_key_conflicts_beside_what_the_transaction_has_cleared(database):
         reading.clear_range(b"d", b"e")
         reading.clear_range(b"b", b"c")
         reading.add_read_conflict_key(key)
-        database[key] = b"of another"
+        alone(database)[key] = b"of another"
         ends[key] = code_of(reading.commit())
     assert ends == {b"a": 1020, b"b": None, b"c": 1020, b"d": None, b"e": 1020}
 
@@ -132,7 +133,7 @@ def test_the_last_commits_key_may_be_taken_for_the_transactions_own(database):
         earlier.set_versionstamped_key(name, b"earlier")
         earlier.commit().wait()
         if not earlier_is_last:
-            database[b"x"] = b""
+            alone(database)[b"x"] = b""
         stamping.get_read_version().wait()
         stamping.set_versionstamped_key(name, b"later")
         found = stamping[b"log/" + bytes(stamp)]
@@ -151,7 +152,7 @@ def test_more_commits_than_a_group_takes(database):
     commits = [transaction.commit() for transaction in transactions]
     for commit in reversed(commits):
         commit.wait()
-    assert int.from_bytes(database[b"count"], "little") == 2_500
+    assert int.from_bytes(alone(database)[b"count"], "little") == 2_500
     assert len({bytes(stamp) for stamp in stamps}) == 2_500
     in_order = [bytes(stamp) for stamp in stamps]
     assert in_order == sorted(in_order)
@@ -163,8 +164,8 @@ def test_a_commit_nobody_waits_for_runs_with_the_next(database):
     dropped[b"a"] = b"1"
     dropped.commit()
     del dropped
-    database[b"b"] = b"1"
-    assert database[b"a"] == b"1"
+    alone(database)[b"b"] = b"1"
+    assert alone(database)[b"a"] == b"1"
 
 
 # Uses during the commit
@@ -185,18 +186,7 @@ def test_use_during_the_commit(database):
         commit = transaction.commit()
         assert code_of(use(transaction)) == 2017
         assert code_of(commit) == 2017
-    assert database[b"a"] is None
-
-
-def test_use_during_the_commit_without_protection(database):
-    """With the protection off the use fails alone, and the commit takes effect."""
-    transaction = database.create_transaction()
-    transaction.options.set_used_during_commit_protection_disable()
-    transaction[b"a"] = b"1"
-    commit = transaction.commit()
-    assert code_of(transaction[b"a"]) == 2017
-    commit.wait()
-    assert database[b"a"] == b"1"
+    assert alone(database)[b"a"] is None
 
 
 @pytest.mark.parametrize(
@@ -223,8 +213,8 @@ def test_a_commit_ended_by_another_thread_stops_waiting(database, held, end, cod
     assert code_of(commits[1]) == code
     held.tell()
     leader.join(_DEADLINE_SECONDS)
-    assert database[b"leading"] == b""
-    assert database[b"ended"] is None
+    assert alone(database)[b"leading"] == b""
+    assert alone(database)[b"ended"] is None
 
 
 @pytest.mark.parametrize("line", range(3))
@@ -320,8 +310,8 @@ def test_a_commit_that_waits_for_another_process_times_out(database, held):
     assert code_of(transaction.on_error(1031)) == 1031
     held.tell()
     held.expect("released")
-    database[b"b"] = b""
-    assert database[b"a"] is None
+    alone(database)[b"b"] = b""
+    assert alone(database)[b"a"] is None
 
 
 def test_a_commit_that_was_left_does_not_run_any_more(database, monkeypatch):
@@ -338,13 +328,13 @@ def test_a_commit_that_was_left_does_not_run_any_more(database, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             commit.wait()
     assert code_of(commit) == 1021
-    database[b"b"] = b""
-    assert database[b"a"] is None
+    alone(database)[b"b"] = b""
+    assert alone(database)[b"a"] is None
 
 
 def test_what_an_interrupted_group_refused_is_decided_again(database, monkeypatch):
     """A commit that conflicts with one that was cut short takes effect, and is told so."""
-    database[b"a"] = database[b"b"] = b"0"
+    alone(database)[b"a"] = alone(database)[b"b"] = b"0"
     first, second = _begin(database, 2)
     first[b"a"] = b"1"
     second[b"b"] = b"read " + second[b"a"].value
@@ -363,4 +353,4 @@ def test_what_an_interrupted_group_refused_is_decided_again(database, monkeypatc
     assert [request.refusal for request in interrupted] == [None, 1020]
     commits[1].wait()
     assert code_of(commits[0]) == 1021
-    assert [database[b"a"], database[b"b"]] == [b"0", b"read 0"]
+    assert [alone(database)[b"a"], alone(database)[b"b"]] == [b"0", b"read 0"]

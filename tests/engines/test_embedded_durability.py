@@ -15,6 +15,7 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import FDBError, reservations, storage
 from tests.concurrency.clients import another
+from tests.engines.alone import alone
 from tests.engines.children import code_of, run, wait_until
 
 _DEADLINE_SECONDS = 60
@@ -76,7 +77,7 @@ def test_what_is_acknowledged_is_on_the_disk(database, path, tmp_path, monkeypat
     def push(client, name):
         for number in range(6):
             key = b"%s/%d" % (name, number)
-            client[key] = b""
+            alone(client)[key] = b""
             acknowledged.append((key, disk.images - 1))
 
     with closing(another(database)) as other:
@@ -100,7 +101,7 @@ def test_others_commit_while_the_disk_works(database, gate, monkeypatch):
     with closing(another(database)) as other:
         monkeypatch.setattr(storage, "_sync", os.fdatasync)
         run(other, lambda tr: tr.set(b"b", bytes(tr[b"a"])))
-        assert other[b"b"] == b"1"
+        assert alone(other)[b"b"] == b"1"
         assert thread.is_alive()
         gate.opened.set()
         thread.join()
@@ -109,7 +110,7 @@ def test_others_commit_while_the_disk_works(database, gate, monkeypatch):
 
 def test_who_only_reads_relies_on_nothing_that_a_power_cut_undoes(database, gate, monkeypatch):
     """Its commit waits for the disk if that may lack what it has read; later ones need not."""
-    writer = threading.Thread(target=database.set, args=(b"a", b"1"))
+    writer = threading.Thread(target=alone(database).set, args=(b"a", b"1"))
     writer.start()
     assert gate.waiting.wait(_DEADLINE_SECONDS)
     synced = []
@@ -120,11 +121,11 @@ def test_who_only_reads_relies_on_nothing_that_a_power_cut_undoes(database, gate
         assert not synced
         transaction.commit().wait()
         assert len(synced) == 1
-        assert other[b"a"] == b"1"
+        assert alone(other)[b"a"] == b"1"
         assert len(synced) == 1
     gate.opened.set()
     writer.join()
-    assert database[b"a"] == b"1"
+    assert alone(database)[b"a"] == b"1"
     assert len(synced) == 1
 
 
@@ -132,8 +133,8 @@ def test_with_less_durability_nothing_waits_for_the_disk(path, monkeypatch):
     """Neither a commit nor a read."""
     monkeypatch.setattr(storage, "_sync", lambda _: pytest.fail("it was synced"))
     with closing(embedded.open(path, durability="normal")) as database:
-        database[b"a"] = b"1"
-        assert database[b"a"] == b"1"
+        alone(database)[b"a"] = b"1"
+        assert alone(database)[b"a"] == b"1"
 
 
 def _fail(_):
@@ -144,7 +145,7 @@ def test_a_log_that_cannot_be_synced_is_copied_into_the_file(database, path, mon
     """The commit is acknowledged, because SQLite has synced the file."""
     with monkeypatch.context() as patched:
         patched.setattr(storage, "_sync", _fail)
-        database[b"a"] = b"1"
+        alone(database)[b"a"] = b"1"
     assert "the log was not synced" in caplog.text
     shutil.copy(path, f"{path}-copy")
     with closing(sqlite3.connect(f"{path}-copy")) as copy:
@@ -160,13 +161,13 @@ def test_a_log_that_cannot_be_copied_either(database, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(storage, "_sync", _fail)
         assert code_of(transaction.commit()) == 1021
-        for use in (lambda: database[b"a"], lambda: database.set(b"b", b"")):
+        for use in (lambda: alone(database)[b"a"], lambda: alone(database).set(b"b", b"")):
             with pytest.raises(FDBError) as caught:
                 use()
             assert caught.value.code == 1510
     reader.reset()  # while it reads, SQLite copies no newer page
-    assert database[b"a"] == b"1"
-    database[b"b"] = b""
+    assert alone(database)[b"a"] == b"1"
+    alone(database)[b"b"] = b""
 
 
 def test_what_was_read_before_a_sync_failed(database, gate, monkeypatch):
@@ -188,7 +189,7 @@ def test_what_was_read_before_a_sync_failed(database, gate, monkeypatch):
     assert code_of(commit) == 1021
     assert code_of(late.commit()) == 1510
     reader.reset()
-    assert database[b"a"] == b"1"
+    assert alone(database)[b"a"] == b"1"
 
 
 def test_an_interrupt_while_the_disk_works(database, monkeypatch):
@@ -207,7 +208,7 @@ def test_an_interrupt_while_the_disk_works(database, monkeypatch):
     monkeypatch.setattr(storage, "_sync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         commit.wait()
-    database[b"b"] = b""
+    alone(database)[b"b"] = b""
     assert len(calls) == 3
     commit.wait()
     assert transaction.get_committed_version() > 0
@@ -246,7 +247,7 @@ def test_others_reserve_the_file_while_the_disk_works(database, gate, monkeypatc
 
 def test_a_read_while_the_file_is_closed(database, gate, monkeypatch):
     """What another thread closes is opened again."""
-    writer = threading.Thread(target=database.set, args=(b"a", b"1"))
+    writer = threading.Thread(target=alone(database).set, args=(b"a", b"1"))
     writer.start()
     assert gate.waiting.wait(_DEADLINE_SECONDS)
     monkeypatch.setattr(storage, "_sync", os.fdatasync)

@@ -16,6 +16,7 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded.files import APPLICATION_ID, SCHEMA_VERSION
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
+from tests.engines.alone import alone
 
 _FILL_UP = """
 import resource
@@ -28,7 +29,7 @@ def fill(transaction, name):
     for number in range(40):
         transaction[b"%s/%d" % (name, number)] = os.urandom(50_000)
 
-database[b"before"] = b"1"
+alone(database)[b"before"] = b"1"
 reading = database.create_transaction()
 reading[b"before"].wait()
 resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, most))
@@ -41,7 +42,7 @@ for _ in range(3):
     codes.add(error.code)
 say(codes)
 say(reading[b"before"])
-say(len(database[b"full/":b"full0"]))
+say(len(alone(database)[b"full/":b"full0"]))
 group = [database.create_transaction() for _ in range(3)]
 for transaction in group:
     fill(transaction, b"group")
@@ -54,8 +55,8 @@ for thread in threads:
 say({commit.exception().code for commit in commits})
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 run(database, lambda transaction: fill(transaction, b"after"))
-say(len(database[b"after/":b"after0"]))
-say(len(database[b"full/":b"full0"]) + len(database[b"group/":b"group0"]))
+say(len(alone(database)[b"after/":b"after0"]))
+say(len(alone(database)[b"full/":b"full0"]) + len(alone(database)[b"group/":b"group0"]))
 """
 
 _FILL_UP_SLOWLY = """
@@ -80,14 +81,14 @@ number = 0
 while not (ended := fill(number)):
     number += 1
 say(ended)
-say({len(database[b"full/%d" % one]) for one in range(number)})
+say({len(alone(database)[b"full/%d" % one]) for one in range(number)})
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 say(fill(number))
 """
 
 _PUSH = """
 for number in range(50):
-    database[b"%d" % number] = b"kept"
+    alone(database)[b"%d" % number] = b"kept"
 say("pushed")
 sys.stdin.read()
 """
@@ -101,7 +102,7 @@ if os.geteuid() == 0:
 for name in os.listdir(directory):
     if name.endswith("sqlite3"):
         database = embedded.open(os.path.join(directory, name))
-        for use in (lambda: database[b"a"], lambda: database.set(b"a", b"")):
+        for use in (lambda: alone(database)[b"a"], lambda: alone(database).set(b"a", b"")):
             try:
                 use()
             except Exception as error:
@@ -112,7 +113,7 @@ for name in os.listdir(directory):
 
 def _unavailable(path):
     database = embedded.open(path)
-    for use in (lambda: database[b"a"], lambda: database.set(b"a", b"")):
+    for use in (lambda: alone(database)[b"a"], lambda: alone(database).set(b"a", b"")):
         with pytest.raises(EngineUnavailable) as caught:
             use()
         assert caught.value.context["path"] == str(path)
@@ -143,7 +144,7 @@ def test_opening_touches_nothing(path):
     database = embedded.open(path)
     assert embedded.open(str(path)) is database
     assert list(path.parent.iterdir()) == []
-    assert database[b"a"] is None
+    assert alone(database)[b"a"] is None
     assert path.exists()
 
 
@@ -203,7 +204,7 @@ def test_another_programs_database(path, journal):
 
 def test_a_newer_schema(database, path):
     """A file of a later release is not touched by this one."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     database.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
@@ -218,15 +219,15 @@ def test_a_file_that_becomes_usable(path):
     database = embedded.open(path)
     _unavailable(path)
     path.rmdir()
-    database[b"a"] = b"1"
-    assert database[b"a"] == b"1"
+    alone(database)[b"a"] = b"1"
+    assert alone(database)[b"a"] == b"1"
 
 
 def test_an_empty_file_is_a_new_database(path):
     """A file made by ``touch`` or by a creation that was cut short is filled."""
     path.touch()
     database = embedded.open(path)
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     database.close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
@@ -238,7 +239,7 @@ def test_a_directory_that_may_not_be_written(start):
     with tempfile.TemporaryDirectory() as name:  # tmp_path's parents are closed to others
         directory = Path(name).resolve()
         source = embedded.open(directory / "old.sqlite3")
-        source[b"a"] = b"1"
+        alone(source)[b"a"] = b"1"
         source.close()
         (directory / "text.sqlite3").write_text("mine")
         shutil.rmtree(directory / "old.sqlite3-sync")
@@ -279,20 +280,20 @@ def test_a_copy_with_its_log_is_restored_whole(path, start, tmp_path):
     for suffix in ("", "-wal"):
         shutil.copy(f"{path}{suffix}", kept / f"copy{suffix}")
     with closing(embedded.open(path)) as database:
-        database.clear_range(b"", b"\xff")
-        database[b"later"] = b"lost"
+        alone(database).clear_range(b"", b"\xff")
+        alone(database)[b"later"] = b"lost"
     shutil.rmtree(f"{path}-sync")
     for suffix in ("", "-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
     for suffix in ("", "-wal"):
         shutil.copy(kept / f"copy{suffix}", f"{path}{suffix}")
     with closing(embedded.open(path)) as database:
-        assert sorted(row.value for row in database[b"":b"\xff"]) == 50 * [b"kept"]
+        assert sorted(row.value for row in alone(database)[b"":b"\xff"]) == 50 * [b"kept"]
 
 
 def test_closing_lets_go_of_the_file(database, path):
     """A closed database has no descriptor open, and opens again when used."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     transaction = database.create_transaction()
     transaction[b"a"].wait()
     database.close()
@@ -305,7 +306,7 @@ def test_closing_lets_go_of_the_file(database, path):
 def test_a_dropped_database_lets_go_of_the_file(path, tmp_path):
     """The file of a database nobody refers to is closed when any database is used next."""
     database = embedded.open(path)
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     assert _descriptors(path) != []
     del database
     gc.collect()

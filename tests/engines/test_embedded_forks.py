@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from tests import forked
+from tests.engines.alone import alone
 from tests.engines.children import wait_until
 
 _BUSY_PARENT = """
@@ -79,7 +80,7 @@ say(",".join(map(str, codes)))
 _OLD_TRANSACTIONS = """
 if sys.argv[2] == "made directly":
     database = embedded.Database(sys.argv[1], "normal")
-database[b"a"] = b"1"
+alone(database)[b"a"] = b"1"
 reading, writing, committing = [database.create_transaction() for _ in range(3)]
 reading[b"a"].wait()
 writing[b"a"] = b"2"
@@ -100,18 +101,18 @@ if not child:
     writing.commit().wait()
     say(bytes(database.create_transaction()[b"a"]).decode())
     say(future.exception().code)
-    say(database[b"b"])
+    say(alone(database)[b"b"])
     say(watch.is_ready())
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 say(reading[b"a"].exception().code)
 watch.wait()
 future.wait()
-say(database[b"b"])
+say(alone(database)[b"b"])
 """
 
 _CHILD_OUTLIVES = """
-database[b"a"] = b"1"
+alone(database)[b"a"] = b"1"
 child = os.fork()
 if child:
     say("parent ends")
@@ -130,7 +131,7 @@ from fdbqueue.exceptions import EngineUnavailable
 
 sys.unraisablehook = lambda refused: say(type(refused.exc_value).__name__)
 other = embedded.open(sys.argv[1] + ".other")
-other[b"a"] = database[b"a"] = b"1"
+alone(other)[b"a"] = alone(database)[b"a"] = b"1"
 apply = CommitGroup.apply
 
 def forking(group, *args):
@@ -139,17 +140,17 @@ def forking(group, *args):
     child = os.fork()
     if not child:
         signal.alarm(120)
-        other[b"child"] = b"1"
+        alone(other)[b"child"] = b"1"
         try:
-            database[b"child"] = b"1"
+            alone(database)[b"child"] = b"1"
         except EngineUnavailable:
             os._exit(0)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
 
 CommitGroup.apply = forking
-database[b"parent"] = bytes(100_000)
-say(bytes(other[b"child"]).decode())
+alone(database)[b"parent"] = bytes(100_000)
+say(bytes(alone(other)[b"child"]).decode())
 """
 
 
@@ -171,9 +172,9 @@ def forking(group, *args):
         os._exit(0)
 
 CommitGroup.apply = forking
-database[b"parent"] = b"1"
+alone(database)[b"parent"] = b"1"
 database.close()
-say(bytes(database[b"parent"]).decode())
+say(bytes(alone(database)[b"parent"]).decode())
 os.close(leave)
 """
 
@@ -194,9 +195,9 @@ def test_forks_while_threads_commit_and_read(database, path, start):
     forks = 15
     total, codes = start(_BUSY_PARENT, forks).end()
     assert codes == ",".join(["0"] * forks)
-    assert database[b"parent"] == int(total).to_bytes(8, "little")
-    assert database[b"child"] == (2 * forks).to_bytes(8, "little")
-    assert database[b"left"] == database[b"right"] == forks.to_bytes(8, "little")
+    assert alone(database)[b"parent"] == int(total).to_bytes(8, "little")
+    assert alone(database)[b"child"] == (2 * forks).to_bytes(8, "little")
+    assert alone(database)[b"left"] == alone(database)[b"right"] == forks.to_bytes(8, "little")
     _check(path)
 
 
@@ -227,7 +228,7 @@ class _AskedLock:
 
 def test_who_retries_while_a_process_forks_opens_nothing_before_the_end(database, monkeypatch):
     """A retry reserves the file before it reads: that opens it, too."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     store = database._store
     opening = store._opening = _AskedLock(store._opening)
     opened = []
@@ -244,7 +245,7 @@ def test_who_retries_while_a_process_forks_opens_nothing_before_the_end(database
         database.after_fork_in_parent()
     retry.join(60)
     assert opened == [False]
-    assert database[b"a"] == b"1"
+    assert alone(database)[b"a"] == b"1"
 
 
 def test_a_child_that_outlives_its_parent(database, path, start):
@@ -253,17 +254,17 @@ def test_a_child_that_outlives_its_parent(database, path, start):
     child.expect("parent ends")
     child.tell()
     for _ in range(50):
-        database[b"other"] = bytes(1000)
+        alone(database)[b"other"] = bytes(1000)
     child.expect("child ends")
-    assert len(database[b"0":b":"]) == 50
+    assert len(alone(database)[b"0":b":"]) == 50
     _check(path)
 
 
 def test_a_signal_handler_that_forks_in_a_commit(database, path, start):
     """Its child cannot use the file, and leaves what the parent commits alone; others it can."""
     assert start(_IN_A_COMMIT).end() == ["EngineUnavailable", "1"]
-    assert database[b"parent"] == bytes(100_000)
-    assert database[b"child"] is None
+    assert alone(database)[b"parent"] == bytes(100_000)
+    assert alone(database)[b"child"] is None
     _check(path)
 
 

@@ -20,6 +20,7 @@ from fdbqueue.engines.embedded import database as database_module
 from fdbqueue.engines.embedded.files import LOCKS, SYNC
 from fdbqueue.exceptions import EngineUnavailable
 from tests.concurrency.clients import another
+from tests.engines.alone import alone
 from tests.engines.children import run, wait_until
 from tests.engines.interrupts import Preemption, handled_at_each_place
 
@@ -53,7 +54,7 @@ def interruptible(monkeypatch):
 @pytest.fixture
 def other(interruptible, database, start):
     """Another process, which must be able to commit: ``other()``."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     child = start(_COMMIT_WHEN_TOLD)
 
     def commit():
@@ -89,8 +90,8 @@ def test_an_interrupted_commit_blocks_none(database, other):
     places = 0
     for places in _each_place(commit):
         other()
-        database[b"after"] = b"%d" % places
-        assert database[b"after"] == b"%d" % places
+        alone(database)[b"after"] = b"%d" % places
+        assert alone(database)[b"after"] == b"%d" % places
     assert places > 100
 
 
@@ -132,7 +133,7 @@ def test_an_interrupted_leader_leaves_no_commit_behind(database, other):
         assert not thread.is_alive()
         assert future.exception() is None
         succeeded += 1
-        assert int.from_bytes(bytes(database[b"followed"]), "little") == succeeded
+        assert int.from_bytes(bytes(alone(database)[b"followed"]), "little") == succeeded
         other()
     assert succeeded > 100
 
@@ -183,13 +184,13 @@ def test_an_interrupted_read_keeps_no_snapshot(database, path, other):
         transaction.cancel()
 
     for _ in _each_place(read):
-        assert database[b"a"] == b"1"
+        assert alone(database)[b"a"] == b"1"
     other()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         busy = "PRAGMA wal_checkpoint(TRUNCATE)"
         wait_until(lambda: connection.execute(busy).fetchone()[0] == 0)
     database.close()
-    assert database[b"a"] == b"1"
+    assert alone(database)[b"a"] == b"1"
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -200,14 +201,16 @@ def test_an_interrupted_opening_or_closing(database, other, is_open):
         database.close()
 
     def reopen():
-        database[b"a"] = b"1"
+        alone(database)[b"a"] = b"1"
 
     for place in _each_place(close if is_open else reopen, stride=7):
-        thread = threading.Thread(target=database.set, args=(b"n", b"%d" % place), daemon=True)
+        thread = threading.Thread(
+            target=alone(database).set, args=(b"n", b"%d" % place), daemon=True
+        )
         thread.start()
         thread.join(_DEADLINE_SECONDS)
         assert not thread.is_alive()
-        assert database[b"n"] == b"%d" % place
+        assert alone(database)[b"n"] == b"%d" % place
         other()
         if not is_open:
             database.close()
@@ -223,17 +226,17 @@ def test_an_interrupted_opening_of_a_file_that_nobody_else_uses(interruptible, d
         return [link for link in links if link.startswith(str(path))]
 
     def reopen():
-        database[b"a"] = b"1"
+        alone(database)[b"a"] = b"1"
 
     reopen()
     database.close()
     for place in _each_place(reopen, within=("/storage.py", "/files.py", "/turn.py")):
-        assert database[b"a"] == b"1", place
+        assert alone(database)[b"a"] == b"1", place
         database.close()
         gc.collect()  # a connection that was lost closes itself, but is in a cycle
         assert opened() == [], place
         with contextlib.closing(another(database)) as other:
-            assert other[b"a"] == b"1", place
+            assert alone(other)[b"a"] == b"1", place
     assert place > 50
 
 
@@ -245,10 +248,10 @@ def test_an_interrupted_look_for_deleted_lock_files(database, other):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(database.path + SYNC, name))
         database._store.turn.doubt()
-        database[b"a"] = b"2"
+        alone(database)[b"a"] = b"2"
 
     for _ in _each_place(commit, within=("/turn.py", "/files.py")):
-        database[b"a"] = b"1"
+        alone(database)[b"a"] = b"1"
         assert all(os.path.exists(os.path.join(database.path + SYNC, name)) for name in LOCKS)
         other()
 
@@ -265,7 +268,7 @@ def test_an_interrupted_fork(database, other, monkeypatch):
         else:
             sys.settrace(None)
             signal.alarm(_DEADLINE_SECONDS)
-            database[b"child"] = b""
+            alone(database)[b"child"] = b""
             os._exit(0)
 
     def use():
@@ -303,7 +306,7 @@ def test_an_interrupted_watch(database, other):
 
 
 def _count(database, key):
-    return int.from_bytes(bytes(database[key]), "little")
+    return int.from_bytes(bytes(alone(database)[key]), "little")
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["by its snapshot", "by the writer"])
@@ -392,18 +395,18 @@ def test_a_handler_that_commits_while_the_file_is_opened_or_closed(database, oth
 
     def reopen():
         database.close()
-        database[b"a"] = b"1"
+        alone(database)[b"a"] = b"1"
 
     def handler():
         try:
-            database.add(b"handled", b"\x01\x00")
+            alone(database).add(b"handled", b"\x01\x00")
         except EngineUnavailable:
             outcomes.append(False)
         else:
             outcomes.append(True)
 
     for _ in handled_at_each_place(reopen, handler, stride=3):
-        assert database[b"a"] == b"1"
+        assert alone(database)[b"a"] == b"1"
         other()
     assert _count(database, b"handled") == sum(outcomes)
     assert {True, False} == set(outcomes)
@@ -460,7 +463,7 @@ def test_a_commit_that_ends_just_before_its_thread_waits(database):
 def test_a_handler_that_closes_the_file_below_a_read_and_a_commit(database):
     """What it breaks off may be tried again (1007); what has taken effect raises nothing."""
     done, codes = 0, set()
-    database[b"n"] = bytes(8)
+    alone(database)[b"n"] = bytes(8)
 
     def close():
         with contextlib.suppress(EngineUnavailable):  # it is refused
@@ -479,7 +482,7 @@ def test_a_handler_that_closes_the_file_below_a_read_and_a_commit(database):
             done += 1
         except embedded.FDBError as error:
             codes.add(error.code)
-        assert database[b"n"] == done.to_bytes(8, "little")
+        assert alone(database)[b"n"] == done.to_bytes(8, "little")
         if not preemption.was_interrupted:
             break
     assert place > 20

@@ -14,6 +14,7 @@ import pytest
 from fdbqueue.engines.embedded import FDBError, snapshots, storage, watches
 from fdbqueue.exceptions import EngineUnavailable
 from tests.concurrency.clients import another
+from tests.engines.alone import alone
 from tests.engines.children import wait_until
 
 
@@ -24,7 +25,7 @@ def _too_many_files(*_):
 def test_the_log_stays_small_under_readers_without_end(database, path, monkeypatch):
     """While some snapshot is always open, the log is started anew all the same."""
     monkeypatch.setattr(storage, "_LARGE_LOG_BYTES", 1_000_000)
-    database[b"a"] = b""
+    alone(database)[b"a"] = b""
     enough = threading.Event()
 
     def read():
@@ -39,7 +40,7 @@ def test_the_log_stays_small_under_readers_without_end(database, path, monkeypat
         reader.start()
     sizes = []
     for number in range(1_200):
-        database[b"%d" % (number % 10)] = bytes(20_000)
+        alone(database)[b"%d" % (number % 10)] = bytes(20_000)
         sizes.append(Path(f"{path}-wal").stat().st_size)
     enough.set()
     for reader in readers:
@@ -52,9 +53,9 @@ def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, 
     """A commit that waits for another process keeps no snapshot, for which that one would wait."""
     monkeypatch.setattr(storage, "_EXPIRY_SECONDS", 100)
     monkeypatch.setattr(snapshots, "TRANSACTION_LIFE_SECONDS", 100)
-    database[b"a"] = bytes(100_000)
+    alone(database)[b"a"] = bytes(100_000)
     other = another(database)
-    other[b"b"] = b""
+    alone(other)[b"b"] = b""
     shrink, sizes = database._store.shrink_large_log, []
 
     def shrink_at_last(connection):
@@ -73,10 +74,10 @@ def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, 
     monkeypatch.setattr(database._store, "shrink_large_log", shrink_at_last)
     monkeypatch.setattr(database.committer, "_groups_until_log_check", 1)
     with closing(other):
-        database[b"c"] = b""
+        alone(database)[b"c"] = b""
         thread.join()
         assert sizes == [0]
-        assert database[b"b"] == bytes(100_000)
+        assert alone(database)[b"b"] == bytes(100_000)
 
 
 def test_a_snapshot_nobody_releases_ends_by_itself(database, monkeypatch):
@@ -93,15 +94,15 @@ def test_a_snapshot_nobody_releases_ends_by_itself(database, monkeypatch):
 
 def test_a_commit_stands_though_nobody_can_be_woken(database, monkeypatch):
     """When the pipes cannot be looked for, the commit succeeds; the next one wakes."""
-    database[b"a"] = b""
+    alone(database)[b"a"] = b""
     transaction = database.create_transaction()
     watch = transaction.watch(b"a")
     transaction.commit().wait()
     with monkeypatch.context() as patched:
         patched.setattr(os, "listdir", _too_many_files)
-        database[b"a"] = b"1"
-        assert database[b"a"] == b"1"
-    database[b"b"] = b""
+        alone(database)[b"a"] = b"1"
+        assert alone(database)[b"a"] == b"1"
+    alone(database)[b"b"] = b""
     watch.wait()
 
 
@@ -112,14 +113,14 @@ def test_a_commit_stands_though_its_watch_cannot_be_set(database, monkeypatch):
     watch = transaction.watch(b"a")
     transaction[b"b"] = b"1"
     transaction.commit().wait()
-    assert database[b"b"] == b"1"
+    assert alone(database)[b"b"] == b"1"
     with pytest.raises(EngineUnavailable, match="Too many open files"):
         watch.wait()
 
 
 def test_what_sqlite_said_is_the_cause_of_a_failed_commit(database, path, caplog):
     """The error has FoundationDB's code, and SQLite's reason behind it and in the log."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ALTER TABLE kv RENAME TO elsewhere")
     transaction = database.create_transaction()

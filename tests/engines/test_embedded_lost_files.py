@@ -17,6 +17,7 @@ from fdbqueue.engines.embedded import files
 from fdbqueue.engines.embedded.files import CHECK_SECONDS
 from fdbqueue.exceptions import EngineUnavailable
 from tests.concurrency.clients import another
+from tests.engines.alone import alone
 from tests.engines.children import run
 
 _DEADLINE_SECONDS = 60
@@ -32,7 +33,7 @@ def use(name, work):
 
 say("ready")
 for line in sys.stdin:
-    use("read", lambda: bytes(database[b"a"] or b"none").decode())
+    use("read", lambda: bytes(alone(database)[b"a"] or b"none").decode())
     use("write", lambda: run(database, lambda tr: tr.set(b"b", b"")) and "written")
 """
 
@@ -40,7 +41,7 @@ for line in sys.stdin:
 @pytest.fixture
 def used(database, start):
     """A database with ``a`` set, in use here and by another process."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     child = start(_USE_WHEN_TOLD)
     child.expect("ready")
     _works(child)
@@ -59,7 +60,7 @@ def _works(*children):
 
 def _unavailable(database, *children):
     time.sleep(2 * CHECK_SECONDS)  # until a process looks again
-    for use in (lambda: database[b"a"], lambda: database.set(b"c", b"")):
+    for use in (lambda: alone(database)[b"a"], lambda: alone(database).set(b"c", b"")):
         with pytest.raises(EngineUnavailable) as caught:
             use()
         assert caught.value.context["path"] == database.path
@@ -70,7 +71,7 @@ def _unavailable(database, *children):
 def _another(path, tmp_path):
     other = tmp_path / "another.sqlite3"
     with closing(embedded.open(other)) as database:
-        database[b"a"] = b"another"
+        alone(database)[b"a"] = b"another"
     return other
 
 
@@ -92,8 +93,8 @@ def test_a_file_that_was_moved_away_and_back(database, path, start, used):
     new.expect("ready")
     _unavailable(database, used, new)
     away.rename(path)
-    assert database[b"a"] == b"1"
-    database[b"a"] = b"1"
+    assert alone(database)[b"a"] == b"1"
+    alone(database)[b"a"] = b"1"
     _works(used, new)
 
 
@@ -108,7 +109,7 @@ def test_a_file_replaced_by_another(database, path, start, used, tmp_path):
     _unavailable(database, used, new)
     used.kill()
     database.close()  # as good as a new start
-    assert database[b"a"] == b"another"
+    assert alone(database)[b"a"] == b"another"
     assert _tell(new) == ("another", "written")
 
 
@@ -148,8 +149,8 @@ def test_a_deleted_log(database, path, start, used, suffix):
         _unavailable(database, used, new)
     used.end_input()
     database.close()
-    assert database[b"a"] == b"1"
-    assert database[b"b"] == b""
+    assert alone(database)[b"a"] == b"1"
+    assert alone(database)[b"b"] == b""
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -168,7 +169,7 @@ def test_deleted_lock_files_are_made_anew(database, path, start, used, what):
     else:
         (sync / what).unlink()
     _works(used)
-    database[b"c"] = b"1"
+    alone(database)[b"c"] = b"1"
     run(database, lambda tr: tr.set(b"b", b"changed"))
     assert fired.wait(_DEADLINE_SECONDS)
     _works(used, start_ready(start))
@@ -190,10 +191,10 @@ def test_the_last_that_leaves_takes_the_log_with_it(database, monkeypatch):
         database.close()
         return lost(*arguments)
 
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     monkeypatch.setattr(files, "lost", lost_without_the_last)
     with closing(another(database)) as other:
-        assert other[b"a"] == b"1"
+        assert alone(other)[b"a"] == b"1"
 
 
 def test_a_process_that_ends_by_itself_has_the_mark_for_longer(database, path, monkeypatch):
@@ -206,12 +207,12 @@ def test_a_process_that_ends_by_itself_has_the_mark_for_longer(database, path, m
             os.close(ending)
         return lost(*arguments)
 
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     ending = os.dup(database._store._descriptors._open[0])  # the mark
     database.close()
     monkeypatch.setattr(files, "lost", lost_until_it_has_ended)
     monkeypatch.setattr(files, "_LEAVING_SECONDS", _DEADLINE_SECONDS)
-    assert database[b"a"] == b"1"
+    assert alone(database)[b"a"] == b"1"
     assert len(looks) >= 3
 
 
@@ -230,13 +231,13 @@ for spare in range(30):
     left = open_now()
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(left) + spare, hard))
     try:
-        database[b"a"]
-        database[b"b"] = b""
+        alone(database)[b"a"]
+        alone(database)[b"b"] = b""
     except (EngineUnavailable, embedded.FDBError) as error:
         failed.append(spare)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert bytes(database[b"a"]) == b"1"
-    database[b"b"] = b""
+    assert bytes(alone(database)[b"a"]) == b"1"
+    alone(database)[b"b"] = b""
     database.close()
     assert len(open_now()) <= len(left), spare
 say(len(failed) > 5)
@@ -246,7 +247,7 @@ say(len(failed) > 5)
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="only Linux says what is open")
 def test_a_moment_without_file_descriptors(database, start):
     """Wherever they end while the file is opened: the next call opens it, and none is left open."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     database.close()
     child = start(_OPEN_WITHOUT_DESCRIPTORS)
     child.expect("True")
@@ -254,10 +255,10 @@ def test_a_moment_without_file_descriptors(database, start):
 
 def test_a_new_file_by_intent(database, path):
     """Without the file and what is beside it, a new start begins with an empty one."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     database.close()
     path.unlink()
     with pytest.raises(EngineUnavailable, match="-sync"):
-        database[b"a"]
+        alone(database)[b"a"]
     shutil.rmtree(f"{path}-sync")
-    assert database[b"a"] is None
+    assert alone(database)[b"a"] is None

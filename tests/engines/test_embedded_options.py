@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fdbqueue.engines.embedded import FDBError
-from fdbqueue.engines.embedded.options import _DATABASE_WITHOUT_EFFECT, _WITHOUT_EFFECT
+from tests.engines.alone import alone
 from tests.engines.children import run, wait_until
 
 
@@ -68,7 +68,7 @@ def test_a_size_limit(transaction, database):
     transaction[b"a"] = bytes(101)
     assert _code(transaction.commit()) == 2101
     assert _code(transaction.on_error(2101)) == 2101
-    assert database[b"a"] is None
+    assert alone(database)[b"a"] is None
     transaction.reset()
     transaction[b"a"] = bytes(101)
     assert _code(transaction.commit()) is None
@@ -96,22 +96,6 @@ def test_unknown_options(transaction, database):
         transaction.options.set_colour("red")
     with pytest.raises(AttributeError):
         database.options.set_colour("red")
-
-
-def test_options_without_effect_are_options_of_the_binding(transaction, database):
-    """What is accepted without effect exists in the binding, and changes nothing."""
-    from fdb.fdboptions import DatabaseOption, TransactionOption
-
-    removed = {"set_use_config_database"}  # by the binding of 8.0
-    for name in _WITHOUT_EFFECT:
-        assert name.removeprefix("set_") in TransactionOption
-        getattr(transaction.options, name)()
-    for name in _DATABASE_WITHOUT_EFFECT:
-        assert name.removeprefix("set_") in DatabaseOption or name in removed
-        getattr(database.options, name)(1)
-    transaction[b"a"] = b"1"
-    transaction.commit().wait()
-    assert database[b"a"] == b"1"
 
 
 def test_a_databases_defaults(database):
@@ -156,7 +140,7 @@ def test_on_error_keeps_nothing_of_the_attempt(transaction, database):
     transaction[b"b"] = b"kept"
     assert transaction[b"b"] == b"kept"
     transaction.commit().wait()
-    assert [row.key for row in database[:]] == [b"b"]
+    assert [row.key for row in alone(database)[:]] == [b"b"]
 
 
 def test_on_error_raises_what_is_no_error_of_the_database(transaction):
@@ -211,7 +195,7 @@ def test_cancel_and_reset(transaction, database):
     transaction.reset()
     transaction[b"c"] = b"kept"
     assert _code(transaction.commit()) is None
-    assert [row.key for row in database[:]] == [b"c"]
+    assert [row.key for row in alone(database)[:]] == [b"c"]
 
 
 def test_a_commit_is_cancelled_before_it_runs(transaction, database):
@@ -223,7 +207,7 @@ def test_a_commit_is_cancelled_before_it_runs(transaction, database):
         assert _code(commit) == 1025
         transaction.reset()
     run(database, lambda other: other.set(b"b", b""))
-    assert [row.key for row in database[:]] == [b"b"]
+    assert [row.key for row in alone(database)[:]] == [b"b"]
 
 
 def test_a_timeout_ends_a_wait_of_the_other_threads_commit(database, start):
@@ -248,4 +232,4 @@ say("released")
     holder.tell()
     holder.expect("released")
     waiting.join()
-    assert [row.key for row in database[:]] == [b"patient"]
+    assert [row.key for row in alone(database)[:]] == [b"patient"]

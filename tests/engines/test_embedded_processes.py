@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
+from tests.engines.alone import alone
 from tests.engines.children import run, wait_until
 
 _INCREMENT = """
@@ -40,7 +41,7 @@ def stamp(transaction):
 
 name = sys.argv[2].encode()
 if sys.argv[4:]:
-    database[b"opened already"]
+    alone(database)[b"opened already"]
 say("ready")
 sys.stdin.readline()
 say("going")
@@ -86,7 +87,7 @@ def test_the_first_use_by_many_at_once(path, start):
         child.tell()
     for child in children:
         child.end()
-    rows = embedded.open(path)[:]
+    rows = alone(embedded.open(path))[:]
     assert sorted(row.value for row in rows) == [b"a", b"b", b"c", b"d"]
 
 
@@ -94,7 +95,7 @@ def test_the_first_use_by_many_at_once(path, start):
 def test_processes_take_turns(database, start):
     """While several processes commit, none is kept waiting for long by the others."""
     commits = 2_000  # a process woken may need the time of a few hundred to run
-    database[b"a"] = b""
+    alone(database)[b"a"] = b""
     children = [start(_STAMPED, name, commits, "opened") for name in "abc"]
     for child in children:
         child.expect("ready")
@@ -108,7 +109,7 @@ def test_processes_take_turns(database, start):
     database._store.write(None, let_go)  # none commits before all have been told
     for child in children:
         child.end()
-    writers = [row.value for row in database[b"log/":b"log0"]]
+    writers = [row.value for row in alone(database)[b"log/":b"log0"]]
     assert len(writers) == 3 * commits
     ends = [len(writers) - writers[::-1].index(name) for name in (b"a", b"b", b"c")]
     together = writers[: min(ends)]
@@ -134,11 +135,11 @@ def test_nothing_acknowledged_is_lost_to_a_kill(path, start, durability):
         said = child.kill()
         acknowledged = int(said[-1]) if said else acknowledged
         database = embedded.open(path)
-        newest = int(database[b"newest"])
+        newest = int(alone(database)[b"newest"])
         assert newest in {acknowledged, acknowledged + 1}
         expected = [b"%08d" % number for number in range(1, newest + 1)]
         for part in range(5):
-            rows = database[b"%d/" % part : b"%d0" % part]
+            rows = alone(database)[b"%d/" % part : b"%d0" % part]
             assert [row.key[2:] for row in rows] == expected
         _check(path)
         database.close()
@@ -147,7 +148,7 @@ def test_nothing_acknowledged_is_lost_to_a_kill(path, start, durability):
 
 def test_a_killed_writer_gives_up_its_turn(database, start):
     """The turn of a process killed in the middle of its commit goes to who waits for it."""
-    assert database[b"a"] is None
+    assert alone(database)[b"a"] is None
     victim = start(_HOLD_THE_WRITERS_TURN)
     victim.expect("holding")
     transaction = database.create_transaction()
@@ -162,7 +163,7 @@ def test_a_killed_writer_gives_up_its_turn(database, start):
     waiting.join(60)
     assert not waiting.is_alive()
     commit.wait()
-    assert [row.key for row in database[:]] == [b"mine"]
+    assert [row.key for row in alone(database)[:]] == [b"mine"]
 
 
 def test_a_killed_watchers_pipe_is_taken_away(database, path, start):

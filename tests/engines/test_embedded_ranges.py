@@ -245,13 +245,3 @@ def test_the_prefix_of_every_key_has_no_end():
     assert first_after_prefix(b"a\xff\xff") == b"b"
     with pytest.raises(ValueError, match="0xFF"):
         first_after_prefix(b"\xff")
-
-
-def test_a_range_is_measured_exactly(shared):
-    """Its size counts keys and values; each part holds the chunk's bytes, but for a row's."""
-    transaction = _filled(shared, {b"%03d" % number: bytes(97) for number in range(50)})
-    assert transaction.get_estimated_range_size_bytes(b"010", b"020").wait() == 1000
-    assert transaction.get_estimated_range_size_bytes(b"x", b"y").wait() == 0
-    points = transaction.get_range_split_points(b"0", b"1", 1000).wait()
-    assert points == [b"0", b"010", b"020", b"030", b"040", b"1"]
-    assert transaction.get_range_split_points(b"x", b"y", 1).wait() == [b"x", b"y"]

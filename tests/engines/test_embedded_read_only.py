@@ -38,7 +38,7 @@ for line in sys.stdin:
     say(item.value if item else None)
     say(len(mail.peek_many(10)))
     say(mail.size())
-    for write in (lambda: mail.push("more"), mail.pop, lambda: database.set(b"a", b"")):
+    for write in (lambda: mail.push("more"), mail.pop, lambda: alone(database).set(b"a", b"")):
         try:
             write()
         except EngineUnavailable as error:

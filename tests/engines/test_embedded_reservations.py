@@ -16,6 +16,7 @@ from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import reservations
 from fdbqueue.engines.embedded.reservations import Reservations
 from fdbqueue.engines.embedded.turn import WriterTurn
+from tests.engines.alone import alone
 from tests.engines.children import Child, run, wait_until
 from tests.engines.interrupts import Preemption
 
@@ -33,7 +34,7 @@ def retried():
     "Return a transaction that has conflicted, and reads again."
     transaction = database.create_transaction()
     transaction[b"mine"]
-    database[b"mine"] = b"another's"
+    alone(database)[b"mine"] = b"another's"
     transaction[b"mine"] = b"lost"
     try:
         transaction.commit().wait()
@@ -119,7 +120,7 @@ def cut_off():
 
 work()
 runs = 2 + sum(1 for _ in handled_at_each_place(work, cut_off, stride=7))
-say(runs > 50 and int(database[b"count"]) == runs)
+say(runs > 50 and int(alone(database)[b"count"]) == runs)
 """
 )
 
@@ -133,7 +134,7 @@ increment(transaction)
 before = database._store.turn.reservations._process
 pid = os.fork()
 if not pid:
-    database[b"child"] = b""
+    alone(database)[b"child"] = b""
     after = database._store.turn.reservations._process
     database._store.turn.reservations.release(1)  # the parent's, which it cannot end
     os._exit(0 if after != before else 1)
@@ -157,7 +158,7 @@ def _retried(database, key=b"own"):
     """Return a transaction that has conflicted, before it reads again."""
     transaction = database.create_transaction()
     assert transaction[key] is not None
-    database[key] = b"another's"
+    alone(database)[key] = b"another's"
     transaction[key] = b"lost"
     with pytest.raises(embedded.FDBError) as raised:
         transaction.commit().wait()
@@ -191,7 +192,7 @@ def _places(database):
 @pytest.mark.parametrize("how", ["stop", "stop in the commit", "think", "die"])
 def test_who_stands_still_blocks_nobody(database, start, how):
     """A process that has the file reserved and goes no further costs others less than a second."""
-    database[b"opened"] = b""  # with what processes note
+    alone(database)[b"opened"] = b""  # with what processes note
     child = start(_STAND, how)
     child.expect("reserved")
     assert _until(database) - time.monotonic_ns() <= 1_000_000_000
@@ -202,7 +203,7 @@ def test_who_stands_still_blocks_nobody(database, start, how):
     for _ in range(20):
         run(database, _increment)
     assert time.monotonic() - began < _WITHIN_SECONDS
-    assert int(database[b"count"]) == 20
+    assert int(alone(database)[b"count"]) == 20
     if how == "die":
         return
     child.go_on()
@@ -210,7 +211,7 @@ def test_who_stands_still_blocks_nobody(database, start, how):
         child.tell()
     # The check of its commit finds what was written meanwhile, or that five seconds have passed.
     assert child.line() in {"1020", "1007"}
-    assert int(database[b"count"]) == 20
+    assert int(alone(database)[b"count"]) == 20
 
 
 def test_one_that_thinks_for_four_seconds_commits_if_nothing_changed(database):
@@ -219,7 +220,7 @@ def test_one_that_thinks_for_four_seconds_commits_if_nothing_changed(database):
     _increment(transaction)
     time.sleep(4)
     transaction.commit().wait()
-    assert database[b"count"] == b"1"
+    assert alone(database)[b"count"] == b"1"
 
 
 def test_who_reserves_reads_what_the_one_before_has_written(patient, database, start):
@@ -233,7 +234,7 @@ def test_who_reserves_reads_what_the_one_before_has_written(patient, database, s
     transaction[b"log"] = b"a"
     transaction.commit().wait()
     child.expect("done")
-    assert database[b"log"] == b"ab"
+    assert alone(database)[b"log"] == b"ab"
 
 
 def test_first_come_first_served(patient, database, start):
@@ -249,7 +250,7 @@ def test_first_come_first_served(patient, database, start):
     transaction.commit().wait()
     for child in children:
         child.expect("done")
-    assert database[b"log"] == b"abcd"
+    assert alone(database)[b"log"] == b"abcd"
 
 
 def test_a_commit_that_has_not_conflicted_waits_for_nobody(patient, database, start):
@@ -257,7 +258,7 @@ def test_a_commit_that_has_not_conflicted_waits_for_nobody(patient, database, st
     child = start(_FOR_LONG + _STAND, "think")
     child.expect("reserved")
     began = time.monotonic()
-    database[b"other"] = b""
+    alone(database)[b"other"] = b""
     run(database, lambda tr: tr.set(b"third", bytes(tr[b"other"])))
     assert time.monotonic() - began < _WITHIN_SECONDS
     assert _note(database) != (0, 0)
@@ -287,7 +288,7 @@ def test_threads_share_one_place_in_line(patient, database, start):
     for thread in threads:
         thread.join(60)
     assert len(ended) == 3
-    assert database[b"count"] == b"4"
+    assert alone(database)[b"count"] == b"4"
     assert not _places(database)
 
 
@@ -332,7 +333,7 @@ def test_a_deadline_ends_the_wait(patient, database, start):
 
 def test_a_note_of_another_clock_is_void(database):
     """What another machine, or a clock that jumped, has left in the file holds up nobody."""
-    database[b"a"] = b""
+    alone(database)[b"a"] = b""
     shared = database._store.turn.reservations.open().descriptor
     for until in (2**64 - 1, time.monotonic_ns() + 3_600 * 10**9, 0):
         os.pwrite(shared, reservations._NOTE.pack(1, 1, until, 1), 0)
@@ -400,7 +401,7 @@ def test_a_fork_has_no_reservation_of_its_parent(database, start):
     """The child is another process: it neither has the parent's reservation nor ends it."""
     child = start(_FORK)
     child.expect("ended")
-    assert database[b"count"] == b"2"
+    assert alone(database)[b"count"] == b"2"
 
 
 def test_processes_that_increment_lose_nothing(database, start):
@@ -414,7 +415,7 @@ def test_processes_that_increment_lose_nothing(database, start):
     victim.expect("reserved")
     for child in children:
         child.expect("done")
-    assert database[b"count"] == b"320"
+    assert alone(database)[b"count"] == b"320"
     os.kill(victim.pid, signal.SIGKILL)
 
 
@@ -427,7 +428,7 @@ def pop(transaction):
         return taken.append(value)
 
 def commits():
-    return int(database[b"count"] or 0)
+    return int(alone(database)[b"count"] or 0)
 
 taken, most = [], 0
 say("ready")
@@ -468,7 +469,7 @@ def test_sixty_four_processes(database, path, put):
         for child in children:
             child.tell()
         said = [child.end() for child in children]
-    assert database[b"count"] == b"%d" % (processes * turns)
+    assert alone(database)[b"count"] == b"%d" % (processes * turns)
     assert sorted(int(value) for _, *taken in said for value in taken) == list(
         range(processes * turns)
     )
@@ -483,7 +484,7 @@ import resource
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-database[b"before"]
+alone(database)[b"before"]
 say("ready")
 sys.stdin.readline()
 transaction = retried()
@@ -538,19 +539,19 @@ def test_a_disk_that_is_full_for_one_while_others_wait(database, start, allowed)
         other.expect("ready")
     for other in others:
         other.tell()
-    wait_until(lambda: database[b"count"] is not None)
+    wait_until(lambda: alone(database)[b"count"] is not None)
     victim.tell()
     victim.expect("1510")
-    before = int(database[b"count"])
-    wait_until(lambda: int(database[b"count"]) > before, _WITHIN_SECONDS)
+    before = int(alone(database)[b"count"])
+    wait_until(lambda: int(alone(database)[b"count"]) > before, _WITHIN_SECONDS)
     victim.tell()
     victim.expect("done")
     for other in others:
         other.tell()
     done = [int(other.end()[0]) for other in others]
     assert all(done)
-    assert database[b"count"] == b"%d" % (sum(done) + 1)
-    assert not database[b"full/":b"full0"]
+    assert alone(database)[b"count"] == b"%d" % (sum(done) + 1)
+    assert not alone(database)[b"full/":b"full0"]
 
 
 _NO_ROOM = (
@@ -560,7 +561,7 @@ import resource
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-database[b"count"]
+alone(database)[b"count"]
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
 say("ready")
 sys.stdin.readline()
@@ -595,12 +596,12 @@ def test_a_disk_that_is_full_for_all(database, start, put):
     for child in children:
         assert float(child.line()) < _WITHIN_SECONDS
         child.expect("{1510}")
-    assert database[b"count"] == b"5"
+    assert alone(database)[b"count"] == b"5"
     for child in children:
         child.tell()
     for child in children:
         child.expect("done")
-    assert database[b"count"] == b"%d" % (5 + 4 * 20)
+    assert alone(database)[b"count"] == b"%d" % (5 + 4 * 20)
 
 
 _CONTEND = """
@@ -637,7 +638,7 @@ def test_a_long_transaction_is_done_beside_many_short_ones(database, start, put)
             transaction[key] = value
         time.sleep(0.05)  # longer than a reservation holds at first
 
-    wait_until(lambda: int(database[b"key 0000"]) > 3)
+    wait_until(lambda: int(alone(database)[b"key 0000"]) > 3)
     for _ in range(3):
         run(database, rewrite)
     assert len(attempts) <= 15
@@ -667,7 +668,7 @@ def test_an_exception_at_any_place(database):
         again.commit().wait()
         assert time.monotonic() - began < _WITHIN_SECONDS
         assert not database._store.turn.reservations._line
-        total = int(database[b"count"])
+        total = int(alone(database)[b"count"])
         if not preemption.was_interrupted:
             break
     assert place > 20

@@ -9,6 +9,7 @@ import pytest
 
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import commit_groups, storage
+from tests.engines.alone import alone
 from tests.engines.children import code_of, run
 
 _COMMIT_WHEN_TOLD = """
@@ -80,15 +81,15 @@ def test_the_commit_of_another_process_is_seen(database, other):
         assert code_of(transactions[0].commit()) == 1020
         assert code_of(transactions[1].commit()) is None
         run(database, _increment)
-        assert database[b"theirs"] == database[b"mine too"] == b"%d" % number
-    assert database[b"mine"] is None
-    assert database[b"n"] == b"6"
+        assert alone(database)[b"theirs"] == alone(database)[b"mine too"] == b"%d" % number
+    assert alone(database)[b"mine"] is None
+    assert alone(database)[b"n"] == b"6"
 
 
 def test_commits_of_this_process_are_remembered(statements, path):
     """Whether its own commits conflict is not asked of the file."""
     database = embedded.open(path)
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     reader, conflicting = (database.create_transaction() for _ in range(2))
     for transaction in (reader, conflicting):
         transaction[b"a"].wait()
@@ -106,15 +107,15 @@ def test_commits_of_this_process_are_remembered(statements, path):
 def test_what_is_remembered_has_a_bound(database, monkeypatch):
     """Past it the file is asked; no conflict is missed."""
     monkeypatch.setattr("fdbqueue.engines.embedded.commit_groups._REMEMBERED_COMMITS", 3)
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     reader, conflicting = (database.create_transaction() for _ in range(2))
     for transaction in (reader, conflicting):
         transaction[b"a"].wait()
         transaction[b"mine"] = b""
     conflicting[b"b"].wait()
-    database[b"b"] = b""
+    alone(database)[b"b"] = b""
     for number in range(10):
-        database[b"c"] = b"%d" % number
+        alone(database)[b"c"] = b"%d" % number
     assert code_of(reader.commit()) is None
     assert code_of(conflicting.commit()) == 1020
 
@@ -126,9 +127,9 @@ def test_what_the_file_was_asked_for_hides_nothing_newer(database, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(commit_groups, "_REMEMBERED_COMMITS", 3)
         for number in range(10):
-            database[b"c"] = b"%d" % number
+            alone(database)[b"c"] = b"%d" % number
     newer[b"b"].wait()
-    database[b"b"] = b""
+    alone(database)[b"b"] = b""
     for transaction in (old, newer):
         transaction[b"mine"] = b""
     assert code_of(old.commit()) is None
@@ -144,13 +145,13 @@ def test_a_snapshot_that_others_read_by_is_not_written_by(database, put):
     first[b"a"] = b"2"
     first.commit().wait()
     assert second[b"a"] == b"1"
-    assert database[b"a"] == b"2"
+    assert alone(database)[b"a"] == b"2"
 
 
 def test_a_file_in_place_of_another_after_close(database, path):
     """Nothing of the old file's history is used for the new one."""
     for number in range(3):
-        database[b"a"] = b"%d" % number
+        alone(database)[b"a"] = b"%d" % number
     database.close()
     for name in path.parent.glob("queues.sqlite3*"):
         if name.is_file():
@@ -158,8 +159,8 @@ def test_a_file_in_place_of_another_after_close(database, path):
     (path.parent / "queues.sqlite3-sync" / "used").unlink()
     run(database, _increment)
     run(database, _increment)
-    assert database[b"a"] is None
-    assert database[b"n"] == b"2"
+    assert alone(database)[b"a"] is None
+    assert alone(database)[b"n"] == b"2"
 
 
 def test_the_log_is_started_anew_by_reads_and_writes_alone(database, path):
@@ -185,7 +186,7 @@ def test_a_commit_too_large_for_a_small_cache(database):
                 transaction[b"%d" % number] = bytes([is_read]) * 50_000
 
         run(database, work)
-        assert database[b"19"] == bytes([is_read]) * 50_000
+        assert alone(database)[b"19"] == bytes([is_read]) * 50_000
 
 
 def test_what_an_atomic_operation_adds_to_is_remembered(statements, path):
@@ -196,7 +197,7 @@ def test_what_an_atomic_operation_adds_to_is_remembered(statements, path):
     statements.clear()
     run(database, lambda tr: tr.add(b"n", b"\x01"))
     assert not [said for said in statements if said.startswith("SELECT (SELECT value")]
-    assert database[b"n"] == b"\x03"
+    assert alone(database)[b"n"] == b"\x03"
     for change, found in (
         (lambda tr: tr.set(b"n", b"\x10"), b"\x11"),
         (lambda tr: tr.clear(b"n"), b"\x01"),
@@ -204,43 +205,46 @@ def test_what_an_atomic_operation_adds_to_is_remembered(statements, path):
         (lambda tr: tr.append_if_fits(b"n", bytes(200)), b"\x02" + bytes(200)),
     ):
         run(database, change)
-        run(database, lambda tr: tr.add(b"n", b"\x01" + bytes(len(database[b"n"] or b"1") - 1)))
-        assert database[b"n"] == found
+        run(
+            database,
+            lambda tr: tr.add(b"n", b"\x01" + bytes(len(alone(database)[b"n"] or b"1") - 1)),
+        )
+        assert alone(database)[b"n"] == found
     database.close()
 
 
 def test_a_value_that_another_process_changed_is_not_remembered(database, other):
     """What is added to it is added to what the other process wrote."""
     for number in range(3):
-        database.add(b"n", b"\x01")
+        alone(database).add(b"n", b"\x01")
         other("n", "A")
-        database.add(b"n", b"\x01")
-        assert database[b"n"] == b"B", number
+        alone(database).add(b"n", b"\x01")
+        assert alone(database)[b"n"] == b"B", number
 
 
 def test_a_value_of_a_commit_that_failed_is_not_remembered(database, monkeypatch):
     """What is added to it is added to what the last commit wrote that took effect."""
-    database.add(b"n", b"\x01")
+    alone(database).add(b"n", b"\x01")
     with monkeypatch.context() as patched:
         patched.setattr(commit_groups, "_ADD", "INSERT INTO missing VALUES (?, ?)")
         with pytest.raises(embedded.FDBError):
             run(database, lambda tr: tr.add(b"n", b"\x01"))
-    database.add(b"n", b"\x01")
-    assert database[b"n"] == b"\x02"
+    alone(database).add(b"n", b"\x01")
+    assert alone(database)[b"n"] == b"\x02"
 
 
 def test_the_log_is_made_longer_before_it_is_in_use(database, path):
     """It then has the length that it has when SQLite starts it again."""
     log = Path(f"{path}-wal")
     for number in range(600):
-        database[b"a"] = b"%d" % number
+        alone(database)[b"a"] = b"%d" % number
         if number == 30:
             assert 1_000_000 < log.stat().st_size < 2_000_000
     assert log.stat().st_size == storage._LOG_BYTES
-    assert database[b"a"] == b"599"
+    assert alone(database)[b"a"] == b"599"
     database.close()
     assert not log.exists()
-    assert database[b"a"] == b"599"
+    assert alone(database)[b"a"] == b"599"
 
 
 def test_a_process_that_was_killed_leaves_a_log_longer_than_it_is_in_use(database, start):
@@ -248,13 +252,13 @@ def test_a_process_that_was_killed_leaves_a_log_longer_than_it_is_in_use(databas
     child = start(
         """
 for number in range(100):
-    database[b"a"] = b"%d" % number
+    alone(database)[b"a"] = b"%d" % number
 say("written")
 sys.stdin.readline()
 """
     )
     child.expect("written")
     child.kill()
-    assert database[b"a"] == b"99"
-    database[b"a"] = b"100"
-    assert database[b"a"] == b"100"
+    assert alone(database)[b"a"] == b"99"
+    alone(database)[b"a"] = b"100"
+    assert alone(database)[b"a"] == b"100"

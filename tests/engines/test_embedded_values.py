@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from fdbqueue.engines.embedded import FDBError
+from tests.engines.alone import alone
 
 _DEADLINE_SECONDS = 60
 
@@ -70,8 +71,8 @@ def test_a_value_is_a_key_and_a_value(database, put):
     transaction[name] = transaction[name]
     del transaction[name]
     transaction.commit().wait()
-    assert database[b"copy"] == b"found"
-    assert database[b"found"] is None
+    assert alone(database)[b"copy"] == b"found"
+    assert alone(database)[b"found"] is None
 
 
 def test_an_absent_value_is_no_key(database, put):
@@ -89,7 +90,7 @@ def test_an_absent_value_is_no_key(database, put):
         with pytest.raises(TypeError):
             call()
     transaction.commit().wait()
-    assert database[b"a"] == b"1"
+    assert alone(database)[b"a"] == b"1"
 
 
 def test_wrong_types_are_refused_at_the_call(database):
@@ -111,7 +112,7 @@ def test_wrong_types_are_refused_at_the_call(database):
                 call()
     transaction[b"k"] = b"v"
     transaction.commit().wait()
-    assert database[b"k"] == b"v"
+    assert alone(database)[b"k"] == b"v"
 
 
 def test_what_knows_its_bytes_is_a_key(database):
@@ -124,8 +125,8 @@ def test_what_knows_its_bytes_is_a_key(database):
         def as_foundationdb_value(self):
             return b"value"
 
-    database[Named()] = Named()
-    assert database[Named()] == database[b"key"] == b"value"
+    alone(database)[Named()] = Named()
+    assert alone(database)[Named()] == alone(database)[b"key"] == b"value"
 
 
 def test_a_reads_future(database, put):
@@ -163,13 +164,13 @@ def test_a_commits_future(database):
         future = transaction.commit()
         getattr(future, use)()
         future.wait()
-        assert database[b"count"] == bytes([number + 1])
+        assert alone(database)[b"count"] == bytes([number + 1])
     called = []
     transaction = database.create_transaction()
     transaction.add(b"count", b"\x01")
     transaction.commit().on_ready(called.append)
     assert len(called) == 1
-    assert database[b"count"] == b"\x06"
+    assert alone(database)[b"count"] == b"\x06"
 
 
 def test_a_delays_future(database):
@@ -215,26 +216,26 @@ def test_rows(database, put):
 def test_a_databases_own_operations(database):
     """Single operations of the database run in a transaction of their own."""
     for key in (b"a", b"b", b"c", b"d"):
-        database[key] = key.upper()
-    assert database[b"a"] == b"A"
-    assert database.get(b"absent") is None
-    assert [row.key for row in database[b"b":b"d"]] == [b"b", b"c"]
-    assert [row.key for row in database.get_range(b"a", b"z", 2, True)] == [b"d", b"c"]
-    del database[b"a"]
-    del database[b"b":b"d"]
-    assert [row.key for row in database[:]] == [b"d"]
+        alone(database)[key] = key.upper()
+    assert alone(database)[b"a"] == b"A"
+    assert alone(database).get(b"absent") is None
+    assert [row.key for row in alone(database)[b"b":b"d"]] == [b"b", b"c"]
+    assert [row.key for row in alone(database).get_range(b"a", b"z", 2, True)] == [b"d", b"c"]
+    del alone(database)[b"a"]
+    del alone(database)[b"b":b"d"]
+    assert [row.key for row in alone(database)[:]] == [b"d"]
     assert repr(database) == f"<embedded Database {database.path!r}>"
 
 
 def test_a_value_passes_for_bytes_as_with_the_binding(database):
     """isinstance() says bytes, and keys and values may be given as values read."""
-    database[b"a"] = b"b"
+    alone(database)[b"a"] = b"b"
     transaction = database.create_transaction()
     value = transaction[b"a"]
     assert isinstance(value, bytes)
     transaction[value] = value
     transaction.commit().wait()
-    assert database[b"b"] == b"b"
+    assert alone(database)[b"b"] == b"b"
 
 
 def test_waiting_for_any_of_several_futures(database):

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from fdbqueue.engines.embedded import FDBError, KeySelector
+from tests.engines.alone import alone
 from tests.engines.children import code_of
 
 _DEADLINE_SECONDS = 60
@@ -91,32 +92,32 @@ def test_versions_increase_when_the_counter_falls_back(database, clock):
 
 def test_a_conflict_older_than_the_history_is_not_missed(database, clock):
     """A reader older than the kept history fails with 1007 where a conflict may be forgotten."""
-    database[b"a"] = b"1"
+    alone(database)[b"a"] = b"1"
     reader = database.create_transaction()
     reader[b"a"].wait()
     reader[b"other"] = b""
     clock[0] += 1
-    database[b"a"] = b"2"
+    alone(database)[b"a"] = b"2"
     for _ in range(3):
         clock[0] += 100_000_000
-        database[b"b"] = b""
+        alone(database)[b"b"] = b""
     assert code_of(reader.commit()) == 1007
     reader.on_error(1007).wait()
     assert reader[b"a"] == b"2"
-    assert database[b"other"] is None
+    assert alone(database)[b"other"] is None
 
 
 def test_the_first_commits_after_a_quiet_time(database, clock):
     """A transaction begun before the first commit in a long time is not too old."""
     for seconds in (1, 4, 6, 3600):
-        database[b"a"] = b"1"
+        alone(database)[b"a"] = b"1"
         clock[0] += seconds * 1_000_000
         reader, conflicting = _begin(database, 2)
         for transaction in (reader, conflicting):
             transaction[b"a"].wait()
             transaction[b"c"] = b""
         conflicting[b"b"].wait()
-        database[b"b"] = b""
+        alone(database)[b"b"] = b""
         assert code_of(reader.commit()) is None
         assert code_of(conflicting.commit()) == 1020
 
@@ -125,7 +126,7 @@ def test_the_history_is_pruned(database, clock):
     """Commits older than five seconds leave the file."""
     for _ in range(50):
         clock[0] += 1_000_000
-        database[b"a"] = b""
+        alone(database)[b"a"] = b""
     snapshot = database._store.snapshot()
     assert 5 <= len(snapshot.commits_since(0)) <= 8
     snapshot.release()
@@ -151,7 +152,7 @@ def test_a_read_version_is_shared_inside_a_process(database, put):
 
 def test_a_dropped_transaction_is_gone_at_once(database):
     """Nothing of a transaction that nobody refers to stays open, without garbage collection."""
-    database[b"a"] = b""
+    alone(database)[b"a"] = b""
     gc.disable()
     try:
         for _ in range(5):
@@ -207,7 +208,7 @@ def test_waiting_for_a_stamp_runs_the_commit(database):
     stamps = [transaction.get_versionstamp() for _ in range(2)]
     transaction.set_versionstamped_value(b"a", bytes(14))
     commit = transaction.commit()
-    assert bytes(stamps[0]) == bytes(stamps[1]) == database[b"a"]
+    assert bytes(stamps[0]) == bytes(stamps[1]) == alone(database)[b"a"]
     assert commit.wait() is None
 
 

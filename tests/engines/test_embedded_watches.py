@@ -13,6 +13,7 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import FDBError, watches
 from fdbqueue.engines.embedded.watches import Notifier, _Pipe
+from tests.engines.alone import alone
 from tests.engines.children import code_of, run, wait_until
 
 _DEADLINE_SECONDS = 60
@@ -88,7 +89,7 @@ def test_a_versionstamped_key_fires(database):
     """A watch of a key that gets its name from a versionstamp fires when it appears."""
     first = run(database, lambda tr: tr.set_versionstamped_key(bytes(14), b"1"))
     key = first.get_committed_version().to_bytes(8, "big") + b"\x00\x00"
-    assert database[key] == b"1"
+    assert alone(database)[key] == b"1"
     (watch,) = _watch(database, key)
     run(database, lambda tr: tr.set(key, b"2"))
     assert _fires(watch)
@@ -102,15 +103,15 @@ watch = transaction.watch(b"here")
 transaction.commit().wait()
 say("watching")
 watch.wait()
-say(bytes(database[b"here"]).decode())
-database[b"there"] = b"answer"
+say(bytes(alone(database)[b"here"]).decode())
+alone(database)[b"there"] = b"answer"
 """)
     (watch,) = _watch(database, b"there")
     other.expect("watching")
     run(database, lambda tr: tr.set(b"here", b"question"))
     other.expect("question")
     assert _fires(watch)
-    assert database[b"there"] == b"answer"
+    assert alone(database)[b"there"] == b"answer"
 
 
 def test_who_commits_just_after_it_closed_its_pipes_wakes_others(database, path, put, monkeypatch):
@@ -364,7 +365,7 @@ def test_closing_ends_the_watches(database, path, watching_threads):
 
 def test_a_new_pipe_is_never_taken_for_a_dead_one(database, path):
     """Whoever commits at the moment a pipe is made leaves it alone."""
-    database[b"a"] = b""
+    alone(database)[b"a"] = b""
     turn = database._store.turn
     stop = threading.Event()
 
@@ -418,7 +419,9 @@ def test_an_interrupt_as_the_thread_starts(database, monkeypatch):
         transaction.commit().wait()
     with pytest.raises(Alarm):
         watch.wait()
-    watch = database.get_and_watch(b"a")[1]
-    database[b"a"] = b"changed"
+    transaction = database.create_transaction()
+    watch = transaction.watch(b"a")
+    transaction.commit().wait()
+    alone(database)[b"a"] = b"changed"
     wait_until(watch.is_ready)
     watch.wait()

@@ -13,6 +13,7 @@ from fdbqueue.engines.embedded.keys import encoded
 from fdbqueue.exceptions import EngineUnavailable, OutcomeUnknown
 from fdbqueue.service import FifoQueue, run, transactions
 from fdbqueue.service.tools.examination import sweep as sweep_receipts
+from tests.engines.alone import alone
 from tests.engines.children import Child
 from tests.faults.faulty import AFTER, BEFORE, Fault, FaultyTransaction
 from tests.faults.telling import FailingOnce
@@ -137,8 +138,8 @@ def test_what_lands_late_overwrites_no_receipt(sound):
         run(late, lambda tr: tr.add(numbers["late"].key(), b"\x01"))
     database = Pausing(sound, AFTER[0], late.land_all)
     run(database, lambda tr: tr.add(numbers["own"].key(), b"\x01"))
-    assert sound[numbers["late"].key()] == b"\x01"
-    assert sound[numbers["own"].key()] == b"\x01"
+    assert alone(sound)[numbers["late"].key()] == b"\x01"
+    assert alone(sound)[numbers["own"].key()] == b"\x01"
 
 
 def test_an_unavailable_engine_hides_no_commit(sound, path, emails):
@@ -192,8 +193,8 @@ def test_a_fork_in_the_function_is_another_client(database, subspace):
     with Child(database.path, _FORKS, subspace.key().hex()) as child:
         assert child.end() == ["done"]
     found = subspace["by"].range()
-    assert len(database.get_range(found.start, found.stop)) == 2
+    assert len(alone(database).get_range(found.start, found.stop)) == 2
     found = subspace["receipts"].range()
-    keys = [row.key for row in database.get_range(found.start, found.stop)]
+    keys = [row.key for row in alone(database).get_range(found.start, found.stop)]
     clients = {subspace["receipts"].unpack(key)[0] for key in keys}
     assert len(clients) == 2

@@ -103,26 +103,10 @@ database: embedded.Database = embedded.open("queues.sqlite3", durability="full")
 cluster: foundationdb.Database = foundationdb.open("fdb.cluster")
 swept: int = sweep(database, older_than_seconds=86_400)
 
-stored: bytes | None = database.get(b"k")
-stored = database.get_key(embedded.KeySelector.last_less_than(b"k"))
-rows: list[bytes] = [row.key for row in database.get_range(b"a", b"z", 10, True, -2)]
-rows += [row.value for row in database.get_range_startswith(b"a", limit=1, reverse=True)]
-database.clear_range_startswith(b"a")
-database.add(b"k", b"\x01")
-database.bit_compare_and_clear(b"k", b"\x01")
-database.set_versionstamped_value(b"k", bytes(14))
-database.set_and_watch(b"k", b"v").wait()
-database.clear_and_watch(b"k").cancel()
-present: bool = database.get_and_watch(b"k")[0].present()
-is_healthy: bool = b"true" in bytes(database.get_client_status())
-database.add(b"k")  # type: ignore[call-arg]  # and what is to be added
-
 transaction: embedded.Transaction = database.create_transaction()
-transaction.options.set_bypass_unreadable()
-transaction.bit_add(b"k", b"\x01")
-transaction.xor(b"k", b"\x01")
-range_bytes: int = transaction.get_estimated_range_size_bytes(b"a", b"z").wait()
-points: list[bytes] = transaction.snapshot.get_range_split_points(b"a", b"z", 1000).wait()
+transaction.options.set_timeout(1_000)
+transaction.add(b"k", b"\x01")
+transaction.add(b"k")  # type: ignore[call-arg]  # and what is to be added
 committed: None = transaction.commit().wait()
 was_cancelled: bool = transaction.watch(b"k").cancelled()
 own: PriorityQueue = PriorityQueue(

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.fdb_errors import FDBError
-from fdbqueue.engines.embedded.futures import Future, KeyValue, Value
 from fdbqueue.engines.embedded.options import DatabaseOptions
-from fdbqueue.engines.embedded.range_reads import StreamingMode
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
 from fdbqueue.engines.embedded.transaction_state import OptionValues
-from fdbqueue.engines.embedded.watches import Notifier, Watch, WatchRegistry
+from fdbqueue.engines.embedded.watches import Notifier, WatchRegistry
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
 from fdbqueue.locks import RLock
 
 _DURABILITIES = ("full", "normal")
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _alone(
-    method: Callable[Concatenate[Transaction, P], T],
-) -> Callable[Concatenate[Database, P], T]:
-    """Return a database's method that calls a transaction's in a transaction of its own."""
-
-    @functools.wraps(method)
-    def run(self: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._transact(lambda tr: method(tr, *args, **kwargs))
-
-    return run
 
 
 class Database:
@@ -83,15 +64,6 @@ class Database:
             _close_unused()
         return Transaction(self, self._store, self.committer, self.watches, self.defaults)
 
-    def get_client_status(self) -> Value:
-        """Return, as JSON, whether the file can be read: ``{"Healthy": true}``."""
-        status = b'{"Healthy": true}'
-        try:
-            self._store.snapshot().release()
-        except (FDBError, EngineUnavailable):
-            status = b'{"Healthy": false}'
-        return Value(status)  # type: ignore[arg-type]  # it holds the bytes
-
     def file_sizes(self) -> tuple[int, int]:
         """Return how many bytes the file has, and how many of them nothing is stored in.
 
@@ -120,101 +92,6 @@ class Database:
                 self.after_fork_in_parent()
             finally:  # an interrupt may have kept it from that
                 self.after_fork_in_parent()
-
-    # The methods of a transaction, each in a transaction of its own
-
-    def get(self, key: Any) -> bytes | None:
-        """Read one key; None if it is absent."""
-        return self._transact(lambda tr: tr.get(key).value)
-
-    def get_key(self, key_selector: Any) -> bytes | None:
-        r"""Find a selector's key: empty before the first key, ``\xff`` after the last."""
-        return self._transact(lambda tr: tr.get_key(key_selector).value)
-
-    def get_range(
-        self,
-        begin: Any,
-        end: Any,
-        limit: int = 0,
-        reverse: bool = False,
-        streaming_mode: int = StreamingMode.want_all,
-    ) -> list[KeyValue]:
-        """Read the rows of a range."""
-        return self._transact(
-            lambda tr: tr.get_range(begin, end, limit, reverse, streaming_mode).to_list()
-        )
-
-    def get_range_startswith(self, prefix: Any, *args: Any, **kwargs: Any) -> list[KeyValue]:
-        """Read the rows whose keys start with ``prefix``."""
-        return self._transact(lambda tr: tr.get_range_startswith(prefix, *args, **kwargs).to_list())
-
-    @overload
-    def __getitem__(self, key: slice) -> list[KeyValue]: ...
-
-    @overload
-    def __getitem__(self, key: Any) -> bytes | None: ...
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            return self.get_range(key.start, key.stop, reverse=(key.step == -1))
-        return self.get(key)
-
-    def get_and_watch(self, key: Any) -> tuple[Value, Watch | Future[None]]:
-        """Read a key; return its value and a future that is ready once that has changed."""
-        return self._transact(lambda tr: (tr.get(key), tr.watch(key)))
-
-    def set_and_watch(self, key: Any, value: Any) -> Watch | Future[None]:
-        """Set a key; return a future that is ready once its value has changed again."""
-
-        def run(tr: Transaction) -> Watch | Future[None]:
-            tr.set(key, value)
-            return tr.watch(key)
-
-        return self._transact(run)
-
-    def clear_and_watch(self, key: Any) -> Watch | Future[None]:
-        """Clear a key; return a future that is ready once it has a value again."""
-
-        def run(tr: Transaction) -> Watch | Future[None]:
-            tr.clear(key)
-            return tr.watch(key)
-
-        return self._transact(run)
-
-    set = _alone(Transaction.set)
-    clear = _alone(Transaction.clear)
-    clear_range = _alone(Transaction.clear_range)
-    clear_range_startswith = _alone(Transaction.clear_range_startswith)
-    __setitem__ = _alone(Transaction.__setitem__)
-    __delitem__ = _alone(Transaction.__delitem__)
-    add = bit_add = _alone(Transaction.add)
-    bit_and = bit_bit_and = _alone(Transaction.bit_and)
-    bit_or = bit_bit_or = _alone(Transaction.bit_or)
-    bit_xor = bit_bit_xor = xor = _alone(Transaction.bit_xor)
-    max = bit_max = _alone(Transaction.max)
-    min = bit_min = _alone(Transaction.min)
-    byte_max = bit_byte_max = _alone(Transaction.byte_max)
-    byte_min = bit_byte_min = _alone(Transaction.byte_min)
-    append_if_fits = bit_append_if_fits = _alone(Transaction.append_if_fits)
-    compare_and_clear = bit_compare_and_clear = _alone(Transaction.compare_and_clear)
-    set_versionstamped_key = bit_set_versionstamped_key = _alone(Transaction.set_versionstamped_key)
-    set_versionstamped_value = bit_set_versionstamped_value = _alone(
-        Transaction.set_versionstamped_value
-    )
-
-    def _transact(self, function: Callable[[Transaction], T]) -> T:
-        """Run a function in a transaction, again if that may help, and commit.
-
-        As with the binding, this includes an outcome that is unknown (1021).
-        """
-        transaction = self.create_transaction()
-        while True:
-            try:
-                result = function(transaction)
-                transaction.commit().wait()
-                return result
-            except FDBError as error:
-                transaction.on_error(error).wait()
 
     # Forks: a process that forks must hand no SQLite connection and no lock to its child.
 
@@ -353,8 +230,3 @@ for _ in range(2):
         after_in_parent=_after_fork_in_parent,
         after_in_child=_after_fork_in_child,
     )
-
-
-# The binding has these as well, for getattr(): they are words of Python.
-setattr(Database, "and", Database.bit_and)
-setattr(Database, "or", Database.bit_or)

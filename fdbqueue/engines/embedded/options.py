@@ -1,13 +1,11 @@
 """The options of databases and transactions, under the binding's names.
 
-Those about what a single file does not have change nothing.
+Those about what a single file does not have are not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.fdb_limits import SYSTEM_KEYS_END, TRANSACTION_SIZE_LIMIT
@@ -15,64 +13,6 @@ from fdbqueue.engines.embedded.transaction_state import OptionValues, Transactio
 
 _INT_MAX = 2**31 - 1
 _MIN_SIZE_LIMIT = 32
-
-_WITHOUT_EFFECT = frozenset(
-    f"set_{name}"
-    for name in (
-        "authorization_token",
-        "auto_throttle_tag",
-        "automatic_idempotency",
-        "bypass_storage_quota",
-        "causal_read_disable",
-        "causal_read_risky",
-        "causal_write_risky",
-        "debug_retry_logging",
-        "debug_transaction_identifier",
-        "durability_datacenter",
-        "durability_dev_null_is_web_scale",
-        "durability_risky",
-        "expensive_clear_cost_estimation_enable",
-        "include_port_in_address",
-        "lock_aware",
-        "log_transaction",
-        "priority_batch",
-        "priority_system_immediate",
-        "raw_access",
-        "read_ahead_disable",
-        "read_lock_aware",
-        "read_priority_high",
-        "read_priority_low",
-        "read_priority_normal",
-        "read_server_side_cache_disable",
-        "read_server_side_cache_enable",
-        "report_conflicting_keys",
-        "server_request_tracing",
-        "span_parent",
-        "special_key_space_enable_writes",
-        "special_key_space_relaxed",
-        "tag",
-        "transaction_logging_enable",
-        "transaction_logging_max_field_length",
-        "use_grv_cache",
-        "use_provisional_proxies",
-    )
-)
-
-_DATABASE_WITHOUT_EFFECT = frozenset(
-    f"set_{name}"
-    for name in (
-        "datacenter_id",
-        "location_cache_size",
-        "machine_id",
-        "max_watches",
-        "transaction_automatic_idempotency",
-        "transaction_causal_read_risky",
-        "transaction_include_port_in_address",
-        "transaction_logging_max_field_length",
-        "transaction_report_conflicting_keys",
-        "use_config_database",
-    )
-)
 
 
 def checked(value: int, low: int, high: int = _INT_MAX) -> int:
@@ -84,10 +24,6 @@ def checked(value: int, low: int, high: int = _INT_MAX) -> int:
     if not low <= value <= high:
         raise FDBError(2006)
     return value
-
-
-def _nothing(*_: Any) -> None:
-    """Accept an option that changes nothing here."""
 
 
 class DatabaseOptions:
@@ -124,11 +60,6 @@ class DatabaseOptions:
 
     def _set(self, **changes: int) -> None:
         self._defaults.persistent = replace(self._defaults.persistent, **changes)
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name in _DATABASE_WITHOUT_EFFECT:
-            return _nothing
-        raise AttributeError(name)
 
 
 class TransactionOptions:
@@ -179,14 +110,6 @@ class TransactionOptions:
         """Let the next write conflict with no other transaction's reads."""
         self._state.options.skip_next_write_conflict = True
 
-    def set_used_during_commit_protection_disable(self) -> None:
-        """Let a use during the commit fail alone, without failing the commit."""
-        self._state.options.used_during_commit_protection = False
-
-    def set_bypass_unreadable(self) -> None:
-        """Let ``get`` return what is known now of a value that the commit will complete."""
-        self._state.options.bypass_unreadable = True
-
     def set_read_system_keys(self) -> None:
         r"""Allow reads of the keys from ``\xff`` on."""
         self._state.options.keys_end = SYSTEM_KEYS_END
@@ -197,8 +120,3 @@ class TransactionOptions:
 
     def _set(self, **changes: int) -> None:
         self._state.set_persistent(replace(self._state.options.persistent, **changes))
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name in _WITHOUT_EFFECT:
-            return _nothing
-        raise AttributeError(name)

@@ -11,18 +11,6 @@ from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.fdb_limits import TRANSACTION_LIFE_SECONDS
 from fdbqueue.locks import RLock
 
-_SIZE = "SELECT sum(length(key) + length(value)) FROM kv WHERE key >= ? AND key < ?"
-#: The first key of each chunk, which a key belongs to by the bytes that are before it.
-_CHUNKS = """
-    SELECT min(key) FROM (
-        SELECT key, (
-            sum(length(key) + length(value)) OVER (ORDER BY key) - length(key) - length(value)
-        ) / ? AS chunk
-        FROM kv WHERE key >= ? AND key < ?
-    )
-    GROUP BY chunk ORDER BY chunk
-"""
-
 #: Takes the place of BEGIN, a query and ROLLBACK: only the first of its three rows is fetched, so
 #: the statement is under way until its cursor is closed, and meanwhile SQLite reads everything by
 #: this connection at the same version.
@@ -125,16 +113,6 @@ class Snapshot:
     def rows(self, begin: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Row]:
         """Return up to ``limit`` rows of ``[begin, end)`` from either end."""
         return self.query(REVERSE if reverse else FORWARD, (begin, end, limit))
-
-    def size(self, begin: bytes, end: bytes) -> int:
-        """Return how many bytes the keys and values of ``[begin, end)`` have."""
-        return self.query(_SIZE, (begin, end))[0][0] or 0
-
-    def split_points(self, begin: bytes, end: bytes, chunk_bytes: int) -> list[bytes]:
-        """Return the begin of each chunk of ``[begin, end)``, and the end."""
-        starts = [row[0] for row in self.query(_CHUNKS, (chunk_bytes, begin, end))]
-        points = [begin, *starts[1:]]
-        return points if points[-1] == end else [*points, end]
 
     def commits_since(self, version: int) -> list[tuple[int, bytes]]:
         """Return the version and write conflict ranges of each later commit still kept."""

@@ -30,7 +30,7 @@ from fdbqueue.engines.embedded.range_reads import (
     is_special,
     special_rows,
 )
-from fdbqueue.engines.embedded.snapshots import FORWARD, GET, REVERSE, Row, Snapshot
+from fdbqueue.engines.embedded.snapshots import FORWARD, GET, REVERSE, Row
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction_state import OptionValues, TransactionState
 from fdbqueue.engines.embedded.view import ROWS_AT_ONCE
@@ -70,7 +70,7 @@ class SnapshotTransaction:
                     return Value()
                 value: bytes | None
                 if state.mutations:
-                    value = state.view(self._is_snapshot).get(key, state.options.bypass_unreadable)
+                    value = state.view(self._is_snapshot).get(key)
                 else:
                     state.has_read = True
                     rows = (state.snapshot or state.open()).query(GET, (key,))
@@ -132,33 +132,6 @@ class SnapshotTransaction:
         """Read the rows whose keys start with ``prefix``, otherwise as :meth:`get_range`."""
         prefix = as_key(prefix)
         return self.get_range(prefix, first_after_prefix(prefix), *args, **kwargs)
-
-    def get_estimated_range_size_bytes(self, begin_key: Any, end_key: Any) -> Future[int]:
-        """Return how many bytes the keys and values of a range have now.
-
-        Here it is exact, and reads the whole range; a cluster estimates it.
-        """
-        if begin_key is None or end_key is None:
-            raise Exception("Invalid begin key or end key")  # noqa: TRY002  # as the binding does
-        begin, end = as_key(begin_key), as_key(end_key)
-        return self._measure(begin, end, True, lambda stored: stored.size(begin, end))
-
-    def get_range_split_points(
-        self, begin_key: Any, end_key: Any, chunk_size: int
-    ) -> Future[list[bytes]]:
-        """Return keys that cut a range into parts of about ``chunk_size`` bytes, and both ends.
-
-        Here the parts are exact, and the whole range is read; a cluster estimates them.
-        """
-        if begin_key is None or end_key is None or chunk_size <= 0:
-            raise Exception(  # noqa: TRY002  # as the binding does
-                "Invalid begin key, end key or chunk size"
-            )
-        begin, end = as_key(begin_key), as_key(end_key)
-        legal = max(begin, end) <= self._state.options.keys_end
-        return self._measure(
-            begin, end, legal, lambda stored: stored.split_points(begin, end, chunk_size)
-        )
 
     def get_read_version(self) -> Future[int]:
         """Return the version that all reads of the transaction see."""
@@ -288,26 +261,6 @@ class SnapshotTransaction:
             state.add_read_conflict(*conflict)
         return rows, more
 
-    def _measure(
-        self, begin: bytes, end: bytes, legal: bool, measure: Callable[[Snapshot], T]
-    ) -> Future[T]:
-        """Look at what is stored now, which is not a read of the transaction."""
-        state = self._state
-        with state.lock:
-            try:
-                if begin > end:
-                    raise FDBError(2005)
-                state.check_usable()
-                if not legal:
-                    raise FDBError(2004)
-                stored = state.store.snapshot()
-                try:
-                    return Future(measure(stored))
-                finally:
-                    stored.release()
-            except (FDBError, EngineUnavailable) as error:
-                return Future(error=error)
-
 
 def _mutation(name: str, description: str) -> Callable[[Transaction, Any, Any], None]:
     """Return the method that makes the mutation of a name."""
@@ -394,7 +347,7 @@ class Transaction(SnapshotTransaction):
             key = self.get_key(key)
         return as_key(key)
 
-    # Atomic operations: the binding has each of them a second time, with "bit_" before its name
+    # Atomic operations, by the names that they have in every language
 
     add = _mutation("add", "Add a little-endian integer to the value when the commit is applied.")
     bit_and = _mutation("bit_and", "Keep the value's bits that are set in ``param``.")
@@ -419,20 +372,6 @@ class Transaction(SnapshotTransaction):
         "set_versionstamped_value",
         "Set a value that contains the commit's stamp, at the offset in its last four bytes.",
     )
-    xor = bit_xor
-    bit_add = add
-    bit_bit_and = bit_and
-    bit_bit_or = bit_or
-    bit_bit_xor = bit_xor
-    bit_max = max  # noqa: A003  # the attribute above is meant
-    bit_min = min  # noqa: A003  # the attribute above is meant
-    bit_byte_max = byte_max
-    bit_byte_min = byte_min
-    bit_append_if_fits = append_if_fits
-    bit_compare_and_clear = compare_and_clear
-    bit_set_versionstamped_key = set_versionstamped_key
-    bit_set_versionstamped_value = set_versionstamped_value
-
     # Conflict ranges
 
     def add_read_conflict_range(self, begin: Any, end: Any) -> None:

@@ -70,8 +70,6 @@ class OptionValues:
     snapshot_read_your_writes = 1
     read_your_writes = True
     skip_next_write_conflict = False
-    used_during_commit_protection = True
-    bypass_unreadable = False
     keys_end = KEYS_END
     write_end = KEYS_END
 
@@ -179,8 +177,7 @@ class TransactionState:
             raise copy_of(self._failure)
 
     def _refuse_use_during_commit(self) -> None:
-        if self.options.used_during_commit_protection:
-            self.fail(FDBError(2017))
+        self.fail(FDBError(2017))
         raise FDBError(2017)
 
     def _defer(self, error: FDBError) -> None:

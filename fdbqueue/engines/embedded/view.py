@@ -51,11 +51,8 @@ class View:
         self._is_open = is_open
         self._read = read
 
-    def get(self, key: bytes, bypass_unreadable: bool) -> bytes | None:
+    def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None.
-
-        Args:
-            bypass_unreadable: Return what is known now of a value known after the commit.
 
         Raises:
             FDBError: 1036 when it will only be known after the commit.
@@ -64,11 +61,11 @@ class View:
             return self._snapshot().get(key)
         entry = self._writes.get(key)
         if isinstance(entry, Unmodified):
-            if key in self._writes.unreadable and not bypass_unreadable:
+            if key in self._writes.unreadable:
                 raise FDBError(1036)
             return self._snapshot().get(key)
         if isinstance(entry, Pending):
-            if entry.unreadable and not bypass_unreadable:
+            if entry.unreadable:
                 raise FDBError(1036)
             return entry.over(None if entry.independent else self._snapshot().get(key))
         return entry
