@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fdbqueue import conf
 from fdbqueue.api import media
 from fdbqueue.api.media import SMALL_BYTES, BodyMemory
 from fdbqueue.exceptions import DeadlineExceeded
@@ -137,18 +136,3 @@ def test_a_wait_for_items_reserves_no_memory(client, verb):
     assert media._body_memory._used_bytes == 0
     assert client.post(PUSH, large(value=1), content_type="application/json").status_code == 201
     assert [item["value"] for item in waiting.response().json()["items"]] == [1]
-
-
-@pytest.mark.parametrize("path", ["", "peek/", "items/", "items/{id}/"])
-def test_long_values_are_shown_one_at_a_time(client, settings, allow, path):
-    """By a queue that may have them: it waits for its turn among bodies, and others do not."""
-    wide = {"kind": "fifo", "max_value_bytes": 2_000_000}
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"wide": wide, "mail": {"kind": "fifo"}}}
-    allow(TIMEOUT_SECONDS=0.2, MAX_BODY_BYTES=LIMIT)
-    for name in ("wide", "mail"):
-        item = conf.queue(name).push("x")
-        address = f"/api/queues/{name}/{path.format(id=item.id)}"
-        with media._body_memory.reserved(LIMIT, LIMIT, 0):
-            assert client.get(address).status_code == (503 if name == "wide" else 200)
-        assert client.get(address).status_code == 200
-        assert not media._body_memory._held
