@@ -14,6 +14,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import transaction
+from django.views.decorators.http import conditional_page
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -55,8 +56,14 @@ class QueueViewSet(ViewSetMixin, BaseView):
 
     @classmethod
     def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
-        """Return the view; with ATOMIC_REQUESTS, a waiting pop must not hold an SQL transaction."""
-        return transaction.non_atomic_requests(super().as_view(actions, **initkwargs))
+        """Return the view, whose GETs are 304 if the client has what they would answer.
+
+        With ATOMIC_REQUESTS, a waiting pop must not hold an SQL transaction.
+        """
+        view = super().as_view(actions, **initkwargs)
+        return transaction.non_atomic_requests(
+            conditional_page(view) if "get" in (actions or ()) else view
+        )
 
     @property
     def purpose(self) -> Action | None:
@@ -71,7 +78,6 @@ class QueueViewSet(ViewSetMixin, BaseView):
         requests.check_length(request)
         if self.action is not None:
             requests.check_media(request)
-        request.parser_context["held"] = self.held
         super().initial(request, *args, **kwargs)
 
     def get_throttles(self) -> list[BaseThrottle]:
@@ -429,7 +435,6 @@ class QueueViewSet(ViewSetMixin, BaseView):
         output: type[outputs.ItemOutput],
     ) -> Any:
         """Pop or lease; the fields of the body are the arguments of the queue's method."""
-        self.held.close()  # the rest of the body is small, and this may wait for long
         with self._waits(asked) as wait:
             queue = self._queue(name, asked["wait"])
             found = take(queue, asked.pop("limit"), waits_while=wait.goes_on, **asked)
@@ -444,7 +449,6 @@ class QueueViewSet(ViewSetMixin, BaseView):
         output: type[outputs.ItemOutput],
     ) -> Any:
         """Pop or lease from several queues; the other fields are the arguments of their method."""
-        self.held.close()
         catalog = self._begin(asked["wait"])
         names, fair = asked.pop("queues"), asked.pop("fair")
         several = access.takeable(

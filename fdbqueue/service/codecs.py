@@ -369,22 +369,15 @@ def _check_keys(value: dict[Any, Any]) -> None:
             raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
 
 
-def strict_json(
-    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-) -> json.JSONDecoder:
+def strict_json() -> json.JSONDecoder:
     """Return a decoder of JSON that refuses the extensions of ``json``.
 
     These are NaN, infinities, and numbers beyond the range of a float.
 
     Integers are exact, up to Python's limit of digits. The decoder raises ``ValueError``, and
     ``RecursionError`` when the text is nested too deeply.
-
-    Args:
-        object_pairs_hook: Makes an object from its members, as for ``json``.
     """
-    return json.JSONDecoder(
-        parse_constant=_refuse, parse_float=_finite, object_pairs_hook=object_pairs_hook
-    )
+    return json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def _refuse(constant: str) -> NoReturn:
