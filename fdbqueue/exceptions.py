@@ -197,7 +197,7 @@ class InvalidValue(InvalidInput):
 
 
 class ValueTooLarge(InvalidInput):
-    """The encoded value is over the limit; nothing was written."""
+    """The encoded value is over the limit; nothing was written. Store a file, and push its name."""
 
     code = "value_too_large"
 

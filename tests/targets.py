@@ -94,7 +94,6 @@ KEPT = frozenset(
         "tests/browser/test_browsing.py::test_the_earthquakes_are_browsed_from_the_strongest",
         "tests/browser/test_layout.py::test_a_row_of_the_list_is_a_card_on_a_telephone",
         "tests/browser/test_layout.py::test_many_rows_are_in_view",
-        "tests/browser/test_rest_pages.py::test_push_lease_and_ack_by_forms",
         "tests/browser/test_tasks.py::test_a_failed_task_is_found",
         "tests/tasks/test_killed.py::test_a_task_that_kills_its_process_every_time_fails",
     }

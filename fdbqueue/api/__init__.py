@@ -5,29 +5,28 @@ How a request goes
     ``pop-from/`` and ``lease-from/``, whose bodies name several queues; its root lists these
     addresses, and ``unknown.py`` answers all others. ``base_view.py`` has the base of these
     views: it says in which order a request is served, and gives each response its headers, with
-    those of ``request_ids.py`` and ``throttling.py``, and its form: JSON, a page (``browsable.py``)
-    or problem details (``errors.py``), as ``media.py`` chooses.
+    that of ``request_ids.py``. Renderers and negotiation are the project's.
 
     Before the action, ``requests.py`` checks the address, the length of the body and its media
     type, ``actions.py`` asks :mod:`fdbqueue.access` for the permission that the action declares,
     and ``throttling.py`` applies the rates.
 
-    Then ``actions.py`` reads the query or the body that the action declares: ``media.py`` parses
-    JSON strictly, within the memory that all bodies of the process share, and a serializer of
-    ``inputs.py``, made of ``fields.py``, checks it. The action gets the checked fields. It starts
+    Then ``actions.py`` reads the query or the body that the action declares: the project's parser
+    of JSON parses it, and a serializer of ``inputs.py``, made of ``fields.py``, checks it. The
+    action gets the checked fields. It starts
     the deadline, lets the queue's codec convert values, and calls one method of the queue with the
     fields as its arguments. A take that is to wait for items needs a place of ``waiting.py``.
 
     ``outputs.py`` turns the result into JSON. An exception becomes a response in ``errors.py``, the
-    only place that knows which error has which status. At the end ``base_view.py`` frees the
-    body at once.
+    only place that knows which error has which status. Once that is rendered, ``base_view.py``
+    frees the body at once.
 
 Where to add something
     An action
         A method of ``QueueViewSet`` under ``@Action(...)``, which declares its summary, permission,
         body or query, answer, and examples; and its test. That is all, if its body and answer have
-        shapes that are there: the address, the permission, the rate, the checks, the page's form
-        and the schema follow. A new shape is a serializer in ``inputs.py`` or ``outputs.py``.
+        shapes that are there: the address, the permission, the rate, the checks and the schema
+        follow. A new shape is a serializer in ``inputs.py`` or ``outputs.py``.
     A field of an item's or a queue's JSON
         One field of ``ItemOutput``, ``QueueOutput`` or ``QueueDetailOutput`` in ``outputs.py``:
         ``source`` names the attribute if it has another name, ``help_text`` documents it, and the

@@ -9,12 +9,12 @@
         examples={"Always": {}},
     )
     def resume(self, _asked: Asked, name: str) -> Any:
-        ...  # the docstring: what the schema and the page say of it
+        ...  # the docstring: what the schema says of it
         return {"resumed": self._queue(name).resume()}
 
 From this alone follow the address and its route (``urls.py``), the permission that is asked for
 (:class:`QueuePermission`), the rate that counts (``throttling.py``), the check of the body or the
-query, the forms of the page (``browsable.py``), and the operation of the schema (``schema.py``).
+query, and the operation of the schema (``schema.py``).
 
 The method is called with the checked fields of the body or the query, by their names, and with the
 parts of the address. It returns the JSON, or a response if its status is not 200. An action that

@@ -4,79 +4,94 @@ In the order in which Django REST framework serves a request:
 
 1. ``dispatch`` gives the request its id, for logs and the response (``request_ids.py``).
 2. ``initialize_request`` cuts the request's reference cycles.
-3. ``initial`` negotiates the media type (``media.py``), then authenticates, checks the
-   permission, and asks the throttles, which are remembered for the ``RateLimit`` headers.
+3. ``initial`` negotiates the media type, then authenticates, checks the permission, and asks the
+   throttles.
 4. The action runs. An exception becomes a response in ``errors.py``.
-5. ``finalize_response`` makes an error a problem if the client prefers that, and adds the headers.
-6. A page for people, and a GET that succeeded, is rendered at once: the page needs the view
-   (``browsable.py``), and the ETag needs the body. Django renders the others.
-7. ``dispatch`` clears the view.
+5. ``finalize_response`` adds the headers.
+6. Django renders the response, and the view is cleared.
+
+Renderers, negotiation and throttles are those of the project's ``REST_FRAMEWORK``, and so is the
+parser of JSON. Its other parsers are not used: a form has no types, and a page of another site can
+send one.
 
 Reference cycles: the view, request and response of Django REST framework refer to each other and to
 themselves. Objects in such a cycle, and all they refer to, are freed only by a full garbage
 collection: a parsed body of 5 MB can take 100 MB, and there may be ten of them before that. So each
 cycle is cut when the framework no longer needs it, and reference counting frees the rest at once.
-
-Entity tags: a GET whose response has not changed is 304, without a body (RFC 9110, 8.8.3). The tag
-is a hash of the rendered body, so it is strong: two responses have one tag only if they are the
-same byte for byte. It saves the client's bandwidth, not the server's reads.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
-from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
-from django.utils.http import parse_etags
 from rest_framework.parsers import BaseParser
-from rest_framework.renderers import BaseRenderer
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import BaseThrottle
+from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 
-from fdbqueue.api import browsable, errors, request_ids, throttling
-from fdbqueue.api.media import Negotiation, StrictJSONParser, StrictJSONRenderer
+from fdbqueue.api import errors, request_ids
 
+JSON = "application/json"
 #: The client may keep the response for itself, and must ask before each use.
-_CACHE_CONTROL = "private, no-cache"
-
+_ASKED_AGAIN = "private, no-cache"
+_PARSERS: Sequence[Any] = api_settings.DEFAULT_PARSER_CLASSES
 _READS = frozenset({"GET", "HEAD"})
 #: What a response depends on besides its address; Django adds Cookie if it reads a session.
 _VARY = ("Accept", "Authorization")
 
 
-class BaseView(APIView):
-    """A view of the API; JSON is strict and errors have one shape, whatever the project's settings.
+class _AnyValue(JSONRenderer):
+    """Render whatever a queue holds: if that failed after a pop, the items would be lost.
 
-    Attributes:
-        held: What is kept until the response is made, such as the memory of the body.
+    Nothing is indented, for clients that ask for it and on pages: a nested value of 100 kB would
+    become 80 MB, most of it spaces.
     """
 
-    parser_classes: Sequence[type[BaseParser]] = (StrictJSONParser,)
-    renderer_classes = (StrictJSONRenderer,)
-    content_negotiation_class = Negotiation
+    def get_indent(self, *_: Any) -> None:
+        """Return that nothing is indented."""
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the bytes of the response, in ASCII if there is a lone surrogate."""
+        try:
+            return super().render(data, accepted_media_type, renderer_context)
+        except UnicodeEncodeError:  # another program has pushed it
+            self.ensure_ascii = True  # type: ignore[misc]  # of this response's renderer alone
+            return super().render(data, accepted_media_type, renderer_context)
+
+
+def _for_any_value(renderer: Any) -> type[BaseRenderer]:
+    """Return a renderer of the project, which renders any value if it is one of JSON."""
+    is_json = issubclass(renderer, JSONRenderer)
+    return type(renderer.__name__, (_AnyValue, renderer), {}) if is_json else renderer
+
+
+class BaseView(APIView):
+    """A view of the API; errors have one shape, whatever the project's settings."""
+
+    parser_classes: Sequence[type[BaseParser]] = tuple(
+        one for one in _PARSERS if one.media_type == JSON
+    )
+    renderer_classes = tuple(map(_for_any_value, api_settings.DEFAULT_RENDERER_CLASSES))
     versioning_class = None
     format_kwarg = None  # no address has a suffix; what fails early is negotiated all the same
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answer a request, and release its body and everything it refers to."""
-        with (
-            request_ids.bound(request),
-            _forgotten(self),
-            contextlib.ExitStack() as self.held,
-        ):
-            self._throttles: list[BaseThrottle] = []
-            response: Any = super().dispatch(request, *args, **kwargs)
-            if browsable.is_page(response):
-                _render_page(self.request, response)
-            elif _may_have_tag(request, response):
-                _add_tag(request, response.render())
-            return response
+        """Answer a request; its response, once rendered, releases all that it refers to."""
+        with request_ids.bound(request):
+            try:
+                return super().dispatch(request, *args, **kwargs)
+            except BaseException:
+                vars(self).clear()  # no response will do that
+                raise
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
         """Return DRF's request, without its references to the view and to itself."""
@@ -88,66 +103,21 @@ class BaseView(APIView):
         """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""
         return errors.handle
 
-    def get_renderers(self) -> list[BaseRenderer]:
-        """Return the renderer of JSON, and the one of pages if the project has them on."""
-        return [*super().get_renderers(), *browsable.renderers()]
-
-    def get_throttles(self) -> list[BaseThrottle]:
-        """Return the throttles of the project, and remember them for the headers."""
-        self._throttles = list(super().get_throttles())
-        return self._throttles
-
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the response with the headers that each has; caching is forbidden."""
+        """Return the response with the headers that each has; an error may not be kept."""
         final = super().finalize_response(request, response, *args, **kwargs)
-        errors.prefer_problem(request, final)
-        final.headers.setdefault("Cache-Control", "no-store")
-        own = {
-            request_ids.HEADER: str(request_ids.current()),
-            **throttling.headers(self._throttles),
-        }
-        for name, value in own.items():
-            final.headers[name] = value
+        if "_user" not in vars(request):  # it was refused before its credentials were read: its
+            cast("Any", request)._not_authenticated()  # noqa: SLF001  # page reads none either
+        is_read = request.method in _READS and final.status_code == 200
+        final.headers["Cache-Control"] = _ASKED_AGAIN if is_read else "no-store"
+        final.headers[request_ids.HEADER] = str(request_ids.current())
         patch_vary_headers(final, _VARY)
-        final.add_post_render_callback(lambda rendered: rendered.renderer_context.clear())
+        own = vars(self)
+
+        def forget(rendered: Any) -> None:
+            """Clear the view, which refers to its own methods, its request and its response."""
+            rendered.renderer_context.clear()
+            own.clear()
+
+        final.add_post_render_callback(forget)
         return final
-
-
-@contextlib.contextmanager
-def _forgotten(view: APIView) -> Iterator[None]:
-    """Clear a view at the end: it refers to its own methods, its request and its response."""
-    try:
-        yield
-    finally:
-        vars(view).clear()
-
-
-def _render_page(request: Request, response: Response) -> None:
-    """Render a page without the body, which it does not show: its template would leave cycles."""
-    for name in vars(request).keys() & {"_data", "_full_data"}:
-        setattr(request, name, {})
-    response.render()
-    request.parser_context.clear()
-    response.data = None
-
-
-def _may_have_tag(request: HttpRequest, response: HttpResponse) -> bool:
-    """Tell whether a client may ask for a response again: after a GET that succeeded."""
-    return request.method in _READS and response.status_code == 200
-
-
-def _add_tag(request: HttpRequest, response: Any) -> None:
-    """Give a rendered response its tag, and make it 304 if the client has that already."""
-    tag = f'"{hashlib.blake2b(response.content, digest_size=16).hexdigest()}"'
-    response.headers["ETag"] = tag
-    response.headers["Cache-Control"] = _CACHE_CONTROL
-    if _includes(request.headers.get("If-None-Match", ""), tag):
-        response.status_code = 304
-        response.content = b""
-        del response.headers["Content-Type"]
-
-
-def _includes(header: str, tag: str) -> bool:
-    """Tell whether ``If-None-Match`` has a tag, by the weak comparison that it asks for."""
-    known = parse_etags(header) if header else []
-    return known == ["*"] or tag in {one.removeprefix("W/") for one in known}

@@ -5,11 +5,8 @@
 ``code`` is permanent; the text is not. Other keys are the error's context. A response with status
 500 or above has no context, which may name files and hosts: it goes to the log instead.
 
-Clients whose ``Accept`` names them get problem details (RFC 9457), which add that form's members:
-
-    {"type": "https://.../rest-api.md#error-lease_lost", "title": "Lease lost", "status": 409,
-     "detail": "The lease is not held any more...", "request_id": "...", "code": "lease_lost",
-     "message": "The lease is not held any more...", "queue": "mail", "lease": "..."}
+It is the one shape, whatever the project's ``EXCEPTION_HANDLER``: programs go by the code, and in
+what Django REST framework says by itself (``detail``, or a list for each field) there is none.
 """
 
 from __future__ import annotations
@@ -22,12 +19,11 @@ from typing import Any
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions, serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
 
 from fdbqueue.access import Refused
-from fdbqueue.api import media, request_ids
+from fdbqueue.api import request_ids
 from fdbqueue.exceptions import (
     BatchTooLarge,
     CorruptItem,
@@ -73,9 +69,6 @@ _STATUS: dict[type, int] = {
     EngineError: 503,
     FdbQueueError: 500,
 }
-
-#: What each problem's ``type`` begins with; the code follows.
-TYPES = "https://github.com/fdbqueue/fdbqueue/blob/main/docs/rest-api.md#error-"
 
 #: What an error's context may hold and no response shows: the name of a queue that the user may
 #: not see, if a project's own function, such as its authorizer, has looked for another.
@@ -249,30 +242,6 @@ def _clipped(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
 
-def prefer_problem(request: Request, response: Response) -> None:
-    """Make an error a problem, if the client prefers that to the form it would have."""
-    renderer = request.accepted_renderer
-    accept = media.accept_of(request)
-    if response.status_code < 400 or not media.wants_problem(accept, renderer.media_type):
-        return
-    response.data = problem_of(response.data, response.status_code)
-    response.accepted_renderer = media.ProblemRenderer()
-    response.accepted_media_type = media.PROBLEM
-
-
-def problem_of(error: Mapping[str, Any], status: int) -> dict[str, Any]:
-    """Return the problem for the JSON of an error; its context stays beside the RFC's members."""
-    code = str(error["code"])
-    return {
-        **error,
-        "type": f"{TYPES}{code}",
-        "title": code.replace("_", " ").capitalize(),
-        "status": status,
-        "detail": error["message"],
-        "request_id": request_ids.current(),
-    }
-
-
 def _below(kind: type[Any]) -> Iterator[type[Any]]:
     """Yield a class and its subclasses in its own module."""
     yield kind
@@ -306,13 +275,3 @@ class ErrorOutput(serializers.Serializer[Any]):
         help_text="The permanent name of the error.",
     )
     message = serializers.CharField(help_text="What went wrong, for people; the text may change.")
-
-
-class ProblemOutput(ErrorOutput):
-    """An error as problem details (RFC 9457); more keys may give its context."""
-
-    type = serializers.URLField(help_text="The code, as an address of its documentation.")
-    title = serializers.CharField(help_text="The code, in words.")
-    status = serializers.IntegerField(help_text="The status of the response.")
-    detail = serializers.CharField(help_text="The same as `message`.")
-    request_id = serializers.CharField(help_text="The same as the header `X-Request-ID`.")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 import select
-from typing import Any
+from typing import Any, cast
 
 from rest_framework.exceptions import ParseError, UnsupportedMediaType, ValidationError
 from rest_framework.request import Request
+from rest_framework.settings import api_settings
 
 from fdbqueue import conf
 from fdbqueue.access import identity
+from fdbqueue.api.base_view import JSON
 from fdbqueue.api.errors import (
     AddressTooLong,
     BodyTooLarge,
@@ -25,7 +28,10 @@ _LENGTH = re.compile(r"[0-9]+")
 _LENGTH_DIGITS = 18
 #: Gunicorn takes a request line of 4,094 characters unless it is told otherwise.
 _MAX_ADDRESS_CHARACTERS = 4_000
-_JSON = "application/json"
+#: Bodies may be nested this deep: deeper than any value may be, wherever it is in a body. So it is
+#: the codec that refuses a value that is too deep, with the same error in a batch as alone.
+MAX_DEPTH = 250
+_CONTAINERS = frozenset({dict, list})
 _NO_CODING = frozenset({"", "identity"})
 #: Where servers put the socket of a request.
 _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
@@ -70,7 +76,7 @@ def check_media(request: Request) -> None:
     if request.method != "POST":
         return
     media = request.content_type or ""
-    if media.partition(";")[0].strip().lower() != _JSON:
+    if media.partition(";")[0].strip().lower() != JSON:
         raise UnsupportedMediaType(media)
     if request.headers.get("Content-Encoding", "identity").strip().lower() not in _NO_CODING:
         raise UnsupportedCoding
@@ -83,7 +89,7 @@ def body(request: Request) -> Any:
     was lost on the way, as in a redirect, is not mistaken for a pop of the default end.
 
     Raises:
-        ParseError: It is not JSON, there is none, or its length is not known.
+        ParseError: It is not JSON, is nested too deeply, there is none, or its length is not known.
     """
     query(request, NoParameters)
     if request.META.get("HTTP_TRANSFER_ENCODING") or not _LENGTH.fullmatch(_length(request)):
@@ -92,7 +98,38 @@ def body(request: Request) -> Any:
         if request.read(1):  # under ASGI there may be a body of unknown length
             raise _no_length()
         raise ParseError("A body is required. Send {} for the defaults.")
-    return request.data
+    _load(cast("Any", request)._request)  # noqa: SLF001  # Django's
+    try:
+        parsed = request.data
+    except RecursionError:
+        raise _too_deep() from None
+    _check_depth(parsed)
+    return parsed
+
+
+def _load(request: Any) -> None:
+    """Read a body, as Django does, but without its limit for forms: the length is checked."""
+    if not hasattr(request, "_body"):
+        request._body = request.read()  # noqa: SLF001
+        request._stream = io.BytesIO(request._body)  # noqa: SLF001
+
+
+def _check_depth(body: Any) -> None:
+    level = [body] if type(body) in _CONTAINERS else []
+    for _ in range(MAX_DEPTH + 1):
+        if not level:
+            return
+        level = [
+            member
+            for container in level
+            for member in (container.values() if type(container) is dict else container)
+            if type(member) in _CONTAINERS
+        ]
+    raise _too_deep()
+
+
+def _too_deep() -> ParseError:
+    return ParseError(f"The body is nested deeper than {MAX_DEPTH} levels.")
 
 
 def _length(request: Request) -> str:
@@ -106,13 +143,15 @@ def _no_length() -> ParseError:
 
 
 def query(request: Request, kind: type[Input]) -> dict[str, Any]:
-    """Return the checked query.
+    """Return the checked query, without the parameter that chooses the project's renderer.
 
     Raises:
         ValidationError: Something is wrong with it.
     """
     parameters = {}
     for name, values in request.query_params.lists():
+        if name == api_settings.URL_FORMAT_OVERRIDE:
+            continue
         if len(values) > 1:
             raise ValidationError({name: ["This parameter was given more than once."]})
         parameters[name] = values[0]

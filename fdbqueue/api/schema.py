@@ -29,7 +29,6 @@ from fdbqueue import access
 from fdbqueue.api import errors, fields, outputs
 from fdbqueue.api.actions import Action, Shapes, declarations
 from fdbqueue.api.inputs import Input
-from fdbqueue.api.media import JSON, PROBLEM
 from fdbqueue.api.pagination import MAX_CURSOR_CHARACTERS
 from fdbqueue.exceptions import IdempotencyKeyReused, LeaseLost
 
@@ -80,11 +79,7 @@ _RETRY_AFTER = functools.partial(
     _header, "Retry-After", "Try again after this many seconds.", kind=OpenApiTypes.INT
 )
 #: What responses of each operation have.
-_HEADERS = (
-    _header("RateLimit", "What is left of each rate limit.", 429),
-    _header("RateLimit-Policy", "The rate limits that the request counted for.", 429),
-    _header("X-Request-ID", "The request's id, which logs have, too.", 200, 201, 503),
-)
+_HEADERS = (_header("X-Request-ID", "The request's id, which logs have, too.", 200, 201, 503),)
 _KNOWN = OpenApiParameter(
     "If-None-Match",
     OpenApiTypes.STR,
@@ -210,7 +205,7 @@ def _answers(one: Action) -> dict[int, Any]:
     return {200: answer}
 
 
-def _errors(one: Action) -> dict[tuple[int, str], OpenApiResponse]:
+def _errors(one: Action) -> dict[int, OpenApiResponse]:
     """Return the errors that an action may answer with."""
     codes = {*_ALWAYS}
     if one.name != "list":
@@ -226,8 +221,7 @@ def _errors(one: Action) -> dict[tuple[int, str], OpenApiResponse]:
         text = _ERRORS[code]
         error = None if code == 409 and one.conflicts else _EXAMPLES.get(code)
         examples = [] if error is None else [_answer(str(error["code"]), error, code)]
-        found[code, JSON] = OpenApiResponse(errors.ErrorOutput, description=text, examples=examples)
-        found[code, PROBLEM] = OpenApiResponse(errors.ProblemOutput, description=text)
+        found[code] = OpenApiResponse(errors.ErrorOutput, description=text, examples=examples)
     return found
 
 

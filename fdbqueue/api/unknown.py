@@ -27,7 +27,7 @@ class NoSuchAddress(BaseView):
     """
 
     name, description = "No such address", ""
-    http_method_names = []  # noqa: RUF012  # as Django declares it; its page offers none
+    http_method_names = []  # noqa: RUF012  # as Django declares it
     authentication_classes = ()
     permission_classes = ()
     throttle_classes = ()

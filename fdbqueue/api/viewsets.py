@@ -14,6 +14,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import transaction
+from django.views.decorators.http import conditional_page
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -25,10 +26,8 @@ from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW
 from fdbqueue.api import inputs, outputs, pagination, requests, waiting
 from fdbqueue.api.actions import Action, QueuePermission, declaration
 from fdbqueue.api.base_view import BaseView
-from fdbqueue.api.media import hold_memory
 from fdbqueue.api.throttling import QueueThrottle
 from fdbqueue.service import (
-    LONG_BYTES,
     Catalog,
     Family,
     Item,
@@ -57,8 +56,14 @@ class QueueViewSet(ViewSetMixin, BaseView):
 
     @classmethod
     def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
-        """Return the view; with ATOMIC_REQUESTS, a waiting pop must not hold an SQL transaction."""
-        return transaction.non_atomic_requests(super().as_view(actions, **initkwargs))
+        """Return the view, whose GETs are 304 if the client has what they would answer.
+
+        With ATOMIC_REQUESTS, a waiting pop must not hold an SQL transaction.
+        """
+        view = super().as_view(actions, **initkwargs)
+        return transaction.non_atomic_requests(
+            conditional_page(view) if "get" in (actions or ()) else view
+        )
 
     @property
     def purpose(self) -> Action | None:
@@ -73,7 +78,6 @@ class QueueViewSet(ViewSetMixin, BaseView):
         requests.check_length(request)
         if self.action is not None:
             requests.check_media(request)
-        request.parser_context["held"] = self.held
         super().initial(request, *args, **kwargs)
 
     def get_throttles(self) -> list[BaseThrottle]:
@@ -103,7 +107,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
     @Action("GET", "Show a queue", VIEW, answer=outputs.QueueDetailOutput)
     def retrieve(self, _asked: Asked, name: str) -> Any:
         """Show a queue: its settings, its counts, and the items at its two ends."""
-        queue = self._read_queue(name)
+        queue = self._queue(name)
         show = functools.partial(outputs.queue_detail, queue)
         return service.run(queue.database, show, read_only=True)
 
@@ -295,7 +299,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
     )
     def peek(self, asked: Asked, name: str) -> Any:
         """Show the items that a pop would take, without taking them."""
-        queue = self._read_queue(name)
+        queue = self._queue(name)
         found = queue.peek_many(asked["limit"], end=asked["end"])
         return {"items": outputs.items(queue, found)}
 
@@ -308,7 +312,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
     )
     def items(self, asked: Asked, name: str) -> Any:
         """List the items in one state, one page at a time, in order from one end."""
-        queue = self._read_queue(name)
+        queue = self._queue(name)
         place = queue, asked["end"], asked["state"], asked["order"]
         after = pagination.item_position(*place, asked.pop("cursor", None))
         worker = asked.pop("worker", None)
@@ -320,7 +324,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
     @Action("GET", "Show an item", VIEW, answer=outputs.ItemOutput, path="items/(?P<id>[^/]+)")
     def item(self, _asked: Asked, name: str, id: str) -> Any:
         """Show one item, in any state."""
-        queue = self._read_queue(name)
+        queue = self._queue(name)
         return outputs.item(queue, queue.get(id))
 
     @item.mapping.delete  # type: ignore[untyped-decorator]  # as Django REST framework makes it
@@ -431,7 +435,6 @@ class QueueViewSet(ViewSetMixin, BaseView):
         output: type[outputs.ItemOutput],
     ) -> Any:
         """Pop or lease; the fields of the body are the arguments of the queue's method."""
-        self.held.close()  # the rest of the body is small, and this may wait for long
         with self._waits(asked) as wait:
             queue = self._queue(name, asked["wait"])
             found = take(queue, asked.pop("limit"), waits_while=wait.goes_on, **asked)
@@ -446,7 +449,6 @@ class QueueViewSet(ViewSetMixin, BaseView):
         output: type[outputs.ItemOutput],
     ) -> Any:
         """Pop or lease from several queues; the other fields are the arguments of their method."""
-        self.held.close()
         catalog = self._begin(asked["wait"])
         names, fair = asked.pop("queues"), asked.pop("fair")
         several = access.takeable(
@@ -482,13 +484,6 @@ class QueueViewSet(ViewSetMixin, BaseView):
     def _begin(self, wait_seconds: float = 0) -> Catalog:
         """Start the deadline of the engine, now that all input is read; return the catalog."""
         return deadlines.limited_catalog(conf.api().timeout_seconds, wait_seconds)
-
-    def _read_queue(self, name: str) -> Queue:
-        """Return a queue to show values of, once there is memory if these may be long."""
-        longest = conf.catalog().queue(name).options.max_value_bytes
-        if longest > LONG_BYTES:
-            hold_memory(self.held, longest)
-        return self._queue(name)
 
     def _queue_or_family(self, name: str) -> Queue | Family:
         """Start the deadline of the engine, and return a queue, or the family with a pattern."""

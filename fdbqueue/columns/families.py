@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import NOTHING, Column, ValueKind
 from fdbqueue.columns.queue_rows import QueueRow
-from fdbqueue.columns.queues import FIGURES, KIND, NAME, pause_record, paused_text
+from fdbqueue.columns.queues import FIGURES, NAME, pause_record, paused_text
 from fdbqueue.columns.text import grouped
 from fdbqueue.service import Counts, Family, Pause
 
@@ -121,17 +121,6 @@ MEMBERS = Column[FamilyRow](
 )
 
 
-#: Whether the family itself is paused, and all members with it.
-PAUSED = Column[FamilyRow](
-    "status",
-    _("Status"),
-    lambda row: row,
-    ValueKind(cell=lambda row: paused_text(row.pause) if row.pause else NOTHING),
-    fields=lambda row: {"pause": pause_record(row.pause)},
-    alarm=lambda row: "warning" if row.pause else "",
-)
-
-
 def _status(row: FamilyRow) -> str:
     found = (("blocked", row.blocked), ("paused", 0 if row.pause else row.paused))
     words = [f"{count:,} {word}" for word, count in found if count]
@@ -152,6 +141,5 @@ STATUS = Column[FamilyRow](
     alarm=lambda row: "bad" if row.blocked else "warning" if row.pause or row.paused else "",
 )
 
-#: What the list of queues and ``queue_list --family`` say of a family, and ``queue_list NAME``.
-COMMAND_FAMILY_COLUMNS: tuple[Column[Any], ...] = (NAME, KIND, MEMBERS, PAUSED)
+#: What ``queue_list`` says of a family.
 COMMAND_FAMILY_FIGURES: tuple[Column[Any], ...] = (NAME, MEMBERS, *FIGURES, STATUS)

@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from django.core.management.base import (
@@ -34,7 +34,6 @@ from fdbqueue.management.exit_codes import (
     FAILED,
     NO_SUCH_QUEUE,
     OutputFailed,
-    SilentEnd,
     command_error,
     error_text,
     explain_errors,
@@ -119,9 +118,7 @@ class QueueCommand(BaseCommand):
             gc.freeze()  # Django's objects stay: the collector need not look at them again
         try:
             return super().execute(*args, **options)
-        except CommandError as error:
-            if isinstance(error, SilentEnd) and self.is_process:
-                raise SystemExit(error.returncode) from error
+        except CommandError:
             raise
         except (Exception, KeyboardInterrupt) as error:
             if self._ends_quietly(error):
@@ -236,13 +233,8 @@ class QueueCommand(BaseCommand):
     def listed(self) -> tuple[list[Queue], list[Family]]:
         """Return all queues that are no parts of others, and the families of those that are."""
         queues = [queue for queue in self.catalog.queues() if not queue.is_part]
-        return queues, [family for family in self.families_there() if family.has_parts]
-
-    def families_there(self) -> Iterator[Family]:
-        """Yield the families of the setting, and other apps' families that have members."""
-        for family in self.catalog.families():
-            if family.owner is None or next(family.names(), None) is not None:
-                yield family
+        with_parts = (family for family in self.catalog.families() if family.has_parts)
+        return queues, [one for one in with_parts if next(one.names(), None) is not None]
 
     def queues_and_families(self, names: Iterable[str]) -> list[Queue | Family]:
         """Return the queues with names, and the families with patterns, each once.

@@ -14,7 +14,7 @@ import os
 import select
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +24,7 @@ from django.core.management.color import Style, no_style
 from fdbqueue.columns.queues import paused_since, resume_command
 from fdbqueue.management import formats
 from fdbqueue.management.exit_codes import (
-    INTERRUPTED,
     OutputFailed,
-    SilentEnd,
     command_error,
     error_text,
     explain_errors,
@@ -41,8 +39,8 @@ from fdbqueue.steady import monotonic
 _MAX_LOOKED_AT = 1_000
 #: The time between two lines of progress; and between two that overwrite each other at a terminal.
 _SECONDS_BETWEEN_LINES, _SECONDS_AT_A_TERMINAL = 10.0, 0.5
-#: What a terminal understands.
-_CLEAR, _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
+#: What a terminal understands: clear the rest of the line.
+_REST_OF_LINE = "\x1b[K"
 
 
 class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
@@ -127,7 +125,6 @@ class Console:
         #: Whether it asks before something that cannot be undone.
         self.asks = asks
         self._noted_pauses: set[str] = set()
-        self._has_drawn = False
         #: Whether the terminal's last line is one of progress.
         self._has_progress = False
         #: How many lines have been printed.
@@ -141,41 +138,6 @@ class Console:
     def paint(self, text: str, style: str) -> str:
         """Return a text in a style of Django's, if colours are wanted."""
         return str(getattr(self._style, style)(text))
-
-    def draw(self, lines: Sequence[str]) -> None:
-        """Draw lines over those drawn before, as many as the window of the terminal has.
-
-        Nothing is cleared before it is drawn over, so the window does not flicker.
-
-        Raises:
-            OutputFailed: They cannot be written.
-        """
-        most = max(1, shutil.get_terminal_size().lines - 1)
-        if len(lines) > most:
-            lines = [*lines[: most - 1], f"... {len(lines) - most + 1:,} more lines"]
-        begin = _HOME if self._has_drawn else _CLEAR + _HOME
-        self._has_drawn = True
-        try:
-            self._print(begin + f"{_REST_OF_LINE}\n".join(lines) + _REST_OF_SCREEN)
-        except OSError as error:
-            self._abandon_output()
-            raise OutputFailed(reason=error.strerror) from error
-
-    @contextlib.contextmanager
-    def ended_by_interrupts(self) -> Iterator[None]:
-        """Run a command that has no other end than Ctrl-C, which then needs no message.
-
-        Raises:
-            SilentEnd: Ctrl-C was pressed.
-        """
-        try:
-            yield
-        except KeyboardInterrupt as error:
-            raise SilentEnd(returncode=INTERRUPTED) from error
-        except OutputFailed as error:
-            if isinstance(error.__cause__, KeyboardInterrupt):
-                raise SilentEnd(returncode=INTERRUPTED) from error
-            raise
 
     def print_lines(self, lines: Iterable[str]) -> None:
         """Print results, and flush each line: what counts as printed has left this process.

@@ -68,10 +68,6 @@ class OutputFailed(FdbQueueError):
         return f"Standard output cannot be written to: {reason}"
 
 
-class SilentEnd(CommandError):
-    """The end of a command that needs no message."""
-
-
 #: For these errors, the exit code is that of their cause, if they have one.
 _STOPPED = (PushInterrupted, OutputFailed)
 

@@ -30,7 +30,7 @@ from fdbqueue.pages.problems import Problem, method_refused, problem_of
 from fdbqueue.pages.readings import Reading, more_pages
 from fdbqueue.pages.sites import PlainSite
 from fdbqueue.pages.values import Preview
-from fdbqueue.service import Catalog, Queue, long_values_unparsed
+from fdbqueue.service import Catalog, Queue
 from fdbqueue.viewer import Viewer
 
 logger = get_logger("fdbqueue.pages")
@@ -112,8 +112,7 @@ class PageView(View):
         self.addresses = self.site.addresses(request)
         try:
             refusal = self._refusal(kwargs.get("name"))
-            with long_values_unparsed():
-                response = refusal or super().dispatch(request, *args, **kwargs)
+            response = refusal or super().dispatch(request, *args, **kwargs)
         except Exception as error:
             problem = problem_of(error, getattr(request, "user", None))
             if problem is None:

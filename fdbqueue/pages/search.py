@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.columns.text import visible
-from fdbqueue.service import Codec, Item, LongText, Undecodable, group_of_text
+from fdbqueue.service import Codec, Item, Undecodable, group_of_text
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -64,8 +64,6 @@ def _text(value: Any, codec: Codec) -> str:
         value = value.raw
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, LongText):
-        return value
     try:
         return _ENCODE(value) if codec.holds == "json" else repr(value)
     except RecursionError:

@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, grouped, visible
-from fdbqueue.service import Codec, LongText, Undecodable
+from fdbqueue.service import Codec, Undecodable
 
 #: JSON that would be longer than this once indented is not indented: deep nesting turns a
 #: value of 100 kB into hundreds of megabytes of spaces.
@@ -138,8 +138,6 @@ def show(value: Any, codec: Codec, most: int = TEXT_CHARACTERS) -> Shown:
         return _dumped(value.raw, visible(value.reason))
     if isinstance(value, bytes):
         return _dumped(value)
-    if isinstance(value, LongText):
-        return _texted(value, _("JSON"), most)
     try:
         if codec.holds == "json":
             return _texted(_indented(value), _("JSON"), most)
@@ -177,8 +175,6 @@ def _texted(text: str, form: str, most: int) -> Shown:
 def _beginning(value: Any, codec: Codec) -> str:
     if isinstance(value, bytes):
         return repr(value[: PREVIEW_CHARACTERS + 1])
-    if isinstance(value, LongText):
-        return value[: PREVIEW_CHARACTERS + 1]
     if codec.holds != "json":
         return _python(value)
     text = ""

@@ -52,11 +52,8 @@ from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
 from fdbqueue.service.clock import microseconds, moment, now_us, shared_us
 from fdbqueue.service.codecs import (
     CODECS,
-    LONG_BYTES,
     Codec,
-    LongText,
     Stored,
-    long_values_unparsed,
     strict_json,
 )
 from fdbqueue.service.consume.contention import Contended
@@ -113,7 +110,6 @@ __all__ = [
     "ITEM_STATES",
     "KINDS",
     "LEASE_EXPIRED",
-    "LONG_BYTES",
     "MAX_INTEGER",
     "MAX_ITEMS_A_CALL",
     "MAX_RESPONSE_SECONDS",
@@ -150,7 +146,6 @@ __all__ = [
     "ItemWait",
     "ItemWatch",
     "LeaseInKeywords",
-    "LongText",
     "Minute",
     "Mover",
     "Observer",
@@ -186,7 +181,6 @@ __all__ = [
     "group_of_text",
     "is_among",
     "is_last_attempt",
-    "long_values_unparsed",
     "microseconds",
     "mismatches_of",
     "moment",

@@ -21,14 +21,12 @@ from __future__ import annotations
 
 import abc
 import base64
-import contextlib
-import contextvars
 import functools
 import itertools
 import json
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import fdb.tuple
@@ -45,32 +43,6 @@ MAX_LEVELS = 200
 #: In the year 9892; what is earlier every ``datetime`` holds, in every time zone.
 LATEST_PUSH = 250_000_000_000_000_000
 _MAX_ATTEMPTS = 2**31
-
-
-#: What is stored in more bytes than this is left as it is by :func:`long_values_unparsed`.
-LONG_BYTES = 1_000_000
-_leaves_long = contextvars.ContextVar("leaves_long", default=False)
-
-
-class LongText(str):
-    """The text of a long JSON value that was not parsed, in place of the value."""
-
-    __slots__ = ()
-
-
-@contextlib.contextmanager
-def long_values_unparsed() -> Iterator[None]:
-    """Leave long values as they are stored, because this thread only shows them.
-
-    A value of 5 MB can be a million objects, which take 100 MB and a second. JSON becomes a
-    :class:`LongText`, and what other codecs would make objects of, bytes. What cannot be decoded
-    is not noticed then.
-    """
-    token = _leaves_long.set(True)
-    try:
-        yield
-    finally:
-        _leaves_long.reset(token)
 
 
 class Stored(NamedTuple):
@@ -106,16 +78,6 @@ class Codec(abc.ABC):
     @abc.abstractmethod
     def decode(self, data: bytes) -> Stored:
         """Return what :meth:`encode` was given, as far as it was kept."""
-
-    def decode_to_show(self, data: bytes) -> Stored:
-        """Return what :meth:`decode` does, or within :func:`long_values_unparsed` what it says."""
-        if len(data) > LONG_BYTES and _leaves_long.get():
-            return self.unparsed(data)
-        return self.decode(data)
-
-    def unparsed(self, data: bytes) -> Stored:
-        """Return the bytes in place of the value, and the metadata."""
-        return Stored(data, self.pushed_at(data))
 
     def with_attempts(self, data: bytes, attempts: int) -> bytes:  # noqa: ARG002  # no metadata
         """Return what was stored with other attempts; the same if no metadata is kept.
@@ -178,15 +140,6 @@ class JsonCodec(Codec):
         except RecursionError:
             raise ValueError("the JSON is nested too deeply") from None
         return Stored(value, pushed_at, attempts)
-
-    def unparsed(self, data: bytes) -> Stored:
-        """Return the text in place of the value, and the metadata.
-
-        Raises:
-            ValueError: The bytes are no tuple that begins with a text.
-        """
-        text, pushed_at, attempts = _fast(data) or _elements(data)
-        return Stored(LongText(text), pushed_at, attempts)
 
     def with_attempts(self, data: bytes, attempts: int) -> bytes:
         """Return the packed tuple with other attempts.
@@ -416,22 +369,15 @@ def _check_keys(value: dict[Any, Any]) -> None:
             raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
 
 
-def strict_json(
-    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-) -> json.JSONDecoder:
+def strict_json() -> json.JSONDecoder:
     """Return a decoder of JSON that refuses the extensions of ``json``.
 
     These are NaN, infinities, and numbers beyond the range of a float.
 
     Integers are exact, up to Python's limit of digits. The decoder raises ``ValueError``, and
     ``RecursionError`` when the text is nested too deeply.
-
-    Args:
-        object_pairs_hook: Makes an object from its members, as for ``json``.
     """
-    return json.JSONDecoder(
-        parse_constant=_refuse, parse_float=_finite, object_pairs_hook=object_pairs_hook
-    )
+    return json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def _refuse(constant: str) -> NoReturn:

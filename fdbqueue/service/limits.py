@@ -13,6 +13,8 @@ SENT_BY_SET, SENT_BY_CLEAR, SENT_BY_READ = 3, 4, 2
 MAX_KEY_BYTES = 10_000
 #: The value of one key, which FoundationDB limits: a longer one is stored in several.
 CHUNK_BYTES = 100_000
+#: The longest value, once encoded: a larger one belongs into a store of files.
+MAX_VALUE_BYTES = 1_000_000
 #: The most stored bytes that one operation returns, or one push takes.
 MAX_RETURNED_BYTES = 5_000_000
 #: The most bytes that one transaction sends, keys and conflict ranges included.

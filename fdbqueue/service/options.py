@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.service.codecs import CODECS, Codec
-from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES, MAX_SHARDS
+from fdbqueue.service.limits import CHUNK_BYTES, MAX_SHARDS, MAX_VALUE_BYTES
 
 
 def gettext_noop(text: str) -> str:
@@ -122,7 +122,7 @@ ALLOWED: Mapping[str, Choice | Range | RateText] = {
     "choices": Range(int, 1, MAX_SHARDS, gettext_noop("Choices"), none_is_valid=True),
     "handoff_timeout_seconds": Range((int, float), 0.1, 86_400, gettext_noop("Handoff timeout")),
     "max_attempts": Range(int, 1, 1_000_000, gettext_noop("Maximum attempts"), none_is_valid=True),
-    "max_value_bytes": Range(int, 1, MAX_RETURNED_BYTES, gettext_noop("Maximum value size")),
+    "max_value_bytes": Range(int, 1, MAX_VALUE_BYTES, gettext_noop("Maximum value size")),
     "max_leased": Range(
         int, 1, _MAX_ITEMS, gettext_noop("Maximum leased items"), none_is_valid=True
     ),
@@ -161,8 +161,8 @@ class QueueOptions:
             process took for another, and that the other did not collect.
         max_attempts: How many failed leases make an item a dead letter, 20 by default; None for
             no limit.
-        max_value_bytes: The longest value, once encoded. A value of over 100,000 bytes is
-            stored in several keys, of which the recipes' readers see only the first.
+        max_value_bytes: The longest value, once encoded, up to 1,000,000 bytes. A value of over
+            100,000 is stored in several keys, of which the recipes' readers see only the first.
         max_leased: At most this many items are leased at a time; None for no limit.
         rate: How many items are popped and leased in a time at most, as ``"100/m"`` says it; None
             for no limit.

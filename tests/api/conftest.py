@@ -54,13 +54,6 @@ def allow(settings: Any) -> Callable[..., None]:
 
 
 @pytest.fixture
-def json_alone(settings: Any) -> None:
-    """The browsable API is off, as in projects that name no renderer but that of JSON."""
-    json = ["rest_framework.renderers.JSONRenderer"]
-    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "DEFAULT_RENDERER_CLASSES": json}
-
-
-@pytest.fixture
 def root() -> Callable[[], APIClient]:
     """Make clients of a superuser who is not stored: threads may use them without a database."""
 

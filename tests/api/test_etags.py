@@ -23,19 +23,17 @@ def ask(api, path, tag, method="get"):
 
 
 @cases("path", READS)
-@cases("method", ["get", "head"])
 @cases("known", ["{tag}", "W/{tag}", '"x", {tag}', "*"])
-def test_what_has_not_changed(api, queues, path, method, known):
+def test_what_has_not_changed(api, queues, path, known):
     """It is 304 without a body, with the headers that a cache needs."""
     queues.queue("mail").push("kept")
     tag = tag_of(api, path)
     assert tag.startswith('"')  # strong: the bytes are the same
-    response = ask(api, path, known.replace("{tag}", tag), method)
+    response = ask(api, path, known.replace("{tag}", tag))
     assert (response.status_code, response.content) == (304, b"")
     assert response["ETag"] == tag
     assert response["Cache-Control"] == "private, no-cache"
     assert "Accept" in response["Vary"]
-    assert response["X-Request-ID"]
     assert "Content-Type" not in response
 
 

@@ -80,7 +80,7 @@ def addresses(name):
     return [*found, f"/queues/{name}/items/a/b/", f"/queues/{name}/a/b/", f"/queues/{name}"]
 
 
-@pytest.mark.parametrize("accept", ["application/problem+json", "text/html"])
+@pytest.mark.parametrize("accept", ["application/json", "text/html"])
 @pytest.mark.parametrize("method", METHODS)
 def test_an_address_tells_nothing(root, hidden, admin_client, method, accept):
     """The whole response, every header of it, is that for a name of no queue."""

@@ -73,7 +73,6 @@ OTHERS = {
     "plain-queue": f"{PLAIN}quakes/",
     "plain-workers": f"{PLAIN}-/workers/",
     "admin": "/admin/",
-    "browsable-api": "/api/queues/",
     "swagger": "/api/docs/",
     "redoc": "/api/redoc/",
 }

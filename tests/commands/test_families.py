@@ -23,34 +23,13 @@ def fill():
         pass
 
 
-def test_families_are_listed_as_one_row_each(call):
-    """With how many members have something to take now; the queues are not listed."""
-    fill()
-    heading, row = call("queue_list", "--family").out.splitlines()
-    assert heading.split() == ["NAME", "KIND", "MEMBERS", "STATUS"]
-    assert row.split() == ["user-*", "fifo", "3", "-"]
-
-
-def test_families_as_json(call):
-    """A line each, which says whether all members were counted."""
-    fdbqueue.queue("user-1").push("x")
-    (line,) = call("queue_list", "--family", "--json").out.splitlines()
-    assert json.loads(line) == {
-        "name": "user-*",
-        "kind": "fifo",
-        "members": 1,
-        "complete": True,
-        "pause": None,
-    }
-
-
 def test_more_members_than_are_counted(call, monkeypatch):
     """A plus sign says so, and JSON that the count is not complete."""
     for number in range(4):
         fdbqueue.queue(f"user-{number}").push("x")
     monkeypatch.setattr(families, "MAX_MEMBERS", 3)
     monkeypatch.setattr("fdbqueue.management.commands.queue_list.MAX_MEMBERS", 3)
-    assert call("queue_list", "--family").out.split()[-2:] == ["3+", "-"]
+    assert "3+" in call("queue_list", "user-*").out.split()
     record = json.loads(call("queue_list", "user-*", "--json").out)
     assert (record["members"], record["complete"], record["ready"]) == (3, False, 3)
 

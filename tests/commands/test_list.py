@@ -142,7 +142,6 @@ def test_no_queues(call, settings):
     """What there is none of is said, but not to programs."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {}}
     assert call("queue_list") == ("There are no queues.\n", "")
-    assert call("queue_list", "--family") == ("There are no families.\n", "")
     assert call("queue_list", "--workers").out.startswith("No worker is alive, ")
-    for option in ("--rates", "--family", "--workers"):
+    for option in ("--rates", "--workers"):
         assert call("queue_list", option, "--json") == ("", "")

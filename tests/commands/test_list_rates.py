@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import fcntl
 import json
-import os
-import signal
-import struct
-import termios
 
 import pytest
 
@@ -47,18 +42,6 @@ def test_json(call, ranks):
     assert record == expected
 
 
-def test_by_priority(call, ranks):
-    """With --by-priority it has the ready items of each priority."""
-    record = json.loads(call("queue_list", "--rates", "ranks", "--by-priority", "--json").out)
-    assert record["by_priority"] == [[1, 3], [2, 2]]
-    lines = call("queue_list", "--rates", "ranks", "mail", "--by-priority").out.splitlines()
-    assert [line.split() for line in lines[4:]] == [
-        ["NAME", "PRIORITY", "READY"],
-        ["ranks", "1", "3"],
-        ["ranks", "2", "2"],
-    ]
-
-
 def test_minutes(call, ranks):
     """--minutes says over how long the rates are."""
     record = json.loads(call("queue_list", "--rates", "ranks", "--minutes=59", "--json").out)
@@ -81,48 +64,6 @@ def test_some_queues(manage, ranks):
     assert (done.returncode, done.stderr) == (0, "")
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["ranks", "mail"]
     assert manage("queue_list", "--rates", "none").returncode == 3
-
-
-def test_watching(processes):
-    """--watch prints them again and again, as they are then, until Ctrl-C."""
-    process = processes.start("queue_list", "--rates", "mail", "--watch=0.01", "--json")
-    for size in range(3):
-        while json.loads(process.stdout.readline())["ready"] != size:
-            pass
-        fdbqueue.queue("mail").push(size)
-    process.send_signal(signal.SIGINT)
-    assert processes.finish(process).returncode == 130
-
-
-def test_watching_at_a_terminal(processes):
-    """At a terminal each view is drawn over the one before, in the window; it ends quietly."""
-    fdbqueue.queue("mail").push("x")
-    controller, terminal = os.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 6, 200, 0, 0))
-    size = {"LINES": "", "COLUMNS": ""}
-    process = processes.start(
-        "queue_list",
-        "--rates",
-        "--watch",
-        "0.01",
-        stdout=terminal,
-        env={**processes.environment, **size},
-    )
-    os.close(terminal)
-    shown = b""
-    while shown.count(b"\x1b[J") < 3:
-        shown += os.read(controller, 4096)
-    process.send_signal(signal.SIGINT)
-    done = processes.finish(process)
-    assert (done.returncode, done.stderr) == (130, "")
-    os.close(controller)
-    first, second, _ = shown.split(b"\x1b[J", 2)
-    assert first.startswith(b"\x1b[2J\x1b[HEvery 0.01 s; ")
-    assert second.lstrip().startswith(b"\x1b[HEvery")
-    lines = second.strip().split(b"\x1b[K\r\n")
-    assert len(lines) == 5
-    assert b"NAME" in lines[2]
-    assert lines[-1] == b"... 5 more lines"
 
 
 def test_by_reason(call):

@@ -273,8 +273,8 @@ def test_an_ending_of_unknown_outcome(kind, engine, subspace, ending, code):
 
 def test_a_long_value_is_extended_once(database, subspace, clock):
     """The whole of it is in the answer, and in that of the same call."""
-    queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=5_000_000)
-    queue.push(b"x\x00" * 2_400_000)
+    queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=1_000_000)
+    queue.push(b"x\x00" * 480_000)
     queue.nack(queue.lease(), reason="so that it has an attempt")
     leased = queue.lease()
     extended = queue.extend(leased, 600, once="key")

@@ -98,16 +98,20 @@ def test_sizes_around_the_chunks(database, subspace, everything, size):
     assert bare(everything) == before
 
 
-def test_the_longest_there_is(database, subspace):
-    """5,000,000 bytes go in and out whole, one by one and in the caller's transaction."""
-    queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=5_000_000)
-    data = (LONG * 6)[:5_000_000]
+def test_the_longest_there_is(database, subspace, everything):
+    """1,000,000 bytes go in and out whole; of more the error says to push the name of a file."""
+    queue = FifoQueue(database, subspace, codec="bytes", max_value_bytes=MILLION)
+    data = (LONG * 2)[:MILLION]
     assert queue.push_many([data, b"short", data]) == 3
     assert queue.pop().value == data
     transaction = database.create_transaction()
-    assert [item.size_bytes for item in queue.pop_many(2, tr=transaction)] == [5, 5_000_000]
+    assert [item.size_bytes for item in queue.pop_many(2, tr=transaction)] == [5, MILLION]
     transaction.commit().wait()
     assert not any(assert_counted(queue).values())
+    before = everything()
+    with pytest.raises(ValueTooLarge, match=r"Store a file, and push its name: .*=1000000$"):
+        queue.push(data + b"x")
+    assert everything() == before
 
 
 @pytest.mark.parametrize("end", ["min", "max"])

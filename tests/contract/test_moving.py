@@ -161,10 +161,10 @@ def test_a_mover_goes_past_what_cannot_be_decoded(database, subspace):
 @pytest.mark.nightly
 def test_many_long_values(database, subspace):
     """A mover takes as many in a transaction as FoundationDB's limits allow."""
-    options = {"codec": "bytes", "max_value_bytes": 5_000_000}
+    options = {"codec": "bytes", "max_value_bytes": 1_000_000}
     source = FifoQueue(database, subspace["a"], **options)
     target = FifoQueue(database, subspace["b"], **options)
-    values = [bytes([n]) * size for n, size in enumerate([4_900_000] * 3 + [10] * 50)]
+    values = [bytes([n]) * size for n, size in enumerate([990_000] * 15 + [10] * 50)]
     for value in values:
         source.push(value)
     mover = Mover(source, target)

@@ -319,15 +319,16 @@ def test_the_same_call_under_an_idempotency_key_returns_the_same(queue, batch):
 
 def test_saved_responses_are_bounded(database, subspace):
     """Found items and pushed ones fit into one transaction together, or nothing is pushed."""
-    queue = FifoQueue(database, subspace, max_value_bytes=4_000_000)
-    queue.push("x" * 3_900_000, unique="k")
-    pushes = [Push("a", unique="k"), Push("y" * 3_000_000)]
+    queue = FifoQueue(database, subspace, max_value_bytes=1_000_000)
+    for key in "abcd":
+        queue.push("x" * 900_000, unique=key)
+    found = [Push("a", unique=key) for key in "abcd"]
     for once in ("o", None):
         with pytest.raises(BatchTooLarge):
-            queue.push_batch(pushes, once=once)
-    assert queue.size() == 1
-    pushes = [Push("a", unique="k"), Push("y" * 1_000_000)]
-    assert [item.existing for item in queue.push_batch(pushes)] == [True, False]
+            queue.push_batch([*found, Push("y" * 900_000), Push("y" * 900_000)], once=once)
+    assert queue.size() == 4
+    items = queue.push_batch([*found, Push("y" * 900_000)])
+    assert [item.existing for item in items] == [True] * 4 + [False]
 
 
 @pytest.mark.parametrize("way", ["of many items", "of one item", "in a transaction"])
@@ -381,11 +382,11 @@ def test_threads_that_share_a_transaction_do_not_read_long_items_without_end(
 ):
     """Those behind about as much as one operation returns wait for the next transaction."""
     measured, threads = Measured(database), 16
-    queue = FifoQueue(measured, subspace, codec="bytes", max_value_bytes=2_000_000)
-    plain = FifoQueue(database, subspace, codec="bytes", max_value_bytes=2_000_000)
+    queue = FifoQueue(measured, subspace, codec="bytes", max_value_bytes=1_000_000)
+    plain = FifoQueue(database, subspace, codec="bytes", max_value_bytes=1_000_000)
     leases = []
     for number in range(threads):
-        plain.push(bytes(1_900_000), unique=f"k{number}")
+        plain.push(bytes(950_000), unique=f"k{number}")
     if verb == "extend":
         leases = [plain.lease() for _ in range(threads)]
 
@@ -404,8 +405,8 @@ def test_threads_that_share_a_transaction_do_not_read_long_items_without_end(
             measured.meddle = lambda: None
             measured.gate.release()
         assert first.result(SOON_SECONDS)
-        assert {one.result(SOON_SECONDS).size_bytes for one in found} == {1_900_000}
-    assert 1_900_000 < measured.most_bytes < 8_000_000
+        assert {one.result(SOON_SECONDS).size_bytes for one in found} == {950_000}
+    assert 950_000 < measured.most_bytes < 8_000_000
     assert_counted(plain)
 
 

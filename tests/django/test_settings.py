@@ -42,7 +42,7 @@ def test_a_queue_has_the_options_of_the_setting(setting, kind):
         "choices": 100,
         "handoff_timeout_seconds": 86_400,
         "max_attempts": 1_000_000,
-        "max_value_bytes": 5_000_000,
+        "max_value_bytes": 1_000_000,
     }
     standard = {
         "order": "count",

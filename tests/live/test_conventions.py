@@ -26,11 +26,10 @@ def ask(server, token):
 
 
 def test_a_list_is_asked_for_again(ask):
-    """It is 304 without a body, on a connection that goes on; HEAD has the same tag."""
+    """It is 304 without a body, on a connection that goes on."""
     path = "/api/queues/user-asked/items/"
     assert ask("POST", "/api/queues/user-asked/push/", json={"value": 1}).status_code == 201
     tag = ask("GET", path).headers["ETag"]
-    assert ask("HEAD", path).headers["ETag"] == tag
     for _ in range(3):
         again = ask("GET", path, headers={"If-None-Match": tag})
         assert (again.status_code, again.content) == (304, b"")

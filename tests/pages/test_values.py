@@ -11,10 +11,9 @@ import fdb.tuple
 import pytest
 
 from fdbqueue.columns.text import size
-from fdbqueue.service.codecs import CODECS, LONG_BYTES
 from fdbqueue.service.transactions import run
 from tests.cases import cases
-from tests.pages.addresses import LIST, items, of, text
+from tests.pages.addresses import LIST, of, text
 
 
 def put(queue, value, index=1):
@@ -322,38 +321,6 @@ def test_there_is_one_button_that_copies_a_value(viewer, queue):
     page = text(viewer.get(of("mail", queue("mail").push({"to": "ada"}))))
     assert len(re.findall(r'data-copies="fdbqueue-text"[^>]*>Copy</button>', page)) == 1
     assert page.count('<pre id="fdbqueue-text"') == 1
-
-
-@pytest.mark.parametrize("codec", ["json", "tuple", "bytes"])
-def test_a_long_value_is_shown_and_not_parsed(viewer, queue, settings, monkeypatch, codec):
-    """Its pages cost about what its bytes are, on the list and between neighbours, too."""
-    wide = {"kind": "fifo", "codec": codec, "max_value_bytes": 2_000_000}
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": {"wide": wide}}
-    text_of_it = json.dumps([["needle"], *[[]] * 500_000], separators=(",", ":"))
-    given = {
-        "json": json.loads(text_of_it),
-        "tuple": (("needle",), *[()] * 600_000),
-        "bytes": text_of_it.encode(),
-    }[codec]
-    long = [queue("wide").push(given) for _ in range(3)][1]
-    assert long.size_bytes > LONG_BYTES
-    short = queue("wide").push(given[:3])
-    decoded = []
-    decode = CODECS[codec].decode
-    monkeypatch.setattr(
-        CODECS[codec], "decode", lambda self, data: decoded.append(len(data)) or decode(self, data)
-    )
-    pages = [of("wide", long) + query for query in ("", "?show=whole")]
-    pages += [LIST, of("wide"), of("wide") + "?q=needle", of("wide", short)]
-    found = [viewer.get(page) for page in pages]
-    assert {page.status_code for page in found} == {200}
-    assert decoded
-    assert max(decoded) < LONG_BYTES
-    if codec == "json":
-        assert shown(found[0]) == text_of_it[: len(shown(found[0]))]
-        assert shown(found[1]) == text_of_it
-    assert items(found[4])[:3] == items(found[3])[:3]
-    assert len(queue("wide").peek().value) == len(given)  # others get it as ever
 
 
 def test_a_list_leads_to_what_it_shortens(viewer, queue):

@@ -119,7 +119,7 @@ own: PriorityQueue = PriorityQueue(
     choices=2,
     handoff_timeout_seconds=0.5,
     max_attempts=None,
-    max_value_bytes=5_000_000,
+    max_value_bytes=1_000_000,
 )
 FifoQueue(database, Subspace(("F",)), priority_type="int")  # type: ignore[call-arg]  # it has none
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import itertools
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from fdbqueue.columns import Column, record
 from fdbqueue.columns.families import (
-    COMMAND_FAMILY_COLUMNS,
     COMMAND_FAMILY_FIGURES,
     MAX_MEMBERS,
     FamilyRow,
@@ -20,20 +17,20 @@ from fdbqueue.columns.families import (
 )
 from fdbqueue.columns.queue_rows import BeginRead, QueueRow, begin_first, read_rows
 from fdbqueue.columns.queues import COMMAND_COLUMNS, COMMAND_RATE_COLUMNS, QueueColumn, reads_of
-from fdbqueue.columns.text import printable, seconds_since, short_time, timestamp
+from fdbqueue.columns.text import printable, seconds_since, timestamp
 from fdbqueue.columns.workers_and_reasons import WORKER_COLUMNS
 from fdbqueue.management import arguments, formats
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
 from fdbqueue.management.formats import Table, TextColumn
-from fdbqueue.service import HISTORY_MINUTES, Family, Item, Priority, Queue, run
+from fdbqueue.service import HISTORY_MINUTES, DeadReason, Family, Item, Queue, run
 
 _MINUTES = 5
 _MAX_MINUTES = HISTORY_MINUTES - 1  # the current minute is counted too
-_PAGE_PRIORITIES = 10_000
 _MAX_REASONS = 100
+_REASON_COLUMNS = (TextColumn("NAME"), TextColumn("DEAD", is_number=True), TextColumn("REASON"))
 #: The options that ask for something of queues.
-_OF_QUEUES = ("names", "family", "rates", "minutes", "by_priority", "by_reason")
+_OF_QUEUES = ("names", "rates", "minutes", "by_reason")
 
 
 class Command(QueueCommand):
@@ -48,22 +45,15 @@ class Command(QueueCommand):
     examples = """\
 examples:
   manage.py queue_list
-  manage.py queue_list --rates --watch
-  manage.py queue_list quakes --by-priority
+  watch -n 2 python manage.py queue_list --rates
   manage.py queue_list mail --by-reason
-  manage.py queue_list mail --rates --watch 10 --json
+  manage.py queue_list mail --rates --json
   manage.py queue_list 'user-*'
-  manage.py queue_list --family
-  manage.py queue_list --workers --watch
+  manage.py queue_list --workers
 """
 
     takes = (
         arguments.QUEUES_OR_ALL,
-        arguments.flag(
-            "--family",
-            "Print the families instead: how many members of each pattern have something to take "
-            f"now, counted up to {MAX_MEMBERS:,}",
-        ),
         arguments.flag(
             "--workers",
             "Print the workers of tasks and queue_work instead, alive or lost within an hour",
@@ -79,56 +69,28 @@ examples:
             help=f"Print the rates, averaged over N minutes (default: {_MINUTES}, at most "
             f"{_MAX_MINUTES})",
         ),
-        arguments.flag("--by-priority", "Also print the ready items of each priority"),
         arguments.flag(
             "--by-reason",
             f"Also print the {_MAX_REASONS} most frequent reasons of dead letters",
-        ),
-        arguments.Argument(
-            "--watch",
-            type=arguments.positive_seconds,
-            nargs="?",
-            const=2.0,
-            metavar="SECONDS",
-            help="Print again every SECONDS (2 if not given) until Ctrl-C",
         ),
         arguments.JSON_LINES,
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names, as_json, seconds = options["names"], self.console.as_json, options["watch"]
+        names = options["names"]
         if options["workers"] and any(options[one] for one in _OF_QUEUES):
-            raise usage_error("--workers prints workers: it goes with --watch and --json alone.")
-        if options["family"] and names:
-            raise usage_error("--family prints all families; a pattern's name, its sums.")
+            raise usage_error("--workers prints workers: it goes with --json alone.")
         view = _View(
-            is_of_families=options["family"],
             has_rates=options["rates"] or options["minutes"] is not None,
             minutes=1 + (options["minutes"] or _MINUTES),
-            parts=[part for part in _PARTS if options[part.name]],
+            has_reasons=options["by_reason"],
         )
-        lines = self._json_lines if as_json else self._table_lines
-        read: Callable[[], Iterable[str]] = functools.partial(lines, names, view)
         if options["workers"]:
-            read = self._workers
-        if seconds is None:
-            self.console.print_lines(read())
+            self.console.print_lines(self._workers())
+        elif self.console.as_json:
+            self.console.print_lines(self._json_lines(names, view))
         else:
-            self._watch(read, seconds, draws=self.console.is_terminal and not as_json)
-
-    def _watch(self, read: Callable[[], Iterable[str]], seconds: float, *, draws: bool) -> None:
-        """Print again and again, at a terminal each time over what was printed before."""
-        pause = threading.Event()
-        with self.console.ended_by_interrupts():
-            while True:
-                lines = list(read())
-                if draws:
-                    now = short_time(datetime.datetime.now(datetime.timezone.utc))
-                    title = f"Every {seconds:g} s; {now} UTC; Ctrl-C ends this."
-                    self.console.draw([title, "", *lines])
-                else:
-                    self.console.print_lines(lines)
-                pause.wait(seconds)
+            self.console.print_lines(self._table_lines(names, view))
 
     def _workers(self) -> list[str]:
         """Return the lines of the workers, the living ones first."""
@@ -145,12 +107,14 @@ examples:
         queues, families = self._named(names, view)
         reads = [*reads_of(view.columns), *([] if view.has_rates else [begin_first])]
         for row in self._rows(queues, view, reads):
-            more: dict[str, Any] = {part.name: part.read(row.queue) for part in view.parts}
+            line = _line(view.columns, row)
+            if view.has_reasons:
+                line["by_reason"] = list(map(asdict, _reasons(row.queue)))
             if not view.has_rates:
-                more["head"] = row.first and _head(row.first)
-            yield formats.json_line({**view.record(view.columns, row), **more})
+                line["head"] = row.first and _head(row.first)
+            yield formats.json_line(line)
         for family in families:
-            yield formats.json_line(view.record(view.family_columns, family))
+            yield formats.json_line(_line(COMMAND_FAMILY_FIGURES, family))
 
     def _table_lines(self, names: Sequence[str], view: _View) -> Iterator[str]:
         queues, families = self._named(names, view)
@@ -158,39 +122,30 @@ examples:
         yield from formats.table_of(view.columns, self.console.paint)(rows)
         summed = list(families)
         if not rows and not summed:
-            yield "There are no families." if view.is_of_families else "There are no queues."
+            yield "There are no queues."
         if summed:
-            sums = formats.table_of(view.family_columns, self.console.paint)(summed)
+            sums = formats.table_of(COMMAND_FAMILY_FIGURES, self.console.paint)(summed)
             yield from ["", *sums] if rows else sums
-        for part in view.parts:
+        if view.has_reasons:
             cells = [
-                (row.queue.name, *part.cells(one)) for row in rows for one in part.read(row.queue)
+                (row.queue.name, f"{one.count:,}", printable(one.reason))
+                for row in rows
+                for one in _reasons(row.queue)
             ]
             if cells:
-                headings = (TextColumn("NAME"), *part.columns)
-                yield from ["", *Table(headings, self.console.paint).lines(cells)]
+                yield from ["", *Table(_REASON_COLUMNS, self.console.paint).lines(cells)]
 
     def _named(self, names: Sequence[str], view: _View) -> tuple[list[Queue], Iterator[FamilyRow]]:
         """Return the queues and the families to print; all queues if there are no names."""
-        if view.is_of_families:
-            return [], self._families()
         patterns = dict.fromkeys(name for name in names if "*" in name)
-        if patterns and view.parts:
-            raise usage_error(
-                "--by-priority and --by-reason are of single queues, not of patterns."
-            )
+        if patterns and view.has_reasons:
+            raise usage_error("--by-reason is of single queues, not of patterns.")
         if not names:
             queues, families = self.listed()
         else:
             queues = [self.queue(name) for name in dict.fromkeys(names) if name not in patterns]
             families = [self.family(name) for name in patterns]
         return queues, (self._summed(family, view) for family in families)
-
-    def _families(self) -> Iterator[FamilyRow]:
-        """Yield the row of each family."""
-        for family in self.families_there():
-            read = functools.partial(family_row, family)
-            yield run(self.catalog.database, read, read_only=True)[0]
 
     def _summed(self, family: Family, view: _View) -> FamilyRow:
         """Add up the members of a family that have items, at most MAX_MEMBERS of them.
@@ -223,72 +178,28 @@ def _head(item: Item) -> dict[str, Any]:
     }
 
 
-def _by_priority(queue: Queue) -> list[tuple[Priority, int]]:
-    if queue.priority_type is None:
-        return []
-    found: list[tuple[Priority, int]] = []
-    after = None
-    while page := queue.by_priority(after=after, limit=_PAGE_PRIORITIES):
-        found += page
-        after = page[-1][0]
-    return found
+def _reasons(queue: Queue) -> list[DeadReason]:
+    return queue.dead_by_reason(limit=_MAX_REASONS)
 
 
-class _Part(NamedTuple):
-    """A table of its own that an option asks for.
-
-    Attributes:
-        name: The option, and the field of JSON.
-        columns: The columns after the queue's name.
-        read: Returns the rows of a queue as JSON has them.
-        cells: Returns the cells of a row.
-    """
-
-    name: str
-    columns: tuple[TextColumn, ...]
-    read: Callable[[Queue], list[Any]]
-    cells: Callable[[Any], tuple[str, str]]
-
-
-_PARTS = (
-    _Part(
-        "by_priority",
-        (TextColumn("PRIORITY", is_number=True), TextColumn("READY", is_number=True)),
-        _by_priority,
-        lambda one: (str(one[0]), f"{one[1]:,}"),
-    ),
-    _Part(
-        "by_reason",
-        (TextColumn("DEAD", is_number=True), TextColumn("REASON")),
-        lambda queue: list(map(asdict, queue.dead_by_reason(limit=_MAX_REASONS))),
-        lambda one: (f"{one['count']:,}", printable(one["reason"])),
-    ),
-)
+def _line(described: Sequence[Column[Any]], row: Any) -> dict[str, Any]:
+    """Return the object for a line of JSON."""
+    return {"name": row.queue.name, **record(described[1:], row)}
 
 
 class _View(NamedTuple):
     """What is asked for.
 
     Attributes:
-        is_of_families: Whether families are listed in place of queues.
-        has_rates: Whether rates are.
+        has_rates: Whether rates are listed.
         minutes: Over how many minutes they are means, the present one included.
-        parts: What else is printed of each queue.
+        has_reasons: Whether the reasons of dead letters are, too.
     """
 
-    is_of_families: bool
     has_rates: bool
     minutes: int
-    parts: Sequence[_Part]
+    has_reasons: bool
 
     @property
     def columns(self) -> tuple[QueueColumn, ...]:
         return COMMAND_RATE_COLUMNS if self.has_rates else COMMAND_COLUMNS
-
-    @property
-    def family_columns(self) -> tuple[Column[Any], ...]:
-        return COMMAND_FAMILY_COLUMNS if self.is_of_families else COMMAND_FAMILY_FIGURES
-
-    def record(self, described: Sequence[Column[Any]], row: Any) -> dict[str, Any]:
-        """Return the object for a line of JSON."""
-        return {"name": row.queue.name, **record(described[1:], row)}

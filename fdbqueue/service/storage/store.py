@@ -12,7 +12,7 @@ from typing import Any
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.clock import moment
-from fdbqueue.service.codecs import LONG_BYTES, Codec
+from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable
 from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.options import QueueOptions
@@ -509,8 +509,7 @@ class ItemStore:
         try:
             if chunks is not None:
                 data += _joined(chunks, position.chunks - 1)
-            is_long = len(data) > LONG_BYTES
-            stored = (self.codec.decode_to_show if is_long else self.codec.decode)(data)
+            stored = self.codec.decode(data)
         except (ValueError, TypeError) as error:
             corrupt = self._corrupt(row.place, error)
             pushed_at = self.codec.pushed_at(data)

@@ -217,18 +217,19 @@ def test_what_a_key_has_taken_stays_taken(gated, subspace, in_loop, operation):
 
 
 def test_more_than_one_transaction_writes_is_put_back(database, subspace, in_loop):
-    """A pop may take nearly 10,000,000 bytes, and none of them is lost."""
+    """A pop may take nearly 6,000,000 bytes, and none of them is lost."""
     gated = Gated(database, after=True)
-    queue = FifoQueue(gated, subspace, codec="bytes", max_value_bytes=5_000_000)
-    before = [queue.push(bytes([size % 251]) * size) for size in (4_900_000, 99_990, 5_000_000)]
+    queue = FifoQueue(gated, subspace, codec="bytes", max_value_bytes=1_000_000)
+    sizes = (*range(980_000, 980_005), 99_900, 1_000_000)
+    before = [queue.push(bytes([size % 251]) * size) for size in sizes]
 
     async def work():
-        error = await cancelled_at_the_gate(gated, queue.apop_many(3))
+        error = await cancelled_at_the_gate(gated, queue.apop_many(7))
         assert error.outcome_known
 
     in_loop(work())
-    assert queue.counts().ready == 3
-    assert [queue.pop() == item for item in before] == [True] * 3
+    assert queue.counts().ready == 7
+    assert [queue.pop() == item for item in before] == [True] * 7
 
 
 @pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
