@@ -11,6 +11,7 @@
     │   └── KeyTooLarge             key_too_large
     ├── ItemNotFound                item_not_found
     │   └── ItemNotReady            item_not_ready
+    ├── QueueOwned                  queue_owned
     ├── LeaseLost                   lease_lost
     ├── IdempotencyKeyReused        idempotency_key_reused
     ├── CorruptItem                 corrupt_item
@@ -227,6 +228,15 @@ class ItemNotReady(ItemNotFound):
     """
 
     code = "item_not_ready"
+
+
+class QueueOwned(FdbQueueError):
+    """Only the app that owns the queue ends its items (tasks: manage.py tasks_abort).
+
+    Nothing was changed. Dead letters can be requeued and removed. ``context["owner"]`` is the app.
+    """
+
+    code = "queue_owned"
 
 
 class LeaseLost(FdbQueueError):

@@ -39,6 +39,7 @@ from fdbqueue.exceptions import (
     OutcomeUnknown,
     PushInterrupted,
     QueueNotFound,
+    QueueOwned,
     ValueTooLarge,
 )
 from fdbqueue.logs import get_logger
@@ -57,6 +58,7 @@ _STATUS: dict[type, int] = {
     QueueNotFound: 404,
     ItemNotFound: 404,
     ItemNotReady: 409,
+    QueueOwned: 409,
     InvalidInput: 400,
     ValueTooLarge: 413,
     BatchTooLarge: 413,

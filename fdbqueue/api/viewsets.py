@@ -21,7 +21,7 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.viewsets import ViewSetMixin
 
-from fdbqueue import access, conf, deadlines, service
+from fdbqueue import access, conf, deadlines, owned, service
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW
 from fdbqueue.api import inputs, outputs, pagination, requests, waiting
 from fdbqueue.api.actions import Action, QueuePermission, declaration
@@ -328,10 +328,10 @@ class QueueViewSet(ViewSetMixin, BaseView):
         return outputs.item(queue, queue.get(id))
 
     @item.mapping.delete  # type: ignore[untyped-decorator]  # as Django REST framework makes it
-    @Action("DELETE", "Remove an item", MANAGE, answer=outputs.RemovedOutput)
+    @Action("DELETE", "Remove an item", MANAGE, answer=outputs.RemovedOutput, conflicts=True)
     def remove(self, _asked: Asked, name: str, id: str) -> Any:
-        """Remove one item for good, in any state."""
-        self._queue(name).remove(id)
+        """Remove one item for good, in any state; of a queue of tasks, only a dead letter."""
+        owned.remove(self._queue(name), id)
         return {"removed": 1}
 
     @Action(
@@ -357,8 +357,8 @@ class QueueViewSet(ViewSetMixin, BaseView):
         examples={"With a reason": {"id": _ID, "reason": "not ours"}},
     )
     def bury(self, asked: Asked, name: str) -> Any:
-        """Make a ready item a dead letter."""
-        self._queue(name).bury(asked["id"], reason=asked["reason"])
+        """Make a ready item a dead letter; of a queue of tasks, only one that is no task."""
+        owned.bury(self._queue(name), asked["id"], reason=asked["reason"])
         return {"buried": 1}
 
     @Action(
@@ -396,14 +396,20 @@ class QueueViewSet(ViewSetMixin, BaseView):
         MANAGE,
         body=inputs.PurgeBody,
         answer=outputs.PurgedOutput,
+        conflicts=True,
         examples={
             "The dead letters": {"state": "dead"},
             "Those of a reason": {"state": "dead", "reason": _DEAD_REASON},
         },
     )
     def purge(self, asked: Asked, name: str) -> Any:
-        """Remove items in one state, or dead letters of a reason, for good; at most ``limit``."""
+        """Remove items in one state, or dead letters of a reason, for good; at most ``limit``.
+
+        Of a queue of tasks, only dead letters.
+        """
         queue = self._queue(name)
+        if asked["state"] != "dead":
+            owned.check_takeable(queue)
         return self._do_some(
             "purged", asked["limit"], lambda done: queue.clear_state(on_removed=done, **asked)
         )

@@ -24,7 +24,7 @@ from django.core.management.base import (
     OutputWrapper,
 )
 
-from fdbqueue import conf
+from fdbqueue import conf, owned
 from fdbqueue.columns.text import clipped, counted, printable
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ItemNotFound, ItemNotReady, QueueNotFound
@@ -187,16 +187,31 @@ class QueueCommand(BaseCommand):
             raise CommandError(message, returncode=NO_SUCH_QUEUE)
         return queue
 
+    def takeable(self, name: str) -> Queue:
+        """Return the queue with a name, to take its items.
+
+        Raises:
+            CommandError: As of :meth:`queue`.
+            QueueOwned: An app owns it.
+        """
+        queue = self.queue(name)
+        owned.check_takeable(queue)
+        return queue
+
     def source(self, names: Sequence[str], *, fair: bool | None) -> Queue | SeveralQueues:
-        """Return a queue, or several if there is more than one name, or a pattern.
+        """Return a queue, or several if there is more than one name, or a pattern, to take from.
 
         Raises:
             CommandError: There cannot be a queue with one of the names.
+            QueueOwned: An app owns one that is named.
         """
         if len(names) == 1 and "*" not in names[0] and not fair:
-            return self.queue(names[0])
+            return self.takeable(names[0])
         try:
-            return self.catalog.several(names, fair=fair)
+            for name in names:
+                if "*" not in name:
+                    owned.check_takeable(self.catalog.queue(name))
+            return self.catalog.several(names, fair=fair, with_owned=False)
         except QueueNotFound as error:
             raise self._not_found(error) from error
 

@@ -66,7 +66,7 @@ from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from fdbqueue import access, conf, deadlines
+from fdbqueue import access, conf, deadlines, owned
 from fdbqueue.columns.items import reason_text
 from fdbqueue.columns.text import clip, grouped, visible
 from fdbqueue.exceptions import ItemNotFound
@@ -241,12 +241,12 @@ def _resume(of: Queue | Family, _asked: Mapping[str, Any], outcome: Outcome) -> 
 
 
 def _remove(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    queue.remove(asked["id"][0])
+    owned.remove(queue, asked["id"][0])
     outcome.add(1)
 
 
 def _bury(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    queue.bury(asked["id"][0], reason=asked["reason"] or "buried")
+    owned.bury(queue, asked["id"][0], reason=asked["reason"] or "buried")
     outcome.add(1)
 
 

@@ -26,6 +26,7 @@ from fdbqueue.exceptions import (
     LayoutMismatch,
     OutcomeUnknown,
     QueueNotFound,
+    QueueOwned,
     text_of_error,
 )
 from fdbqueue.service import error_code
@@ -129,6 +130,18 @@ def _mismatch(error: FormatMismatch) -> Problem:
     )
 
 
+def _owned(error: QueueOwned) -> Problem:
+    text = _(
+        "The items of “%(queue)s” are tasks: abort the task instead. Only dead letters can be "
+        "removed here. Nothing was changed."
+    )
+    return Problem(
+        status=409,
+        title=_("A task, not an item"),
+        message=text % {"queue": visible(str(error.context["queue"]))},
+    )
+
+
 def _of_another_version(error: LayoutMismatch) -> Problem:
     text = _(
         "Another version of fdbqueue has written “%(queue)s”, so its items cannot be shown. Drain "
@@ -179,6 +192,7 @@ _SAID: dict[type[Exception], Callable[[Any], Problem]] = {
     ),
     LayoutMismatch: _of_another_version,
     FormatMismatch: _mismatch,
+    QueueOwned: _owned,
     PermissionDenied: lambda _error: _forbidden(),
     TooManyFieldsSent: lambda _error: bad_address((_("There are too many parameters."),)),
 }

@@ -126,7 +126,7 @@ class QueueSpec:
         queue = KINDS[self.kind](
             database, subspace, name=name, member=member, limits_at=limits_at, **self.options
         )
-        queue.home, queue.label_of = self.home(name), self.label
+        queue.home, queue.label_of, queue.owner = self.home(name), self.label, self.owner
         queue.parts.store.home = queue.home
         return queue
 

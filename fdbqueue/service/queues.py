@@ -85,6 +85,7 @@ class Queue(AsyncVerbs):
         subspace: Its own place.
         name: What errors, observers and pages call it.
         home: The name of the queue that it is a part of, which only a catalog says; else its own.
+        owner: The app that alone pushes and takes its items; None for the project.
         label_of: Returns what readers call it, by its name, which only a catalog says.
         workers: Reads which workers there are, in a transaction, if an app's own workers alone take
             its items; None for others. Only a catalog says so.
@@ -113,6 +114,7 @@ class Queue(AsyncVerbs):
         self.database = database
         self.subspace = subspace
         self.name = self.home = name if name is not None else repr(subspace.key())
+        self.owner: str | None = None
         self.label_of: Callable[[str], str] = str
         self.workers: Callable[[Transaction], Any] | None = None
         self.options = checked = QueueOptions.checked(self.name, options)

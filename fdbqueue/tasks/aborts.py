@@ -36,7 +36,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,6 +71,8 @@ from fdbqueue.tasks.records import (
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 
+#: How many tasks one transaction aborts.
+ABORTED_TOGETHER = 20
 _ONE = (1).to_bytes(8, "little")
 #: How many tasks that wait are looked up in one transaction.
 _LOOKED_UP_TOGETHER = 100
@@ -138,6 +142,57 @@ def abort_in(tr: Transaction, backend: Any, result_id: str, *, by_force: bool = 
     backend.catalog.queue(task.queue).remove(task.item.id, tr=tr)
     write_aborted_unbegun(tr, backend, task)
     return "aborted"
+
+
+def abort_in_all(
+    tr: Transaction, backend: Any, ids: Sequence[str], *, by_force: bool, missing: str
+) -> list[str]:
+    """Abort some tasks in a transaction; return what became of each, ``missing`` if it is none."""
+    outcomes = []
+    for task_id in ids:
+        try:
+            outcomes.append(abort_in(tr, backend, task_id, by_force=by_force))
+        except TaskResultDoesNotExist:
+            outcomes.append(missing)
+    return outcomes
+
+
+def abort_queue(
+    backend: Any,
+    queue_name: str,
+    *,
+    by_force: bool = False,
+    on_aborted: Callable[[int], None] = lambda _: None,
+) -> Counter[str]:
+    """Abort the tasks that are in a queue, twenty in each transaction; count what became of them.
+
+    Those that wait first, then those that run. A task that is enqueued, leased or given back
+    meanwhile may be passed over: call it again.
+
+    Args:
+        backend: The backend.
+        queue_name: The queue as ``QUEUES`` of the backend names it, with what limits keep apart.
+        by_force: As of :func:`abort`.
+        on_aborted: Called after each transaction with how many it has aborted, or asked to end.
+    """
+    counts, abort_some = Counter[str](), functools.partial(abort_in_all, missing="ended")
+    home = backend.queue(queue_name)
+    parts = itertools.chain.from_iterable(
+        backend.catalog.family(family).names() for family in backend.limited_names()
+    )
+    for name in [home.name, *(name for name in parts if backend.catalog.home(name) == home.name)]:
+        queue = backend.catalog.queue(name)
+        for state in ("ready", "delayed", "leased"):
+            after, goes_on = None, True
+            while goes_on:
+                page = queue.page(state=state, after=after, limit=ABORTED_TOGETHER)
+                ids = [call.id for item in page.items if (call := unpacked(item.value)) is not None]
+                work = functools.partial(abort_some, backend=backend, ids=ids, by_force=by_force)
+                outcomes = run(queue.database, work) if ids else []
+                on_aborted(sum(outcome != "ended" for outcome in outcomes))
+                counts.update(outcomes)
+                after, goes_on = page.cursor, page.cursor is not None
+    return counts
 
 
 def is_whole_aborted(tr: Transaction, backend: Any, place: TreePlace) -> bool:

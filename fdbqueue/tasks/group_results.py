@@ -44,11 +44,10 @@ class GroupPart(NamedTuple):
         id: The id of its task's result, or of the group or chain that it is.
         task: The dotted path of its task; empty for a group or a chain.
         status: ``SUCCESSFUL`` or ``FAILED``; None as long as it has not ended.
-        problem: Why it failed without a result: its task could not be enqueued, or its item was
-            removed by hand; else empty.
+        problem: Why it failed without a result: its task could not be enqueued; else empty.
         backend: The alias of the backend.
         queue: The queue of its task, as the catalog names it; empty for a group or a chain.
-        is_enqueued: Whether its task has been enqueued, and its item was not removed by hand.
+        is_enqueued: Whether its task has been enqueued.
     """
 
     at: int

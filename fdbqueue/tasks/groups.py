@@ -23,7 +23,7 @@ from django.db import transaction
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import now_us, run
-from fdbqueue.tasks.aborts import abort_in
+from fdbqueue.tasks.aborts import ABORTED_TOGETHER, abort_in_all
 from fdbqueue.tasks.backend import MAX_CALL_BYTES
 from fdbqueue.tasks.compat import (
     DEFAULT_TASK_BACKEND_ALIAS,
@@ -64,8 +64,6 @@ _MAX_QUEUES = 100
 _PLACE_BYTES = 200
 #: The most rows of a transaction that stores them, or reads them.
 _ROWS_TOGETHER = 2_000
-#: How many tasks one transaction aborts.
-_ABORTED_TOGETHER = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -462,7 +460,7 @@ def abort_some(
         raise TaskResultDoesNotExist(result_id)
     if not has_begun:
         return GroupAbort(), 0
-    abort_these = functools.partial(_aborted, owner=owner, by_force=by_force)
+    abort_these = functools.partial(abort_in_all, backend=owner, by_force=by_force, missing="never")
     return _abort_tasks(owner, keys, passed, is_late, abort_these, on_aborted)
 
 
@@ -478,7 +476,7 @@ def _abort_tasks(
     counts, parts = Counter[str](), _parts_of(owner, keys)
     if sum(1 for _ in itertools.islice(parts, passed)) < passed:  # so many were never passed
         passed, parts = 0, _parts_of(owner, keys)
-    while some := list(itertools.islice(parts, _ABORTED_TOGETHER)):
+    while some := list(itertools.islice(parts, ABORTED_TOGETHER)):
         tasks = [part for part in some if "id" in part]
         ids = [part["id"] for part in tasks if part.get("enqueued")]
         counts["never"] += len(tasks) - len(ids)
@@ -502,14 +500,3 @@ def _parts_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
     while rows := run(owner.catalog.database, read, read_only=True):
         yield from (json.loads(row.value) for row in rows)
         end = bytes(rows[-1].key)
-
-
-def _aborted(tr: Transaction, owner: Any, ids: Sequence[str], *, by_force: bool) -> list[str]:
-    """Abort some tasks in a transaction; return what became of each."""
-    outcomes = []
-    for task_id in ids:
-        try:
-            outcomes.append(abort_in(tr, owner, task_id, by_force=by_force))
-        except TaskResultDoesNotExist:
-            outcomes.append("never")
-    return outcomes

@@ -22,8 +22,8 @@ them; it is then tried again with what is there by then. A pruner that conflicts
 gives way: what it leaves is there for the next one. A crash between two portions leaves nothing
 half done. A dead letter that was buried by hand has no entry; it stays until it is removed by hand.
 
-Groups and chains have an index of when each is to be looked at: while they run to find lost parts,
-and when the retention since their end is over (:mod:`fdbqueue.tasks.group_upkeep`).
+Groups and chains have an index of when each is to be looked at: each hour while they run, and when
+the retention since their end is over (:mod:`fdbqueue.tasks.group_upkeep`).
 
 What an empty queue of limited tasks has left is removed as well, a day after its last task, of some
 hundred keys at a time (``Examiner.remove_idle``).
@@ -43,7 +43,7 @@ import operator
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.connections import left_in_order
@@ -56,13 +56,9 @@ from fdbqueue.service.transactions import Conflict
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.group_upkeep import (
     DueLook,
-    begun,
     clear_old,
-    fail_lost,
-    has_lost_item,
     is_under_way,
     look_again,
-    seem_lost,
 )
 from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_end, is_pending, item_place
@@ -104,21 +100,17 @@ class Pruned(NamedTuple):
         successful: Tasks that had succeeded.
         failed: Tasks that had failed, with their dead letters.
         entries: Entries of the index whose task lives again, died again, or was gone.
-        lost: Records whose item was gone.
-        parts: Parts of groups and chains that have failed, because their item was gone.
         gave_way: Whether other transactions were in the way, so that something old is left.
     """
 
     successful: int = 0
     failed: int = 0
     entries: int = 0
-    lost: int = 0
-    parts: int = 0
     gave_way: bool = False
 
     def plus(self, other: Pruned) -> Pruned:
         """Return both together."""
-        both = Pruned(*map(operator.add, self[:5], other[:5]))
+        both = Pruned(*map(operator.add, self[:3], other[:3]))
         return both._replace(gave_way=self.gave_way or other.gave_way)
 
 
@@ -163,71 +155,6 @@ def prune(
                 if after is None:
                     break
     return pruned
-
-
-def remove_lost(
-    backend: Any,
-    *,
-    catalog: Catalog | None = None,
-    dry_run: bool = False,
-    goes_on: Callable[[Pruned], bool] = lambda _: True,
-) -> Pruned:
-    """Remove the pending records whose item is gone: the queue was cleared, or the item removed.
-
-    Those of groups and chains have failed by that. Reads all records, and the items of those that
-    are pending.
-
-    Args:
-        backend: The backend; records of queues that are another's are left alone.
-        catalog: Where its queues are; None for the setting's.
-        dry_run: Whether only to count.
-        goes_on: Called after each transaction with all that was removed; tells whether to go on.
-    """
-    catalog = catalog or backend.catalog
-    pruned, after = Pruned(), None
-    while True:
-        look = functools.partial(backend.records.some, after=after, limit=_PARTS)
-        some, after = run(catalog.database, look, read_only=True)
-        ids = [result_id for result_id, pending in some if pending]
-        remove = functools.partial(_remove_lost, backend=backend, catalog=catalog, ids=ids)
-        count = _given_way(catalog, functools.partial(remove, dry_run=dry_run)) if ids else 0
-        pruned = pruned.plus(Pruned(gave_way=True) if count is None else Pruned(lost=count))
-        if not goes_on(pruned):
-            return pruned
-        if after is None:
-            break
-    due: DueLook | None = None
-    while True:
-        look_up = functools.partial(begun, backend=backend, after=due)
-        trees, due = run(catalog.database, look_up, read_only=True)
-        for tree in trees:
-            for done in _fail_lost_parts(backend, catalog, tree, dry_run=dry_run):
-                pruned = pruned.plus(done)
-                if not goes_on(pruned):
-                    return pruned
-        if due is None:
-            return pruned
-
-
-def _fail_lost_parts(
-    backend: Any, catalog: Catalog, tree: str, *, dry_run: bool = False
-) -> Iterator[Pruned]:
-    """Have the lost parts of a tree fail, and enqueue what waits; yield after each transaction."""
-    after: bytes | None = None
-    while True:
-        look = functools.partial(
-            seem_lost, backend=backend, catalog=catalog, tree=tree, after=after
-        )
-        places, after = run(catalog.database, look, read_only=True)
-        count: int | None = len(places)
-        if places and not dry_run:
-            fail = functools.partial(fail_lost, backend=backend, catalog=catalog, places=places)
-            count = _given_way(catalog, fail)
-        yield Pruned(gave_way=True) if count is None else Pruned(parts=count)
-        if after is None:
-            break
-    while not dry_run and _given_way(catalog, lambda tr: Tree(tr, backend, tree).enqueue_waiting()):
-        yield Pruned()
 
 
 def may_prune(backend: Any, catalog: Catalog) -> bool:
@@ -336,22 +263,6 @@ class _Pruner:
         key, _ = self._records.ended_row(entry)
         tr.add_read_conflict_key(key)
         tr.clear(key)
-
-
-def _remove_lost(
-    tr: Transaction, backend: Any, catalog: Catalog, ids: Iterable[str], dry_run: bool
-) -> int:
-    """Remove the pending ones of some records that have no item; return how many."""
-    count = 0
-    for result_id in ids:
-        record = backend.records.read(tr, result_id)
-        if record is None or not backend.owns(record["queue"]):
-            continue
-        if has_lost_item(tr, catalog, record):
-            count += 1
-            if not dry_run:
-                backend.records.remove(tr, result_id)
-    return count
 
 
 def _given_way(catalog: Catalog, work: Callable[[Transaction], Any]) -> Any:
@@ -517,7 +428,7 @@ class Housekeeping:
         """Look at groups and chains that are due.
 
         Those that ended as long ago as their tasks are kept at most are removed; of those that have
-        not ended, lost parts have failed.
+        not ended, what waits is enqueued.
         """
         retention, kept = self._backend.settings.retention, None
         if retention.successful is not None and retention.failed is not None:
@@ -532,15 +443,11 @@ class Housekeeping:
                     return
 
     def _keep_tree(self, due: DueLook, pace: _Pace) -> bool:
-        """Have the lost parts of a group or a chain fail; tell whether there is time for more."""
-        found = Pruned()
-        for some in _fail_lost_parts(self._backend, self._catalog, due.tree):
-            found = found.plus(some)
-            if not pace.goes_on(found):
+        """Enqueue what waits of a group or a chain; tell whether there is time for more."""
+        backend, tree = self._backend, due.tree
+        while _given_way(self._catalog, lambda tr: Tree(tr, backend, tree).enqueue_waiting()):
+            if not pace.goes_on(Pruned()):
                 return False
-        if found.parts:
-            facts = {"backend": self._backend.alias, "tree": due.tree, "parts": found.parts}
-            logger.warning("parts of a group or a chain were lost", extra=facts)
         again = functools.partial(look_again, backend=self._backend, due=due, now=now_us())
         _given_way(self._catalog, again)
         return True

@@ -26,8 +26,8 @@ The protocol:
    follows is enqueued. That bit is set once, so nothing follows twice. If it fails again, nothing
    follows; a chain, or a group by what follows it, has then ended again, and is kept from that
    moment on, as the dead letter is. A group whose part fails again keeps its end.
-6. **Looked after** by housekeeping (:mod:`fdbqueue.tasks.group_upkeep`): a part whose item went
-   without its end has failed, and when the retention since the end is over, the tree is removed.
+6. **Looked after** by housekeeping (:mod:`fdbqueue.tasks.group_upkeep`): what still waits to be
+   enqueued is, and when the retention since the end is over, the tree is removed.
 
 What is left behind by
 
@@ -46,7 +46,8 @@ What is left behind by
   long or has no key of its limits: its part has failed, says why, and its branch goes on.
   :func:`enqueue_rest` goes to a queue that has just taken a task of the tree; if none has, and its
   own is gone, the log says so, and what waits is left to housekeeping, or to an abort;
-- *an item that is removed by hand*: a part that does not end, until housekeeping finds it.
+- *an item that the project's own code pops, removes or clears*: a part that does not end. Commands,
+  REST and pages refuse that (:mod:`fdbqueue.owned`); an abort of the whole ends it.
 """
 
 from __future__ import annotations

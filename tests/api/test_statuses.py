@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.core.cache import cache
 
-from fdbqueue import service
+from fdbqueue import conf, service
+from fdbqueue.service.catalog import QueueSpec
 from tests.api.test_listing import put
 from tests.api.test_permissions import ALL
 from tests.api.test_schema import OPERATIONS, check
@@ -57,6 +58,13 @@ class Endpoint:
         query = more.pop("query", "")
         return getattr(client or self.client, self.method)(path + query, **more)
 
+    def ask_of_owned(self, settings, monkeypatch):
+        """Send it when an app owns the queue, and its item is ready."""
+        mail = QueueSpec("mail", "fifo", owner="shop")
+        monkeypatch.setitem(conf._added, "SHOP", lambda: [mail])
+        settings.FDBQUEUE = {**settings.FDBQUEUE}
+        return self.ask(**({"data": {"state": "ready"}} if self.method == "post" else {}))
+
     def ask_of_dead(self):
         """Send it when its item is a dead letter."""
         self.queues.queue("mail").bury(self.item)
@@ -71,7 +79,7 @@ def endpoint(request, api, queues):
 
 
 @pytest.fixture
-def provoke(endpoint, anonymous, client_with, allow, settings):
+def provoke(endpoint, anonymous, client_with, allow, settings, monkeypatch):
     """For each status what has it for an answer."""
 
     def conflict():
@@ -123,7 +131,11 @@ def provoke(endpoint, anonymous, client_with, allow, settings):
         403: lambda: endpoint.ask(client_with()),
         404: lambda: endpoint.ask(queue="nope"),
         406: lambda: endpoint.ask(headers={"Accept": "application/xml"}),
-        409: endpoint.ask_of_dead if endpoint.name == "queues_bury" else conflict,
+        409: {
+            "queues_bury": endpoint.ask_of_dead,
+            "queues_purge": lambda: endpoint.ask_of_owned(settings, monkeypatch),
+            "queues_remove": lambda: endpoint.ask_of_owned(settings, monkeypatch),
+        }.get(endpoint.name, conflict),
         413: too_large,
         414: lambda: endpoint.ask(query="?cursor=" + "x" * 4_000),
         415: lambda: endpoint.ask(data="x", content_type="text/plain"),

@@ -17,6 +17,7 @@ from fdbqueue.tasks import (
     TaskAborted,
     abort,
     abort_group,
+    aborts,
     call,
     chain,
     enqueue_at_end,
@@ -469,9 +470,9 @@ def test_an_abort_begins_with_the_last_part(backend, monkeypatch, few_together):
         aborted.append(task_id)
         return "aborted"
 
-    monkeypatch.setattr(groups, "abort_in", note)
+    monkeypatch.setattr(aborts, "abort_in", note)
     monkeypatch.setattr(groups, "_ROWS_TOGETHER", 4)
-    monkeypatch.setattr(groups, "_ABORTED_TOGETHER", 2)
+    monkeypatch.setattr(groups, "ABORTED_TOGETHER", 2)
     result = group([call(group_jobs.add, n) for n in range(10)]).enqueue()
     assert abort_group(result.id) == (3, 0, 0, 7)
     assert aborted == [part.id for part in result.parts(limit=3)][::-1]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fdbqueue import conf
-from fdbqueue.tasks import call, chain, group, group_result, groups
+from fdbqueue.tasks import aborts, call, chain, group, group_result
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages.addresses import LIST, text
@@ -213,14 +213,14 @@ def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
     whole = group([call(letters.send, str(number)) for number in range(50)]).enqueue()
     task, looked = whole.parts()[0], []
     monkeypatch.setattr("fdbqueue.deadlines.is_half_over", lambda: True)
-    abort_in = groups.abort_in
+    abort_in = aborts.abort_in
 
     def noted(tr, owner, task_id, *, by_force):
         assert by_force  # as the first form says, each of them
         looked.append(task_id)
         return abort_in(tr, owner, task_id)
 
-    monkeypatch.setattr(groups, "abort_in", noted)
+    monkeypatch.setattr(aborts, "abort_in", noted)
     page = do(manager, GROUP, {"id": task.id}, by_force="on")
     while "There are more" in text(page):
         form = form_of(GROUP, page)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
-import types
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from fdbqueue.service import clock, run
-from fdbqueue.service.clock import is_machines
-from fdbqueue.tasks import abort, call, group, housekeeping
+from fdbqueue.tasks import abort, call, group
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, TaskResultStatus
-from fdbqueue.tasks.housekeeping import Pruned, may_prune, prune, remove_lost
+from fdbqueue.tasks.housekeeping import Pruned, prune
 from fdbqueue.tasks.options import Retention
 from tests.called import called
 from tests.tasks import group_jobs, jobs, kept_jobs
@@ -152,7 +149,6 @@ def test_tasks_that_wait_or_run_are_left_alone(backend, later):
     backend.queue("default").lease(seconds=60)
     later(1_000)
     assert prune(backend, Retention(0, 0)) == Pruned()
-    assert remove_lost(backend) == Pruned()
     assert exists(waiting)
     assert exists(leased)
 
@@ -220,121 +216,7 @@ def test_a_dead_letter_that_was_buried_by_hand_stays(backend, later):
     queue.bury(queue.peek().id)
     later(1_000)
     assert prune(backend, Retention(0, 0)) == Pruned()
-    assert remove_lost(backend) == Pruned()
     assert exists(result)
-
-
-def test_records_whose_item_is_gone(backend, work):
-    """Those of a queue that was cleared are found; those of tasks that are there are not."""
-    lost = [jobs.note.enqueue(number) for number in range(130)]
-    backend.queue("default").clear()
-    there, ended = jobs.note.enqueue(1), jobs.note.using(queue_name="other").enqueue(2)
-    work(["other"])
-    assert remove_lost(backend, dry_run=True) == Pruned(lost=130)
-    assert remove_lost(backend) == Pruned(lost=130)
-    assert remove_lost(backend) == Pruned()
-    assert not any(map(exists, lost))
-    assert exists(there)
-    assert exists(ended)
-
-
-def test_an_item_in_a_batch_is_not_lost(backend):
-    """A drain may hold it, and return it."""
-    result = jobs.note.enqueue(1)
-    queue = backend.queue("default")
-    batch = queue.lease_batch(10, owner=b"0123456789abcdef")
-    assert remove_lost(backend) == Pruned()
-    queue.return_batch(batch)
-    assert exists(result)
-
-
-def test_portions(backend, work, later, monkeypatch):
-    """Many are removed in several transactions; between two of them it may be stopped."""
-    monkeypatch.setitem(housekeeping._PORTIONS, "SUCCESSFUL", 7)
-    monkeypatch.setitem(housekeeping._PORTIONS, "FAILED", 2)
-    for number in range(20):
-        jobs.note.enqueue(number)
-    for _ in range(5):
-        kept_jobs.fail_while_closed.enqueue()
-    work()
-    later(31)
-    steps = []
-    first = prune(
-        backend, backend.settings.retention, goes_on=lambda done: steps.append(done) or False
-    )
-    assert len(steps) == 1
-    second = prune(
-        backend, backend.settings.retention, goes_on=lambda done: steps.append(done) or True
-    )
-    both = first.plus(second)
-    assert (both.successful, both.failed) == (20, 5)
-    assert len(steps) >= 5
-    assert stored(backend) == (0, 0)
-
-
-def test_long_results(configure, work, later):
-    """A result of several parts goes as a whole."""
-    backend = configure(max_result_bytes=1_000_000)
-    jobs.long.enqueue(500_000)
-    work()
-    later(8)
-    assert prune(backend, backend.settings.retention) == Pruned(successful=1)
-    left = run(backend.catalog.database, lambda tr: [*tr[backend.records._results.range()]])
-    assert left == []
-
-
-def test_one_worker_in_a_minute(backend, a_minute):
-    """Of many that ask at once, one may prune; a minute later again one."""
-    for _ in range(2):
-        told = []
-
-        def ask(told=told):
-            told.append(may_prune(backend, backend.catalog))
-
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert sorted(told) == [False] * 7 + [True]
-        a_minute()
-
-
-@pytest.fixture
-def a_minute(backend, monkeypatch, later):
-    """Let a minute pass in which nothing is committed: by the clock, and a cluster's versions."""
-    kind = type(backend.catalog.database.create_transaction())
-    read_version = kind.get_read_version
-    minutes = [0]
-
-    def get_read_version(tr):
-        found = read_version(tr)
-        ahead = minutes[0] * 60_000_000
-        return types.SimpleNamespace(wait=lambda: found.wait() + ahead)
-
-    def pass_one():
-        later(60 / _DAY)
-        minutes[0] += 1
-
-    if not is_machines(backend.catalog.database):  # whose versions stand still
-        monkeypatch.setattr(kind, "get_read_version", get_read_version)
-    return pass_one
-
-
-def test_a_worker_prunes_as_it_goes(configure, work, later, monkeypatch):
-    """One that does not stay does it once, one that stays about once a minute."""
-    monkeypatch.undo()
-    configure(retention={"successful": 60})
-    first = jobs.note.enqueue(1)
-    work()
-    assert exists(first)
-    later(1)
-    run(
-        first.task.get_backend().catalog.database,
-        lambda tr: tr.clear(first.task.get_backend().records.state_key("pruned", "default")),
-    )
-    work()
-    assert not exists(first)
 
 
 def test_a_queue_that_no_setting_names_any_more(configure, work, later):
@@ -358,7 +240,7 @@ def test_the_command(backend, work, later):
     kept_jobs.fail_while_closed.enqueue()
     work()
     later(1)
-    nothing = {"successful": 0, "failed": 0, "entries": 0, "lost": 0, "parts": 0}
+    nothing = {"successful": 0, "failed": 0, "entries": 0}
     base = {"backend": "default", "dry_run": False, **nothing}
     assert command() == base
     assert command("--older-than", "2d") == base
@@ -366,10 +248,6 @@ def test_the_command(backend, work, later):
     dry = command("--older-than", "12h", "--dry-run")
     assert dry == {**base, "dry_run": True, "failed": 1}
     assert command("--failed", "3600") == {**base, "failed": 1}
-    jobs.note.enqueue(2)
-    backend.queue("default").clear()
-    assert command() == base
-    assert command("--lost") == {**base, "lost": 1}
 
 
 @pytest.mark.parametrize(

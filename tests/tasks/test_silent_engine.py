@@ -120,7 +120,6 @@ def test_every_transaction_of_a_command_has_a_time_limit(found, timed):
         *(["tasks_show", one] for one in found[1:]),
         *(["tasks_abort", one] for one in found),
         ["tasks_prune"],
-        ["tasks_prune", "--lost"],
     ):
         transactions.clear()
         call_command(*command, stdout=io.StringIO(), stderr=io.StringIO())

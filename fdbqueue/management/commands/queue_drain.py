@@ -123,7 +123,7 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         output = None if options["output"] == "-" else options["output"]
         _check_usage(options, output)
-        queue = self.queue(options["name"])
+        queue = self.takeable(options["name"])
         emptying = Emptying(queue, self.console, limit=options["limit"], follow=options["follow"])
         self.console.note_pauses(queue)
         if options["dry_run"]:

@@ -46,7 +46,7 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        queue, target = self.queue(options["name"]), self.queue(options["to"])
+        queue, target = self.takeable(options["name"]), self.queue(options["to"])
         follow = options["follow"]
         emptying = Emptying(queue, self.console, limit=options["limit"], follow=follow)
         mover = _mover(

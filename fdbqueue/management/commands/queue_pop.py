@@ -33,7 +33,7 @@ examples:
     takes = (QUEUE, END, ONE_UNLESS_LIMIT, JSON_LINES)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        queue = self.queue(options["name"])
+        queue = self.takeable(options["name"])
         lines = item_lines.printer(
             queue, self.console.paint, as_json=self.console.as_json, whole_values=True
         )

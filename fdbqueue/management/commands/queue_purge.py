@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from fdbqueue import owned
 from fdbqueue.columns.text import clipped
 from fdbqueue.management.arguments import JSON, NO_INPUT, QUEUE, Argument, reason_of_dead
 from fdbqueue.management.base import QueueCommand
@@ -45,6 +46,8 @@ examples:
         state = options["state"] or (None if reason is None else "dead")
         if reason is not None and state != "dead":
             raise usage_error(f"--reason is for dead letters, not for --state {state}.")
+        if state != "dead":
+            owned.check_takeable(queue)
         question = _question(queue, state, reason)
         self.console.confirm(question)
         if state is None:

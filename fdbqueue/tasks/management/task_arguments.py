@@ -47,6 +47,7 @@ def task_id(text: str) -> str:
 
 
 ID = Argument("id", metavar="ID", type=task_id, help="Id of the task's result")
+ID_IF_ANY = ID.but(nargs="?", default=None)
 
 
 def not_found(backend: FdbQueueBackend, result_id: str) -> str:

@@ -11,7 +11,7 @@ from fdbqueue.columns.text import counted
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import failure
-from fdbqueue.tasks.housekeeping import Pruned, prune, remove_lost
+from fdbqueue.tasks.housekeeping import Pruned, prune
 from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.options import MAX_KEPT_SECONDS, Retention
 
@@ -57,7 +57,6 @@ examples:
   manage.py tasks_prune --dry-run
   manage.py tasks_prune --successful 1d --failed 90d
   manage.py tasks_prune --older-than 12h --json
-  manage.py tasks_prune --lost
 """
 
     takes = (
@@ -65,11 +64,6 @@ examples:
         _aged("--older-than", "all ended tasks"),
         _aged("--successful", "successful tasks"),
         _aged("--failed", "failed tasks"),
-        arguments.flag(
-            "--lost",
-            "Also remove the records of tasks whose item was removed by hand; their groups and "
-            "chains go on as after a failure. This reads all records",
-        ),
         arguments.flag("--dry-run", "Remove nothing, and print what would be removed"),
         arguments.JSON,
     )
@@ -81,15 +75,10 @@ examples:
         verb = "would be removed" if options["dry_run"] else "removed"
         with self.console.steps(None, verb) as finish_step:
             pruned = prune(backend, kept, goes_on=_steps(finish_step), **known)
-            if options["lost"]:
-                lost = remove_lost(backend, goes_on=_steps(finish_step), **known)
-                pruned = pruned.plus(lost)
         numbers = {
             "successful": pruned.successful,
             "failed": pruned.failed,
             "entries": pruned.entries,
-            "lost": pruned.lost,
-            "parts": pruned.parts,
         }
         self.console.report(
             {"backend": backend.alias, "dry_run": options["dry_run"], **numbers},
@@ -115,7 +104,7 @@ def _steps(finish_step: Callable[[int], None]) -> Callable[[Pruned], bool]:
 
     def note(pruned: Pruned) -> bool:
         nonlocal done
-        total = pruned.successful + pruned.failed + pruned.lost + pruned.parts
+        total = pruned.successful + pruned.failed
         finish_step(total - done)
         done = total
         return True
@@ -124,15 +113,6 @@ def _steps(finish_step: Callable[[int], None]) -> Callable[[Pruned], bool]:
 
 
 def _text(pruned: Pruned, *, dry_run: bool) -> str:
-    parts = [
-        counted(pruned.successful, "successful task"),
-        counted(pruned.failed, "failed task"),
-    ]
-    if pruned.lost:
-        parts.append(counted(pruned.lost, "lost record"))
-    *some, last = parts
-    text = f"{'Would remove' if dry_run else 'Removed'} {', '.join(some)} and {last}."
-    if pruned.parts:
-        lost, outcome = counted(pruned.parts, "part"), "would fail" if dry_run else "failed"
-        text += f" {lost} of groups and chains {outcome}: no item was left of the task."
-    return text
+    successful = counted(pruned.successful, "successful task")
+    failed = counted(pruned.failed, "failed task")
+    return f"{'Would remove' if dry_run else 'Removed'} {successful} and {failed}."
