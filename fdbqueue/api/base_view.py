@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
 from django.utils.cache import patch_vary_headers
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
@@ -34,6 +36,7 @@ from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 
 from fdbqueue.api import errors, request_ids
+from fdbqueue.exceptions import FdbQueueError
 
 JSON = "application/json"
 #: The client may keep the response for itself, and must ask before each use.
@@ -98,6 +101,17 @@ class BaseView(APIView):
         made = super().initialize_request(request, *args, **kwargs)
         made.parser_context.clear()
         return made
+
+    def check_permissions(self, request: Request) -> None:
+        """Check that the user may do this.
+
+        Raises:
+            APIException: The user may not, or it could not be found out.
+        """
+        try:
+            super().check_permissions(request)
+        except (FdbQueueError, Http404, PermissionDenied) as error:
+            raise errors.AuthorizerFailed from error
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         """Return the API's own, not the project's ``EXCEPTION_HANDLER``."""

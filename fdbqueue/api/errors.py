@@ -118,6 +118,13 @@ class BodyTooLarge(exceptions.APIException):
     default_detail = "The request's body is too large."
 
 
+class AuthorizerFailed(exceptions.APIException):
+    """The project's authorizer, or what it asks, has raised the cause, which is what is said.
+
+    Django REST framework's pages ask for permissions once more, and know no other errors there.
+    """
+
+
 #: The exceptions that only the API has.
 OWN = (InvalidIdempotencyKey, AddressTooLong, AddressNotFound, UnsupportedCoding, BodyTooLarge)
 #: The codes and texts of the engine's own errors.
@@ -147,6 +154,8 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
         The response; None for an unexpected exception, which is a bug.
     """
     del context
+    if isinstance(error, AuthorizerFailed) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
     response = _response(error)
     if response is None:
         return None

@@ -103,6 +103,15 @@ def test_who_may_not_send_a_form_is_not_shown_it(client_with, queues, path):
     assert form not in page(client_with(*others), path, 405)
 
 
+def test_a_page_where_the_authorizer_fails(api, allow):
+    """It is that of the error, or has no form: what may be offered cannot be asked."""
+    allow(AUTHORIZER="tests.api.rules.looks_for_mial")
+    assert "queue_not_found" in page(api, "/api/queues/quakes/", 404)
+    assert "<form action" not in page(api, "/api/queues/quakes/pop/", 405)
+    path, headers = "/api/queues/quakes/pop/", {"Accept": "text/html"}
+    assert api.post(path, {}, headers=headers).status_code == 404
+
+
 @pytest.mark.parametrize("parameter", ["_method=POST", "_content={}", "method=post"])
 def test_no_parameter_makes_a_get_a_post(api, queues, parameter):
     """Neither does a header."""
