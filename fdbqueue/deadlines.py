@@ -70,6 +70,30 @@ def is_half_over() -> bool:
     return monotonic() > end - timeout_seconds / 2
 
 
+def next_names(
+    catalog: Catalog, after: str, limit: int, is_wanted: Callable[[str], bool] = lambda _: True
+) -> tuple[list[str], str | None]:
+    """Return the next names of queues, and the name to continue after, None if there are no more.
+
+    They are fewer if half of the time is over before.
+
+    Args:
+        catalog: The queues.
+        after: Only names that sort after this one.
+        limit: Return at most this many.
+        is_wanted: Tells by its name whether to return a queue.
+    """
+    names: list[str] = []
+    last = after
+    for name in catalog.each_name(after=after):
+        if len(names) == limit or (last != after and is_half_over()):
+            return names, last
+        if is_wanted(name):
+            names.append(name)
+        last = name
+    return names, None
+
+
 def is_late(error: Exception) -> bool:
     """Tell whether an error says that the time was over, and that nothing was changed."""
     return isinstance(error, DeadlineExceeded) or error_code(error) == _TIMED_OUT

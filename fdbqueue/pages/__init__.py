@@ -20,10 +20,9 @@ How a request goes
     an item        ``item_page``            ``columns.items``                ``item.html``
     ============== ======================== ================================ ====================
 
-    The first three, and those of an app, are pages of rows (``listing.py``): a ``ListView`` asks
-    who views the page, a ``ListForm`` has the filters, the orders and the page, and
-    ``listing.html`` shows the tiles, the table and the ways to other pages. What of many queues
-    and members a user may see, a :class:`~fdbqueue.viewer.Viewer` finds, in bounded time.
+    The first three, and those of an app, are pages of rows (``listing.py``): a ``ListForm``
+    has the filters, the orders and the page, and ``listing.html`` shows the tiles, the table and
+    the ways to other pages. Who may view one page may view all: ``framing.py`` asks.
 
     What the items of a queue are to readers says its reading (``readings.py``), which an app may
     have for some queues: other columns, tabs and filters, and a page for each task. That of tasks

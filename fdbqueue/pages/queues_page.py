@@ -5,8 +5,6 @@ line, is here. A family of many members, or of the parts of queues, is one row, 
 and has a page of its own: of its members that have something, or whose names begin with a text.
 The index of the family says which have something; it is read up to a bound, and of the members only
 those that the page shows, in one transaction, so the page costs the same beside a million members.
-As everywhere, a user learns only of members that this user may view: others are neither counted,
-nor do they make a family one row.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django import forms
-from django.core.exceptions import PermissionDenied
-from django.http import QueryDict
+from django.http import HttpRequest, QueryDict
+from django.template.response import TemplateResponse
 from django.utils.functional import Promise
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -40,20 +38,18 @@ from fdbqueue.columns.queue_rows import (
 )
 from fdbqueue.columns.queues import COUNTS, KIND, NAME, OLDEST, RATES, TOTAL, QueueColumn, reads_of
 from fdbqueue.columns.text import age, clip, grouped
-from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.charts import Sparkline, drawn, rate_sparkline, sparkline
 from fdbqueue.pages.forms import CHOICE_ERRORS, search_field
 from fdbqueue.pages.framing import ListView
-from fdbqueue.pages.listing import ListForm, table, ways
+from fdbqueue.pages.listing import MAX_QUEUES_READ, ListForm, table, ways
 from fdbqueue.pages.queue_page import shown_pause
 from fdbqueue.pages.readings import more_pages
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
-from fdbqueue.viewer import MAX_QUEUES_READ, Viewer
 
 #: So many queues are on a page, and so many members.
 QUEUES_PER_PAGE = 100
-#: A family of more members than these, that the user may view, is one row; one of parts always is.
+#: A family of more members than these is one row; one of parts always is.
 #: If it has no more, the list says what in them needs attention.
 MEMBERS_LISTED = 20
 #: It names this many queues for each concern at most.
@@ -242,18 +238,46 @@ class QueueList:
     families: list[FamilyRow]
 
 
-def _names_and_families(viewer: Viewer) -> tuple[list[str], list[Family]]:
+def _next_members(
+    family: Family,
+    most: int,
+    *,
+    start: str = "",
+    after: str = "",
+    is_wanted: Callable[[str], bool] = lambda _: True,
+) -> tuple[list[str], str | None]:
+    """Return the next members of a family, and the name to continue after if there may be more.
+
+    No more names are looked at than a page looks at, nor after half of the time.
+
+    Args:
+        family: The family.
+        most: Return at most this many.
+        start: Only names that begin with this text.
+        after: Only names that sort after this one.
+        is_wanted: Tells by its name whether to return a member.
+    """
+    found: list[str] = []
+    last = after
+    for looked_at, name in enumerate(family.names(start, after=after)):
+        is_member = family.has(name) and is_wanted(name)
+        is_over = looked_at == MAX_QUEUES_READ or (looked_at and deadlines.is_half_over())
+        if is_over or (is_member and len(found) == most):
+            return found, last
+        if is_member:
+            found.append(name)
+        last = name
+    return found, None
+
+
+def _names_and_families(catalog: Catalog) -> tuple[list[str], list[Family]]:
     """Return the names of the queues to list, sorted, and the families that are one row."""
-    catalog = viewer.begin()
-    names = set(filter(viewer.sees, catalog.names_of_their_own()))
-    families = []
+    names, families = set(catalog.names_of_their_own()), []
     for family in catalog.families():
-        members, following = viewer.next_members(family, MEMBERS_LISTED)
+        members, following = _next_members(family, MEMBERS_LISTED)
         if following is None:
             names.update(members)
-            if family.has_parts and members:
-                families.append(family)
-        elif members or viewer.sees_any_member(catalog, family):
+        if following is not None or (family.has_parts and members):
             families.append(family)
     return sorted(names), families
 
@@ -263,14 +287,18 @@ def _is_wanted(family: Family, wanted: str) -> bool:
     return wanted in family.name.casefold() or wanted.startswith(family.start.casefold())
 
 
-def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
+def listed(form: QueuesForm, begin: Callable[[], Catalog]) -> QueueList:
     """Read one page of the list, all in one transaction once the names are found.
 
     What the order depends on is read of all queues, then their counts and the rest of those
     shown: a few round trips to a cluster, whatever the number of queues and items.
+
+    Args:
+        form: The form.
+        begin: Begins a time limit, and returns the queues: names and figures have one each.
     """
-    every, families = _names_and_families(viewer)
-    catalog = viewer.begin()
+    every, families = _names_and_families(begin())
+    catalog = begin()
     after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
     names = [name for name in every if name > after]
     following = names[MAX_QUEUES_READ - 1] if len(names) > MAX_QUEUES_READ else None
@@ -289,9 +317,7 @@ def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
 
     def read(tr: Any) -> list[QueueRow]:
         family_rows[:] = [
-            family_row(one, tr, viewer.sees, is_late=deadlines.is_half_over)[0]
-            for one in families
-            if is_first and _is_wanted(one, wanted)
+            family_row(one, tr)[0] for one in families if is_first and _is_wanted(one, wanted)
         ]
         fill(tr, [(begin, rows) for begin in sort_reads])
         shown = order.sorted(rows, is_descending=form.is_descending)[
@@ -369,14 +395,14 @@ def attention(
 
 
 class QueueListView(ListView):
-    """The list of the queues that the user may view."""
+    """The list of the queues."""
 
     view, title, template = "queues", _("Queues"), "queues.html"
     form = QueuesForm
 
-    def rows(self, form: QueuesForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: QueuesForm) -> dict[str, Any]:
         """Return a page of the list, and what needs attention on the pages of apps."""
-        found, addresses = listed(form, viewer), self.addresses
+        found, addresses = listed(form, self.catalog), self.addresses
         after, count = form.cleaned_data["after"] or None, len(found.found)
         for row in found.rows:
             row.address = addresses.queue(row.queue.name)
@@ -404,7 +430,7 @@ class QueueListView(ListView):
             "troubled_pages": [
                 (page.name, page.title, text, addresses.more(page.name))
                 for page in more_pages()
-                if (text := page.trouble(viewer))
+                if (text := page.trouble())
             ],
         }
 
@@ -484,57 +510,45 @@ def _wanted(catalog: Catalog, family: Family, text: str) -> dict[str, Any]:
 
 
 class FamilyView(ListView):
-    """The page of a family: the members that the user may view."""
+    """The page of a family: its members."""
 
     template = "family.html"
     form = FamilyForm
 
-    def viewer_of_some(self) -> Viewer:
-        """Return who views the page, and find the family.
+    def get(self, request: HttpRequest, **parts: str) -> TemplateResponse:
+        """Find the family, and show its members.
 
         Raises:
-            PermissionDenied: The user may see no member, whether there is such a family or not.
             QueueNotFound: There is no such family.
         """
-        viewer, pattern = self.viewer(), self.kwargs["pattern"]
-        catalog = viewer.begin()
-        family = {one.name: one for one in catalog.families()}.get(pattern)
-        if not viewer.sees(pattern) and not (
-            family is not None
-            and self.site.may_view_some(self.request)
-            and viewer.sees_any_member(catalog, family)
-        ):
-            raise PermissionDenied
-        if family is None:
-            raise QueueNotFound(name=pattern)
-        self.title, self._family = family.label, family
-        return viewer
+        self._family = self.catalog().family(parts["pattern"])
+        self.title = self._family.label
+        return super().get(request)
 
     def about_all(self, view: str) -> dict[str, Any]:
         """Return what the pages of all queues show, and the family."""
         return {**super().about_all(view), "family": self._family}
 
-    def rows(self, form: FamilyForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: FamilyForm) -> dict[str, Any]:
         """Return the members that have something, or those whose names begin with a text.
 
         The first are the noisiest first, up to a bound, the others by name.
         """
         family, start, first = self._family, form.cleaned_data["start"], 0
-        catalog = viewer.begin()
+        catalog = self.catalog()
         chosen: list[str] | None = None
         following = None
         if start:
             wanted, after = _wanted(catalog, family, start), form.cleaned_data["after"]
-            chosen, following = viewer.next_members(family, QUEUES_PER_PAGE, after=after, **wanted)
+            chosen, following = _next_members(family, QUEUES_PER_PAGE, after=after, **wanted)
         else:
             first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
 
         def read(tr: Any) -> tuple[list[QueueRow], Members | None, Pause | None]:
             names, members, pause = chosen, None, family.begin_paused(tr)
             if names is None:
-                is_late = deadlines.is_half_over
-                found = family.with_something(tr, MAX_MEMBERS + 1, viewer.sees, is_late=is_late)
-                members = Members.of(found, is_late=is_late())
+                found = family.with_something(tr, MAX_MEMBERS + 1)
+                members = Members.of(found)
                 names = found[:MAX_MEMBERS][first : first + QUEUES_PER_PAGE]
             rows = [QueueRow(catalog.queue(name)) for name in names]
             fill(tr, [(begin, rows) for begin in reads_of(COLUMNS)])
@@ -563,5 +577,4 @@ class FamilyView(ListView):
             "tiles": [MEMBERS.tile(members)],
             "found": members.as_text(grouped),
             "counted": "" if members.is_all else grouped(members.number),
-            "is_late": not members.is_all and members.number < MAX_MEMBERS,
         }

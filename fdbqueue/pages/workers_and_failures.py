@@ -3,14 +3,12 @@
 What they read is bounded, whatever there is: 1,000 queues in the order of their names, two counts
 of each; then at most 1,000 items, of at most 200 of these queues that have any, each queue getting
 its share. Each page says how many of how many it has read. Its orders, its filters and its sums are
-those of what was read. Only queues that the user may view are counted, read or named. The rows of
-workers, 1,000 at most, are for users who may view all queues: a row tells what its worker did in
-all its queues, and may not name each of these.
+those of what was read. Of workers, 1,000 rows are read at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -43,6 +41,7 @@ from fdbqueue.pages.forms import FindAnyForm, search_field
 from fdbqueue.pages.framing import ListView, PageView, shown_id
 from fdbqueue.pages.item_columns import in_one_line
 from fdbqueue.pages.listing import (
+    MAX_QUEUES_READ,
     Left,
     ListForm,
     OrderField,
@@ -57,8 +56,7 @@ from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
 from fdbqueue.pages.search import reason_contains, text_contains
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Item, Queue, run, scan_by_moment
-from fdbqueue.viewer import Viewer
+from fdbqueue.service import Catalog, Item, Queue, run, scan_by_moment
 
 #: Of the queues that it looks at, a page reads items of this many that have any, those with the
 #: most first,
@@ -86,8 +84,7 @@ class Across:
         total: How many there are in the queues that were looked at, by their counts.
         queues: How many queues were looked at.
         busy: How many of them have such items.
-        following: The name after which there are queues that were not looked at; empty if time
-            was over before any name was found that the user may see; None if there are none.
+        following: The name after which there are queues that were not looked at, or None.
     """
 
     rows: list[ItemRow]
@@ -116,10 +113,10 @@ def shares(counts: Sequence[int], most: int) -> list[int]:
     return found
 
 
-def _read(viewer: Viewer, after: str, state: str) -> Across:
-    """Read items in a state, of the next queues that a user may see, in one transaction."""
-    names, following = viewer.queues(after)
-    catalog = viewer.begin()
+def _read(begin: Callable[[], Catalog], after: str, state: str) -> Across:
+    """Read items in a state, of the next queues, in one transaction."""
+    names, following = deadlines.next_names(begin(), after, MAX_QUEUES_READ)
+    catalog = begin()
     queues = [catalog.queue(name) for name in names]
 
     def read_all(tr: Any) -> Across:
@@ -283,17 +280,17 @@ class WorkersView(ListView):
     view, title, template = "workers", _("Workers"), "workers.html"
     form = WorkersForm
 
-    def rows(self, form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the leases; and the workers, for users who may view all queues."""
-        shown = _workers(form, viewer, self.addresses)
-        if self.site.may_view_all(self.request):
-            shown |= _present(form, viewer)
-        return shown
+    def rows(self, form: WorkersForm) -> dict[str, Any]:
+        """Return the leases, and the workers."""
+        shown = _workers(form, self.catalog, self.addresses)
+        return shown | _present(form, self.catalog())
 
 
-def _workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
+def _workers(
+    form: WorkersForm, begin: Callable[[], Catalog], addresses: Addresses
+) -> dict[str, Any]:
     """Read the leases of all queues, and return what the page of workers shows."""
-    found = _read(viewer, form.cleaned_data["after"], "leased")
+    found = _read(begin, form.cleaned_data["after"], "leased")
     name = form.cleaned_data["name"]
     rows = [row for row in found.rows if name in {"", row.item.worker}]
     rows = form.chosen(rows, attrgetter("item.worker"))
@@ -343,12 +340,12 @@ def _workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[st
     }
 
 
-def _present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
+def _present(form: WorkersForm, catalog: Catalog) -> dict[str, Any]:
     """Read which workers there are, and return what the first page of leases shows of them."""
     if form.cleaned_data["page"] > 1 or form.cleaned_data["after"]:
         return {}
     has_text, name = text_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
-    found = viewer.begin().presences.read()
+    found = catalog.presences.read()
     rows = [row for row in found.rows if has_text(row.name) and name in {"", row.name}]
     lost = [row for row in rows if row.is_lost][: MAX_PRESENT // 2]
     shown = [row for row in rows if not row.is_lost][: MAX_PRESENT - len(lost)] + lost
@@ -369,9 +366,9 @@ class DeadLettersView(ListView):
     view, title, template = "failures", _("Failures"), "dead_letters.html"
     form = DeadLettersForm
 
-    def rows(self, form: DeadLettersForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: DeadLettersForm) -> dict[str, Any]:
         """Return the reasons."""
-        found = _read(viewer, form.cleaned_data["after"], "dead")
+        found = _read(self.catalog, form.cleaned_data["after"], "dead")
         has_text = reason_contains(form.cleaned_data["reason"])
         groups = form.in_order(by_reason(row for row in found.rows if has_text(row.item)))
         linked = _Linked(self.addresses)
@@ -404,23 +401,23 @@ class FoundId(NamedTuple):
     following: str | None
 
 
-def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> FoundId:
-    """Look for a task or an item by its id, in the queues that a user may view.
+def find(begin: Callable[[], Catalog], sought: str, after: str, addresses: Addresses) -> FoundId:
+    """Look for a task or an item by its id.
 
     A task's id tells its queue, and that of a group or a chain leads to its first task, whose page
     shows all of it. For an item's, the key that it would have in each queue is read, and those of
     its states, in one transaction: the ids of most queues do not fit others.
     """
-    task = find_task(viewer.begin(), sought)
-    if task is not None and viewer.sees(task.queue):
+    task = find_task(begin(), sought)
+    if task is not None:
         return FoundId([(task.queue, addresses.task(*task))], 1, None)
-    names, following = viewer.queues(after)
-    catalog = viewer.begin()
+    names, following = deadlines.next_names(begin(), after, MAX_QUEUES_READ)
+    catalog = begin()
 
     def read_all(tr: Any) -> tuple[list[tuple[str, str]], int]:
         places: list[tuple[str, str]] = []
         for number, name in enumerate(names):
-            if deadlines.is_half_over():
+            if number and deadlines.is_half_over():
                 return places, number
             try:
                 catalog.queue(name).get(sought, tr=tr)
@@ -431,7 +428,7 @@ def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> Found
 
     places, looked = run(catalog.database, read_all, read_only=True)
     if looked < len(names):
-        following = names[looked - 1] if looked else after
+        following = names[looked - 1]
     return FoundId(places, looked, following)
 
 
@@ -442,13 +439,12 @@ class FindAnyView(PageView):
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         """Redirect to its page, or say where it was looked for."""
-        viewer = self.viewer_of_some()
         about = self.about_all("")
         form = FindAnyForm(request.GET)
         if not form.is_valid():
             return self.problem(bad_form(form), **about)
         sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
-        found = find(viewer, sought, after, self.addresses)
+        found = find(self.catalog, sought, after, self.addresses)
         if len(found.places) == 1 and found.following is None and not after:
             return HttpResponseRedirect(found.places[0][1])
         following = form.address(id=sought, after=found.following) if found.following else None
@@ -460,6 +456,5 @@ class FindAnyView(PageView):
             queues=grouped(found.queues),
             is_whole=found.following is None and not after,
             following=following,
-            is_late=found.following == "",
             **about,
         )

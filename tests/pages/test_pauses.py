@@ -98,7 +98,7 @@ def test_bad_parameters(viewer, queue):
 
 @pytest.mark.parametrize(("rule", "can"), [("may_families", True), ("may_members", False)])
 def test_an_authorizer_lets_a_user_pause_a_family(on, settings, viewer, queue, rule, can):
-    """It is asked about the pattern, for the button as for the form."""
+    """It is asked about all queues, for the button as for the form."""
     rules = {"AUTHORIZER": f"tests.pages.rules.{rule}"}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "API": rules}
     member = queue("user-7")

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import include, path
 
 from tests.cases import cases
-from tests.pages.addresses import LIST, of, text
+from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
 
 PLAIN = "/look/"
@@ -103,8 +103,8 @@ def test_superusers_are_told_what_is_wrong_with_the_setting(mount, root, setting
     assert "<b>" not in text(response)
 
 
-def test_a_queue_that_is_not_there_is_named(mount, viewer, settings, setting):
-    """With one whose name is like it, if the reader may see that; escaped, and clipped."""
+def test_a_queue_that_is_not_there_is_named(mount, viewer):
+    """With one whose name is like it; escaped, and clipped."""
     for page in ("mial/", "mial/items/x/"):
         response = viewer.get(mount + page)
         assert_in_frame(response, mount, 404, "There is no queue with this name.")
@@ -115,14 +115,6 @@ def test_a_queue_that_is_not_there_is_named(mount, viewer, settings, setting):
     assert "&lt;b&gt;\\u202ex" in text(response)
     assert "x" * 100 not in text(response).partition("Queue:")[2].partition("</p>")[0]
     assert 'id="closest"' not in text(response)
-    api = {"AUTHORIZER": "tests.pages.test_problems.may_see_others"}
-    settings.FDBQUEUE = {**setting, "API": api}
-    assert 'id="closest"' not in text(viewer.get(f"{mount}mial/"))
-
-
-def may_see_others(_user, _permission, name):
-    """Allow all queues but one."""
-    return name != "mail"
 
 
 @cases("method", ["post", "put", "patch", "delete", "options"])
@@ -188,13 +180,3 @@ def test_an_error_of_the_program_is_none_of_a_page(mount, viewer, monkeypatch):
     monkeypatch.setattr("fdbqueue.pages.queue_page.queue_details", fail)
     with pytest.raises(ZeroDivisionError):
         viewer.get(f"{mount}mail/")
-
-
-def test_a_user_of_one_queue_is_shown_it_alone(mount, settings, setting, queue):
-    """What they may not see is 403 with the way back to the list that they may."""
-    api = {"AUTHORIZER": "tests.pages.test_sites.may_see_mail"}
-    settings.FDBQUEUE = {**setting, "API": api}
-    client = person("clerk")
-    assert client.get(f"{mount}mail/").status_code == 200
-    assert client.get(f"{mount}quakes/").status_code == 403
-    assert client.get(of("quakes")).status_code == 403

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from fdbqueue import conf, deadlines
+from fdbqueue import conf
 from tests.families import multiply
-from tests.pages import rules
 from tests.pages.addresses import LIST, text
 from tests.thorough import size
 
@@ -52,23 +51,3 @@ def test_very_many_queues(viewer, queue, watched):
     assert "Only 1,000 queues were looked at" in shown
     assert 'id="further"' in shown
     assert reads < 12_000
-
-
-def test_who_may_view_one_of_very_many(pusher, queue, watched, settings, monkeypatch):
-    """Sees nothing of the others on any page, neither a name nor a count."""
-    names = [f"user-{number:05}" for number in range(QUEUES)]
-    of_one = model(queue, names[0], leases=10, letters=3)
-    multiply(conf.catalog(), of_one, names[1:])
-    monkeypatch.setattr(rules, "SEEN", {names[-1]})
-    api = {"AUTHORIZER": "tests.pages.rules.may_see"}
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": api}
-    for page in (LIST, WORKERS, FAILURES, FAMILY):
-        shown, _reads = cost_of(pusher, watched, page)
-        assert set(re.findall(r"user-\d{5}", shown)) <= {names[-1]}, page
-        assert re.search(r"[123]\d,\d{3}", shown) is None, page
-    assert cost_of(pusher, watched, FIND, status=404)
-    monkeypatch.setattr(rules, "SEEN", set())
-    monkeypatch.setattr(deadlines, "is_half_over", lambda: True)
-    for page in (LIST, WORKERS, FAILURES):  # it cannot tell in time, and says nothing of any
-        shown, _reads = cost_of(pusher, watched, page)
-        assert re.search(r"user-(?:\d|\*)", shown) is None, page
