@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fdbqueue import conf
@@ -71,24 +71,24 @@ def is_half_over() -> bool:
 
 
 def next_names(
-    catalog: Catalog, after: str, limit: int, is_wanted: Callable[[str], bool] = lambda _: True
+    each: Iterable[str], limit: int, is_wanted: Callable[[str], bool] = lambda _: True
 ) -> tuple[list[str], str | None]:
-    """Return the next names of queues, and the name to continue after, None if there are no more.
+    """Return the first of some names, and the name to continue after, None if there are no more.
 
     They are fewer if half of the time is over before.
 
     Args:
-        catalog: The queues.
-        after: Only names that sort after this one.
+        each: The names, sorted, each read when it is asked for.
         limit: Return at most this many.
-        is_wanted: Tells by its name whether to return a queue.
+        is_wanted: Tells whether to return a name.
     """
     names: list[str] = []
-    last = after
-    for name in catalog.each_name(after=after):
-        if len(names) == limit or (last != after and is_half_over()):
+    last = ""
+    for name in each:
+        wanted = is_wanted(name)
+        if (wanted and len(names) == limit) or (last and is_half_over()):
             return names, last
-        if is_wanted(name):
+        if wanted:
             names.append(name)
         last = name
     return names, None

@@ -88,7 +88,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
         """List the queues, one page at a time; a page may be short."""
         position = pagination.queue_position(asked.get("cursor"))
         catalog = self._begin()
-        names, following = deadlines.next_names(catalog, position, asked["limit"])
+        names, following = deadlines.next_names(catalog.each_name(after=position), asked["limit"])
         queues = [catalog.queue(name) for name in names]
 
         show = functools.partial(outputs.queue_rows, queues=queues)

@@ -175,7 +175,7 @@ class PageView(View):
             "queue": queue,
             "queue_address": self.addresses.queue(queue.name),
             "home_address": self.addresses.queue(queue.home) if queue.is_part else "",
-            "find_address": self.addresses.find(queue.name),
+            "find_address": self.addresses.find(),
             "has_tasks": reading.task is not None,
         }
 
@@ -193,7 +193,7 @@ class PageView(View):
         """Return what the pages of all queues show: the way to the others, and to an id."""
         return {
             "view": view,
-            "find_address": self.addresses.find_any(),
+            "find_address": self.addresses.find(),
             "has_tasks": apps.is_installed("fdbqueue.tasks"),
             "more_views": [
                 (page.name, page.title, self.addresses.more(page.name))

@@ -1,6 +1,6 @@
 """A page of rows: its parameters, its order, its columns, its tiles, and the ways to other pages.
 
-The list of queues, the members of a family, leases, reasons, functions, schedules and outboxes are
+The list of queues, leases, reasons, functions, schedules and outboxes are
 made of these. Each reads so many rows and no more, filters and orders those, shows one page of
 them, and says how much of what there is it has read.
 """

@@ -1,14 +1,16 @@
-"""The lists of queues: that of all, and that of the members of a family.
+"""The list of queues: of all, or of those whose names fit a pattern.
 
 What they say of each is in :mod:`fdbqueue.columns.queues`; what only a page can show, a link and a
 line, is here. A family of many members, or of the parts of queues, is one row, above the queues,
-and has a page of its own: of its members that have something, or whose names begin with a text.
-The index of the family says which have something; it is read up to a bound, and of the members only
-those that the page shows, in one transaction, so the page costs the same beside a million members.
+which leads to the list of its members. By the pattern of a family these are the members that have
+something, as its index says, up to a bound; by another pattern the queues in the order of their
+names. So the page costs the same beside a million members.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 import html
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +19,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django import forms
-from django.http import HttpRequest, QueryDict
-from django.template.response import TemplateResponse
+from django.http import QueryDict
 from django.utils.functional import Promise
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -27,7 +28,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
 from fdbqueue.columns.concerns import BLOCKED, CONCERN_READS, CONCERNS, MISMATCHED, Concern
-from fdbqueue.columns.families import MAX_MEMBERS, MEMBERS, FamilyRow, Members, family_row
+from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queue_rows import (
     RATE_MINUTES,
     QueueRow,
@@ -175,6 +176,7 @@ class QueuesForm(ListForm):
     """Which queues to list, and in which order."""
 
     q = search_field(_("Name contains"), max_length=100)
+    name = search_field(_("Pattern, such as user-1*"), max_length=100)
     sort = forms.ChoiceField(
         label=_("Order"),
         choices=[(sign + column, column) for column in SORTABLE for sign in ("", "-")],
@@ -182,7 +184,7 @@ class QueuesForm(ListForm):
     )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
-    shown = ("q", "sort")
+    shown = ("q", "name", "sort")
     hidden = ("refresh",)
 
     def __init__(self, parameters: QueryDict) -> None:
@@ -227,6 +229,7 @@ class QueueList:
         first: The number of the page's first queue.
         following: The name after which there are queues that were not looked at.
         families: The families that are one row, on the first page.
+        family: The one whose members are listed, None for none.
     """
 
     rows: list[QueueRow]
@@ -236,45 +239,44 @@ class QueueList:
     first: int
     following: str | None
     families: list[FamilyRow]
+    family: FamilyRow | None = None
 
 
-def _next_members(
-    family: Family,
-    most: int,
-    *,
-    start: str = "",
-    after: str = "",
-    is_wanted: Callable[[str], bool] = lambda _: True,
-) -> tuple[list[str], str | None]:
-    """Return the next members of a family, and the name to continue after if there may be more.
+class Chosen(NamedTuple):
+    """The queues to list, the name to go on after, and the families that are one row.
 
-    No more names are looked at than a page looks at, nor after half of the time.
-
-    Args:
-        family: The family.
-        most: Return at most this many.
-        start: Only names that begin with this text.
-        after: Only names that sort after this one.
-        is_wanted: Tells by its name whether to return a member.
+    ``family`` is the one whose members these are, if the form has the pattern of one.
     """
-    found: list[str] = []
-    last = after
-    for looked_at, name in enumerate(family.names(start, after=after)):
-        is_member = family.has(name) and is_wanted(name)
-        is_over = looked_at == MAX_QUEUES_READ or (looked_at and deadlines.is_half_over())
-        if is_over or (is_member and len(found) == most):
-            return found, last
-        if is_member:
-            found.append(name)
-        last = name
-    return found, None
+
+    names: list[str]
+    following: str | None
+    families: list[Family]
+    family: FamilyRow | None = None
+
+
+def _chosen(form: QueuesForm, catalog: Catalog) -> Chosen:
+    """Return which queues the list is of, a page's worth at most."""
+    pattern, after = form.cleaned_data["name"], form.cleaned_data["after"]
+    if not pattern:
+        every, families = _names_and_families(catalog)
+        names = [name for name in every if name > after]
+        following = names[MAX_QUEUES_READ - 1] if len(names) > MAX_QUEUES_READ else None
+        return Chosen(names[:MAX_QUEUES_READ], following, families)
+    family = {one.name: one for one in catalog.families()}.get(pattern)
+    if family is not None:
+        row, names = run(catalog.database, functools.partial(family_row, family), read_only=True)
+        return Chosen(names[:MAX_QUEUES_READ], None, [], row)
+    fits = functools.partial(fnmatch.fnmatchcase, pat=pattern)
+    each = catalog.each_name(after=after, start=pattern.partition("*")[0])
+    names, following = deadlines.next_names(each, MAX_QUEUES_READ, fits)
+    return Chosen(names, following, [])
 
 
 def _names_and_families(catalog: Catalog) -> tuple[list[str], list[Family]]:
     """Return the names of the queues to list, sorted, and the families that are one row."""
     names, families = set(catalog.names_of_their_own()), []
     for family in catalog.families():
-        members, following = _next_members(family, MEMBERS_LISTED)
+        members, following = deadlines.next_names(family.names(), MEMBERS_LISTED, family.has)
         if following is None:
             names.update(members)
         if following is not None or (family.has_parts and members):
@@ -297,19 +299,14 @@ def listed(form: QueuesForm, begin: Callable[[], Catalog]) -> QueueList:
         form: The form.
         begin: Begins a time limit, and returns the queues: names and figures have one each.
     """
-    every, families = _names_and_families(begin())
+    chosen = _chosen(form, begin())
     catalog = begin()
-    after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
-    names = [name for name in every if name > after]
-    following = names[MAX_QUEUES_READ - 1] if len(names) > MAX_QUEUES_READ else None
-    found = [
-        QueueRow(catalog.queue(name))
-        for name in names[:MAX_QUEUES_READ]
-        if wanted in name.casefold()
-    ]
-    rows = [row for row in found if not row.queue.is_part]
-    parts = [row for row in found if row.queue.is_part]
-    is_first = not after and form.cleaned_data["page"] == 1
+    pattern, wanted = form.cleaned_data["name"], form.cleaned_data["q"].casefold()
+    found = [QueueRow(catalog.queue(name)) for name in chosen.names]
+    found = [row for row in found if wanted in f"{row.queue.name} {row.queue.label}".casefold()]
+    rows = [row for row in found if pattern or not row.queue.is_part]
+    parts = [row for row in found if not pattern and row.queue.is_part]
+    is_first = not form.cleaned_data["after"] and form.cleaned_data["page"] == 1
     family_rows: list[FamilyRow] = []
     first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
     order = BY_NAME[form.column]
@@ -317,7 +314,9 @@ def listed(form: QueuesForm, begin: Callable[[], Catalog]) -> QueueList:
 
     def read(tr: Any) -> list[QueueRow]:
         family_rows[:] = [
-            family_row(one, tr)[0] for one in families if is_first and _is_wanted(one, wanted)
+            family_row(one, tr)[0]
+            for one in chosen.families
+            if is_first and _is_wanted(one, wanted)
         ]
         fill(tr, [(begin, rows) for begin in sort_reads])
         shown = order.sorted(rows, is_descending=form.is_descending)[
@@ -333,7 +332,9 @@ def listed(form: QueuesForm, begin: Callable[[], Catalog]) -> QueueList:
 
     shown = run(catalog.database, read, read_only=True)
     examined = rows if form.column == TROUBLE.name else shown
-    return QueueList(shown, rows, examined, parts, first + 1, following, family_rows)
+    return QueueList(
+        shown, rows, examined, parts, first + 1, chosen.following, family_rows, chosen.family
+    )
 
 
 class Mention(NamedTuple):
@@ -408,8 +409,9 @@ class QueueListView(ListView):
             row.address = addresses.queue(row.queue.name)
         begun = form.cleaned_data["q"]
         for one in found.families:
-            start = begun if begun.startswith(one.queue.start) else ""
-            one.address = addresses.family(one.queue.name, start=start)
+            is_begun = one.queue.start and begun.startswith(one.queue.start)
+            pattern = f"{begun}*" if is_begun else one.queue.name
+            one.address = addresses.queues(name=pattern, sort="-pushes")
         examined = [*found.examined, *found.parts]
         return {
             **table(COLUMNS, found.rows),
@@ -417,6 +419,7 @@ class QueueListView(ListView):
             "headers": SafeString("".join([_header(form, column) for column in COLUMNS])),
             "families": table(FAMILY_COLUMNS, found.families),
             "members_listed": grouped(MEMBERS_LISTED),
+            **_about_family(found.family),
             "tiles": _totals(found, form),
             "sparklines": _sparklines(found),
             "attention": attention(examined, addresses, attrgetter("queue.home")),
@@ -433,6 +436,17 @@ class QueueListView(ListView):
                 if (text := page.trouble())
             ],
         }
+
+
+def _about_family(row: FamilyRow | None) -> dict[str, Any]:
+    """Return what the list of the members of a family says of that."""
+    if row is None:
+        return {}
+    return {
+        "family": row.queue,
+        "members": row.members.as_text(grouped),
+        "pause": row.pause and shown_pause(row.pause, row.queue.name),
+    }
 
 
 def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
@@ -475,106 +489,3 @@ def _header(form: QueuesForm, column: QueueColumn) -> SafeString:
     if form.column == column.name:
         order = "descending" if form.is_descending else "ascending"
     return column.header(form.sorted_by(column.name), order)
-
-
-# The members of a family
-
-
-class FamilyForm(ListForm):
-    """Which members of a family to show."""
-
-    start = search_field(_("Name begins with"), max_length=100)
-
-    defaults: Mapping[str, str] = {"refresh": "5", "page": "1"}
-    shown = ("start",)
-    hidden = ("refresh",)
-
-
-def _wanted(catalog: Catalog, family: Family, text: str) -> dict[str, Any]:
-    """Return what chooses the members whose names, as pages show them, begin with a text.
-
-    The text may leave out what all of them begin with, as 17 does in user-*. Parts of a queue are
-    shown by their home and their key, and are found by both, by the key alone, or as they are
-    stored.
-    """
-    if text.startswith(family.start):
-        return {"start": text}
-    if not family.has_parts:
-        return {"start": text if family.start.startswith(text) else family.start + text}
-
-    def is_wanted(name: str) -> bool:
-        queue = catalog.queue(name)
-        return queue.label.startswith((text, f"{queue.home}: {text}"))
-
-    return {"is_wanted": is_wanted}
-
-
-class FamilyView(ListView):
-    """The page of a family: its members."""
-
-    template = "family.html"
-    form = FamilyForm
-
-    def get(self, request: HttpRequest, **parts: str) -> TemplateResponse:
-        """Find the family, and show its members.
-
-        Raises:
-            QueueNotFound: There is no such family.
-        """
-        self._family = self.catalog().family(parts["pattern"])
-        self.title = self._family.label
-        return super().get(request)
-
-    def about_all(self, view: str) -> dict[str, Any]:
-        """Return what the pages of all queues show, and the family."""
-        return {**super().about_all(view), "family": self._family}
-
-    def rows(self, form: FamilyForm) -> dict[str, Any]:
-        """Return the members that have something, or those whose names begin with a text.
-
-        The first are the noisiest first, up to a bound, the others by name.
-        """
-        family, start, first = self._family, form.cleaned_data["start"], 0
-        catalog = self.catalog()
-        chosen: list[str] | None = None
-        following = None
-        if start:
-            wanted, after = _wanted(catalog, family, start), form.cleaned_data["after"]
-            chosen, following = _next_members(family, QUEUES_PER_PAGE, after=after, **wanted)
-        else:
-            first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
-
-        def read(tr: Any) -> tuple[list[QueueRow], Members | None, Pause | None]:
-            names, members, pause = chosen, None, family.begin_paused(tr)
-            if names is None:
-                found = family.with_something(tr, MAX_MEMBERS + 1)
-                members = Members.of(found)
-                names = found[:MAX_MEMBERS][first : first + QUEUES_PER_PAGE]
-            rows = [QueueRow(catalog.queue(name)) for name in names]
-            fill(tr, [(begin, rows) for begin in reads_of(COLUMNS)])
-            return rows, members, pause()
-
-        rows, members, pause = run(catalog.database, read, read_only=True)
-        for row in rows:
-            row.address = self.addresses.queue(row.queue.name)
-        shown: dict[str, Any] = {
-            "pause": pause and shown_pause(pause, family.name),
-            "attention": attention(rows, self.addresses),
-            "examined": grouped(len(rows)),
-            "trouble_first": form.address(),
-            "is_trouble_first": True,
-            "rate_minutes": RATE_MINUTES,
-        }
-        if members is None:  # by name: there is no page before
-            next_page = None if following is None else form.address(after=following)
-            ways_there = {**ways(form, 1, len(rows), 0), "found": None, "previous_page": None}
-            return {**shown, **table(COLUMNS, rows), **ways_there, "next_page": next_page}
-        rows.sort(key=lambda row: (-row.pushes, -row.counts.ready, row.queue.name))
-        return {
-            **shown,
-            **table(COLUMNS, rows),
-            **ways(form, first + 1, len(rows), members.number),
-            "tiles": [MEMBERS.tile(members)],
-            "found": members.as_text(grouped),
-            "counted": "" if members.is_all else grouped(members.number),
-        }

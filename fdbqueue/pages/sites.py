@@ -27,8 +27,8 @@ class Addresses:
 
     Args:
         url_name: Returns the name of a page's URL: of ``queues``, ``workers``, ``failures``,
-            ``family``, ``queue``, ``item``, ``task``, of a page that an app has; or of ``find``,
-            which finds an item of a queue by its id, or ``find-any``, which finds it in any.
+            ``queue``, ``item``, ``task``, of a page that an app has; or of ``find``,
+            which leads to an item or a task by its id.
         current_app: The instance namespace.
     """
 
@@ -52,17 +52,13 @@ class Addresses:
         """Return the address of a page across queues that an app has."""
         return self._of(name)
 
-    def find_any(self) -> str:
+    def find(self) -> str:
         """Return the address that leads to an item or a task of any queue by its id."""
-        return self._of("find-any")
+        return self._of("find")
 
     def queue(self, name: str, **query: str) -> str:
         """Return the address of a queue's page."""
         return self._of("queue", name, **query)
-
-    def family(self, pattern: str, **query: str) -> str:
-        """Return the address of the page of a family."""
-        return self._of("family", pattern, **query)
 
     def item(self, name: str, item_id: str, **query: str) -> str:
         """Return the address of an item's page."""
@@ -79,10 +75,6 @@ class Addresses:
     def log_out(self) -> str:
         """Return the address where users of the plain pages log out."""
         return reverse("fdbqueue:log-out", current_app=self._current_app)
-
-    def find(self, name: str) -> str:
-        """Return the address that leads to an item of a queue by its id."""
-        return self._of("find", name)
 
     def _of(self, page: str, *args: str, **query: Any) -> str:
         address = reverse(self._url_name(page), args=args, current_app=self._current_app)

@@ -416,15 +416,17 @@ class Catalog:
         names = self.each_name(after=after, with_responses=with_responses)
         return list(itertools.islice(names, limit))
 
-    def each_name(self, *, after: str = "", with_responses: bool = False) -> Iterator[str]:
+    def each_name(
+        self, *, after: str = "", start: str = "", with_responses: bool = False
+    ) -> Iterator[str]:
         """Yield the names of the queues, sorted, and read them as they are asked for.
 
         These are the plain names, and those that fit a pattern, or that another app has, and have
         been pushed to; the latter cost about two reads each, a thousand names in a transaction. A
         queue that was drained is among them, because it keeps its counts; one that was cleared is
-        not. The arguments are those of :meth:`names`.
+        not. The arguments are those of :meth:`names`; ``start`` is what the names begin with.
         """
-        return self._names(after=after, with_responses=with_responses)
+        return self._names(after=after, start=start, with_responses=with_responses)
 
     def _names(self, *, after: str = "", start: str = "", with_responses: bool) -> Iterator[str]:
         """Return the names that sort after one and begin with a text, each read when asked for."""

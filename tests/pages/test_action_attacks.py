@@ -200,7 +200,7 @@ def test_pages_are_read_only_while_actions_are_off(site, manager, mail, queue, s
     settings.FDBQUEUE = {**settings.FDBQUEUE, "PAGES": {}}
     queue("user-7").push(1)
     mail.pause(reason="deploying")
-    paths = ["", "mail/?state=dead", "user-*/", "-/workers/", "-/failures/", "none/"]
+    paths = ["", "mail/?state=dead", "?name=user-*", "-/workers/", "-/failures/", "none/"]
     paths += [f"mail/items/{one}/" for one in (mail.ready_id, mail.dead_ids[0])]
     for path in paths:
         page = manager.get(site + path)

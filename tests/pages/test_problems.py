@@ -50,7 +50,7 @@ def assert_in_frame(response, mount, status, words):
 def test_the_missing_permission_is_named(mount, pusher, queue):
     """403 in the frame; a queue that does not exist gets the same answer."""
     item = queue("mail").push(1)
-    pages = ["", "mail/", f"mail/items/{item.id}/", "mail/items/?id=x", "mail/tasks/x/"]
+    pages = ["", "mail/", f"mail/items/{item.id}/", "-/find/?id=x", "mail/tasks/x/"]
     for page in pages:
         response = pusher.get(mount + page)
         assert_in_frame(response, mount, 403, "Missing permission: fdbqueue.view_queue")
@@ -78,7 +78,7 @@ def silent(settings, setting):
     settings.FDBQUEUE = {**setting, "ENGINE": "tests.pages.silent_engine", "OPTIONS": {}}
 
 
-@pytest.mark.parametrize("page", ["", "mail/", "mail/items/ID/", "mail/items/?id=ID"])
+@pytest.mark.parametrize("page", ["", "mail/", "mail/items/ID/", "-/find/?id=ID"])
 def test_superusers_are_told_why_the_queues_are_unavailable(
     mount, page, root, viewer, queue, request
 ):
@@ -166,7 +166,7 @@ def test_an_address_below_a_queue_that_is_no_page(mount, page, viewer, pusher):
 
 def test_more_parameters_than_django_takes(mount, viewer):
     """400 in the frame, too."""
-    for page in ("", "mail/", "mail/items/AAAA/", "mail/items/"):
+    for page in ("", "mail/", "mail/items/AAAA/", "-/find/"):
         response = viewer.get(mount + page + "?" + "&".join(f"p{n}=1" for n in range(1_500)))
         assert_in_frame(response, mount, 400, "There are too many parameters.")
 

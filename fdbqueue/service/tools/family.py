@@ -126,15 +126,12 @@ class Family:
             self.keys.member(name).announce(tr, 0)
         return len(names)
 
-    def names(self, start: str = "", *, after: str = "") -> Iterator[str]:
-        """Yield the names of the queues that begin with a text, sorted, as they are asked for.
+    def names(self, *, after: str = "") -> Iterator[str]:
+        """Yield the names of the queues that begin as members do, sorted, as they are asked for.
 
-        Those of other queues are among them if they begin as members do; :attr:`has` tells. Each
-        costs about two reads. There are none if no member begins with the text.
+        Those of other queues are among them; :attr:`has` tells. Each costs about two reads.
         """
-        if start.startswith(self.start):
-            return self._names(start, after)
-        return self._names(self.start, after) if self.start.startswith(start) else iter(())
+        return self._names(self.start, after)
 
     def with_something(
         self,

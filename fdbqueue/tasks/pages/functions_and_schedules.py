@@ -27,7 +27,6 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import conf, deadlines
 from fdbqueue.columns import DURATION, FUTURE, PAST, TEXT, Column, ValueKind, link, markup
 from fdbqueue.columns.text import grouped, lasting, visible
-from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import (
@@ -134,9 +133,8 @@ class FunctionsView(ListView):
     def rows(self, form: FunctionsForm) -> dict[str, Any]:
         """Return the functions and their figures."""
         after = form.cleaned_data["after"]
-        names, following = deadlines.next_names(
-            self.catalog(), after, MAX_QUEUES_READ, is_of_tasks()
-        )
+        each = self.catalog().each_name(after=after)
+        names, following = deadlines.next_names(each, MAX_QUEUES_READ, is_of_tasks())
         catalog = self.catalog()
         homes = dict.fromkeys(map(catalog.home, names))  # limited tasks count for their queue
         found = read_functions(catalog, [*homes])
@@ -277,8 +275,7 @@ class FunctionTasks:
         state = self._state(row, name, is_failure=is_failure)
         limited = self._limited(name, row.path) if state == "dead" else None
         if limited is not None:
-            family, start = limited
-            return self._addresses.family(family, start=start)
+            return self._addresses.queues(name=f"{limited}*")
         path = row.path if len(row.path) <= _MAX_PATH else ""
         return self._addresses.queue(name, state=state, function=path)
 
@@ -291,18 +288,12 @@ class FunctionTasks:
             return "dead"
         return "delayed" if has_only_failed else DONE
 
-    def _look_for_limited(self, name: str, path: str) -> tuple[str, str] | None:
-        """Return the family of a function's limited tasks, and how their queues' names begin.
-
-        None if there are none.
-        """
+    def _look_for_limited(self, name: str, path: str) -> str | None:
+        """Return how the names of the queues of a function's limited tasks begin, None for none."""
         start = names_begin(name, path)
-        try:
-            family = self._catalog.family(self._catalog.spec(start).name)
-        except QueueNotFound:
+        if deadlines.is_half_over():
             return None
-        is_there = not deadlines.is_half_over() and any(True for _ in family.names(start))
-        return (family.name, start) if is_there else None
+        return start if any(True for _ in self._catalog.each_name(start=start)) else None
 
     def _read_failed(self, name: str) -> set[str] | None:
         """Return the functions of all failed tasks of a queue, None if these are too many.
