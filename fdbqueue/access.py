@@ -1,15 +1,18 @@
 """Permissions: which user may do what to which queue. The REST API and the pages ask here.
 
-By default a user may do nothing. ``user.has_perm(permission)`` allows it for all queues, and
-``user.has_perm(permission, queue)`` for one queue: authentication backends with object permissions
-answer that, and ``queue`` is a :class:`fdbqueue.models.QueueName`. A project with other rules names
-its own function in the setting (``"API": {"AUTHORIZER": "myproject.queues.may"}``), which then
-decides alone. Some queues are parts of another queue, their *home*, as those of limited tasks are:
-who may view the home may view them, too.
+By default a user may do nothing. There are two questions, and :func:`may` answers both:
 
-Whether a user may see something of a queue, an item, a task or only a number, is answered by
-:func:`may`, asked about the queue that it is stored under; there is no second answer. What of many
-queues a user may see finds a :class:`~fdbqueue.viewer.Viewer`, which asks here.
+- *about one queue*, which an address of the REST API names: ``user.has_perm(permission)`` allows
+  it, and so does ``user.has_perm(permission, queue)``; authentication backends with object
+  permissions answer that, and ``queue`` is a :class:`fdbqueue.models.QueueName`. Some queues are
+  parts of another queue, their *home*, as those of limited tasks are: who may view the home may
+  view them, too;
+- *about all queues*, for the pages, the lists, the metrics, and whatever is done to a pattern:
+  only ``user.has_perm(permission)`` allows it.
+
+A project with other rules names its own function in the setting (``"API": {"AUTHORIZER":
+"myproject.queues.may"}``), which then decides alone. About all queues it is asked with the name
+None.
 
 Monitors read the metrics and the health of the queues. A monitor has the token of the setting, or
 is a user who may view all queues. What it reads of a project with very many queues is bounded.
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from django.apps import apps
@@ -30,7 +33,7 @@ from django.urls import NoReverseMatch
 from django.utils.crypto import constant_time_compare
 
 from fdbqueue import conf, models
-from fdbqueue.exceptions import DeadlineExceeded, QueueNotFound
+from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.service import Catalog, SeveralQueues, run
 
 VIEW = "fdbqueue.view_queue"
@@ -70,18 +73,26 @@ def identity(user: Any) -> str:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
-def may(user: Any, permission: str, name: str) -> bool:
-    """Tell whether a user may do something to a queue.
+def may(user: Any, permission: str, name: str | None = None) -> bool:
+    """Tell whether a user may do something to a queue, or to all queues.
+
+    What is done to a family is done to all its members, whichever there will be, so a pattern asks
+    for all queues.
 
     Args:
         user: The user of the request. Anonymous and deactivated users may do nothing.
         permission: One of the constants of this module.
-        name: The queue's name; the queue need not exist.
+        name: The queue's name, and the queue need not exist; None or a pattern for all queues. To
+            push or to take is never for the queues that another app has.
 
     Raises:
         ConfigurationError: The setting is wrong.
     """
-    if not _is_active(user) or (permission in _ITEMS and conf.catalog().owner(name)):
+    if not _is_active(user):
+        return False
+    if name is None or "*" in name:
+        return _is_allowed(user, permission, None)
+    if permission in _ITEMS and conf.catalog().owner(name):
         return False
     return _is_allowed(user, permission, name) or (
         permission == VIEW and _may_view_home(user, name)
@@ -94,36 +105,14 @@ def _may_view_home(user: Any, name: str) -> bool:
     return home != name and _is_allowed(user, VIEW, home)
 
 
-def _is_allowed(user: Any, permission: str, name: str) -> bool:
-    """Ask the project about one name."""
+def _is_allowed(user: Any, permission: str, name: str | None) -> bool:
+    """Ask the project about one name, or with None about all queues."""
     authorizer = conf.api().authorizer
     if authorizer is not None:
         return bool(authorizer(user, permission, name))
-    return _has(user, permission) or _has(user, permission, models.QueueName(name=name))
-
-
-def may_to_all(user: Any, permission: str, name: str) -> bool:
-    """Tell whether a user may do something to a queue, or by a pattern's name to its family.
-
-    What is done to a family is done to all its members: no permission for one queue is for these.
-    The project's own function is asked about the pattern itself.
-
-    Raises:
-        ConfigurationError: The setting is wrong.
-    """
-    if "*" in name and (conf.api().authorizer is None or permission in _ITEMS):
-        return may_in_general(user, permission)
-    return may(user, permission, name)
-
-
-def may_in_general(user: Any, permission: str) -> bool:
-    """Tell whether a user may do something to every queue; False if there is an exception.
-
-    Raises:
-        ConfigurationError: The setting is wrong.
-    """
-    is_of_items = permission in _ITEMS
-    return _has_all_but_owned(user, permission) and not (is_of_items and conf.catalog().has_owned)
+    if _has(user, permission):
+        return True
+    return name is not None and _has(user, permission, models.QueueName(name=name))
 
 
 def may_be_told(user: Any) -> bool:
@@ -166,27 +155,19 @@ def refusal(user: Any, permission: str, queues: str, names: Iterable[str] = ()) 
 def _lacks_by_owner(user: Any, permission: str, name: str) -> bool:
     """Tell whether a user could act on a queue, or by a pattern, if no other app had it."""
     if "*" in name:
-        return _has_all_but_owned(user, permission) and conf.catalog().has_owned
-    if not (_is_active(user) and _is_allowed(user, permission, name)):
+        return conf.catalog().has_owned and may(user, permission)
+    if conf.catalog().owner(name) is None:
         return False
-    return conf.catalog().owner(name) is not None
+    return _is_active(user) and _is_allowed(user, permission, name)
 
 
 def takeable(
-    catalog: Catalog,
-    user: Any,
-    permission: str,
-    names: list[str],
-    *,
-    fair: bool | None,
-    is_late: Callable[[], bool] = lambda: False,
+    catalog: Catalog, user: Any, permission: str, names: list[str], *, fair: bool | None
 ) -> SeveralQueues:
     """Return several queues for a user to take from, by names and patterns.
 
-    A pattern stands for those queues only that the user may take from. One that stands for none is
-    ignored, and neither the result nor the time tells whether it fits others. So the permission is
-    asked first, of each name and then of each queue there is, and a pattern is only compared with
-    the names that the user may take from.
+    The permission is asked of each name, and for a pattern of all queues. A pattern stands for no
+    queue that another app has.
 
     Args:
         catalog: The queues.
@@ -194,44 +175,21 @@ def takeable(
         permission: POP or LEASE.
         names: The names and patterns.
         fair: Whether to take from the queues in turn; None for True with a pattern.
-        is_late: Asked before each queue there is; True ends the search.
 
     Raises:
-        Refused: The user may not take from a queue that is named; or none is named, and the user
-            may take from none that fits a pattern.
-        QueueNotFound: There cannot be a queue with one of the names; or, for a user who may take
-            from all queues, none that fits one of the patterns.
-        DeadlineExceeded: The search took too long.
+        Refused: The user may not take from a queue that is named, or by a pattern; or a pattern
+            fits no queues but those of another app.
+        QueueNotFound: There cannot be a queue with one of the names, or one that fits a pattern.
         InvalidInput: They are not 1 to 1,000 names and patterns.
     """
-    if may_in_general(user, permission):
-        return catalog.several(names, fair=fair)
-
-    def refused() -> Refused:
-        return Refused(refusal(user, permission, "these queues", names))
-
-    if not all(may(user, permission, name) for name in names if "*" not in name):
-        raise refused()
-    if _has_all_but_owned(user, permission):
-        try:
-            return catalog.several(names, fair=fair, with_owned=False)
-        except QueueNotFound as error:
-            raise (refused() if "*" in error.context["name"] else error) from None
-
-    def allows(name: str) -> bool:
-        if is_late():
-            raise DeadlineExceeded
-        return may(user, permission, name)
-
-    allowed = catalog.several_for(identity(user), names, allows, fair=fair)
-    if not allowed.queues():
-        raise refused()
-    return allowed
-
-
-def _has_all_but_owned(user: Any, permission: str) -> bool:
-    """Tell whether a user may do something to every queue that no other app has."""
-    return _is_active(user) and conf.api().authorizer is None and _has(user, permission)
+    if not all(may(user, permission, name) for name in names):
+        raise Refused(refusal(user, permission, "these queues", names))
+    try:
+        return catalog.several(names, fair=fair, with_owned=not catalog.has_owned)
+    except QueueNotFound as error:
+        if not (catalog.has_owned and "*" in error.context["name"]):
+            raise
+        raise Refused(refusal(user, permission, "these queues", names)) from None
 
 
 def _may_have_single_queues(user: Any) -> bool:
@@ -317,4 +275,4 @@ def _may_monitor(request: HttpRequest) -> bool:
     token = getattr(settings, MONITORS_SETTING, None)
     if scheme.lower() == "bearer" and token is not None and is_good_token(token):
         return constant_time_compare(given.strip(), token)
-    return may_in_general(getattr(request, "user", None), VIEW)
+    return may(getattr(request, "user", None), VIEW)

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from fdbqueue import access, models
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.pages.framing import PageView
-from fdbqueue.pages.sites import AdminSite, admin_url_name, may_enter
+from fdbqueue.pages.sites import AdminSite, admin_url_name
 from fdbqueue.views import of_site, page_patterns
 
 
@@ -45,16 +45,15 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         """Return what stands for a queue, whether there is one of this name or not."""
         return models.QueueName(name=object_id)
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Tell whether the user may view a queue, or with None, whether the index has an entry.
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  # all or none
+        """Tell whether the user may view the pages: all queues.
 
         If the setting is wrong, the admin's other pages work, and these say what is wrong.
         """
-        user = request.user
         try:
-            return may_enter(user) if obj is None else access.may(user, access.VIEW, obj.name)
+            return access.may(request.user, access.VIEW)
         except ConfigurationError:
-            return access.may_be_told(user)
+            return access.may_be_told(request.user)
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # no user may
         """Refuse: queues are named in the settings."""
@@ -73,13 +72,11 @@ class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the 
         return self.has_view_permission(request)
 
     def _page(self, view: type[PageView]) -> Any:
-        decide = type(self).has_view_permission
-        site = AdminSite(self, has_own_rules=decide is not QueueAdmin.has_view_permission)
-        return self._with_login(of_site(view, self.admin_site.admin_view, site))
+        return self._with_login(of_site(view, self.admin_site.admin_view, AdminSite(self)))
 
     def _to_queue(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
         """Redirect from the address that the admin's log has for a queue to its page."""
-        addresses = AdminSite(self, has_own_rules=True).addresses(request)
+        addresses = AdminSite(self).addresses(request)
         return HttpResponseRedirect(addresses.queue(unquote(object_id)))
 
     def _in_admin(self, view: Any) -> Any:

@@ -142,7 +142,7 @@ _PLACE = {"kind": Rule(ANYTHING, ""), "subspace": Rule(ANYTHING, "")}
 
 
 #: Tells whether a user may do what a permission names to the queue of a name.
-Authorizer = Callable[[Any, str, str], bool]
+Authorizer = Callable[[Any, str, str | None], bool]
 
 
 class SettingCache(Generic[T]):

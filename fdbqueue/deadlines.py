@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fdbqueue import conf
@@ -68,6 +68,30 @@ def is_half_over() -> bool:
     """Tell whether half of the time that :func:`begin` gave this thread has passed."""
     timeout_seconds, end, _ = _limits.get(_UNLIMITED)
     return monotonic() > end - timeout_seconds / 2
+
+
+def next_names(
+    each: Iterable[str], limit: int, is_wanted: Callable[[str], bool] = lambda _: True
+) -> tuple[list[str], str | None]:
+    """Return the first of some names, and the name to continue after, None if there are no more.
+
+    They are fewer if half of the time is over before.
+
+    Args:
+        each: The names, sorted, each read when it is asked for.
+        limit: Return at most this many.
+        is_wanted: Tells whether to return a name.
+    """
+    names: list[str] = []
+    last = ""
+    for name in each:
+        wanted = is_wanted(name)
+        if (wanted and len(names) == limit) or (last and is_half_over()):
+            return names, last
+        if wanted:
+            names.append(name)
+        last = name
+    return names, None
 
 
 def is_late(error: Exception) -> bool:

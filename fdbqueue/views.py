@@ -9,14 +9,13 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.db.transaction import non_atomic_requests
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
-from django.urls import URLPattern, path, re_path
+from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
 from fdbqueue.exceptions import InvalidInput, ItemNotFound, ItemNotReady
 from fdbqueue.pages import action_page, item_page, queue_page
 from fdbqueue.pages.forms import (
-    FindForm,
     ItemForm,
     PageForm,
     is_live_part,
@@ -24,10 +23,10 @@ from fdbqueue.pages.forms import (
 )
 from fdbqueue.pages.framing import PageView, read_only, shown_id
 from fdbqueue.pages.problems import Problem, bad_form, item_not_found, item_not_ready
-from fdbqueue.pages.queues_page import FamilyView, QueueListView
+from fdbqueue.pages.queues_page import QueueListView
 from fdbqueue.pages.readings import more_pages, reading_of
 from fdbqueue.pages.sites import PlainSite, actions_are_on
-from fdbqueue.pages.workers_and_failures import DeadLettersView, FindAnyView, WorkersView
+from fdbqueue.pages.workers_and_failures import DeadLettersView, FindView, WorkersView
 from fdbqueue.service import Family, Queue
 
 
@@ -78,31 +77,6 @@ class QueueView(PageView):
             **self.about(queue, reading),
             **shown,
         )
-
-
-class FindView(PageView):
-    """Goes to the item or the task whose id a reader has typed."""
-
-    def get(self, request: HttpRequest, name: str) -> HttpResponseBase:
-        """Redirect to the page of an item or a task, or say that there is none."""
-        queue = self.catalog().queue(name)
-        reading = reading_of(queue)
-        form = FindForm(request.GET)
-        if not form.is_valid():
-            return self.problem(bad_form(form), **self.about(queue, reading))
-        sought = form.cleaned_data["id"]
-        try:
-            queue.get(sought)
-        except ItemNotFound:
-            missing = item_not_found()
-        except InvalidInput:
-            if self.task_of(reading, queue, sought) is not None:
-                return HttpResponseRedirect(self.addresses.task(queue.name, sought))
-            message = _("This is not an id of this queue. An item's own page shows its id.")
-            missing = item_not_found(message)
-        else:
-            return HttpResponseRedirect(self.addresses.item(queue.name, sought))
-        return self.problem(missing, item_id=shown_id(sought), **self.about(queue, reading))
 
 
 class ItemView(PageView):
@@ -232,8 +206,9 @@ class ActionView(PageView):
 
     def _back(self) -> str:
         """Return the address of the queue or the family."""
+        name = self.of.name
         is_family = isinstance(self.of, Family)
-        return (self.addresses.family if is_family else self.addresses.queue)(self.of.name)
+        return self.addresses.queues(name=name) if is_family else self.addresses.queue(name)
 
     def _about(self) -> dict[str, Any]:
         of = self.of
@@ -278,11 +253,9 @@ def page_patterns(
         path("", page(QueueListView), name=url_name("queues")),
         path("-/workers/", page(WorkersView), name=url_name("workers")),  # no queue is called "-"
         path("-/failures/", page(DeadLettersView), name=url_name("failures")),
-        path("-/find/", page(FindAnyView), name=url_name("find-any")),
+        path("-/find/", page(FindView), name=url_name("find")),
         *(path(f"-/{one.name}/", page(one.view), name=url_name(one.name)) for one in more_pages()),
-        re_path(r"^(?P<pattern>[^/]*[*][^/]*)/$", page(FamilyView), name=url_name("family")),
         path("<str:name>/", page(QueueView), name=url_name("queue")),
-        path("<str:name>/items/", page(FindView), name=url_name("find")),
         path("<str:name>/items/<str:item_id>/", page(ItemView), name=url_name("item")),
         path("<str:name>/tasks/<str:task_id>/", page(TaskView), name=url_name("task")),
         path("<str:name>/do/<str:action>/", page(ActionView), name=url_name("action")),

@@ -35,7 +35,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
-from fdbqueue.access import may_in_general, may_some, may_to_all, refusal
+from fdbqueue.access import may, may_some, refusal
 from fdbqueue.api import requests
 from fdbqueue.api.inputs import Input, NoParameters
 
@@ -144,10 +144,9 @@ def declarations(viewset: Any) -> Iterator[Action]:
 class QueuePermission(BasePermission):
     """Allow an action to users who have its permission; :mod:`fdbqueue.access` decides.
 
-    An action that declares none is refused. OPTIONS needs the permission of the address. The list
-    is allowed to users who may have the permission for some queue: it shows only those that they
-    may see. So are the actions whose body names the queues: they check the permission of each.
-    Whether a queue exists is not checked here.
+    An action that declares none is refused. OPTIONS needs the permission of the address. An action
+    whose body names the queues is allowed to users who may have the permission for some queue: it
+    checks the permission of each. Whether a queue exists is not checked here.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -161,13 +160,12 @@ class QueuePermission(BasePermission):
         if one is None:
             return False
         name = view.kwargs.get(view.lookup_field)
-        if name is not None:
-            is_allowed = may_to_all(user, one.permission, name)
-        elif one.name == "list" or one.names_queues:
+        if one.names_queues:
             is_allowed = view.action == "metadata" or may_some(user, one.permission)
         else:
-            is_allowed = may_in_general(user, one.permission)
+            is_allowed = may(user, one.permission, name)
         if not is_allowed:  # what DRF puts into the response
-            place = ("any queue",) if name is None else ("this queue", [name])
+            every = "any queue" if one.names_queues else "all queues"
+            place = (every,) if name is None else ("this queue", [name])
             self.message = refusal(user, one.permission, *place)
         return is_allowed

@@ -1,30 +1,18 @@
 """Cursors: signed positions in a list, refused by every other list.
 
-The cursor of the list of queues is also encrypted, because it may hold a name that the user may
-not see.
-
 A cursor stays valid while others push and pop, and as long as the project keeps its
 ``SECRET_KEY`` (or has it among its ``SECRET_KEY_FALLBACKS``).
 
 A cursor fits into an address. The position of an item that fdbqueue or a recipe pushed has about
 40 bytes. Of a longer one, written by another program, only the beginning is kept; the next page
 then starts after all positions with that beginning.
-
-A name is sealed with only the standard library and ``SECRET_KEY``: a synthetic initialisation
-vector (RFC 5297), with HMAC-SHA-256 as the pseudorandom function. The tag is the HMAC of the text;
-the text is combined by XOR with a key stream made from the tag. Unsealing computes the tag again,
-so a changed or invented text is refused. The same text always gives the same sealed text, and texts
-of up to 100 bytes give the same length.
 """
 
 from __future__ import annotations
 
 import base64
-from itertools import count
 
-from django.conf import settings
 from django.core.signing import BadSignature, Signer
-from django.utils.crypto import constant_time_compare, salted_hmac
 from rest_framework.exceptions import ValidationError
 
 from fdbqueue.service import Queue
@@ -32,8 +20,6 @@ from fdbqueue.service.storage.item_keys import FOREIGN
 
 MAX_CURSOR_CHARACTERS = 3_000
 
-_TAG_BYTES = 16
-_PADDED_BYTES = 100
 _SALT = "fdbqueue.api.cursor"
 #: Of base64: whole groups of four.
 _MAX_POSITION_CHARACTERS = 2_800
@@ -58,7 +44,7 @@ def item_position(queue: Queue, end: str, state: str, order: str, cursor: str | 
 
 def queue_cursor(name: str | None) -> str | None:
     """Return the cursor after the queue with a name, None if there is no next page."""
-    return None if name is None else seal(name, _SALT)
+    return None if name is None else _signer().sign(name)
 
 
 def queue_position(cursor: str | None) -> str:
@@ -67,12 +53,7 @@ def queue_position(cursor: str | None) -> str:
     Raises:
         ValidationError: It is not a cursor of the list of queues.
     """
-    if cursor is None:
-        return ""
-    try:
-        return unseal(cursor, _SALT)
-    except BadSignature as error:
-        raise _refused() from error
+    return "" if cursor is None else _unsigned(_signer(), cursor)
 
 
 def _list(queue: Queue, end: str, state: str, order: str) -> tuple[str, ...]:
@@ -103,55 +84,4 @@ def _unsigned(signer: Signer, cursor: str) -> str:
     try:
         return signer.unsign(cursor)
     except BadSignature as error:
-        raise _refused() from error
-
-
-def _refused() -> ValidationError:
-    return ValidationError({"cursor": ["This is not a cursor of this list."]})
-
-
-def seal(text: str, salt: str) -> str:
-    """Return a sealed text, fit for a URL.
-
-    Args:
-        text: The text; it must not end in a NUL character.
-        salt: The purpose; only the same salt unseals it.
-    """
-    data = text.encode()
-    data += bytes(-len(data) % _PADDED_BYTES)
-    tag = _tag(data, salt, settings.SECRET_KEY)
-    sealed = tag + _added(data, tag, salt, settings.SECRET_KEY)
-    return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
-
-
-def unseal(sealed: str, salt: str) -> str:
-    """Return the text that was sealed under this secret key, or one of the fallbacks.
-
-    Raises:
-        BadSignature: It was not sealed with this key and salt.
-    """
-    try:
-        raw = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
-    except ValueError as error:
-        raise BadSignature from error
-    tag, hidden = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
-    for secret in [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]:
-        data = _added(hidden, tag, salt, secret)
-        if data and constant_time_compare(_tag(data, salt, secret), tag):
-            return data.rstrip(b"\0").decode()
-    raise BadSignature
-
-
-def _tag(data: bytes, salt: str, secret: str | bytes) -> bytes:
-    return _hmac(f"{salt} tag", data, secret)[:_TAG_BYTES]
-
-
-def _added(data: bytes, tag: bytes, salt: str, secret: str | bytes) -> bytes:
-    """Return the data combined with the key stream of a tag by XOR, which is its own inverse."""
-    blocks = (_hmac(f"{salt} stream {number}", tag, secret) for number in count())
-    stream = (byte for block in blocks for byte in block)
-    return bytes(one ^ other for one, other in zip(data, stream, strict=False))
-
-
-def _hmac(purpose: str, data: bytes, secret: str | bytes) -> bytes:
-    return salted_hmac(purpose, data, secret=secret, algorithm="sha256").digest()
+        raise ValidationError({"cursor": ["This is not a cursor of this list."]}) from error

@@ -31,15 +31,9 @@ class Members(NamedTuple):
     is_all: bool
 
     @classmethod
-    def of(cls, names: Sequence[str], *, is_late: bool = False) -> Members:
-        """Return how many there are of names, of which one more than are counted was asked for.
-
-        Args:
-            names: The names.
-            is_late: Whether time was over, so that there may be others.
-        """
-        is_all = len(names) <= MAX_MEMBERS and not is_late
-        return cls(min(len(names), MAX_MEMBERS), is_all)
+    def of(cls, names: Sequence[str]) -> Members:
+        """Return how many there are of names, of which one more than are counted was asked for."""
+        return cls(min(len(names), MAX_MEMBERS), len(names) <= MAX_MEMBERS)
 
     def as_text(self, write: Callable[[int], str] = "{:,}".format) -> str:
         """Return the number as text, ``1,000+`` if there are more."""
@@ -82,31 +76,20 @@ class FamilyRow:
         self.blocked += bool(row.ends.undecodable)
 
 
-def family_row(
-    family: Family,
-    tr: Any,
-    allows: Callable[[str], bool] = lambda _: True,
-    *,
-    with_later: bool = False,
-    is_late: Callable[[], bool] = lambda: False,
-) -> tuple[FamilyRow, list[str]]:
+def family_row(family: Family, tr: Any, *, with_later: bool = False) -> tuple[FamilyRow, list[str]]:
     """Read the facts of a family itself, and the names of its members that have something.
 
     Args:
         family: The family.
         tr: The transaction.
-        allows: Tells of which members to speak.
         with_later: Whether those are meant, too, that have something later.
-        is_late: Asked before each member; True ends the search.
 
     Returns:
         The row, and of the names one more than are counted if there are more.
     """
     pause = family.begin_paused(tr)
-    names = family.with_something(
-        tr, MAX_MEMBERS + 1, allows, with_later=with_later, is_late=is_late
-    )
-    return FamilyRow(family, Members.of(names, is_late=is_late()), pause=pause()), names
+    names = family.with_something(tr, MAX_MEMBERS + 1, with_later=with_later)
+    return FamilyRow(family, Members.of(names), pause=pause()), names
 
 
 MEMBERS = Column[FamilyRow](

@@ -1,4 +1,4 @@
-"""The pages: the list of queues, those across them, a family, a queue, an item, a task; actions.
+"""The pages: the list of queues, those across them, a queue, an item, a task; actions.
 
 All but the pages of actions (``action_page.py``) only read; these are off by default.
 
@@ -14,16 +14,14 @@ How a request goes
     ============== ======================== ================================ ====================
     list of queues ``queues_page``          ``columns.queues``               ``queues.html``
     all queues     ``workers_and_failures`` ``columns.workers_and_reasons``  ``workers.html`` ...
-    a family       ``queues_page``          ``columns.families``             ``family.html``
     a queue        ``queue_page``           ``columns.queues``               ``queue.html``
     its items      ``item_list``            ``columns.items``                ``items.html``
     an item        ``item_page``            ``columns.items``                ``item.html``
     ============== ======================== ================================ ====================
 
-    The first three, and those of an app, are pages of rows (``listing.py``): a ``ListView`` asks
-    who views the page, a ``ListForm`` has the filters, the orders and the page, and
-    ``listing.html`` shows the tiles, the table and the ways to other pages. What of many queues
-    and members a user may see, a :class:`~fdbqueue.viewer.Viewer` finds, in bounded time.
+    The first two, and those of an app, are pages of rows (``listing.py``): a ``ListForm``
+    has the filters, the orders and the page, and ``listing.html`` shows the tiles, the table and
+    the ways to other pages. Who may view one page may view all: ``framing.py`` asks.
 
     What the items of a queue are to readers says its reading (``readings.py``), which an app may
     have for some queues: other columns, tabs and filters, and a page for each task. That of tasks

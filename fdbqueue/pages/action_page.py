@@ -372,7 +372,7 @@ def action_named(name: str) -> PageAction | None:
 
 def may_act(user: Any, *queue_names: str) -> bool:
     """Tell whether a user may do actions to queues, or to families."""
-    return all(access.may_to_all(user, access.MANAGE, name) for name in queue_names)
+    return all(access.may(user, access.MANAGE, name) for name in queue_names)
 
 
 def offers(

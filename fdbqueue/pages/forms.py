@@ -322,16 +322,12 @@ class ItemForm(PageForm):
 
 
 class FindForm(PageForm):
-    """Which item or task to go to."""
+    """Which item or task to go to, in which queue to look first, and after which for others."""
 
     id = forms.CharField(
         max_length=_MAX_CURSOR, error_messages={"required": _("Enter the id of an item.")}
     )
-
-
-class FindAnyForm(FindForm):
-    """Which item or task to go to, and after which queue to look."""
-
+    queue = forms.CharField(required=False, max_length=100)
     after = forms.CharField(required=False, max_length=100)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any
@@ -31,7 +30,6 @@ from fdbqueue.pages.readings import Reading, more_pages
 from fdbqueue.pages.sites import PlainSite
 from fdbqueue.pages.values import Preview
 from fdbqueue.service import Catalog, Queue
-from fdbqueue.viewer import Viewer
 
 logger = get_logger("fdbqueue.pages")
 
@@ -111,7 +109,7 @@ class PageView(View):
         """Check the permission, and answer; errors are shown in the frame of the site."""
         self.addresses = self.site.addresses(request)
         try:
-            refusal = self._refusal(kwargs.get("name"))
+            refusal = self._refusal()
             response = refusal or super().dispatch(request, *args, **kwargs)
         except Exception as error:
             problem = problem_of(error, getattr(request, "user", None))
@@ -121,11 +119,7 @@ class PageView(View):
         return _private(response)
 
     def _failed(self, error: Exception, problem: Problem) -> HttpResponseBase:
-        """Return the page of an error; who may not view it is told that alone."""
-        if problem.is_unavailable and not self._may_view_or_be_told(self.kwargs.get("name")):
-            forbidden = problem_of(PermissionDenied(), self.request.user)
-            assert forbidden is not None
-            return self.problem(forbidden)
+        """Return the page of an error."""
         if problem.is_unavailable:
             logger.warning("a page could not read the queues", exc_info=error)
         named = self._named() if problem.status == 404 else {}
@@ -137,31 +131,29 @@ class PageView(View):
         return method_problem(self.site, request, allowed)
 
     def _named(self) -> dict[str, Any]:
-        """Return a name that no queue has, and the one most like it if the user may see that."""
+        """Return a name that no queue has, and the one most like it."""
         sought = self.kwargs.get("name", "")
         name = self.catalog().closest_name(sought)
-        closest = None
-        if name is not None and self._may_view_or_be_told(name):
-            closest = name, self.addresses.queue(name)
+        closest = None if name is None else (name, self.addresses.queue(name))
         return {"queue_name": shown_id(sought), "closest": closest}
 
-    def _refusal(self, name: str | None) -> HttpResponseBase | None:
-        """Return where to send a user who may not view the page, None if they may.
+    def _refusal(self) -> HttpResponseBase | None:
+        """Return where to send a user who may not view the pages, None if they may.
 
-        Denied by default. Whether a user may see any queue of the list is known when it is read.
+        Denied by default, and before anything is read.
         """
         is_logged_in = getattr(self.request, "user", None) and self.request.user.is_authenticated
-        if is_logged_in and (name is None or self._may_view_or_be_told(name)):
+        if is_logged_in and self._may_view_or_be_told():
             return None
         refused = self.site.refused(self.request)
         if refused is None:
             raise PermissionDenied
         return refused
 
-    def _may_view_or_be_told(self, name: str | None) -> bool:
-        """Tell whether the user may view a queue, or is told that the setting is wrong."""
+    def _may_view_or_be_told(self) -> bool:
+        """Tell whether the user may view the pages, or is told that the setting is wrong."""
         try:
-            return self.site.may_view(self.request, name)
+            return self.site.may_view(self.request)
         except ConfigurationError:
             return access.may_be_told(self.request.user)
 
@@ -182,7 +174,7 @@ class PageView(View):
             "queue": queue,
             "queue_address": self.addresses.queue(queue.name),
             "home_address": self.addresses.queue(queue.home) if queue.is_part else "",
-            "find_address": self.addresses.find(queue.name),
+            "find_address": self.addresses.find(),
             "has_tasks": reading.task is not None,
         }
 
@@ -190,35 +182,17 @@ class PageView(View):
         """Return the catalog, to be read within the timeout."""
         return deadlines.limited_catalog(self.timeout_seconds, reads_only=True)
 
-    def viewer(self) -> Viewer:
-        """Return the viewer of the page; the site is asked about each name once."""
-        sees = functools.cache(functools.partial(self.site.may_view, self.request))
-        return Viewer(sees, self.catalog)
-
-    def viewer_of_some(self) -> Viewer:
-        """Return the viewer of a page of all queues.
-
-        Raises:
-            PermissionDenied: The user may see none, of whatever queues there are.
-        """
-        viewer = self.viewer()
-        if not self.site.may_view(self.request, None) and not (
-            self.site.may_view_some(self.request) and viewer.sees_some()
-        ):
-            raise PermissionDenied
-        return viewer
-
     def task_of(self, reading: Reading, queue: Queue, task_id: str) -> dict[str, Any] | None:
-        """Return what the page of a task of a queue shows, None if the user sees no such task."""
+        """Return what the page of a task of a queue shows, None if there is none."""
         if reading.task is None:
             return None
-        return reading.task(queue, task_id, self.addresses, self.viewer())
+        return reading.task(queue, task_id, self.addresses)
 
     def about_all(self, view: str) -> dict[str, Any]:
         """Return what the pages of all queues show: the way to the others, and to an id."""
         return {
             "view": view,
-            "find_address": self.addresses.find_any(),
+            "find_address": self.addresses.find(),
             "has_tasks": apps.is_installed("fdbqueue.tasks"),
             "more_views": [
                 (page.name, page.title, self.addresses.more(page.name))
@@ -229,7 +203,7 @@ class PageView(View):
 
 
 class ListView(PageView):
-    """A page of rows: of all queues that the user may view, or of some of them."""
+    """A page of rows: of all queues, or of some of them."""
 
     view = ""  # names the page among those of all queues
     title: str | Promise
@@ -237,14 +211,13 @@ class ListView(PageView):
 
     def get(self, request: HttpRequest, **_parts: str) -> TemplateResponse:
         """Show what the parameters ask for, or point out bad parameters."""
-        viewer = self.viewer_of_some()
         form = self.form(request.GET)
         shown = {"form": form, "live": refresh_of(request, form), **self.about_all(self.view)}
         if not form.is_valid():
             return self.page(self.title, status=400, **shown)
-        return self.page(self.title, **shown, **self.rows(form, viewer))
+        return self.page(self.title, **shown, **self.rows(form))
 
-    def rows(self, form: Any, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: Any) -> dict[str, Any]:
         """Return what the template shows for a valid form."""
         raise NotImplementedError
 

@@ -1,6 +1,6 @@
 """A page of rows: its parameters, its order, its columns, its tiles, and the ways to other pages.
 
-The list of queues, the members of a family, leases, reasons, functions, schedules and outboxes are
+The list of queues, leases, reasons, functions, schedules and outboxes are
 made of these. Each reads so many rows and no more, filters and orders those, shows one page of
 them, and says how much of what there is it has read.
 """
@@ -22,6 +22,8 @@ from fdbqueue.pages.forms import CHOICE_ERRORS, ROWS_PER_PAGE, PageForm
 from fdbqueue.pages.item_columns import AnyColumn, in_one_line
 from fdbqueue.pages.search import text_contains
 
+#: A page looks at this many queues, in the order of their names.
+MAX_QUEUES_READ = 1_000
 #: No page has a larger number.
 _MAX_PAGES = 1_000
 
@@ -122,14 +124,8 @@ class Left(NamedTuple):
 
 
 def further(form: ListForm, following: str | None) -> dict[str, Any]:
-    """Return the way to the queues that were not looked at, and whether time was over.
-
-    ``following`` is where to go on, as :meth:`fdbqueue.viewer.Viewer.queues` returns it.
-    """
-    return {
-        "following": form.address(after=following) if following else None,
-        "is_late": following == "",
-    }
+    """Return the way to the queues that were not looked at, after a name; None for none."""
+    return {"following": None if following is None else form.address(after=following)}
 
 
 def tile(name: str, label: Any, count: int, address: str, kind: str = "") -> Tile:

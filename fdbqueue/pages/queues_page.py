@@ -1,16 +1,16 @@
-"""The lists of queues: that of all, and that of the members of a family.
+"""The list of queues: of all, or of those whose names fit a pattern.
 
 What they say of each is in :mod:`fdbqueue.columns.queues`; what only a page can show, a link and a
 line, is here. A family of many members, or of the parts of queues, is one row, above the queues,
-and has a page of its own: of its members that have something, or whose names begin with a text.
-The index of the family says which have something; it is read up to a bound, and of the members only
-those that the page shows, in one transaction, so the page costs the same beside a million members.
-As everywhere, a user learns only of members that this user may view: others are neither counted,
-nor do they make a family one row.
+which leads to the list of its members. By the pattern of a family these are the members that have
+something, as its index says, up to a bound; by another pattern the queues in the order of their
+names. So the page costs the same beside a million members.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 import html
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django import forms
-from django.core.exceptions import PermissionDenied
 from django.http import QueryDict
 from django.utils.functional import Promise
 from django.utils.html import conditional_escape, format_html, format_html_join
@@ -29,7 +28,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
 from fdbqueue.columns.concerns import BLOCKED, CONCERN_READS, CONCERNS, MISMATCHED, Concern
-from fdbqueue.columns.families import MAX_MEMBERS, MEMBERS, FamilyRow, Members, family_row
+from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
 from fdbqueue.columns.queue_rows import (
     RATE_MINUTES,
     QueueRow,
@@ -40,20 +39,18 @@ from fdbqueue.columns.queue_rows import (
 )
 from fdbqueue.columns.queues import COUNTS, KIND, NAME, OLDEST, RATES, TOTAL, QueueColumn, reads_of
 from fdbqueue.columns.text import age, clip, grouped
-from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.charts import Sparkline, drawn, rate_sparkline, sparkline
 from fdbqueue.pages.forms import CHOICE_ERRORS, search_field
 from fdbqueue.pages.framing import ListView
-from fdbqueue.pages.listing import ListForm, table, ways
+from fdbqueue.pages.listing import MAX_QUEUES_READ, ListForm, table, ways
 from fdbqueue.pages.queue_page import shown_pause
 from fdbqueue.pages.readings import more_pages
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, Depth, Family, Minute, Pause, depths, run
-from fdbqueue.viewer import MAX_QUEUES_READ, Viewer
 
 #: So many queues are on a page, and so many members.
 QUEUES_PER_PAGE = 100
-#: A family of more members than these, that the user may view, is one row; one of parts always is.
+#: A family of more members than these is one row; one of parts always is.
 #: If it has no more, the list says what in them needs attention.
 MEMBERS_LISTED = 20
 #: It names this many queues for each concern at most.
@@ -179,6 +176,7 @@ class QueuesForm(ListForm):
     """Which queues to list, and in which order."""
 
     q = search_field(_("Name contains"), max_length=100)
+    name = search_field(_("Pattern, such as user-1*"), max_length=100)
     sort = forms.ChoiceField(
         label=_("Order"),
         choices=[(sign + column, column) for column in SORTABLE for sign in ("", "-")],
@@ -186,7 +184,7 @@ class QueuesForm(ListForm):
     )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "name", "page": "1"}
-    shown = ("q", "sort")
+    shown = ("q", "name", "sort")
     hidden = ("refresh",)
 
     def __init__(self, parameters: QueryDict) -> None:
@@ -231,6 +229,7 @@ class QueueList:
         first: The number of the page's first queue.
         following: The name after which there are queues that were not looked at.
         families: The families that are one row, on the first page.
+        family: The one whose members are listed, None for none.
     """
 
     rows: list[QueueRow]
@@ -240,20 +239,47 @@ class QueueList:
     first: int
     following: str | None
     families: list[FamilyRow]
+    family: FamilyRow | None = None
 
 
-def _names_and_families(viewer: Viewer) -> tuple[list[str], list[Family]]:
+class Chosen(NamedTuple):
+    """The queues to list, the name to go on after, and the families that are one row.
+
+    ``family`` is the one whose members these are, if the form has the pattern of one.
+    """
+
+    names: list[str]
+    following: str | None
+    families: list[Family]
+    family: FamilyRow | None = None
+
+
+def _chosen(form: QueuesForm, catalog: Catalog) -> Chosen:
+    """Return which queues the list is of, a page's worth at most."""
+    pattern, after = form.cleaned_data["name"], form.cleaned_data["after"]
+    if not pattern:
+        every, families = _names_and_families(catalog)
+        names = [name for name in every if name > after]
+        following = names[MAX_QUEUES_READ - 1] if len(names) > MAX_QUEUES_READ else None
+        return Chosen(names[:MAX_QUEUES_READ], following, families)
+    family = {one.name: one for one in catalog.families()}.get(pattern)
+    if family is not None:
+        row, names = run(catalog.database, functools.partial(family_row, family), read_only=True)
+        return Chosen(names[:MAX_QUEUES_READ], None, [], row)
+    fits = functools.partial(fnmatch.fnmatchcase, pat=pattern)
+    each = catalog.each_name(after=after, start=pattern.partition("*")[0])
+    names, following = deadlines.next_names(each, MAX_QUEUES_READ, fits)
+    return Chosen(names, following, [])
+
+
+def _names_and_families(catalog: Catalog) -> tuple[list[str], list[Family]]:
     """Return the names of the queues to list, sorted, and the families that are one row."""
-    catalog = viewer.begin()
-    names = set(filter(viewer.sees, catalog.names_of_their_own()))
-    families = []
+    names, families = set(catalog.names_of_their_own()), []
     for family in catalog.families():
-        members, following = viewer.next_members(family, MEMBERS_LISTED)
+        members, following = deadlines.next_names(family.names(), MEMBERS_LISTED, family.has)
         if following is None:
             names.update(members)
-            if family.has_parts and members:
-                families.append(family)
-        elif members or viewer.sees_any_member(catalog, family):
+        if following is not None or (family.has_parts and members):
             families.append(family)
     return sorted(names), families
 
@@ -263,25 +289,24 @@ def _is_wanted(family: Family, wanted: str) -> bool:
     return wanted in family.name.casefold() or wanted.startswith(family.start.casefold())
 
 
-def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
+def listed(form: QueuesForm, begin: Callable[[], Catalog]) -> QueueList:
     """Read one page of the list, all in one transaction once the names are found.
 
     What the order depends on is read of all queues, then their counts and the rest of those
     shown: a few round trips to a cluster, whatever the number of queues and items.
+
+    Args:
+        form: The form.
+        begin: Begins a time limit, and returns the queues: names and figures have one each.
     """
-    every, families = _names_and_families(viewer)
-    catalog = viewer.begin()
-    after, wanted = form.cleaned_data["after"], form.cleaned_data["q"].casefold()
-    names = [name for name in every if name > after]
-    following = names[MAX_QUEUES_READ - 1] if len(names) > MAX_QUEUES_READ else None
-    found = [
-        QueueRow(catalog.queue(name))
-        for name in names[:MAX_QUEUES_READ]
-        if wanted in name.casefold()
-    ]
-    rows = [row for row in found if not row.queue.is_part]
-    parts = [row for row in found if row.queue.is_part]
-    is_first = not after and form.cleaned_data["page"] == 1
+    chosen = _chosen(form, begin())
+    catalog = begin()
+    pattern, wanted = form.cleaned_data["name"], form.cleaned_data["q"].casefold()
+    found = [QueueRow(catalog.queue(name)) for name in chosen.names]
+    found = [row for row in found if wanted in f"{row.queue.name} {row.queue.label}".casefold()]
+    rows = [row for row in found if pattern or not row.queue.is_part]
+    parts = [row for row in found if not pattern and row.queue.is_part]
+    is_first = not form.cleaned_data["after"] and form.cleaned_data["page"] == 1
     family_rows: list[FamilyRow] = []
     first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
     order = BY_NAME[form.column]
@@ -289,8 +314,8 @@ def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
 
     def read(tr: Any) -> list[QueueRow]:
         family_rows[:] = [
-            family_row(one, tr, viewer.sees, is_late=deadlines.is_half_over)[0]
-            for one in families
+            family_row(one, tr)[0]
+            for one in chosen.families
             if is_first and _is_wanted(one, wanted)
         ]
         fill(tr, [(begin, rows) for begin in sort_reads])
@@ -307,7 +332,9 @@ def listed(form: QueuesForm, viewer: Viewer) -> QueueList:
 
     shown = run(catalog.database, read, read_only=True)
     examined = rows if form.column == TROUBLE.name else shown
-    return QueueList(shown, rows, examined, parts, first + 1, following, family_rows)
+    return QueueList(
+        shown, rows, examined, parts, first + 1, chosen.following, family_rows, chosen.family
+    )
 
 
 class Mention(NamedTuple):
@@ -369,21 +396,22 @@ def attention(
 
 
 class QueueListView(ListView):
-    """The list of the queues that the user may view."""
+    """The list of the queues."""
 
     view, title, template = "queues", _("Queues"), "queues.html"
     form = QueuesForm
 
-    def rows(self, form: QueuesForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: QueuesForm) -> dict[str, Any]:
         """Return a page of the list, and what needs attention on the pages of apps."""
-        found, addresses = listed(form, viewer), self.addresses
+        found, addresses = listed(form, self.catalog), self.addresses
         after, count = form.cleaned_data["after"] or None, len(found.found)
         for row in found.rows:
             row.address = addresses.queue(row.queue.name)
         begun = form.cleaned_data["q"]
         for one in found.families:
-            start = begun if begun.startswith(one.queue.start) else ""
-            one.address = addresses.family(one.queue.name, start=start)
+            is_begun = one.queue.start and begun.startswith(one.queue.start)
+            pattern = f"{begun}*" if is_begun else one.queue.name
+            one.address = addresses.queues(name=pattern, sort="-pushes")
         examined = [*found.examined, *found.parts]
         return {
             **table(COLUMNS, found.rows),
@@ -391,6 +419,7 @@ class QueueListView(ListView):
             "headers": SafeString("".join([_header(form, column) for column in COLUMNS])),
             "families": table(FAMILY_COLUMNS, found.families),
             "members_listed": grouped(MEMBERS_LISTED),
+            **_about_family(found.family),
             "tiles": _totals(found, form),
             "sparklines": _sparklines(found),
             "attention": attention(examined, addresses, attrgetter("queue.home")),
@@ -404,9 +433,20 @@ class QueueListView(ListView):
             "troubled_pages": [
                 (page.name, page.title, text, addresses.more(page.name))
                 for page in more_pages()
-                if (text := page.trouble(viewer))
+                if (text := page.trouble())
             ],
         }
+
+
+def _about_family(row: FamilyRow | None) -> dict[str, Any]:
+    """Return what the list of the members of a family says of that."""
+    if row is None:
+        return {}
+    return {
+        "family": row.queue,
+        "members": row.members.as_text(grouped),
+        "pause": row.pause and shown_pause(row.pause, row.queue.name),
+    }
 
 
 def _totals(found: QueueList, form: QueuesForm) -> list[Tile]:
@@ -449,119 +489,3 @@ def _header(form: QueuesForm, column: QueueColumn) -> SafeString:
     if form.column == column.name:
         order = "descending" if form.is_descending else "ascending"
     return column.header(form.sorted_by(column.name), order)
-
-
-# The members of a family
-
-
-class FamilyForm(ListForm):
-    """Which members of a family to show."""
-
-    start = search_field(_("Name begins with"), max_length=100)
-
-    defaults: Mapping[str, str] = {"refresh": "5", "page": "1"}
-    shown = ("start",)
-    hidden = ("refresh",)
-
-
-def _wanted(catalog: Catalog, family: Family, text: str) -> dict[str, Any]:
-    """Return what chooses the members whose names, as pages show them, begin with a text.
-
-    The text may leave out what all of them begin with, as 17 does in user-*. Parts of a queue are
-    shown by their home and their key, and are found by both, by the key alone, or as they are
-    stored.
-    """
-    if text.startswith(family.start):
-        return {"start": text}
-    if not family.has_parts:
-        return {"start": text if family.start.startswith(text) else family.start + text}
-
-    def is_wanted(name: str) -> bool:
-        queue = catalog.queue(name)
-        return queue.label.startswith((text, f"{queue.home}: {text}"))
-
-    return {"is_wanted": is_wanted}
-
-
-class FamilyView(ListView):
-    """The page of a family: the members that the user may view."""
-
-    template = "family.html"
-    form = FamilyForm
-
-    def viewer_of_some(self) -> Viewer:
-        """Return who views the page, and find the family.
-
-        Raises:
-            PermissionDenied: The user may see no member, whether there is such a family or not.
-            QueueNotFound: There is no such family.
-        """
-        viewer, pattern = self.viewer(), self.kwargs["pattern"]
-        catalog = viewer.begin()
-        family = {one.name: one for one in catalog.families()}.get(pattern)
-        if not viewer.sees(pattern) and not (
-            family is not None
-            and self.site.may_view_some(self.request)
-            and viewer.sees_any_member(catalog, family)
-        ):
-            raise PermissionDenied
-        if family is None:
-            raise QueueNotFound(name=pattern)
-        self.title, self._family = family.label, family
-        return viewer
-
-    def about_all(self, view: str) -> dict[str, Any]:
-        """Return what the pages of all queues show, and the family."""
-        return {**super().about_all(view), "family": self._family}
-
-    def rows(self, form: FamilyForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the members that have something, or those whose names begin with a text.
-
-        The first are the noisiest first, up to a bound, the others by name.
-        """
-        family, start, first = self._family, form.cleaned_data["start"], 0
-        catalog = viewer.begin()
-        chosen: list[str] | None = None
-        following = None
-        if start:
-            wanted, after = _wanted(catalog, family, start), form.cleaned_data["after"]
-            chosen, following = viewer.next_members(family, QUEUES_PER_PAGE, after=after, **wanted)
-        else:
-            first = (form.cleaned_data["page"] - 1) * QUEUES_PER_PAGE
-
-        def read(tr: Any) -> tuple[list[QueueRow], Members | None, Pause | None]:
-            names, members, pause = chosen, None, family.begin_paused(tr)
-            if names is None:
-                is_late = deadlines.is_half_over
-                found = family.with_something(tr, MAX_MEMBERS + 1, viewer.sees, is_late=is_late)
-                members = Members.of(found, is_late=is_late())
-                names = found[:MAX_MEMBERS][first : first + QUEUES_PER_PAGE]
-            rows = [QueueRow(catalog.queue(name)) for name in names]
-            fill(tr, [(begin, rows) for begin in reads_of(COLUMNS)])
-            return rows, members, pause()
-
-        rows, members, pause = run(catalog.database, read, read_only=True)
-        for row in rows:
-            row.address = self.addresses.queue(row.queue.name)
-        shown: dict[str, Any] = {
-            "pause": pause and shown_pause(pause, family.name),
-            "attention": attention(rows, self.addresses),
-            "examined": grouped(len(rows)),
-            "trouble_first": form.address(),
-            "is_trouble_first": True,
-            "rate_minutes": RATE_MINUTES,
-        }
-        if members is None:  # by name: there is no page before
-            next_page = None if following is None else form.address(after=following)
-            ways_there = {**ways(form, 1, len(rows), 0), "found": None, "previous_page": None}
-            return {**shown, **table(COLUMNS, rows), **ways_there, "next_page": next_page}
-        rows.sort(key=lambda row: (-row.pushes, -row.counts.ready, row.queue.name))
-        return {
-            **shown,
-            **table(COLUMNS, rows),
-            **ways(form, first + 1, len(rows), members.number),
-            "tiles": [MEMBERS.tile(members)],
-            "found": members.as_text(grouped),
-            "counted": "" if members.is_all else grouped(members.number),
-            "is_late": not members.is_all and members.number < MAX_MEMBERS,
-        }

@@ -34,7 +34,6 @@ from fdbqueue.pages.item_columns import COLUMNS
 from fdbqueue.pages.search import contains, died_of, reason_contains, worker_contains
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.service import Catalog, Item, Queue, Scan
-from fdbqueue.viewer import Viewer
 
 
 class Setting(NamedTuple):
@@ -75,14 +74,14 @@ class MorePage(NamedTuple):
         title: What it is called.
         view: A subclass of :class:`fdbqueue.pages.framing.PageView`.
         is_used: Tells whether to lead to it.
-        trouble: Says to a viewer what there needs attention; empty for nothing.
+        trouble: Says what there needs attention; empty for nothing.
     """
 
     name: str
     title: str | Promise
     view: type[Any]
     is_used: Callable[[], bool] = lambda: True
-    trouble: Callable[[Viewer], str] = lambda _: ""
+    trouble: Callable[[], str] = lambda: ""
 
 
 def _matching(queue: Queue, form: ItemsForm) -> Callable[[Item], bool] | None:
@@ -127,9 +126,9 @@ class Reading:
             tabs that have anything: another one if the reader has asked for none.
         begin_notes: Begins to read in a transaction what columns show of an item besides the
             item; what it returns returns that. None if columns show nothing else.
-        task: Reads what the page of one task shows: called with the queue, the id, the addresses
-            and the viewer, it returns the template's context; None if there is no such task, or
-            the viewer may not see it. None if items are no tasks.
+        task: Reads what the page of one task shows: called with the queue, the id and the
+            addresses, it returns the template's context; None if there is no such task. None if
+            items are no tasks.
         task_template: The template of that page.
         task_named: Returns the id of the task that an item is, and what to call it; None if it is
             none that has a page.
@@ -148,7 +147,7 @@ class Reading:
     begin_others: Callable[[Queue, Any], Callable[[], OtherTabs]] = lambda *_: OtherTabs
     opened: Callable[[ItemsForm, Collection[str]], ItemsForm] = lambda form, _tabs: form
     begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None
-    task: Callable[[Queue, str, Addresses, Viewer], dict[str, Any] | None] | None = None
+    task: Callable[[Queue, str, Addresses], dict[str, Any] | None] | None = None
     task_template: str = ""
     task_named: Callable[[Item], tuple[str, str] | None] = lambda _item: None
 
@@ -181,10 +180,7 @@ class TaskPlace(NamedTuple):
 
 
 def find_task(catalog: Catalog, sought: str) -> TaskPlace | None:
-    """Return where the task is that an id names, None if no app has one.
-
-    The reader may not be one who may know that: ask first who may view the queue.
-    """
+    """Return where the task is that an id names, None if no app has one."""
     for app in apps.get_app_configs():
         path = getattr(app, "fdbqueue_find_task", None)
         place: TaskPlace | None = import_string(path)(catalog, sought) if path else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
@@ -16,12 +15,10 @@ from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from fdbqueue import access, conf, models
+from fdbqueue import access, conf
 from fdbqueue.columns.text import visible
 from fdbqueue.exceptions import ConfigurationError
 
-#: The admin's index asks about at most this many queues.
-_ASKED_ABOUT = 100
 _MAX_USER_NAME = 150
 
 
@@ -30,8 +27,8 @@ class Addresses:
 
     Args:
         url_name: Returns the name of a page's URL: of ``queues``, ``workers``, ``failures``,
-            ``family``, ``queue``, ``item``, ``task``, of a page that an app has; or of ``find``,
-            which finds an item of a queue by its id, or ``find-any``, which finds it in any.
+            ``queue``, ``item``, ``task``, of a page that an app has; or of ``find``,
+            which leads to an item or a task by its id.
         current_app: The instance namespace.
     """
 
@@ -55,17 +52,13 @@ class Addresses:
         """Return the address of a page across queues that an app has."""
         return self._of(name)
 
-    def find_any(self) -> str:
+    def find(self) -> str:
         """Return the address that leads to an item or a task of any queue by its id."""
-        return self._of("find-any")
+        return self._of("find")
 
     def queue(self, name: str, **query: str) -> str:
         """Return the address of a queue's page."""
         return self._of("queue", name, **query)
-
-    def family(self, pattern: str, **query: str) -> str:
-        """Return the address of the page of a family."""
-        return self._of("family", pattern, **query)
 
     def item(self, name: str, item_id: str, **query: str) -> str:
         """Return the address of an item's page."""
@@ -83,10 +76,6 @@ class Addresses:
         """Return the address where users of the plain pages log out."""
         return reverse("fdbqueue:log-out", current_app=self._current_app)
 
-    def find(self, name: str) -> str:
-        """Return the address that leads to an item of a queue by its id."""
-        return self._of("find", name)
-
     def _of(self, page: str, *args: str, **query: Any) -> str:
         address = reverse(self._url_name(page), args=args, current_app=self._current_app)
         given = {name: value for name, value in query.items() if value}
@@ -99,18 +88,9 @@ class PlainSite:
     #: The template that the pages extend.
     frame = "fdbqueue/base.html"
 
-    def may_view(self, request: HttpRequest, name: str | None) -> bool:
-        """Tell whether a user may view a queue, or with None, whether to offer the pages."""
-        user = getattr(request, "user", None)
-        return may_enter(user) if name is None else access.may(user, access.VIEW, name)
-
-    def may_view_some(self, request: HttpRequest) -> bool:
-        """Tell whether a user may view some queue, as far as no queue is asked about."""
-        return access.may_some(getattr(request, "user", None), access.VIEW)
-
-    def may_view_all(self, request: HttpRequest) -> bool:
-        """Tell whether a user may view every queue; not if the project decides for each."""
-        return access.may_in_general(getattr(request, "user", None), access.VIEW)
+    def may_view(self, request: HttpRequest) -> bool:
+        """Tell whether a user may view the pages: all queues."""
+        return access.may(getattr(request, "user", None), access.VIEW)
 
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:
         """Return the redirect for a user who may not view a page, None for 403."""
@@ -154,28 +134,17 @@ class AdminSite(PlainSite):
 
     Args:
         model_admin: The ModelAdmin of the pages.
-        has_own_rules: Whether it decides otherwise than by the permissions of users.
     """
 
     frame = "admin/fdbqueue/queuename/base.html"
 
-    def __init__(self, model_admin: Any, *, has_own_rules: bool) -> None:
+    def __init__(self, model_admin: Any) -> None:
         self._model_admin = model_admin
-        self._has_own_rules = has_own_rules
         self._site = model_admin.admin_site
 
-    def may_view(self, request: HttpRequest, name: str | None) -> bool:
-        """Ask the ModelAdmin about a queue, or for None about the pages."""
-        queue = None if name is None else models.QueueName(name=name)
-        return bool(self._model_admin.has_view_permission(request, queue))
-
-    def may_view_some(self, request: HttpRequest) -> bool:
-        """Tell whether a user may view some queue; only asking tells, if the project has rules."""
-        return self._has_own_rules or super().may_view_some(request)
-
-    def may_view_all(self, request: HttpRequest) -> bool:
-        """Tell whether a user may view every queue; not if the ModelAdmin decides for each."""
-        return not self._has_own_rules and super().may_view_all(request)
+    def may_view(self, request: HttpRequest) -> bool:
+        """Ask the ModelAdmin."""
+        return bool(self._model_admin.has_view_permission(request))
 
     def refused(self, request: HttpRequest) -> HttpResponseBase | None:  # noqa: ARG002  # never
         """Return None: the admin site has already sent anonymous users to its login."""
@@ -219,20 +188,3 @@ def logout_address() -> str:
             if url_has_allowed_host_and_scheme(address, allowed_hosts=None):
                 return address
     return ""
-
-
-def may_enter(user: Any) -> bool:
-    """Tell whether a user may view all queues, or one that the setting names.
-
-    This is asked for the admin's index, so it reads no queue. A user who may view only queues
-    that exist by a pattern has to know their addresses.
-
-    Raises:
-        ConfigurationError: The setting is wrong.
-    """
-    if access.may_in_general(user, access.VIEW):
-        return True
-    if not user or not user.is_authenticated:
-        return False
-    names = itertools.islice(conf.catalog().plain_names(), _ASKED_ABOUT)
-    return any(access.may(user, access.VIEW, name) for name in names)

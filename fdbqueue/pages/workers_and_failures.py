@@ -1,27 +1,26 @@
 """Pages across queues, for the person on call: who leases what, why items died, where an id is.
 
 What they read is bounded, whatever there is: 1,000 queues in the order of their names, two counts
-of each; then at most 1,000 items, of at most 200 of these queues that have any, each queue getting
-its share. Each page says how many of how many it has read. Its orders, its filters and its sums are
-those of what was read. Only queues that the user may view are counted, read or named. The rows of
-workers, 1,000 at most, are for users who may view all queues: a row tells what its worker did in
-all its queues, and may not name each of these.
+of each; then of at most 200 of these queues that have any, at most 1,000 leases, each queue getting
+its share, or the stored numbers of the most frequent reasons of each. Each page says how many of
+how many it has read. Its orders, its filters and its sums are those of what was read. Of workers,
+1,000 rows are read at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from django import forms
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import COUNT, FUTURE, PAST, Column, ValueKind, link, markup
+from fdbqueue.columns import Column, ValueKind, link, markup
 from fdbqueue.columns.items import (
     ATTEMPTS,
     LEASED_AT,
@@ -30,19 +29,17 @@ from fdbqueue.columns.items import (
     ItemRow,
     reason_text,
 )
-from fdbqueue.columns.text import folded, grouped, visible
+from fdbqueue.columns.text import folded, grouped
 from fdbqueue.columns.workers_and_reasons import (
     WORKER_COLUMNS,
     ReasonRow,
-    WorkerLeases,
-    by_reason,
-    by_worker,
 )
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
-from fdbqueue.pages.forms import FindAnyForm, search_field
+from fdbqueue.pages.forms import FindForm, search_field
 from fdbqueue.pages.framing import ListView, PageView, shown_id
 from fdbqueue.pages.item_columns import in_one_line
 from fdbqueue.pages.listing import (
+    MAX_QUEUES_READ,
     Left,
     ListForm,
     OrderField,
@@ -55,10 +52,9 @@ from fdbqueue.pages.listing import (
 )
 from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
-from fdbqueue.pages.search import reason_contains, text_contains
+from fdbqueue.pages.search import text_contains
 from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Item, Queue, run, scan_by_moment
-from fdbqueue.viewer import Viewer
+from fdbqueue.service import Catalog, Item, Queue, run, scan_by_moment
 
 #: Of the queues that it looks at, a page reads items of this many that have any, those with the
 #: most first,
@@ -66,9 +62,10 @@ MAX_QUEUES = 200
 #: and this many items of these together, or about as many as have this many bytes.
 MAX_ITEMS = 1_000
 MAX_BYTES = 25_000_000
-#: A reason names this many queues, and a page this many workers.
+#: Of each queue it reads the numbers of this many reasons.
+MAX_REASONS = 100
+#: A reason names this many queues.
 MAX_NAMED = 5
-MAX_WORKERS = 10
 #: Of the workers that there are, this many are shown, half of them lost at most.
 MAX_PRESENT = 200
 _ID_CHARACTERS = 16
@@ -79,18 +76,19 @@ _ID_CHARACTERS = 16
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """What was read of the items of all queues in one state.
+    """What was read of the leases, or of the dead letters, of all queues.
 
     Attributes:
-        rows: The items.
+        rows: The leased items, or the reasons.
+        read: How many items these are.
         total: How many there are in the queues that were looked at, by their counts.
         queues: How many queues were looked at.
         busy: How many of them have such items.
-        following: The name after which there are queues that were not looked at; empty if time
-            was over before any name was found that the user may see; None if there are none.
+        following: The name after which there are queues that were not looked at, or None.
     """
 
-    rows: list[ItemRow]
+    rows: list[Any]
+    read: int
     total: int
     queues: int
     busy: int
@@ -99,7 +97,7 @@ class Across:
     @property
     def is_all(self) -> bool:
         """Whether nothing of the queues that were looked at was left out."""
-        return len(self.rows) >= self.total
+        return self.read >= self.total
 
 
 def shares(counts: Sequence[int], most: int) -> list[int]:
@@ -116,10 +114,14 @@ def shares(counts: Sequence[int], most: int) -> list[int]:
     return found
 
 
-def _read(viewer: Viewer, after: str, state: str) -> Across:
-    """Read items in a state, of the next queues that a user may see, in one transaction."""
-    names, following = viewer.queues(after)
-    catalog = viewer.begin()
+#: Reads in a transaction the rows of queues, each with a count; returns how many items these are.
+_Reading = Callable[[Sequence[tuple[Queue, int]], Any], tuple[list[Any], int]]
+
+
+def _read(begin: Callable[[], Catalog], after: str, state: str, read_rows: _Reading) -> Across:
+    """Read what there is in a state, of the next queues, in one transaction."""
+    names, following = deadlines.next_names(begin().each_name(after=after), MAX_QUEUES_READ)
+    catalog = begin()
     queues = [catalog.queue(name) for name in names]
 
     def read_all(tr: Any) -> Across:
@@ -127,33 +129,51 @@ def _read(viewer: Viewer, after: str, state: str) -> Across:
         counted = [(queue, getattr(counts(), state)) for queue, counts in begun]
         busy = [one for one in counted if one[1] > 0]
         chosen = sorted(busy, key=lambda one: -one[1])[:MAX_QUEUES]
-        each = shares([count for _queue, count in chosen], MAX_ITEMS)
-        rows: list[ItemRow] = []
-        size = 0
-        for (queue, _count), share in zip(chosen, each, strict=True):
-            if size >= MAX_BYTES or deadlines.is_half_over():
-                break
-            items = _items(queue, state, share, tr)
-            size += sum(item.size_bytes for item in items)
-            rows += [ItemRow(item, queue) for item in items]
-        total = max(sum(count for _queue, count in busy), len(rows))
-        return Across(rows, total, len(queues), len(busy), following)
+        rows, read = read_rows(chosen, tr)
+        total = max(sum(count for _queue, count in busy), read)
+        return Across(rows, read, total, len(queues), len(busy), following)
 
     return run(catalog.database, read_all, read_only=True)
 
 
-def _items(queue: Queue, state: str, share: int, tr: Any) -> list[Item]:
-    """Return items of a queue: leased ones whose leases end first, dead ones that died last."""
+def _leases(chosen: Sequence[tuple[Queue, int]], tr: Any) -> tuple[list[ItemRow], int]:
+    """Read leases of queues, each of which gets its share."""
+    rows: list[ItemRow] = []
+    size = 0
+    each = shares([count for _queue, count in chosen], MAX_ITEMS)
+    for (queue, _count), share in zip(chosen, each, strict=True):
+        if size >= MAX_BYTES or deadlines.is_half_over():
+            break
+        items = _items(queue, share, tr)
+        size += sum(item.size_bytes for item in items)
+        rows += [ItemRow(item, queue) for item in items]
+    return rows, len(rows)
+
+
+def _reasons(chosen: Sequence[tuple[Queue, int]], tr: Any) -> tuple[list[ReasonRow], int]:
+    """Read the most frequent reasons of the dead letters of queues."""
+    found: dict[str, ReasonRow] = {}
+    for queue, _count in chosen:
+        if deadlines.is_half_over():
+            break
+        with contextlib.suppress(FormatMismatch):  # the list of queues says so
+            for one in queue.dead_by_reason(limit=MAX_REASONS, tr=tr):
+                row = found.setdefault(one.reason, ReasonRow(one.reason))
+                row.counts.append((queue, one.count))
+    return [*found.values()], sum(row.number for row in found.values())
+
+
+def _items(queue: Queue, share: int, tr: Any) -> list[Item]:
+    """Return leased items of a queue, those whose leases end first."""
     try:
         found = scan_by_moment(
             queue,
             lambda _item: True,
-            state=state,
+            state="leased",
             tr=tr,
             most_found=share,
             most_looked_at=share,
             is_late=deadlines.is_half_over,
-            is_backward=state == "dead",
         )
     except FormatMismatch:  # the list of queues says so
         return []
@@ -167,7 +187,6 @@ class WorkersForm(ListForm):
     """Which leases to show."""
 
     worker = search_field(_("Worker contains"), max_length=200, strip=False)
-    name = forms.CharField(required=False, strip=False, max_length=200, widget=forms.HiddenInput)
     sort = OrderField(
         RowOrder(
             "until", _("Lease ends first"), lambda row: (row.item.until is None, row.item.until)
@@ -194,11 +213,11 @@ class DeadLettersForm(ListForm):
 
     reason = search_field(_("Reason contains"), max_length=200, strip=False)
     sort = OrderField(
-        RowOrder("latest", _("Last died first"), lambda _row: 0),  # as they are
-        RowOrder("most", _("Most dead letters"), lambda row: -len(row.rows)),
+        RowOrder("most", _("Most dead letters"), lambda row: (-row.number, row.reason)),
+        RowOrder("reason", _("Reason"), lambda row: row.reason),
     )
 
-    defaults: Mapping[str, str] = {"refresh": "5", "sort": "latest", "page": "1"}
+    defaults: Mapping[str, str] = {"refresh": "5", "sort": "most", "page": "1"}
     shown = ("reason", "sort")
 
 
@@ -217,45 +236,41 @@ class _Linked:
             self._readings[queue.name] = reading_of(queue)
         return self._readings[queue.name]
 
-    def item(self, row: ItemRow, prefix: str) -> SafeString:
+    def item(self, row: ItemRow) -> SafeString:
         """Return the link to the task that an item is, or to the item."""
         name, item_id = row.queue.name, row.item.id
         task = self.reading(row.queue).task_named(row.item)
         if task is not None:
-            return link(f"{prefix}-{row.position}", self._addresses.task(name, task[0]), task[1])
+            return link(f"lease-{row.position}", self._addresses.task(name, task[0]), task[1])
         is_long = len(item_id) > _ID_CHARACTERS
         shown = f"{item_id[:_ID_CHARACTERS]}…" if is_long else item_id
         address = self._addresses.item(name, item_id)
-        return link(f"{prefix}-{row.position}", address, shown, item_id if is_long else "")
+        return link(f"lease-{row.position}", address, shown, item_id if is_long else "")
 
     def leased(self, row: ItemRow) -> SafeString:
         """Return the link to the leased items of a queue."""
         address = self._addresses.queue(row.queue.name, state="leased")
         return link(f"of-{row.position}", address, row.queue.label)
 
-    def latest(self, reason: ReasonRow) -> SafeString:
-        """Return the link to the item that died last of a reason."""
-        return self.item(replace(reason.latest, position=reason.position), "last")
-
     def letters(self, reason: ReasonRow) -> SafeString | str:
         """Return the link to the dead letters of a reason, if all of these are in one queue."""
-        (row, _count), *others = reason.by_queue()
-        number = grouped(len(reason.rows))
+        (queue, _count), *others = reason.by_queue()
+        number = grouped(reason.number)
         if others:
             return number
-        return link(f"letters-{reason.position}", self._of_reason(reason, row), number)
+        return link(f"letters-{reason.position}", self._of_reason(reason, queue), number)
 
-    def _of_reason(self, reason: ReasonRow, row: ItemRow) -> str:
-        chosen = {self.reading(row.queue).reason_field: reason.reason}
-        return self._addresses.queue(row.queue.name, state="dead", **chosen)
+    def _of_reason(self, reason: ReasonRow, queue: Queue) -> str:
+        chosen = {self.reading(queue).reason_field: reason.reason}
+        return self._addresses.queue(queue.name, state="dead", **chosen)
 
     def queues(self, reason: ReasonRow) -> SafeString:
         """Return links to the dead letters of a reason in its queues."""
         by_queue = reason.by_queue()
         links = []
-        for number, (row, count) in enumerate(by_queue[:MAX_NAMED]):
-            address = self._of_reason(reason, row)
-            name = f"{row.queue.label} ({grouped(count)})"
+        for number, (queue, count) in enumerate(by_queue[:MAX_NAMED]):
+            address = self._of_reason(reason, queue)
+            name = f"{queue.label} ({grouped(count)})"
             links.append(link(f"queue-{reason.position}-{number}", address, name))
         return some_of(links, len(by_queue))
 
@@ -263,15 +278,13 @@ class _Linked:
 # What the templates show
 
 
-def _context(
-    form: ListForm, found: Across, columns: Any, rows: Sequence[Any], **kept: Any
-) -> dict[str, Any]:
+def _context(form: ListForm, found: Across, columns: Any, rows: Sequence[Any]) -> dict[str, Any]:
     """Return what both templates show: a page of rows, and how much was read."""
     placed = [replace(row, position=position) for position, row in enumerate(rows, start=1)]
     return {
-        **paged(form, columns, placed, **kept),
+        **paged(form, columns, placed),
         "left": Left(
-            grouped(len(found.rows)), grouped(found.total), grouped(found.queues), found.is_all
+            grouped(found.read), grouped(found.total), grouped(found.queues), found.is_all
         ),
         **further(form, found.following),
     }
@@ -283,73 +296,43 @@ class WorkersView(ListView):
     view, title, template = "workers", _("Workers"), "workers.html"
     form = WorkersForm
 
-    def rows(self, form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
-        """Return the leases; and the workers, for users who may view all queues."""
-        shown = _workers(form, viewer, self.addresses)
-        if self.site.may_view_all(self.request):
-            shown |= _present(form, viewer)
-        return shown
+    def rows(self, form: WorkersForm) -> dict[str, Any]:
+        """Return the leases, and the workers."""
+        shown = _workers(form, self.catalog, self.addresses)
+        return shown | _present(form, self.catalog())
 
 
-def _workers(form: WorkersForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
+def _workers(
+    form: WorkersForm, begin: Callable[[], Catalog], addresses: Addresses
+) -> dict[str, Any]:
     """Read the leases of all queues, and return what the page of workers shows."""
-    found = _read(viewer, form.cleaned_data["after"], "leased")
-    name = form.cleaned_data["name"]
-    rows = [row for row in found.rows if name in {"", row.item.worker}]
-    rows = form.chosen(rows, attrgetter("item.worker"))
+    found = _read(begin, form.cleaned_data["after"], "leased", _leases)
+    rows = form.chosen(found.rows, attrgetter("item.worker"))
     linked = _Linked(addresses)
     leases: tuple[Column[ItemRow], ...] = (
-        Column("item", _("Item or task"), lambda row: linked.item(row, "lease")),
+        Column("item", _("Item or task"), linked.item),
         Column("queue", _("Queue"), linked.leased),
         WORKER,
         LEASED_AT,
         LEASED_UNTIL,
         ATTEMPTS,
     )
-    groups = by_worker(rows)
-    numbers = {one.name: number for number, one in enumerate(groups, start=1)}
-
-    def worker_of(row: WorkerLeases) -> SafeString:
-        if not row.name:
-            return markup.quiet(_("no name given"))
-        address = form.address(name=row.name, worker=None)
-        return link(f"worker-{numbers[row.name]}", address, visible(row.name))
-
-    def leases_of(row: WorkerLeases) -> SafeString | str:
-        number = grouped(row.leases)
-        if not row.name:
-            return number
-        address = form.address(name=row.name, worker=None)
-        return link(f"leases-{numbers[row.name]}", address, number)
-
-    of_workers: tuple[Column[WorkerLeases], ...] = (
-        Column("worker", _("Worker"), worker_of),
-        Column("leases", _("Leases"), leases_of, ValueKind(is_number=True)),
-        Column("queues", _("Queues"), lambda row: len(row.queues), COUNT),
-        Column("since", _("Oldest since"), attrgetter("since"), PAST),
-        Column("until", _("First ends"), attrgetter("until"), FUTURE),
-    )
     return {
-        **_context(form, found, leases, rows, name=name or None),
-        "workers": table(tuple(map(in_one_line, of_workers)), groups[:MAX_WORKERS]),
-        "more_workers": grouped(len(groups) - MAX_WORKERS) if groups[MAX_WORKERS:] else "",
+        **_context(form, found, leases, rows),
         "tiles": [
             tile("leases", _("Leases"), found.total, form.address(worker=None)),
-            tile("workers", _("Workers"), len(groups), form.address(worker=None)),
             tile("busy", _("Queues with leases"), found.busy, addresses.queues(sort="-leased")),
         ],
-        "chosen": visible(name),
-        "everyone": form.address(),
     }
 
 
-def _present(form: WorkersForm, viewer: Viewer) -> dict[str, Any]:
+def _present(form: WorkersForm, catalog: Catalog) -> dict[str, Any]:
     """Read which workers there are, and return what the first page of leases shows of them."""
     if form.cleaned_data["page"] > 1 or form.cleaned_data["after"]:
         return {}
-    has_text, name = text_contains(form.cleaned_data["worker"]), form.cleaned_data["name"]
-    found = viewer.begin().presences.read()
-    rows = [row for row in found.rows if has_text(row.name) and name in {"", row.name}]
+    has_text = text_contains(form.cleaned_data["worker"])
+    found = catalog.presences.read()
+    rows = [row for row in found.rows if has_text(row.name)]
     lost = [row for row in rows if row.is_lost][: MAX_PRESENT // 2]
     shown = [row for row in rows if not row.is_lost][: MAX_PRESENT - len(lost)] + lost
     return {
@@ -369,18 +352,15 @@ class DeadLettersView(ListView):
     view, title, template = "failures", _("Failures"), "dead_letters.html"
     form = DeadLettersForm
 
-    def rows(self, form: DeadLettersForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: DeadLettersForm) -> dict[str, Any]:
         """Return the reasons."""
-        found = _read(viewer, form.cleaned_data["after"], "dead")
-        has_text = reason_contains(form.cleaned_data["reason"])
-        groups = form.in_order(by_reason(row for row in found.rows if has_text(row.item)))
+        found = _read(self.catalog, form.cleaned_data["after"], "dead", _reasons)
+        groups = form.chosen(found.rows, attrgetter("reason"))
         linked = _Linked(self.addresses)
         columns: tuple[Column[ReasonRow], ...] = (
             Column("reason", _("Reason"), _shown_reason, css=lambda _value: "fdbqueue-reason"),
             Column("letters", _("Dead letters"), linked.letters, ValueKind(is_number=True)),
             Column("queues", _("Queues"), linked.queues),
-            Column("died_at", _("Last died"), attrgetter("latest.item.died_at"), PAST),
-            Column("latest", _("Last item or task"), linked.latest),
         )
         by_dead = self.addresses.queues(sort="-dead")
         return {
@@ -404,23 +384,36 @@ class FoundId(NamedTuple):
     following: str | None
 
 
-def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> FoundId:
-    """Look for a task or an item by its id, in the queues that a user may view.
+def find(
+    begin: Callable[[], Catalog], sought: str, first: str, after: str, addresses: Addresses
+) -> FoundId:
+    """Look for a task or an item by its id, and first in a queue, if one is named.
 
     A task's id tells its queue, and that of a group or a chain leads to its first task, whose page
     shows all of it. For an item's, the key that it would have in each queue is read, and those of
     its states, in one transaction: the ids of most queues do not fit others.
     """
-    task = find_task(viewer.begin(), sought)
-    if task is not None and viewer.sees(task.queue):
+    task = find_task(begin(), sought)
+    if task is not None:
         return FoundId([(task.queue, addresses.task(*task))], 1, None)
-    names, following = viewer.queues(after)
-    catalog = viewer.begin()
+    if first and (places := _places(begin(), [first], sought, addresses)[0]):
+        return FoundId(places, 1, None)
+    names, following = deadlines.next_names(begin().each_name(after=after), MAX_QUEUES_READ)
+    places, looked = _places(begin(), names, sought, addresses)
+    if looked < len(names):
+        following = names[looked - 1]
+    return FoundId(places, looked, following)
+
+
+def _places(
+    catalog: Catalog, names: Sequence[str], sought: str, addresses: Addresses
+) -> tuple[list[tuple[str, str]], int]:
+    """Return which queues have an item, with its addresses, and in how many it was looked for."""
 
     def read_all(tr: Any) -> tuple[list[tuple[str, str]], int]:
         places: list[tuple[str, str]] = []
         for number, name in enumerate(names):
-            if deadlines.is_half_over():
+            if number and deadlines.is_half_over():
                 return places, number
             try:
                 catalog.queue(name).get(sought, tr=tr)
@@ -429,26 +422,22 @@ def find(viewer: Viewer, sought: str, after: str, addresses: Addresses) -> Found
             places.append((name, addresses.item(name, sought)))
         return places, len(names)
 
-    places, looked = run(catalog.database, read_all, read_only=True)
-    if looked < len(names):
-        following = names[looked - 1] if looked else after
-    return FoundId(places, looked, following)
+    return run(catalog.database, read_all, read_only=True)
 
 
-class FindAnyView(PageView):
+class FindView(PageView):
     """Goes to the item or the task of any queue whose id a reader has typed."""
 
     template = "found.html"
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         """Redirect to its page, or say where it was looked for."""
-        viewer = self.viewer_of_some()
         about = self.about_all("")
-        form = FindAnyForm(request.GET)
+        form = FindForm(request.GET)
         if not form.is_valid():
             return self.problem(bad_form(form), **about)
-        sought, after = form.cleaned_data["id"], form.cleaned_data["after"]
-        found = find(viewer, sought, after, self.addresses)
+        sought, first, after = map(form.cleaned_data.__getitem__, ("id", "queue", "after"))
+        found = find(self.catalog, sought, first, after, self.addresses)
         if len(found.places) == 1 and found.following is None and not after:
             return HttpResponseRedirect(found.places[0][1])
         following = form.address(id=sought, after=found.following) if found.following else None
@@ -460,6 +449,5 @@ class FindAnyView(PageView):
             queues=grouped(found.queues),
             is_whole=found.following is None and not after,
             following=following,
-            is_late=found.following == "",
             **about,
         )

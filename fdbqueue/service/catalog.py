@@ -24,7 +24,6 @@ from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import (
     NAME,
-    KeptNames,
     RangeSearch,
     check_pattern,
     fits_of,
@@ -56,8 +55,8 @@ _MAX_OPENED = 1_000
 #: The most lists of names, and what their calls share, that are kept.
 _MAX_SEVERAL = 200
 
-#: Names of several queues, whether they take turns, and whose turns these are.
-_Several = tuple[tuple[str, ...], bool, str]
+#: Names of several queues, and whether they take turns.
+_Several = tuple[tuple[str, ...], bool]
 #: The kinds of queues by the names that settings give them.
 KINDS: dict[str, type[FifoQueue | PriorityQueue]] = {
     kind.kind: kind for kind in (FifoQueue, PriorityQueue)
@@ -180,8 +179,6 @@ class Catalog:
         self._root: Catalog | None = None
         #: Shared with the catalogs of :meth:`over`.
         self._groups: dict[tuple[_Several, bool], SeveralGroup] = {}
-        #: Shared with the same catalogs.
-        self._kept_names = KeptNames()
 
     def reach(self) -> None:
         """Read one key where the queues are, for nothing but to hear from the engine.
@@ -267,7 +264,7 @@ class Catalog:
             InvalidInput: They are not 1 to 1,000 names.
         """
         given = checked_names(names)
-        several = given, is_fair(given, fair), ""
+        several = given, is_fair(given, fair)
         found = self._several.get((several, with_owned))
         if found is None:
             for name in several[0]:
@@ -281,40 +278,6 @@ class Catalog:
                 made = made.limited_to(lambda name: self.owner(name) is None)
             found = self._several.setdefault((several, with_owned), made)
         return found
-
-    def several_for(
-        self,
-        user: str,
-        names: Iterable[str],
-        allows: Callable[[str], bool],
-        *,
-        fair: bool | None = None,
-    ) -> SeveralQueues:
-        """Return several queues; a user learns only of queues that a function allows.
-
-        A pattern stands for the allowed queues alone. Neither a result, nor an error, nor what is
-        read tells whether it fits others, or could: all names are gone through, and the function
-        is asked about each before any pattern is.
-
-        Args:
-            user: Whose turns those of ``fair`` are.
-            names: As for :meth:`several`; those that are no patterns are not asked about.
-            allows: Tells whether the user may take from the queue with a name.
-            fair: As for :meth:`several`.
-
-        Raises:
-            QueueNotFound: No spec has one of the names that are no patterns.
-            InvalidInput: They are not 1 to 1,000 names, or one is not a pattern.
-        """
-        given = checked_names(names)
-        several = given, is_fair(given, fair), user
-        for name in several[0]:
-            if "*" in name:
-                check_pattern(name)
-            else:
-                self.spec(name)
-        made = SeveralQueues(self, given, self._group_of(several))
-        return made.limited_to(allows, in_secret=True)
 
     def index(self, spec: QueueSpec) -> FamilyKeys | None:
         """Return the index of the members of a pattern, None for a queue that is no pattern."""
@@ -420,10 +383,6 @@ class Catalog:
                 return
             begun = start
 
-    def kept_names(self, seconds: float) -> list[str]:
-        """Return the names, sorted, as they were within the last seconds: see KeptNames.get()."""
-        return self._kept_names.get(seconds, lambda after: self.each_name(after=after))
-
     def sweep(self) -> int:
         """Remove expired responses of calls on families, as Queue.sweep does; return how many."""
         some = functools.partial(run, self.database, self.responses.sweep, wrote=bool)
@@ -457,15 +416,17 @@ class Catalog:
         names = self.each_name(after=after, with_responses=with_responses)
         return list(itertools.islice(names, limit))
 
-    def each_name(self, *, after: str = "", with_responses: bool = False) -> Iterator[str]:
+    def each_name(
+        self, *, after: str = "", start: str = "", with_responses: bool = False
+    ) -> Iterator[str]:
         """Yield the names of the queues, sorted, and read them as they are asked for.
 
         These are the plain names, and those that fit a pattern, or that another app has, and have
         been pushed to; the latter cost about two reads each, a thousand names in a transaction. A
         queue that was drained is among them, because it keeps its counts; one that was cleared is
-        not. The arguments are those of :meth:`names`.
+        not. The arguments are those of :meth:`names`; ``start`` is what the names begin with.
         """
-        return self._names(after=after, with_responses=with_responses)
+        return self._names(after=after, start=start, with_responses=with_responses)
 
     def _names(self, *, after: str = "", start: str = "", with_responses: bool) -> Iterator[str]:
         """Return the names that sort after one and begin with a text, each read when asked for."""

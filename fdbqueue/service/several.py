@@ -30,7 +30,7 @@ from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item
 from fdbqueue.service.limits import MAX_ITEMS_A_CALL
-from fdbqueue.service.names import fits_of, is_among
+from fdbqueue.service.names import is_among
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import run
@@ -104,9 +104,6 @@ class Directory(Protocol):
 
     def matching(self, patterns: Sequence[str]) -> Matching:
         """Yield the names that exist and fit a pattern, sorted, each with the patterns it fits."""
-
-    def kept_names(self, seconds: float) -> Iterable[str]:
-        """Return the names that exist, as they were within the last seconds."""
 
 
 def _of_its_queue(
@@ -371,12 +368,7 @@ class SeveralQueues:
             ]
         )
 
-    def limited_to(
-        self,
-        allows: Callable[[str], bool],
-        *,
-        in_secret: bool = False,
-    ) -> SeveralQueues:
+    def limited_to(self, allows: Callable[[str], bool]) -> SeveralQueues:
         """Return the same, with those queues alone that a function allows by their names.
 
         It is asked about the queues that fit a pattern, whenever they are looked up: these are
@@ -384,10 +376,8 @@ class SeveralQueues:
 
         Args:
             allows: Tells whether a queue with this name may be taken from.
-            in_secret: Whether it is asked about every queue there is before patterns are looked
-                at, so that no time tells which of those exist that it does not allow.
         """
-        directory = _AllowedOnly(self._directory, allows, in_secret=in_secret)
+        directory = _AllowedOnly(self._directory, allows)
         return SeveralQueues(directory, self.names, self._group)
 
     # What the takes share
@@ -478,29 +468,16 @@ class SeveralQueues:
 class _AllowedOnly:
     """A directory in which patterns find only what a function allows."""
 
-    def __init__(
-        self, directory: Directory, allows: Callable[[str], bool], *, in_secret: bool
-    ) -> None:
+    def __init__(self, directory: Directory, allows: Callable[[str], bool]) -> None:
         self.database = directory.database
         self.queue = directory.queue
         self.responses = directory.responses
         self._directory = directory
         self._allows = allows
-        self._in_secret = in_secret
-
-    def kept_names(self, seconds: float) -> Iterable[str]:
-        """Return the names that exist and are allowed, as they were within the last seconds."""
-        return filter(self._allows, self._directory.kept_names(seconds))
 
     def matching(self, patterns: Sequence[str]) -> Matching:
         """Yield the names that exist, are allowed and fit a pattern, each with these patterns."""
-        if not self._in_secret:
-            yield from (one for one in self._directory.matching(patterns) if self._allows(one[0]))
-            return
-        fits = fits_of(patterns)
-        for name in self.kept_names(_KEPT_SECONDS):
-            if found := fits(name):
-                yield name, found
+        return (one for one in self._directory.matching(patterns) if self._allows(one[0]))
 
 
 def checked_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -2,10 +2,6 @@
 
 Reads are bounded: of each branch the first parts, and the one that the reader looks at, and all
 lines together; a branch says how many parts it has that are not shown.
-
-Of a task in a queue that the reader may not view it says only that there is one. How far a branch
-is would tell how its tasks have ended: that is only said if the reader may view the queues of all
-tasks, or if it is not known which these are, all queues of the backend.
 """
 
 from __future__ import annotations
@@ -25,7 +21,6 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.group_results import GroupPart, GroupResult, read_group, read_parts
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.tree_keys import TreeKeys
-from fdbqueue.viewer import EVERYTHING, Viewer
 
 #: The most lines, and the most parts of one branch.
 _MAX_LINES, _MAX_PARTS = 200, 20
@@ -44,15 +39,15 @@ class OutlineLine(NamedTuple):
         depth: How deep it is nested.
         text: What it is: a branch with its progress, or the function of a task.
         state: What state that is in, in words; empty for a part that has not ended.
-        task: The id of the task; empty for a branch, and for a task that the reader may not see.
+        task: The id of the task; empty for a branch.
         branch: The id of the group or chain; empty for a task.
-        percent: How much of a branch has ended; None if the reader may not know.
+        percent: How much of a branch has ended; None for a task.
         is_here: Whether it is the task that the reader looks at.
         queue: The queue of a task.
         is_enqueued: Whether it has been enqueued, so that it has a result.
         problem: Why a task has failed without a result.
         to_abort: Of the whole, the queues of the tasks that an abort ends; empty if there is
-            nothing to abort, or the reader may not view all of them.
+            nothing to abort.
     """
 
     depth: int
@@ -68,23 +63,17 @@ class OutlineLine(NamedTuple):
     to_abort: tuple[str, ...] = ()
 
 
-def outline_of(
-    database: Database,
-    backend: Any,
-    place: TreePlace,
-    viewer: Viewer = EVERYTHING,
-) -> list[OutlineLine]:
+def outline_of(database: Database, backend: Any, place: TreePlace) -> list[OutlineLine]:
     """Read the outline of what a task is a part of; empty if that is not kept any more.
 
     Args:
         database: Where it is read, with the time limits of its transactions.
         backend: The backend.
         place: Where the reader is.
-        viewer: The reader.
     """
 
     def read(tr: Transaction) -> list[OutlineLine]:
-        outline = _Outline(tr, backend, place, viewer)
+        outline = _Outline(tr, backend, place)
         outline.add(0, 0, is_next=False)
         return outline.lines
 
@@ -117,16 +106,12 @@ class _Outline:
         tr: The transaction.
         backend: The backend.
         place: Where the reader is.
-        viewer: The reader.
     """
 
-    def __init__(self, tr: Transaction, backend: Any, place: TreePlace, viewer: Viewer) -> None:
+    def __init__(self, tr: Transaction, backend: Any, place: TreePlace) -> None:
         self._tr = tr
         self._backend = backend
         self._here = place
-        self._viewer = viewer
-        self._queues = queues_of(tr, backend, place.tree)
-        self._sees_all = viewer.sees_each(self._queues.names)
         self.lines: list[OutlineLine] = []
 
     def add(self, branch: int, depth: int, *, is_next: bool) -> None:
@@ -134,17 +119,19 @@ class _Outline:
         found = read_group(self._tr, self._backend, self._here.tree, branch)
         if found is None:
             return
-        text = _kind_and_progress(found) if self._sees_all else _kind_and_count(found)
+        text = _kind_and_progress(found)
+        ended = found.succeeded + found.failed
         line = OutlineLine(
-            depth, _("then: %(part)s") % {"part": text} if is_next else text, branch=found.id
+            depth,
+            _("then: %(part)s") % {"part": text} if is_next else text,
+            _("Aborted") if found.is_aborted and branch == 0 else _STATES[found.status],
+            branch=found.id,
+            percent=round(100 * ended / found.count, 1),
         )
-        if self._sees_all:
-            ended = found.succeeded + found.failed
-            state = _("Aborted") if found.is_aborted and branch == 0 else _STATES[found.status]
-            line = line._replace(state=state, percent=round(100 * ended / found.count, 1))
-            is_over = found.is_aborted or (found.is_finished and ended == found.count)
-            if branch == 0 and not is_over:
-                line = line._replace(to_abort=(*self._queues.names, *self._queues.limited))
+        is_over = found.is_aborted or (found.is_finished and ended == found.count)
+        if branch == 0 and not is_over:
+            queues = queues_of(self._tr, self._backend, self._here.tree)
+            line = line._replace(to_abort=(*queues.names, *queues.limited))
         self.lines.append(line)
         shown = self._parts(found, branch)
         for part in shown:
@@ -172,25 +159,18 @@ class _Outline:
             if len(self.lines) < _MAX_LINES:
                 self.add(number, depth, is_next=is_next)
             return
-        sees = self._viewer.sees(part.queue)
-        text = shown_path(part.task) if sees else _("a task of another queue")
-        line = OutlineLine(depth, _("then: %(part)s") % {"part": text} if is_next else text)
-        if sees:
-            line = line._replace(
-                state=_STATES[part.status] if part.status else "",
-                task=part.id,
-                queue=part.queue,
-                is_enqueued=part.is_enqueued,
-                is_here=(branch, part.at) == (self._here.branch, self._here.at),
-                problem=part.problem,
-            )
+        text = shown_path(part.task)
+        line = OutlineLine(
+            depth,
+            _("then: %(part)s") % {"part": text} if is_next else text,
+            _STATES[part.status] if part.status else "",
+            task=part.id,
+            queue=part.queue,
+            is_enqueued=part.is_enqueued,
+            is_here=(branch, part.at) == (self._here.branch, self._here.at),
+            problem=part.problem,
+        )
         self.lines.append(line)
-
-
-def _kind_and_count(found: GroupResult) -> str:
-    """Return what a branch is, and nothing of what its tasks have done."""
-    count = {"count": grouped(found.count)}
-    return (_("Chain of %(count)s") if found.kind == "chain" else _("Group of %(count)s")) % count
 
 
 def _kind_and_progress(found: GroupResult) -> str:

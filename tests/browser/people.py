@@ -12,12 +12,12 @@ from django.contrib.auth.backends import BaseBackend
 from fdbqueue.models import QueueName
 
 SUPERUSER, KEEPER, READER = "chief", "keeper", "reader"
-#: The queue that the keeper may view and manage, and no other.
+#: The queue that the keeper may manage, and no other.
 KEPT = "mail"
 
 
 class OneQueue(BaseBackend):
-    """Lets the keeper view and manage one queue."""
+    """Lets the keeper manage one queue."""
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         """Tell whether a user is the keeper of a queue."""
@@ -30,6 +30,6 @@ def create() -> None:
     from django.contrib.auth.models import Permission, User
 
     User.objects.create_superuser(SUPERUSER, password=SUPERUSER)
-    User.objects.create_user(KEEPER, password=KEEPER, is_staff=True)
-    reader = User.objects.create_user(READER, password=READER, is_staff=True)
-    reader.user_permissions.add(Permission.objects.get(codename="view_queue"))
+    for name in (KEEPER, READER):
+        user = User.objects.create_user(name, password=name, is_staff=True)
+        user.user_permissions.add(Permission.objects.get(codename="view_queue"))

@@ -28,7 +28,7 @@ PLAIN = "/queues/"
 PAGES = {
     "list": "",
     "list-sorted": "?sort=-oldest",
-    "family": "user-*/",
+    "family": "?name=user-*",
     "queue": "quakes/",
     "queue-search": "quakes/?q=alaska",
     "queue-dead": "alerts/?state=dead",

@@ -55,7 +55,6 @@ def test_axe_finds_nothing(visit, queues, mount, width, scheme, step):
         f"mail/items/{item.id}/",
         f"mail/items/{item.id}/?show=whole",
         f"mail/items/{item.id}/?show=nothing",
-        "mail/items/?id=nothing",
         f"raw/items/{binary.id}/",
         "nope/",
     ]

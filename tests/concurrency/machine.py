@@ -55,9 +55,6 @@ class Directory:
     def matching(self, patterns: Any) -> Any:
         raise AssertionError(patterns)
 
-    def kept_names(self, seconds: float) -> Any:
-        raise AssertionError(seconds)
-
 
 class QueueMachine(RuleBasedStateMachine):
     """A queue and its model.

@@ -532,7 +532,7 @@ def test_the_button_of_a_paused_queue(on, site, manager, mail, queue):
     queue("user-7").push(1)
     conf.family("user-*").pause()
     assert buttons(manager.get(f"{site}user-7/")) == [f"{site}user-*/do/resume/"]
-    assert buttons(manager.get(f"{site}user-*/")) == [f"{site}user-*/do/resume/"]
+    assert buttons(manager.get(f"{site}?name=user-*")) == [f"{site}user-*/do/resume/"]
 
 
 def test_the_buttons_of_an_item(on, site, manager, mail):

@@ -14,14 +14,14 @@ from tests.pages.addresses import LIST, text
 
 FRAME = 'class="breadcrumbs"'
 PARAMETERS = {
-    "": ("q", "sort", "after", "page", "refresh"),
+    "": ("q", "name", "sort", "after", "page", "refresh"),
     "mail/": (
         *("state", "end", "q", "limit", "span", "after", "before", "start", "refresh"),
         *("reason", "group"),
     ),
     "quakes/": ("min_priority", "max_priority"),
     "mail/items/ID/": ("show", "refresh"),
-    "mail/items/": ("id", "refresh"),
+    "-/find/": ("id", "queue", "after", "refresh"),
 }
 #: Raw, as they stand in an address: NUL bytes, a lone surrogate in UTF-8, half a character, what is
 #: long, numbers beyond all bounds, markup, and paths.

@@ -1,21 +1,22 @@
-"""Families on the pages: one row of the list, and a page of their members."""
+"""Families on the pages: one row of the list, and the list of their members."""
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
-from django.urls import reverse
 
 import fdbqueue
-from fdbqueue import conf, deadlines
+from fdbqueue import conf
 from fdbqueue.columns import families
 from fdbqueue.pages import queues_page
-from tests.pages.addresses import LIST, following, of, text
+from tests.pages.addresses import LIST, of, text
 from tests.pages.conftest import person
 from tests.pages.test_queues import names
 
-FAMILY = LIST + "user-*/"
+FAMILY = LIST + "?name=user-*"
+NOISIEST = FAMILY + "&sort=-pushes"
 PLAIN = ["mail", "pairs", "quakes", "raw", "tickets"]
 
 
@@ -24,24 +25,6 @@ def members(queue):
     """Twenty-one members of a family, each with one item more than the one before it."""
     for number in range(21):
         queue(f"user-{number:02}").push_many(range(number + 1))
-
-
-def may(user, permission, name):
-    """Tell whether a user may do something: the authorizer of a test, which says what it allows."""
-    return may.allows(name)
-
-
-@pytest.fixture
-def limited(settings, viewer):
-    """Let somebody view only the queues whose names a function allows."""
-
-    def limit(allows):
-        may.allows = allows
-        api = {"AUTHORIZER": "tests.pages.test_families.may"}
-        settings.FDBQUEUE = {**settings.FDBQUEUE, "API": api}
-        return viewer
-
-    return limit
 
 
 def row_of_family(response):
@@ -62,7 +45,7 @@ def test_a_family_of_many_members_is_one_row(viewer, members):
     response = viewer.get(LIST)
     assert names(response) == ["user-*", *PLAIN]
     assert row_of_family(response) == ["user-*", "fifo", "21"]
-    assert f'href="{FAMILY}"' in text(response)
+    assert f'href="{LIST}?name=user-%2A&amp;sort=-pushes"' in text(response)
 
 
 def test_a_family_of_few_members_is_not(viewer, queue):
@@ -74,13 +57,12 @@ def test_a_family_of_few_members_is_not(viewer, queue):
 
 
 def test_members_are_counted_up_to_a_bound(viewer, members, monkeypatch):
-    """A plus sign says that there are more; on the page of the family, too."""
+    """A plus sign says that there are more; in the list of the members, too."""
     monkeypatch.setattr(families, "MAX_MEMBERS", 5)
-    monkeypatch.setattr(queues_page, "MAX_MEMBERS", 5)
+    monkeypatch.setattr(queues_page, "MAX_QUEUES_READ", 5)
     assert row_of_family(viewer.get(LIST))[2] == "5+"
     page = viewer.get(FAMILY)
-    assert "Members with items 1 to 5 of 5+, the noisiest first" in text(page)
-    assert "More than 5 members have items; only so many are shown." in text(page)
+    assert "5+ members of user-* have items." in text(page)
     assert len(shown(page)) == 5
 
 
@@ -88,8 +70,30 @@ def test_the_filter_of_the_list_leads_to_members(viewer, members):
     """A family that may have what is looked for stays, and its link looks for it."""
     response = viewer.get(LIST + "?q=user-07")
     assert names(response) == ["user-*"]
-    assert f'href="{FAMILY}?start=user-07"' in text(response)
+    assert f'href="{LIST}?name=user-07%2A&amp;sort=-pushes"' in text(response)
     assert names(viewer.get(LIST + "?q=quakes")) == ["quakes"]
+
+
+def test_a_pattern_chooses_the_queues(viewer, members, queue, monkeypatch):
+    """Empty ones too, in the order of their names, with a link to those after them."""
+    queue("user-10").pop_many(100)
+    assert shown(viewer.get(f"{LIST}?name=*ail")) == ["mail"]
+    assert shown(viewer.get(f"{LIST}?name=user-1*&q=8")) == ["user-18"]
+    monkeypatch.setattr(queues_page, "MAX_QUEUES_READ", 6)
+    page = viewer.get(f"{LIST}?name=user-1*")
+    assert shown(page) == [f"user-1{digit}" for digit in range(6)]
+    further = re.search(r'id="further" href="([^"]*)"', text(page))[1]
+    assert shown(viewer.get(LIST + html.unescape(further))) == [
+        f"user-1{digit}" for digit in range(6, 10)
+    ]
+
+
+def test_a_pattern_that_nothing_fits(viewer):
+    """The list says so, of a family and of any other."""
+    assert "No member has items to take now." in text(viewer.get(FAMILY))
+    for pattern in ("none-*", "[", "%3Cb%3E"):
+        assert "There are no such queues." in text(viewer.get(f"{LIST}?name={pattern}"))
+    assert viewer.get(f"{LIST}?name={'x' * 101}").status_code == 400
 
 
 def test_the_page_has_the_noisiest_members_first(viewer, members, queue):
@@ -100,159 +104,31 @@ def test_the_page_has_the_noisiest_members_first(viewer, members, queue):
             pass
     while conf.catalog().several(["user-03", "user-03*"]).pop():
         pass
-    found = shown(viewer.get(FAMILY))
+    found = shown(viewer.get(NOISIEST))
     assert "user-03" not in found
     assert found[:3] == ["user-20", "user-19", "user-18"]
     assert "Members that have nothing to take now are left out" in text(viewer.get(FAMILY))
 
 
-def test_the_page_reads_so_many_members_at_once(viewer, members, monkeypatch):
-    """The others that have something are on its next pages, each once."""
-    monkeypatch.setattr(queues_page, "QUEUES_PER_PAGE", 10)
-    found, address = [], ""
-    for count in (10, 10, 1):
-        page = viewer.get(FAMILY + address)
-        assert len(shown(page)) == count
-        found += shown(page)
-        address = following(page)
-    assert address is None
-    assert sorted(found) == [f"user-{number:02}" for number in range(21)]
-
-
-@pytest.mark.parametrize("start", ["user-1", "1"])
-def test_members_are_found_by_how_their_names_begin(viewer, members, queue, start, monkeypatch):
-    """Empty ones too, in the order of their names, with a link to those behind them."""
-    queue("user-10").pop_many(100)
-    monkeypatch.setattr(queues_page, "QUEUES_PER_PAGE", 6)
-    page = viewer.get(f"{FAMILY}?start={start}")
-    assert shown(page) == [f"user-1{digit}" for digit in range(6)]
-    assert shown(viewer.get(FAMILY + following(page))) == [
-        f"user-1{digit}" for digit in range(6, 10)
-    ]
-
-
-def test_nothing_begins_with_it(viewer, members):
-    """The page says so."""
-    assert "There are no such members." in text(viewer.get(FAMILY + "?start=user-9"))
-    assert "There are no more members." in text(viewer.get(FAMILY + "?page=2"))
-
-
-@pytest.mark.parametrize("query", ["?page=0", "?page=x", "?state=dead", "?start=" + "x" * 101])
-def test_bad_parameters_of_the_page(viewer, members, query):
-    """They are pointed out, with 400."""
-    assert viewer.get(FAMILY + query).status_code == 400
-
-
-def test_a_pattern_that_is_no_family(viewer):
-    """It is not found; an empty family is an empty page."""
-    assert viewer.get(LIST + "nothing-*/").status_code == 404
-    assert "No member has items to take now." in text(viewer.get(FAMILY))
-
-
-def test_who_may_not_view_learns_nothing(pusher, client, members):
-    """The same for a family that is there and one that is not."""
-    assert pusher.get(FAMILY).status_code == pusher.get(LIST + "none-*/").status_code == 403
-    assert client.get(FAMILY).status_code == 302
-
-
-def test_who_may_view_some_members_learns_only_of_them(limited, members):
-    """They are listed, counted and found, and nothing tells that there are others."""
-    user = limited(lambda name: name in ("user-05", "user-11"))
-    assert names(user.get(LIST)) == ["user-05", "user-11"]
-    page = user.get(FAMILY)
-    assert shown(page) == ["user-11", "user-05"]
-    assert "Members with items 1 to 2 of 2, " in text(page)
-    assert shown(user.get(FAMILY + "?start=user-0")) == ["user-05"]
-    assert user.get(LIST + "none-*/").status_code == 403
-
-
-def test_who_may_view_many_members_has_one_row_of_these(limited, members, queue):
-    """The count is of those alone, also where others come first in the index."""
-    for number in range(40):
-        queue(f"user-x{number}").push("x")
-    user = limited(lambda name: re.fullmatch(r"user-\d+", name))
-    assert names(user.get(LIST)) == ["user-*"]
-    assert row_of_family(user.get(LIST))[2] == "21"
-    assert user.get(FAMILY + "?start=user-x").content.count(b"user-x0") == 0
-
-
-def test_who_may_view_no_member_is_refused(limited, members):
-    """As for a family that is not there."""
-    user = limited(lambda name: name == "mail")
-    assert user.get(FAMILY).status_code == 403
-
-
 PAGES = ["", "-/workers/", "-/failures/", "-/find/?id=x"]
-#: So many names may be asked about until the time for these is over.
-IN_TIME = 15
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """The names that the rules were asked about; that alone takes time, here."""
-    names, begun = [], [0]
-    begin = deadlines.limited_catalog
-
-    def begin_again(*args, **options):
-        begun[0] = len(names)
-        return begin(*args, **options)
-
-    monkeypatch.setattr(deadlines, "limited_catalog", begin_again)
-    monkeypatch.setattr(deadlines, "is_half_over", lambda: len(names) - begun[0] >= IN_TIME)
-    return names
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_who_may_view_one_queue_waits_for_no_others(limited, queue, asked, page):
-    """The time for finding names ends while members are gone through, however many there are."""
-    for number in range(100):
-        queue(f"user-{number:03}").push(1)
-    queue("mail").push(1)
-    user = limited(lambda name: asked.append(name) or name == "mail")
-    found = user.get(LIST + page)
-    assert found.status_code == (404 if "find" in page else 200)
-    assert "user-0" not in text(found)
-    assert len(asked) <= 3 * IN_TIME
-    if not page:
-        assert shown(found) == ["mail"]
-
-
-def test_the_page_of_a_family_waits_for_no_others(limited, queue, asked):
-    """Who may view none of the members that were asked about in time is refused."""
-    for number in range(100):
-        queue(f"user-{number:03}").push(1)
-    user = limited(lambda name: asked.append(name) or name == "mail")
-    assert user.get(FAMILY).status_code == 403
-    assert len(asked) <= 2 * IN_TIME
-
-
-def test_members_that_were_not_found_in_time_are_said(limited, queue, asked):
-    """The row of the family says that there are more, and its page that time was over."""
-    for number in range(100):
-        queue(f"user-{number:03}").push(1)
-    user = limited(lambda name: asked.append(name) or name != "user-*")
-    count = row_of_family(user.get(LIST))[2]
-    assert count.endswith("+")
-    assert 0 < int(count.removesuffix("+")) < 100
-    page = user.get(FAMILY)
-    assert 0 < len(shown(page)) < 100
-    assert "The time limit ended before all members" in text(page)
+def test_names_that_take_too_long_are_left_out(viewer, queue, monkeypatch):
+    """A family is one row then, and the other pages say where to go on."""
+    for number in range(3):
+        queue(f"user-{number}").push(1)
+    monkeypatch.setattr("fdbqueue.deadlines.is_half_over", lambda: True)
+    assert "user-*" in names(viewer.get(LIST))
+    for page in PAGES[1:]:
+        assert 'id="further"' in text(viewer.get(LIST + page))
 
 
 def test_who_has_no_permission_is_refused_at_once(members, watched):
-    """If no backend answers for single queues, no queue is looked for."""
+    """No queue is looked for."""
     other = person("other")
-    for page in (*PAGES, "user-*/", "none-*/"):
+    for page in (*PAGES, "?name=user-*", "?name=none-*"):
         assert other.get(LIST + page).status_code == 403
     assert not watched.reads
-
-
-def test_the_page_outside_the_admin(viewer, members):
-    """It is there, too, with the way back."""
-    address = reverse("fdbqueue:family", args=["user-*"])
-    response = viewer.get(address)
-    assert len(shown(response)) == 21
-    assert f'<a href="{reverse("fdbqueue:queues")}">Queues</a>' in text(response)
 
 
 def test_the_page_costs_the_same_beside_many_members(viewer, members, watched, queue):
@@ -273,10 +149,10 @@ def test_the_page_costs_the_same_beside_many_members(viewer, members, watched, q
 
 
 def test_nothing_is_written(viewer, members, watched):
-    """By neither page."""
+    """By no list."""
     viewer.get(LIST)
     viewer.get(FAMILY)
-    viewer.get(FAMILY + "?start=user-0")
+    viewer.get(LIST + "?name=user-0*")
     assert not watched.writes
 
 
@@ -291,6 +167,6 @@ def test_a_paused_family_is_marked(viewer, queue, members):
         assert "All queues of the family user-* are paused." in page
         assert "<bdi>moving &lt;/bdi&gt;&lt;b&gt;</bdi>" in page
         assert "python manage.py queue_resume &#x27;user-*&#x27;</code>" in page
-    assert "Family paused" in text(viewer.get(f"{FAMILY}?start=01"))
+    assert "Family paused" in text(viewer.get(f"{LIST}?name=user-01*"))
     family.resume()
     assert "Paused since" not in text(viewer.get(FAMILY))

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may, may_in_general
+from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW, may
 from tests.tasks import jobs
 
 pytestmark = pytest.mark.django_db
@@ -24,10 +24,9 @@ def test_a_superuser_may_see_and_manage_tasks_and_no_more(backend, admin_user):
     """Also not by a permission for all queues."""
     for permission in (VIEW, MANAGE):
         assert may(admin_user, permission, "tasks-default")
-        assert may_in_general(admin_user, permission)
+        assert may(admin_user, permission)
     for permission in (PUSH, POP, LEASE):
         assert not may(admin_user, permission, "tasks-default")
-        assert not may_in_general(admin_user, permission)
 
 
 def test_tasks_cannot_be_enqueued_or_taken_by_rest(backend, client):

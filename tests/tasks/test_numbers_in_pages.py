@@ -60,7 +60,7 @@ def addresses(configure, settings, work, db):
         *(f"{of(QUEUE)}?state={state}" for state in ("done", "dead")),
         of("tickets", item),
         *(f"{of(QUEUE)}tasks/{one}/" for one in (first, second)),
-        f"{LIST}user-*/",
+        f"{LIST}?name=user-*",
         *(f"{LIST}-/{page}/" for page in ("workers", "failures", "functions", "schedules")),
         f"{LIST}-/find/?id=x",
     ]

@@ -12,7 +12,7 @@ from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
-from tests.pages.test_actions import asked, at, buttons, do, form_of, lines, without_token
+from tests.pages.test_actions import asked, at, buttons, do, form_of, lines
 from tests.tasks import letters, limited_jobs
 from tests.tasks.conftest import backend_of
 
@@ -248,22 +248,3 @@ def test_a_group_that_has_succeeded_is_not_said_to_be_aborted(manager, backend):
     page = manager.post(form, follow=True)
     assert (page.status_code, "aborted" in text(page)) == (404, False)
     assert group_result(whole.id).status is TaskResultStatus.SUCCESSFUL
-
-
-def test_a_hidden_task_is_as_none(settings, viewer):
-    """Whether its id is one, is not told."""
-    rule = {"AUTHORIZER": "tests.tasks.test_page_actions.of_default_alone"}
-    settings.FDBQUEUE = {**settings.FDBQUEUE, "API": rule}
-    hidden = letters.send.using(queue_name="other")
-    ids = [hidden.enqueue("ada").id, group([call(hidden, "ada")]).enqueue().parts()[0].id, "0" * 32]
-    for action in ("abort", "abort-group"):
-        for ask in (viewer.get, viewer.post):
-            found = [ask(f"{at(LIST, QUEUE, action)}?id={one}") for one in ids]
-            assert [page.status_code for page in found] == [404, 404, 404]
-            pages = zip(found, ids, strict=True)
-            assert len({without_token(page).replace(one, "") for page, one in pages}) == 1
-
-
-def of_default_alone(user, permission, name):
-    """Allow everything for one queue alone."""
-    return name == QUEUE

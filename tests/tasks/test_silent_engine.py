@@ -55,7 +55,6 @@ def silent(backend, settings):
     [
         of(QUEUE),
         f"{of(QUEUE)}tasks/{ID}/",
-        f"{of(QUEUE)}items/?id={ID}",
         f"{LIST}-/find/?id={ID}",
         f"{LIST}-/functions/",
         f"{LIST}-/schedules/",
@@ -97,7 +96,6 @@ def test_every_read_of_a_page_has_a_time_limit(backend, found, timed):
         LIST,
         of(QUEUE),
         f"{of(QUEUE)}tasks/{first}/",
-        f"{of(QUEUE)}items/?id={first}",
         f"{of(QUEUE)}?state=dead",
         f"{place}tasks/{limited}/",
         f"{LIST}-/find/?id={first}",

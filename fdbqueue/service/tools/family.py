@@ -126,24 +126,19 @@ class Family:
             self.keys.member(name).announce(tr, 0)
         return len(names)
 
-    def names(self, start: str = "", *, after: str = "") -> Iterator[str]:
-        """Yield the names of the queues that begin with a text, sorted, as they are asked for.
+    def names(self, *, after: str = "") -> Iterator[str]:
+        """Yield the names of the queues that begin as members do, sorted, as they are asked for.
 
-        Those of other queues are among them if they begin as members do; :attr:`has` tells. Each
-        costs about two reads. There are none if no member begins with the text.
+        Those of other queues are among them; :attr:`has` tells. Each costs about two reads.
         """
-        if start.startswith(self.start):
-            return self._names(start, after)
-        return self._names(self.start, after) if self.start.startswith(start) else iter(())
+        return self._names(self.start, after)
 
     def with_something(
         self,
         tr: Transaction,
         limit: int,
-        allows: Callable[[str], bool] = lambda _: True,
         *,
         with_later: bool = False,
-        is_late: Callable[[], bool] = lambda: False,
     ) -> list[str]:
         """Return the members that may have something to take, in the order of the index.
 
@@ -153,18 +148,14 @@ class Family:
         Args:
             tr: The transaction, which depends on nothing that is read.
             limit: The most members.
-            allows: Tells whether to return a member; what it says no to is passed over, however
-                many these are, and nothing tells that they are there.
             with_later: Whether to return those behind them, too, that have something later:
                 delayed or leased items.
-            is_late: Asked before each member; True ends the search, with what was found.
         """
         found: dict[str, None] = {}
         for name in self._indexed(tr, with_later=with_later):
-            if len(found) == limit or is_late():
+            if len(found) == limit:
                 break
-            if name not in found and allows(name):
-                found[name] = None
+            found[name] = None
         return list(found)
 
     def _indexed(self, tr: Transaction, *, with_later: bool) -> Iterator[str]:

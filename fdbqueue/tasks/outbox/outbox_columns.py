@@ -14,15 +14,11 @@ from fdbqueue.service import moment
 from fdbqueue.tasks.columns import shown_path
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
-from fdbqueue.viewer import EVERYTHING, Viewer
-
-#: So many queues are named in one query.
-_NAMES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxSums:
-    """How many rows there are in some queues, and since when the oldest waits."""
+    """How many rows there are, and since when the oldest waits."""
 
     waiting: int
     set_aside: int
@@ -46,39 +42,14 @@ COLUMNS: tuple[Column[OutboxTask], ...] = (
 )
 
 
-def sums(outbox: Outbox, viewer: Viewer = EVERYTHING) -> OutboxSums:
-    """Count the rows of the queues that a viewer may see."""
-    waiting, oldest = count(outbox.waiting, viewer)
-    aside, _oldest = count(outbox.set_aside, viewer)
-    return OutboxSums(waiting, aside, oldest)
+def sums(outbox: Outbox) -> OutboxSums:
+    """Count the rows."""
+    waiting = outbox.waiting.order_by().aggregate(count=Count("id"), oldest=Min("enqueued_us"))
+    oldest = waiting["oldest"]
+    aside = outbox.set_aside.count()
+    return OutboxSums(waiting["count"], aside, None if oldest is None else moment(oldest))
 
 
-def count(rows: QuerySet[OutboxTask], viewer: Viewer) -> tuple[int, datetime.datetime | None]:
-    """Count the rows that a viewer may see; return when the first was enqueued, too."""
-    of_queues = rows.order_by("queue").values("queue")
-    of_queues = of_queues.annotate(count=Count("id"), oldest=Min("enqueued_us"))
-    total, oldest = 0, None
-    for one in of_queues.iterator():
-        if viewer.sees(one["queue"]):
-            total += one["count"]
-            oldest = one["oldest"] if oldest is None else min(oldest, one["oldest"])
-    return total, None if oldest is None else moment(oldest)
-
-
-def first(rows: QuerySet[OutboxTask], most: int, viewer: Viewer = EVERYTHING) -> list[OutboxTask]:
-    """Return the first of some rows that a viewer may see, without what they push.
-
-    Rows that the viewer may not see take no place: if one is among the first, the queues that are
-    to be seen are found out, and then only rows of these are read.
-    """
-    rows = rows.defer("call")
-    found = [*rows[:most]]
-    if viewer.sees_each(row.queue for row in found):
-        return found
-    names = [*filter(viewer.sees, rows.order_by().values_list("queue", flat=True).distinct())]
-    found = []
-    for begin in range(0, len(names), _NAMES_AT_ONCE):
-        more = rows.filter(queue__in=names[begin : begin + _NAMES_AT_ONCE])[:most]
-        found += [row for row in more if viewer.sees(row.queue)]  # of some databases "a" is "A"
-        found = sorted(found, key=attrgetter("pk"))[:most]
-    return found
+def first(rows: QuerySet[OutboxTask], most: int) -> list[OutboxTask]:
+    """Return the first of some rows, without what they push."""
+    return [*rows.defer("call")[:most]]

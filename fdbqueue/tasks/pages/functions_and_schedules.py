@@ -27,10 +27,10 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import conf, deadlines
 from fdbqueue.columns import DURATION, FUTURE, PAST, TEXT, Column, ValueKind, link, markup
 from fdbqueue.columns.text import grouped, lasting, visible
-from fdbqueue.exceptions import QueueNotFound
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import (
+    MAX_QUEUES_READ,
     Left,
     ListForm,
     OrderField,
@@ -61,7 +61,6 @@ from fdbqueue.tasks.schedules import (
     state_in,
 )
 from fdbqueue.tasks.states import DONE, TaskState
-from fdbqueue.viewer import Viewer
 
 #: So many counters of each length of slots are read for the page of functions, and so many
 #: schedules.
@@ -126,24 +125,26 @@ def _path_of(path: str) -> SafeString:
 
 
 class FunctionsView(ListView):
-    """How the functions of tasks ran, in all queues of tasks that the user may view."""
+    """How the functions of tasks ran, in all queues of tasks."""
 
     view, title, template = "functions", _("Functions"), "tasks/functions.html"
     form = FunctionsForm
 
-    def rows(self, form: FunctionsForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: FunctionsForm) -> dict[str, Any]:
         """Return the functions and their figures."""
-        names, following = viewer.among(is_of_tasks()).queues(form.cleaned_data["after"])
-        catalog = viewer.begin()
+        after = form.cleaned_data["after"]
+        each = self.catalog().each_name(after=after)
+        names, following = deadlines.next_names(each, MAX_QUEUES_READ, is_of_tasks())
+        catalog = self.catalog()
         homes = dict.fromkeys(map(catalog.home, names))  # limited tasks count for their queue
-        found = read_functions(catalog, [*filter(viewer.sees, homes)])
+        found = read_functions(catalog, [*homes])
         rows = form.chosen(found.rows, attrgetter("path"))
         runs = sum(row.hour.runs for row in rows)
         failures = sum(row.hour.failures for row in rows)
         more = len(found.left_out) - MAX_NAMED
         by_failures = form.address(sort="failures")
         return {
-            **paged(form, FunctionTasks(form, self.addresses, viewer.begin()).columns(), rows),
+            **paged(form, FunctionTasks(form, self.addresses, self.catalog()).columns(), rows),
             "left": Left(grouped(len(rows)), "", grouped(len(names)), not found.left_out),
             "left_out": found.left_out[:MAX_NAMED],
             "more_left_out": grouped(more) if more > 0 else "",
@@ -274,8 +275,7 @@ class FunctionTasks:
         state = self._state(row, name, is_failure=is_failure)
         limited = self._limited(name, row.path) if state == "dead" else None
         if limited is not None:
-            family, start = limited
-            return self._addresses.family(family, start=start)
+            return self._addresses.queues(name=f"{limited}*")
         path = row.path if len(row.path) <= _MAX_PATH else ""
         return self._addresses.queue(name, state=state, function=path)
 
@@ -288,18 +288,12 @@ class FunctionTasks:
             return "dead"
         return "delayed" if has_only_failed else DONE
 
-    def _look_for_limited(self, name: str, path: str) -> tuple[str, str] | None:
-        """Return the family of a function's limited tasks, and how their queues' names begin.
-
-        None if there are none.
-        """
+    def _look_for_limited(self, name: str, path: str) -> str | None:
+        """Return how the names of the queues of a function's limited tasks begin, None for none."""
         start = names_begin(name, path)
-        try:
-            family = self._catalog.family(self._catalog.spec(start).name)
-        except QueueNotFound:
+        if deadlines.is_half_over():
             return None
-        is_there = not deadlines.is_half_over() and any(True for _ in family.names(start))
-        return (family.name, start) if is_there else None
+        return start if any(True for _ in self._catalog.each_name(start=start)) else None
 
     def _read_failed(self, name: str) -> set[str] | None:
         """Return the functions of all failed tasks of a queue, None if these are too many.
@@ -356,14 +350,14 @@ def _times(schedule: Schedule) -> str:
 
 
 class SchedulesView(ListView):
-    """What the schedules of all backends enqueue, in queues that the user may view."""
+    """What the schedules of all backends enqueue."""
 
     view, title, template = "schedules", _("Schedules"), "tasks/schedules.html"
     form = SchedulesForm
 
-    def rows(self, form: SchedulesForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: SchedulesForm) -> dict[str, Any]:
         """Return the schedules, and what is stored of each."""
-        found, is_all = read_schedules(viewer)
+        found, is_all = read_schedules(self.catalog())
         rows = form.chosen(found, lambda row: f"{row.schedule.name}\n{row.schedule.task}")
         addresses = self.addresses
 
@@ -376,7 +370,7 @@ class SchedulesView(ListView):
 
         def task_of(row: ScheduleRow) -> SafeString | None:
             task = row.task
-            if task is None or not viewer.sees(task.queue):
+            if task is None:
                 return None
             address = addresses.task(task.queue, task.id)
             return format_html('<a href="{}">{}</a>', address, words_of(task))
@@ -403,39 +397,28 @@ class SchedulesView(ListView):
         }
 
 
-def read_schedules(viewer: Viewer) -> tuple[list[ScheduleRow], bool]:
-    """Read the schedules that a user may see, in one transaction; tell whether these are all."""
-    every = []
-    for backend in backends():
-        for schedule in schedules_of(backend):
-            queue = _queue_of(backend, schedule)
-            if queue is None or viewer.sees(queue):
-                every.append((backend, schedule, queue))
+def read_schedules(catalog: Catalog) -> tuple[list[ScheduleRow], bool]:
+    """Read the schedules, in one transaction; tell whether these are all."""
+    every = [(backend, one) for backend in backends() for one in schedules_of(backend)]
 
     def read(tr: Any) -> tuple[list[ScheduleRow], bool]:
         rows: list[ScheduleRow] = []
-        for begin in range(0, len(every), MAX_SCHEDULES):
-            some = every[begin : begin + MAX_SCHEDULES]
-            begun = [tr.snapshot[key_of(backend, one)] for backend, one, _queue in some]
-            for (backend, schedule, queue), state_row in zip(some, begun, strict=True):
-                if deadlines.is_half_over():
-                    return rows, False
-                row = _schedule_row(tr, backend, schedule, queue, state_in(state_row))
-                queues = backend.names() if row.queue is None else [row.queue]
-                if queue is None and not viewer.sees_each(queues):
-                    continue
-                if len(rows) == MAX_SCHEDULES:
-                    return rows, False
-                rows.append(row)
-        return rows, True
+        some = every[:MAX_SCHEDULES]
+        begun = [tr.snapshot[key_of(backend, one)] for backend, one in some]
+        for (backend, schedule), state_row in zip(some, begun, strict=True):
+            if deadlines.is_half_over():
+                return rows, False
+            rows.append(_schedule_row(tr, backend, schedule, state_in(state_row)))
+        return rows, len(rows) == len(every)
 
-    return run(viewer.begin().database, read, read_only=True)
+    return run(catalog.database, read, read_only=True)
 
 
 def _schedule_row(
-    tr: Any, backend: FdbQueueBackend, schedule: Schedule, queue: str | None, state: ScheduleState
+    tr: Any, backend: FdbQueueBackend, schedule: Schedule, state: ScheduleState
 ) -> ScheduleRow:
     """Read the latest task of a schedule, which tells the queue if that is not known yet."""
+    queue = _queue_of(backend, schedule)
     due = schedule.times.following(now_us())
     found = backend.found(state.last, tr) if state.last else None
     if queue is None and found is not None:

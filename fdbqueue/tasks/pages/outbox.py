@@ -1,8 +1,7 @@
 """The page of the outboxes: how many tasks wait there, since when, and what cannot be moved.
 
-It reads the tables of all backends that have one, in their databases: two sums for each queue, and
-the first 200 rows that were set aside, and that wait. Only rows of queues that the user may view
-are counted, read or shown.
+It reads the tables of all backends that have one, in their databases: two sums, and the first 200
+rows that were set aside, and that wait.
 """
 
 from __future__ import annotations
@@ -34,13 +33,11 @@ from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.outbox_columns import (
     COLUMNS,
     OutboxSums,
-    count,
     enqueued,
     first,
     sums,
 )
 from fdbqueue.tasks.outbox.outbox_rows import Outbox
-from fdbqueue.viewer import Viewer
 
 _MAX_SHOWN = 200
 #: A row that waits for longer is worth attention: workers look every two seconds.
@@ -61,14 +58,14 @@ class OutboxForm(ListForm):
 
 
 class OutboxView(ListView):
-    """The tasks in the outboxes, of queues that the user may view."""
+    """The tasks in the outboxes."""
 
     view, title, template = "outbox", _("Outbox"), "tasks/outbox.html"
     form = OutboxForm
 
-    def rows(self, form: OutboxForm, viewer: Viewer) -> dict[str, Any]:
+    def rows(self, form: OutboxForm) -> dict[str, Any]:
         """Return the first rows of all outboxes."""
-        return _context(form, viewer, self.addresses)
+        return _context(form, self.addresses)
 
 
 def _outboxes() -> list[Outbox]:
@@ -76,7 +73,7 @@ def _outboxes() -> list[Outbox]:
     return [one.outbox() for one in backends() if one.settings.outbox is not None]
 
 
-def trouble(viewer: Viewer) -> str:
+def trouble() -> str:
     """Say what needs attention: rows that were set aside, or wait for more than a minute.
 
     Of each outbox those that were set aside are counted, and the first is read that waits.
@@ -84,8 +81,8 @@ def trouble(viewer: Viewer) -> str:
     aside, waits, unread = 0, 0.0, 0
     for outbox in _outboxes():
         try:
-            aside += count(outbox.set_aside, viewer)[0]
-            for row in first(outbox.waiting, 1, viewer):
+            aside += outbox.set_aside.count()
+            for row in first(outbox.waiting, 1):
                 waits = max(waits, seconds_since(enqueued(row)))
         except DatabaseError:
             unread += 1
@@ -99,15 +96,15 @@ def trouble(viewer: Viewer) -> str:
     return ", ".join(found)
 
 
-def _context(form: OutboxForm, viewer: Viewer, addresses: Addresses) -> dict[str, Any]:
+def _context(form: OutboxForm, addresses: Addresses) -> dict[str, Any]:
     rows: list[OutboxTask] = []
     found: list[OutboxSums] = []
     unread = []
     for outbox in _outboxes():
         try:
-            found.append(sums(outbox, viewer))
+            found.append(sums(outbox))
             for some in (outbox.set_aside, outbox.waiting):
-                rows += first(some, _MAX_SHOWN, viewer)
+                rows += first(some, _MAX_SHOWN)
         except DatabaseError:
             unread.append(outbox.alias)
     total = sum(one.waiting + one.set_aside for one in found)

@@ -47,7 +47,6 @@ from fdbqueue.tasks.group_outlines import outline_of, queues_of
 from fdbqueue.tasks.groups import abort_some
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState
-from fdbqueue.viewer import Viewer
 
 #: How deep an outline is indented at most.
 _MAX_DEPTH = 6
@@ -95,12 +94,11 @@ def read_task(
     queue: Queue,
     task_id: str,
     addresses: Addresses,
-    viewer: Viewer,
 ) -> dict[str, Any] | None:
     """Read a task of a queue, and return what its page shows.
 
-    None if the queue has none by this id, or the reader may not see it. One that was limited has
-    this page under the queue of its key, too, when it has ended, and is then its home's.
+    None if the queue has none by this id. One that was limited has this page under the queue of its
+    key, too, when it has ended, and is then its home's.
     """
     if not RESULT_ID.fullmatch(task_id):
         return None
@@ -108,10 +106,10 @@ def read_task(
     if task is None:
         return None
     is_here = task.queue == queue.name or (task.queue == queue.home and task.item is None)
-    if not is_here or not viewer.sees(task.queue):
+    if not is_here:
         return None
     row, call = TaskRow.of(backend, queue, task, addresses), task.call
-    outline, of_group = ([], []) if call.place is None else _outline(row, call.place, viewer)
+    outline, of_group = ([], []) if call.place is None else _outline(row, call.place)
     return {
         "title": _("Task %(name)s") % {"name": short_name(call.task)},
         "facts": facts(shown_facts(row, _FACTS), row),
@@ -154,11 +152,9 @@ def _kind(task: TaskState) -> str:
     return "busy" if task.is_running else ""
 
 
-def _outline(
-    row: TaskRow, place: TreePlace, viewer: Viewer
-) -> tuple[list[dict[str, Any]], list[Advice]]:
+def _outline(row: TaskRow, place: TreePlace) -> tuple[list[dict[str, Any]], list[Advice]]:
     """Return the lines of the group or the chain that a task is in, and what aborts all of it."""
-    lines, found = outline_of(row.queue.database, row.backend, place, viewer), []
+    lines, found = outline_of(row.queue.database, row.backend, place), []
     for line in lines:
         is_elsewhere = line.is_enqueued and not line.is_here
         address = row.addresses.task(line.queue, line.task) if is_elsewhere else ""
