@@ -239,7 +239,7 @@ def test_a_worker_that_is_killed(start, configure):
     read = backend.catalog.presences.read
     worker = start()
     wait_until(lambda: [row for row in read().rows if not row.is_lost])
-    os.kill(worker.process.pid, signal.SIGKILL)
+    os.killpg(worker.process.pid, signal.SIGKILL)  # both processes: without its parent one ends
     worker.process.wait(60)
     (row,) = wait_for(lambda: [row for row in read().rows if row.is_lost])
     assert presence.LOST_SECONDS < 10

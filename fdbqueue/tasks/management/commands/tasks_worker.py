@@ -7,8 +7,11 @@ import contextlib
 import fnmatch
 import math
 import signal
+import sys
+from pathlib import Path
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.utils import autoreload
 
@@ -136,6 +139,7 @@ examples:
             raise usage_error("--reload needs a process of its own: manage.py.")
         if chosen.batch:
             raise usage_error("--reload is for a worker that stays: leave out --batch.")
+        autoreload.autoreload_started.connect(_watch_code)
         autoreload.run_with_reloader(self._supervise, chosen)
 
     # The parent of the processes
@@ -256,3 +260,21 @@ def _check_left(backend: FdbQueueBackend, names: list[str], excluded: list[str])
     chosen = {one for name in names for one in fnmatch.filter(backend.queues, name)} or set(names)
     if not any(is_among(one, names, excluded) for one in chosen):
         raise usage_error("--queue and --exclude-queues leave no queue.")
+
+
+def _watch_code(sender: Any, **_: Any) -> None:
+    """Have Django's reloader watch what only the processes of the worker import.
+
+    That is the code of the installed apps, and what is on the path, two folders deep; but nothing
+    that is installed.
+    """
+    installed = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+
+    def is_own(folder: Path) -> bool:
+        return folder.is_dir() and not installed.intersection([folder, *folder.parents])
+
+    for folder in filter(is_own, (Path(app.path).resolve() for app in apps.get_app_configs())):
+        sender.watch_dir(folder, "**/*.py")
+    for folder in filter(is_own, (Path(entry).resolve() for entry in sys.path)):
+        sender.watch_dir(folder, "*.py")
+        sender.watch_dir(folder, "*/*.py")
