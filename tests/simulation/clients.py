@@ -6,7 +6,6 @@ A value is pushed once, and counted from outside: what a call said of it, and wh
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,8 @@ _ALLOWED = {
 #: Operations that say by themselves to which values they do something.
 _ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
 _ON_VALUES += ("push", "push_many", "push_batch")
-_ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group")
+_ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group", "result")
+_ALLOWED["WaitTimedOut"] = ("result",)
 
 
 _OF_ONE = ("pop_min", "pop_max", "lease_min", "lease_max")
@@ -73,51 +73,25 @@ class Ledger:
         pushed: The queue and the moment of each push that may have taken effect, by value.
         sure, refused: Values that were certainly pushed, and certainly not.
         gone: How values ended that are certainly gone.
-        perhaps_gone: How many calls may have removed a value.
         takings: What calls may have taken unseen.
-        clearings: Which queues were emptied, and until when.
-        hidden: Since and until when a value is delayed or leased.
     """
 
     pushed: dict[int, tuple[str, int]] = field(default_factory=dict)
     sure: dict[int, None] = field(default_factory=dict)
     refused: dict[int, None] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
-    perhaps_gone: Counter[int] = field(default_factory=Counter)
     takings: dict[Taking, None] = field(default_factory=dict)
-    clearings: list[list[Any]] = field(default_factory=list)
-    hidden: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def see(self, value: Any, how: str) -> None:
         """Note that a call has returned a value."""
-        if value in self.refused or (type(value) is int and value not in self.pushed):
+        if value in self.refused or (type(value) is int and value > 0 and value not in self.pushed):
             simulated.running.fail(f"{how} returned {value}, which was not pushed")
-
-    def take(self, value: Any, how: str, began_us: int) -> None:
-        """Note that a call has taken a value, which nobody may have leased or delayed."""
-        self.see(value, how)
-        since, until = self.hidden.get(value, (0, 0))
-        left = until - simulated.running.now_us
-        if left > 0 and began_us >= since:
-            simulated.running.fail(f"{how} took {value} {left / 1e6} seconds too early")
 
     def end(self, value: int, how: str) -> None:
         """Note that a value is gone for good."""
         if value in self.gone:
             simulated.running.fail(f"{value} is gone twice: {self.gone[value]}, and {how}")
         self.gone[value] = how
-
-    def hide(self, values: Iterable[int], seconds: float, began_us: int, since_us: int = 0) -> None:
-        """Note that calls which begin from a moment on take no such value before another one."""
-        for value in values:
-            self.hidden[value] = since_us, began_us + int(seconds * 1e6)
-
-    def reveal(self, values: Iterable[int], seconds: float | None) -> None:
-        """Note that values may be taken after some seconds, or when they might be before."""
-        until = simulated.running.now_us + int((seconds or 0) * 1e6)
-        for value in values:
-            since, before = self.hidden.get(value, (0, 0))
-            self.hidden[value] = since, min(until, before)
 
 
 class Unclear(Exception):
@@ -166,7 +140,7 @@ class Client:
             result = getattr(self, f"_{op['do']}", self._other)(op)
             self._end_intents()
         except Unclear as error:
-            result = f"unclear: {error}"
+            self.world.was_unclear, result = True, f"unclear: {error}"
         except KeyboardInterrupt:
             result = "interrupted"
         except self.process.errors as error:
@@ -279,7 +253,6 @@ class Client:
         values = range(len(ledger.pushed) + 1, len(ledger.pushed) + 1 + op["count"])
         now, delay = simulated.running.now_us, op.get("delay")
         ledger.pushed.update(dict.fromkeys(values, (op["queue"], now)))
-        ledger.hide(values, delay or 0, now)
         self._intend(op, values)
         priority = {"priority": op["priority"]} if queue.kind == "priority" else {}
         options: dict[str, Any] = {"undo": lambda: ledger.refused.update(dict.fromkeys(values))}
@@ -347,22 +320,14 @@ class Client:
 
     def _note_taken(self, items: Iterable[Any], op: dict[str, Any], began_us: int) -> None:
         for item in items:
-            self.world.note_taken(item, op["do"], began_us)
-        if "seconds" in op and op["do"] != "batch":  # a removal of one of its items ends a batch
-            self.ledger.hide(_values(items), op["seconds"], began_us, simulated.running.now_us)
+            self.ledger.see(item.value, op["do"])
+            if self.world.model is not None:
+                self.world.model.answer(item, began_us)
 
     def _lease_ack(self, op: dict[str, Any]) -> Any:
         done = [one for one in self.held if one.queue == op["queue"]][:2]
-        self._perhaps(done, 1)
         self._intend(op, _values(done))
-        try:
-            found = self._take(op, done)
-        except Unclear:
-            raise
-        except BaseException as error:
-            if not getattr(error, "acknowledged", False):
-                self._perhaps(done, -1)
-            raise
+        found = self._take(op, done)
         self._acked(done)
         return found
 
@@ -401,13 +366,13 @@ class Client:
             self.held = [one for one in self.held if one not in items]
         if size != "batch":
             self._intend(op, _values(items))
-        # What dies has no delay: a redrive makes it ready at once.
-        delay = op.get("delay") if op.get("retry", True) else None
-        self.ledger.reveal(_values(items), op.get("seconds") or delay)
         options = self._once(op) | {
             key: op[key] for key in ("seconds", "delay", "retry", "reason") if key in op
         }
-        undo = self._perhaps(items, 1) if kind == "ack" else lambda: None
+        taking = Taking((items[0].queue,) if items else (), len(items))
+        if op["do"] == "ack_batch":
+            self.ledger.takings[taking] = None
+        undo = functools.partial(self.ledger.takings.pop, taking, None)
         try:
             found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
         except self.process.program["exceptions"].LeaseLost:
@@ -417,10 +382,7 @@ class Client:
         self._lose(lost, began)
         kept = [one for one in items if one not in lost]
         if kind == "ack":
-            self._perhaps(lost, -1)
             self._acked(kept)
-        elif kind == "extend":
-            self.ledger.hide(_values(kept), op["seconds"], began, simulated.running.now_us)
         return f"{_values(items)}, lost {_values(lost)}"
 
     def _lose(self, items: Iterable[Any], began_us: int) -> None:
@@ -430,14 +392,7 @@ class Client:
     _ack = _nack = _requeue = _extend = _ack_many = _nack_many = _extend_many = _end
     _ack_batch = _return_batch = _end
 
-    def _perhaps(self, items: Iterable[Any], change: int) -> Callable[[], Any]:
-        """Note that items are perhaps gone, or not; return what takes that back."""
-        for item in items:
-            self.ledger.perhaps_gone[number_of(item)] += change
-        return functools.partial(self._perhaps, items, -change)
-
     def _acked(self, items: Iterable[Any]) -> None:
-        self._perhaps(items, -1)
         for item in items:
             self.ledger.end(number_of(item), f"acknowledged by {self.name}")
         self.held = [one for one in self.held if one not in items]
@@ -455,7 +410,7 @@ class Client:
     def _task(self, op: dict[str, Any]) -> Any:
         return getattr(self.world.tasks, op["do"])(self, op)
 
-    _enqueue = _group = _work = _abort = _abort_group = _task
+    _enqueue = _enqueue_many = _group = _work = _abort = _abort_group = _result = _task
 
     def _remove(self, op: dict[str, Any]) -> Any:
         """Remove or bury a ready item by its id."""
@@ -464,9 +419,8 @@ class Client:
         if not items:
             return "nothing ready"
         item = items[op["which"] % len(items)]
-        undo = self._perhaps([item], 1) if is_removed else lambda: None
         options = {"reason": op["reason"]} if "reason" in op else {}
-        self.call(getattr(queue, op["do"]), item.id, undo=undo, **options)
+        self.call(getattr(queue, op["do"]), item.id, **options)
         if is_removed:
             self._acked([item])
         return number_of(item)
@@ -474,14 +428,9 @@ class Client:
     _bury = _remove
 
     def _clear(self, op: dict[str, Any]) -> Any:
-        clearing = [op["queue"], float("inf")]
-        self.ledger.clearings.append(clearing)
-        try:
-            args = [op["state"]] if "state" in op else []
-            options = {"limit": op["limit"]} if "limit" in op else {}
-            return self.call(getattr(self._queue(op), op["do"]), *args, **options)
-        finally:
-            clearing[1] = simulated.running.now_us + self.world.longest_us
+        args = [op["state"]] if "state" in op else []
+        options = {"limit": op["limit"]} if "limit" in op else {}
+        return self.call(getattr(self._queue(op), op["do"]), *args, **options)
 
     _clear_state = _clear
 

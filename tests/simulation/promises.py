@@ -42,9 +42,13 @@ class Promises:
         self._member, self._store = self._tables.member, queue.parts.store
         self._until_done = program["service.storage.item_keys"].UNTIL_DONE
         options, limits = queue.options, world.plan["queues"].get(pattern, {})
+        is_limited = name.startswith("limited.")
+        if is_limited:
+            limits = {"max_leased": world.plan["tasks"].get("limits", {}).get("max_running")}
         self._is_strict = options.shards is None and not verbs & _BY_ID
         self._only_takes = not verbs & {*_BY_ID, "clear"}
-        self._is_free = not (is_changed or limits.get("max_leased") or limits.get("rate"))
+        is_limited = is_limited or limits.get("max_leased") or limits.get("rate")
+        self._is_free = not (is_changed or is_limited)
         self.most_leased = None if is_changed else limits.get("max_leased")
         self._states = program["service.storage.tables"].State
         self._leases = self._tables.state_bounds(self._states.LEASED)

@@ -12,7 +12,7 @@ import random
 from typing import Any
 
 from tests.simulation.clients import LOOKS
-from tests.simulation.tasks import QUEUE
+from tests.simulation.tasks import KEYS, QUEUE, SCHEDULES
 
 PATTERN = "m-*"
 _SKEWS = (-2, -0.5, 0.5, 2, 600, 7200)
@@ -27,7 +27,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
     # while they are in line, or lease what limits keep back until a lease ends, or drain batches.
     crowds = ("family", "queue", "keys", "leases", "line", "limits", "batches")
     crowd = dice.choice((*crowds, *[""] * 10))
-    has_tasks = not crowd and dice.random() < 0.2
+    has_tasks = not crowd and dice.random() < 0.4
     has_family = crowd in ("family", "limits") or not (crowd or has_tasks or dice.random() < 0.3)
     members = {"": dice.choice((1, 2, 4)), "limits": 1}.get(crowd, 4)
     names = [f"m-{letter}" for letter in "abcd"[:members]] * has_family
@@ -64,6 +64,11 @@ def draw_plan(seed: int) -> dict[str, Any]:
     if has_tasks:
         seconds, attempts = dice.choice((2, 10)), dice.randint(1, 3)
         plan["tasks"] = {"lease_seconds": seconds, "max_attempts": attempts}
+        limits = dice.choice(({"max_running": 1}, {"max_running": 2}, {"rate": "2/s", "burst": 2}))
+        plan["tasks"] |= {"limits": limits, "rich_types": dice.random() < 0.3}
+        plan["tasks"] |= {"schedules": SCHEDULES} if dice.random() < 0.3 else {}
+        if dice.random() < 0.2:
+            plan["tasks"]["retention"] = {"successful": 20, "failed": 20}
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1, 0.3))
     if crowd or dice.random() < 0.4:
         names += names[:1] * len(names)  # most of what happens is at one queue
@@ -158,8 +163,10 @@ _VERBS = {
 }
 #: The verbs of clients that have tasks, and how often each is drawn if it is there.
 _ON_TASKS = {
-    "enqueue": "6 seconds=runs fails more? priority",
+    "enqueue": "6 seconds=runs fails more? priority key? notes? unique? later? within?",
+    "enqueue_many": "1 seconds=runs fails priority key? count=many",
     "group": "3 count=many seconds=runs fails then? always=flag chain?",
+    "result": "2 which wait of_group?",
     "work": "8 threads prefetch? wait=hour",
     "abort": "1 which",
     "abort_group": "1 which",
@@ -202,10 +209,16 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "threads": (1, 2),
     "prefetch": (1, 4),
     "hour": (3_600,),
+    "key": KEYS,
+    "notes": (True,),
+    "later": (0.5, 3, 20),
+    "within": (True,),
+    "of_group": (True,),
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
 _RATES |= {"worker": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
+_RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
 
 
