@@ -33,10 +33,10 @@ def draw_plan(seed: int) -> dict[str, Any]:
     names = [f"m-{letter}" for letter in "abcd"[:members]] * has_family
     names += ["p", "q"][: 1 - has_family if crowd else dice.randint(0 if names else 1, 2)]
     names = [QUEUE] if has_tasks else names
-    is_plain = dice.random() < 0.3
+    is_plain, types = dice.random() < 0.3, dice.choice(("int", "int", "float"))
     patterns = [name for name in names if name[:2] != "m-" and name != QUEUE]
     patterns += [PATTERN] * has_family
-    queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
+    queues = {one: {"kind": "fifo"} if is_plain else _options(dice, types) for one in patterns}
     if crowd == "limits":
         queues = {PATTERN: {"kind": "fifo", "max_leased": dice.randint(1, 2), "stored": True}}
     processes = [
@@ -88,13 +88,15 @@ def draw_plan(seed: int) -> dict[str, Any]:
     return plan
 
 
-def _options(dice: random.Random) -> dict[str, Any]:
+def _options(dice: random.Random, priorities: str) -> dict[str, Any]:
     options: dict[str, Any] = {"kind": dice.choice(("fifo", "fifo", "priority"))}
+    if options["kind"] == "priority":
+        options["priority_type"] = priorities
     if dice.random() < 0.3:
         options["max_leased"] = dice.randint(1, 2)
     if dice.random() < 0.2:
         options["rate"], options["burst"] = dice.choice(_PACES), dice.randint(1, 2)
-    if len(options) > 1 and dice.random() < 0.4:
+    if {"max_leased", "rate"} & options.keys() and dice.random() < 0.4:
         options["stored"] = True  # in a row, as those of tasks
     if dice.random() < 0.5:
         options["max_attempts"] = dice.randint(1, 3)
@@ -120,7 +122,7 @@ def _process(dice: random.Random, queues: dict[str, Any]) -> dict[str, Any]:
 #: The verbs: how often each is drawn if it is there, and its arguments. Those with a question mark
 #: are left out at times; what follows an equals sign is what an argument is drawn from.
 _VERBS = {
-    "push": "6 count=one priority delay? unique? once?",
+    "push": "6 count=one priority delay? unique? once? exactly? prepared?",
     "pop": "4 count end wait? once?",
     "lease": "4 count end seconds wait? once? worker?",
     "ack": "4 which once? through?",
@@ -130,6 +132,7 @@ _VERBS = {
     "nack": "2 which delay? retry? once? reason? through?",
     "extend": "1 which seconds through?",
     "requeue": "1 which",
+    "push_shared": "1 which priority",
     "push_many": "1 count=many priority delay?",
     "push_batch": "1 count=many priority delay?",
     "ack_many": "1",
@@ -151,8 +154,14 @@ _VERBS = {
     "redrive": "2 limit? reason?",
     "recount": "1",
     "sweep": "1",
-    "move": "2 to count=many",
-    "batch": "2 count=many seconds",
+    "move": "2 to count=many streamed?",
+    "batch": "2 count=many seconds owned?",
+    "settle": "1",
+    "together": "2 to ends? take? count seconds delay? priority",
+    "worker": "1 threads prefetch? wait=hour rest=think seconds delay",
+    "family_worker": "1 threads prefetch? wait=hour rest=think seconds delay",
+    "leased": "1 seconds rest=think fails=flag",
+    "remove_many": "1",
     "ack_batch": "2 which",
     "return_batch": "2 which",
     "wait_for_items": "1 wait=think",
@@ -209,15 +218,18 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "threads": (1, 2),
     "prefetch": (1, 4),
     "hour": (3_600,),
+    "ends": ("ack", "nack", "extend", "requeue"),
+    "take": ("pop_many", "lease_many"),
     "key": KEYS,
     "notes": (True,),
     "later": (0.5, 3, 20),
-    "within": (True,),
+    **dict.fromkeys(("within", "owned", "streamed", "exactly", "prepared"), (True,)),
     "of_group": (True,),
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
 _RATES |= {"worker": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
+_RATES |= {"owned": 0.4, "streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
 _RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
 

@@ -166,6 +166,9 @@ class World:
         self.ops = ops = [op for client in plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
         self.verbs = {op["do"] for op in ops}
+        #: Whether nothing fails, and nobody is struck.
+        faults = self.cluster.faults
+        self.is_calm = not (faults.commit or faults.read or any("strike" in op for op in ops))
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
         skews += [op["ahead"] for op in ops if "ahead" in op]
         self.is_skewed, self._ahead = any(skews), max([0, *skews])
@@ -328,6 +331,8 @@ class World:
                 self._note_present(present, item, "dead")
         with self._looking():
             self._check_counts()
+        for promises in self._promises:
+            promises.check_end()
         self._account(present)
 
     def _drain(self, catalog: Any, present: dict[int, str], wait: float = _DRAIN_SECONDS) -> None:
