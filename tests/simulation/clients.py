@@ -485,7 +485,10 @@ class Client:
 
     def _wait_for_items(self, op: dict[str, Any]) -> Any:
         self.waits = (op["queue"],), False, simulated.running.now_us, self.process.options
-        return self.call(self._queue(op).wait_for_items, op["wait"])
+        now, found = simulated.running.now_us, self.call(self._queue(op).wait_for_items, op["wait"])
+        if not found:
+            self.world.check_empty((op["queue"],), now)
+        return found
 
     # What is leased
 

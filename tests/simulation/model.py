@@ -386,9 +386,23 @@ class QueueModel:
         if hidden != [(name, getattr(counts, name)) for name in _HIDDEN]:
             raise Found(f"{queue.name}: the counts are {counts}, and there are {hidden}")
         self._look_at_figures(places)
+        self._look_at_limits(places[READY])
         if self._is_strict:
             self._look_at_searches(places)
         self._look_at_history(sum(map(len, places.values())))
+
+    def _look_at_limits(self, ready: list[bytes]) -> None:
+        """Compare whether it is paused, and whether its limits keep items back."""
+        queue = self._queue
+        values, member = self._world.cluster.state.values, self._tables.member
+        is_paused = self._tables.paused in values
+        is_paused = is_paused or (member is not None and member.paused in values)
+        if (queue.paused() is None) == is_paused:
+            raise Found(f"{queue.name} is shown as paused: {queue.paused()}")
+        held, is_limited = queue.held_until(to_lease=True), queue.parts.taker.limits is not None
+        may_be_held = is_limited and not is_paused
+        if (held is not None and not may_be_held) or (held is None and may_be_held and ready):
+            raise Found(f"{queue.name} keeps {ready} until {held}")
 
     def _look_at_searches(self, places: dict[str, list[bytes]]) -> None:
         """Compare what searches and pages of priorities find."""

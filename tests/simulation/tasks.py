@@ -40,7 +40,8 @@ _DONE = b"done "
 #: The number of the tasks of the schedule.
 _TICKS = -1
 _TICK = {"task": f"{__name__}.work", "args": [{"id": _TICKS, "seconds": 0, "fails": 0}]}
-SCHEDULES = {"tick": {**_TICK, "every": _EVERY_SECONDS}}
+_CRON = {**_TICK, "args": [{"id": _TICKS - 1, "seconds": 0, "fails": 0}], "cron": "* * * * *"}
+SCHEDULES = {"tick": {**_TICK, "every": _EVERY_SECONDS}, "cron": _CRON}
 #: How many parts share a row of bits, and how many tasks one transaction enqueues.
 _TOGETHER = 2
 #: Some tasks have expired after this time if they have not begun.
@@ -149,6 +150,7 @@ class Tasks:
         self._ids: list[str] = []
         self._groups: dict[str, list[int]] = {}
         self._slots: set[int] = set()
+        self._hows: dict[int, dict[str, Any]] = {}
         self._delayed = own["service.storage.tables"].State.DELAYED
         self._again = 0
         self._ended: Counter[str] = Counter()
@@ -164,7 +166,9 @@ class Tasks:
         number = len(pushed) + 1
         pushed[number] = QUEUE, simulated.running.now_us
         key = {"key": op["key"]} if "key" in op else {}
-        return {"id": number, "seconds": op["seconds"], "fails": op["fails"], **key}
+        how = {"id": number, "seconds": op["seconds"], "fails": op["fails"], **key}
+        self._hows[number] = how
+        return how
 
     def _made(self, own: Program, op: dict[str, Any], how: dict[str, Any]) -> Any:
         """Return the task of an operation: limited, noting or plain, with its options."""
@@ -300,7 +304,7 @@ class Tasks:
         self.runs[how["id"]] += 1
         if simulated.running.now_us < how.get("after", 0) and not self._world.is_skewed:
             simulated.running.fail(f"{how['id']} has begun before its time")
-        if how["id"] == _TICKS:
+        if how["id"] < 0:
             return
         self._again += how["id"] % 2
         most = self._world.plan["tasks"]["max_attempts"]
@@ -448,7 +452,8 @@ class Tasks:
         rows = counters.read(tr, [QUEUE], simulated.running.now_us, 1_000).rows
         found = sum(row.day.runs - row.day.failures for row in rows)
         most = sum(self._ended.values()) + self._again
-        if not self._world.is_skewed and not most - self._again <= found <= most:
+        is_aborted = self._world.verbs & {"abort", "abort_group"}  # which is no failure
+        if not (self._world.is_skewed or is_aborted) and not most - self._again <= found <= most:
             raise Found(f"{rows} are counted, and {self._ended} have succeeded")
 
     def names(self) -> list[str]:
@@ -480,6 +485,8 @@ class Tasks:
             self._worker(self._own, "the end", {"threads": 1}).run()
             simulated.running.sleep(_UPKEEP_SECONDS)
         self.check()
+        if problems := self._own["tasks.compat"].task_backends["default"].check():
+            raise Found(f"the setting is refused: {problems}")
         ends = {_number(record): record for _, record in self._all_records() if "status" in record}
         for queue in map(self._catalog.queue, self.names()):
             for item in queue.iterate(state="dead"):
@@ -494,6 +501,7 @@ class Tasks:
             present[number] = record["status"]
             if record["status"] == "SUCCESSFUL" and not self.runs[number]:
                 raise Found(f"the task {number} has succeeded, and did not run")
+            self._check_end(number, record["status"])
         if "retention" in self._world.plan["tasks"]:
             oldest = simulated.running.now_us - int(3 * _UPKEEP_SECONDS * 1e6)
             alone = [one for one in ends.values() if "tree" not in one]
@@ -503,6 +511,21 @@ class Tasks:
             return
         for follower in self._followers:
             self._check_follower(ends, *follower)
+
+    def _check_end(self, number: int, status: str) -> None:
+        """Check that a task has run as often as it must, if nothing else has ended it."""
+        how, world = self._hows[number], self._world
+        others = {*_BY_HAND, "redrive", "abort", "abort_group", "fork", "clock"}
+        may_expire = number % 7 == 0
+        if not world.is_calm or world.cluster.faults.slow or world.is_skewed or may_expire:
+            return
+        if world.verbs & others:
+            return
+        most = world.plan["tasks"]["max_attempts"]
+        is_free = number % 2 and not _spends(how)  # asks to run again, and spends no attempt
+        runs = how["fails"] + 1 if is_free else min(how["fails"] + 1, most)
+        if (status == "SUCCESSFUL") != (runs > how["fails"]) or self.runs[number] != runs:
+            raise Found(f"{how} has ended as {status} after {self.runs[number]} runs, not {runs}")
 
     def _check_follower(
         self, ends: dict[int, Any], number: int, before: list[int], is_always: bool

@@ -33,9 +33,10 @@ def draw_plan(seed: int) -> dict[str, Any]:
     is_plain, types = dice.random() < 0.3, dice.choice(("int", "int", "float"))
     patterns = [name for name in names if name[:2] != "m-" and name != QUEUE]
     patterns += [PATTERN] * has_family
-    queues = {one: {"kind": "fifo"} if is_plain else _options(dice, types) for one in patterns}
-    for options in queues.values():
-        options |= row.get("options", {})
+    queues = {
+        one: ({"kind": "fifo"} if is_plain else _options(dice, types)) | row.get("options", {})
+        for one in patterns
+    }
     number = row.get("processes") or dice.choice((1, 1, 1, 2, 3))
     processes = [_process(dice, queues) for _ in range(number)]
     faulty = "processes" not in row and dice.random() < 0.6
@@ -55,19 +56,15 @@ def draw_plan(seed: int) -> dict[str, Any]:
         "clients": [],
     }
     if has_tasks:
-        seconds, attempts = dice.choice((2, 10)), dice.randint(1, 3)
-        plan["tasks"] = {"lease_seconds": seconds, "max_attempts": attempts}
-        limits = dice.choice(({"max_running": 1}, {"max_running": 2}, {"rate": "2/s", "burst": 2}))
-        plan["tasks"] |= {"limits": limits, "rich_types": dice.random() < 0.3}
-        plan["tasks"] |= {"schedules": SCHEDULES} if dice.random() < 0.3 else {}
-        if dice.random() < 0.2:
-            plan["tasks"]["retention"] = {"successful": 20, "failed": 20}
+        plan["tasks"] = _of_tasks(dice, processes)
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1, 0.3))
     if crowd or dice.random() < 0.4:
         names += names[:1] * len(names)  # most of what happens is at one queue
     draw = _Draw(dice, names, crowd)
     if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
         draw.leave_out("recount")  # which is exact if it reads within two seconds
+    if "rate" in plan.get("tasks", {}).get("limits", ()):
+        draw.leave_out("clock")
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
     if crowd == "line":
         strikes, kinds = 0.2, ["interrupt"]
@@ -99,6 +96,24 @@ def _options(dice: random.Random, priorities: str) -> dict[str, Any]:
         options["order"] = "commit"
     if dice.random() < 0.3:
         options["handoff_timeout_seconds"] = 1
+    return options
+
+
+def _of_tasks(dice: random.Random, processes: list[dict[str, Any]]) -> dict[str, Any]:
+    limits = dice.choice(({"max_running": 1}, {"max_running": 2}, {"rate": "2/s", "burst": 2}))
+    if "rate" in limits:  # tokens of a clock that is hours ahead keep others waiting as long
+        for process in processes:
+            process.pop("skew", None)
+    options = {
+        "lease_seconds": dice.choice((2, 10)),
+        "max_attempts": dice.randint(1, 3),
+        "limits": limits,
+        "rich_types": dice.random() < 0.3,
+    }
+    if dice.random() < 0.3:
+        options["schedules"] = SCHEDULES
+    if dice.random() < 0.2:
+        options["retention"] = {"successful": 20, "failed": 20}
     return options
 
 

@@ -269,10 +269,29 @@ class World:
         self._checked = self.cluster.commits
         for promises in self._promises:
             promises.check_counts()
+        self._check_names()
         if self.model is not None:
             self.model.look()
         if "tasks" in self.plan:
             self.tasks.check()
+
+    def _check_names(self) -> None:
+        """Check which queues there are, and how many items they have together."""
+        catalog, members = self._catalog({}), self.expanded([PATTERN])
+        names = catalog.names()
+        stored = {one for one in self.names if catalog.queue(one).counts().ready > 0}
+        if names != sorted(names) or stored - {*names} or catalog.names(limit=1) != names[:1]:
+            raise Found(f"the names are {names}, and {stored} have something")
+        if catalog.names(after=names[0] if names else "") != names[1:]:
+            raise Found(f"the names after the first of {names} are others")
+        if not members:
+            return
+        several = catalog.several([PATTERN])
+        size = sum(max(0, catalog.queue(one).size()) for one in members)
+        shown = {queue.name for queue in several.queues()}
+        if several.size() != size or (stored & {*members}) - shown:
+            raise Found(f"{PATTERN} has {several.size()} in {shown}, not {size} in {stored}")
+        several.held_until(to_lease=True)
 
     def _check_waiters(self) -> None:
         """Check that nobody sleeps while something can be taken."""
