@@ -11,7 +11,7 @@ import threading
 import pytest
 
 import fdbqueue
-from fdbqueue.exceptions import LeaseLost
+from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.own_threads import ThreadDied
 from fdbqueue.service import Counts, Worker
 from fdbqueue.service.tools.line import LeaseExtender, Line
@@ -127,6 +127,24 @@ def test_what_is_returned_and_did_nothing(mail, kind):
     assert (worker.handled, worker.failed) == (0, 1)
     assert str(errors[0]).startswith("the function returned a")
     assert mail.counts().delayed == 1
+
+
+def test_an_item_whose_ack_has_failed_is_told_with_the_error(mail, monkeypatch):
+    """If an ack fails, its item is not told as done, because it may be in the queue still."""
+
+    def fails(*_):
+        raise OutcomeUnknown
+
+    told = []
+    mail.push(1)
+    monkeypatch.setattr(mail, "ack", fails)
+    worker = Worker(
+        mail, lambda item: None, limit=1, on_end=lambda item, error: told.append(type(error))
+    )
+    (raised,) = run(worker)
+    assert isinstance(raised, OutcomeUnknown)
+    assert told == [OutcomeUnknown]
+    assert (worker.handled, worker.lost) == (0, 1)
 
 
 def test_interrupted_while_it_is_told_of_what_runs(mail):

@@ -27,17 +27,19 @@ How a run goes, and which module has it:
 6. ``promises`` checks each commit: what was taken was first (or last at the version that was read),
    no more is leased or taken than the limits say, an item has its unique key as long as it needs
    it, and a family's index has each member that has something. ``world`` checks the rest. When all
-   wait: counts and levels equal a scan, and no client sleeps while something can be taken. While
-   calls run: each ends in time with a documented error, waits make few transactions, nothing is
-   taken before its time, who finds nothing can have found that, and what an error says of its
-   outcome is true. At the end: no thread, watch or row is left, takes by the names and the pattern
-   find all that is ready, and each value is once gone, dead, or there.
-   ``model`` has a plain queue beside each: an item moves for a reason alone, and looks show what
-   follows from it. ``surface`` lists the verbs and options that clients use, and why not others.
+   wait: counts, levels, names and sizes equal a scan, and no client sleeps while something can be
+   taken. While calls run: each ends in time with a documented error, waits make few transactions,
+   nothing is taken before its time, who finds nothing can have found that, and what an error says
+   of its outcome is true. At the end: no thread, watch or row is left, takes by the names and the
+   pattern find all that is ready, and each value is once gone, dead, or there.
+   ``model`` has a plain queue beside each: an item moves for a reason alone, and looks, searches,
+   pauses, limits and the history show what follows from it. ``surface`` lists the verbs and options
+   that clients use, and why not others.
 7. ``tasks`` has clients enqueue tasks, groups and chains, abort them, and be workers: the package's
-   own, with threads of their own. A task is enqueued once, and its end is noted once; each record
-   agrees with what became of its item; and what follows others is enqueued once these have ended as
-   they must, or were lost, and only then. It says what of tasks is left out, and why.
+   own, with threads of their own. A task is enqueued once, runs as often as it must, and its end is
+   noted once; each record agrees with what became of its item, and each result with the record;
+   what follows others is enqueued once these have ended as they must, or were lost, and only then.
+   It says what of tasks is left out, and why.
 8. ``runner`` cuts what was found down to the few operations that it takes, and prints them, with
    the line that runs them again. ``histories.json`` has those that were found, by what holds since.
 

@@ -5,8 +5,9 @@ A value is pushed once, and counted from outside: what a call said of it, and wh
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import functools
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,16 +23,19 @@ _CALL_SECONDS = 60
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
 _ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack", "ack_batch", "return_batch")
 _ALLOWED = {
-    "LeaseLost": _ON_LEASES,
     "ItemNotFound": ("remove", "bury", "look"),
     "ItemNotReady": ("bury",),
+    "IdempotencyKeyReused": ("push_shared",),
+    "LeaseLost": (*_ON_LEASES, "together", "leased"),
 }
 #: Operations that say by themselves to which values they do something.
 _ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
-_ON_VALUES += ("push", "push_many", "push_batch")
-_ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group")
+_ON_VALUES += ("push", "push_many", "push_batch", "together", "worker", "family_worker", "leased")
+_ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group", "result")
+_ALLOWED["WaitTimedOut"] = ("result",)
 
 
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
 _OF_ONE = ("pop_min", "pop_max", "lease_min", "lease_max")
 #: The ways to look at a queue. What is a list has items.
 LOOKS: dict[str, Callable[[Any], Any]] = {
@@ -73,51 +77,27 @@ class Ledger:
         pushed: The queue and the moment of each push that may have taken effect, by value.
         sure, refused: Values that were certainly pushed, and certainly not.
         gone: How values ended that are certainly gone.
-        perhaps_gone: How many calls may have removed a value.
         takings: What calls may have taken unseen.
-        clearings: Which queues were emptied, and until when.
-        hidden: Since and until when a value is delayed or leased.
+        shared: The values that several clients push under one key.
     """
 
     pushed: dict[int, tuple[str, int]] = field(default_factory=dict)
     sure: dict[int, None] = field(default_factory=dict)
     refused: dict[int, None] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
-    perhaps_gone: Counter[int] = field(default_factory=Counter)
     takings: dict[Taking, None] = field(default_factory=dict)
-    clearings: list[list[Any]] = field(default_factory=list)
-    hidden: dict[int, tuple[int, int]] = field(default_factory=dict)
+    shared: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def see(self, value: Any, how: str) -> None:
         """Note that a call has returned a value."""
-        if value in self.refused or (type(value) is int and value not in self.pushed):
+        if value in self.refused or (type(value) is int and value > 0 and value not in self.pushed):
             simulated.running.fail(f"{how} returned {value}, which was not pushed")
-
-    def take(self, value: Any, how: str, began_us: int) -> None:
-        """Note that a call has taken a value, which nobody may have leased or delayed."""
-        self.see(value, how)
-        since, until = self.hidden.get(value, (0, 0))
-        left = until - simulated.running.now_us
-        if left > 0 and began_us >= since:
-            simulated.running.fail(f"{how} took {value} {left / 1e6} seconds too early")
 
     def end(self, value: int, how: str) -> None:
         """Note that a value is gone for good."""
         if value in self.gone:
             simulated.running.fail(f"{value} is gone twice: {self.gone[value]}, and {how}")
         self.gone[value] = how
-
-    def hide(self, values: Iterable[int], seconds: float, began_us: int, since_us: int = 0) -> None:
-        """Note that calls which begin from a moment on take no such value before another one."""
-        for value in values:
-            self.hidden[value] = since_us, began_us + int(seconds * 1e6)
-
-    def reveal(self, values: Iterable[int], seconds: float | None) -> None:
-        """Note that values may be taken after some seconds, or when they might be before."""
-        until = simulated.running.now_us + int((seconds or 0) * 1e6)
-        for value in values:
-            since, before = self.hidden.get(value, (0, 0))
-            self.hidden[value] = since, min(until, before)
 
 
 class Unclear(Exception):
@@ -142,6 +122,8 @@ class Client:
         self.waits: Any = None
         self.taking: Taking | None = None
         self.thread: Any = None
+        #: The queue of its batch that it can settle, and the batch.
+        self.owned: Any = None
         self._calls = 0
         self._intents: list[Any] = []
 
@@ -166,7 +148,7 @@ class Client:
             result = getattr(self, f"_{op['do']}", self._other)(op)
             self._end_intents()
         except Unclear as error:
-            result = f"unclear: {error}"
+            self.world.was_unclear, result = True, f"unclear: {error}"
         except KeyboardInterrupt:
             result = "interrupted"
         except self.process.errors as error:
@@ -276,10 +258,10 @@ class Client:
 
     def _push(self, op: dict[str, Any]) -> Any:
         queue, ledger = self._queue(op), self.ledger
+        op = self._with_priority(op, queue)
         values = range(len(ledger.pushed) + 1, len(ledger.pushed) + 1 + op["count"])
         now, delay = simulated.running.now_us, op.get("delay")
         ledger.pushed.update(dict.fromkeys(values, (op["queue"], now)))
-        ledger.hide(values, delay or 0, now)
         self._intend(op, values)
         priority = {"priority": op["priority"]} if queue.kind == "priority" else {}
         options: dict[str, Any] = {"undo": lambda: ledger.refused.update(dict.fromkeys(values))}
@@ -293,8 +275,17 @@ class Client:
         else:
             if "unique" in op:
                 options |= {"unique": op["unique"], "unique_while": op["while"]}
-            options |= priority | self._once(op)
-            item = self.call(queue.push, values[0], delay=delay, **options)
+            options |= priority
+            if op.get("exactly") and delay:
+                us = now + self.process.program.skew_us + int(delay * 1e6)
+                options["not_before"], delay = _EPOCH + datetime.timedelta(microseconds=us), None
+            if op.get("prepared"):
+                push = self.process.program["service.items"].Push
+                undo = options.pop("undo")
+                prepared = queue.prepare(push(values[0], delay=delay, **options), **self._once(op))
+                (item,) = self.call(prepared, None, undo=undo)
+            else:
+                item = self.call(queue.push, values[0], delay=delay, **options, **self._once(op))
             if item.existing:
                 ledger.see(item.value, "a push that found its key")
                 ledger.refused[values[0]] = None
@@ -303,6 +294,67 @@ class Client:
         return [*values]
 
     _push_many = _push_batch = _push
+
+    def _with_priority(self, op: dict[str, Any], queue: Any) -> dict[str, Any]:
+        """Return an operation with a priority as the queue has them."""
+        return {**op, "priority": op["priority"] / 2} if queue.priority_type == "float" else op
+
+    def _push_shared(self, op: dict[str, Any]) -> Any:
+        """Push a value under a key that others use, too: it is pushed once."""
+        queue, ledger, key = self._queue(op), self.ledger, f"shared {op['which'] % 3}"
+        if "clear" in self.world.verbs:  # which removes what is known of keys
+            return "nothing"
+        op = self._with_priority(op, queue)
+        value = ledger.shared.setdefault((op["queue"], key), len(ledger.pushed) + 1)
+        ledger.pushed.setdefault(value, (op["queue"], simulated.running.now_us))
+        self._intend({**op, "do": "push"}, [value])
+        priority = {"priority": op["priority"]} if queue.kind == "priority" else {}
+        item = self.call(queue.push, value, once=key, **priority)
+        if item.value != value or item.priority not in (None, op["priority"]):
+            simulated.running.fail(f"{op} returned {item}")
+        ledger.sure[value] = None
+        return value
+
+    def _together(self, op: dict[str, Any]) -> Any:
+        """End leases, take, and push, in one transaction."""
+        own, queue, ledger = self.process.program, self._queue(op), self.ledger
+        target = self.process.catalog.queue(op["to"])
+        op, now = self._with_priority(op, target), simulated.running.now_us
+        done = [one for one in self.held if one.queue == queue.name][:2] if "ends" in op else []
+        value = len(ledger.pushed) + 1
+        ledger.pushed[value] = op["to"], now
+        self._intend({**op, "do": op.get("ends"), "queue": queue.name}, _values(done))
+        self._intend({**op, "do": op.get("take", "think")})
+        self._intend({**op, "do": "push", "queue": op["to"]}, [value])
+        self.held = [one for one in self.held if one not in done]
+        how = {key: op[key] for key in ("seconds",) if op.get("ends") == "extend"}
+        how |= {key: op[key] for key in ("delay",) if op.get("ends") == "nack" and key in op}
+        seconds = {"seconds": op["seconds"]} if op.get("take") == "lease_many" else {}
+        priority = {"priority": op["priority"]} if target.kind == "priority" else {}
+        taking = Taking((queue.name,), op["count"] * ("take" in op))
+        ledger.takings[taking] = None
+
+        def work(tr: Any) -> list[Any]:
+            for item in done:
+                getattr(queue, op["ends"])(item, tr=tr, **how)
+            take = getattr(queue, op["take"]) if "take" in op else None
+            found = take(op["count"], tr=tr, **seconds) if take else []
+            target.push(value, tr=tr, delay=op.get("delay"), **priority)
+            return [*found]
+
+        def undo() -> None:
+            ledger.refused[value] = ledger.takings.pop(taking, None)
+
+        items = self.call(own["service"].run, queue.database, work, undo=undo)
+        ledger.takings.pop(taking)
+        ledger.sure[value] = None
+        self._note_taken(items, op, now)
+        for item in done if op.get("ends") == "ack" else ():
+            ledger.end(item.value, f"acknowledged by {self.name}")
+        for item in items if op.get("take") == "pop_many" else ():
+            ledger.end(item.value, f"popped by {self.name}")
+        self.held += items if seconds else []
+        return _values(items)
 
     # Takes
 
@@ -347,28 +399,96 @@ class Client:
 
     def _note_taken(self, items: Iterable[Any], op: dict[str, Any], began_us: int) -> None:
         for item in items:
-            self.world.note_taken(item, op["do"], began_us)
-        if "seconds" in op and op["do"] != "batch":  # a removal of one of its items ends a batch
-            self.ledger.hide(_values(items), op["seconds"], began_us, simulated.running.now_us)
+            self.ledger.see(item.value, op["do"])
+            if self.world.model is not None:
+                self.world.model.answer(item, began_us)
 
     def _lease_ack(self, op: dict[str, Any]) -> Any:
         done = [one for one in self.held if one.queue == op["queue"]][:2]
-        self._perhaps(done, 1)
         self._intend(op, _values(done))
-        try:
-            found = self._take(op, done)
-        except Unclear:
-            raise
-        except BaseException as error:
-            if not getattr(error, "acknowledged", False):
-                self._perhaps(done, -1)
-            raise
+        found = self._take(op, done)
         self._acked(done)
         return found
 
+    # Workers
+
+    def _worker(self, op: dict[str, Any]) -> Any:
+        """Be a worker until nothing is left; every fourth value fails."""
+        own, began = self.process.program, simulated.running.now_us
+        names = op.get("names") or (op["queue"],)
+        source = self.process.catalog.several(names) if "names" in op else self._queue(op)
+        self._intend({**op, "do": "lease", "worker": self.name, "strike": None})
+        self._intend({**op, "do": "extend"})
+
+        def handle(item: Any) -> None:
+            self._work_on(item, op, began)
+
+        def on_end(item: Any, error: BaseException | None) -> None:
+            if error is None:
+                self.ledger.end(item.value, f"worked on by {self.name}")
+
+        worker = own["service.tools.worker"].Worker(
+            source,
+            handle,
+            concurrency=op["threads"],
+            prefetch=op.get("prefetch", 1),
+            seconds=op["seconds"],
+            retry_delay_seconds=op["delay"],
+            worker=self.name,
+            on_end=on_end,
+            presences=self.process.catalog.presences,
+        )
+
+        def run() -> None:
+            try:
+                worker.run()
+            except KeyboardInterrupt:
+                self.process.die()  # as the command does
+
+        self.call(run)
+        return f"{worker.handled} handled, {worker.failed} failed, {worker.lost} lost"
+
+    _family_worker = _worker
+
+    def _work_on(self, item: Any, op: dict[str, Any], began: int) -> None:
+        self._note_taken([item], op, began)
+        self.world.progress()
+        error = ValueError(item.value)
+        reason = self.process.program["exceptions"].text_of_error(error)
+        self._intend({"do": "ack"}, [item.value])
+        self._intend({"do": "requeue"}, [item.value])
+        fails = op["fails"] if "fails" in op else not item.value % 4
+        if fails:
+            self._intend({"do": "nack", "reason": reason, "delay": op.get("delay")}, [item.value])
+        simulated.running.sleep(op["rest"])
+        if fails:
+            raise error
+
+    def _leased(self, op: dict[str, Any]) -> Any:
+        """Lease an item for the length of a block, which fails perhaps."""
+        began, worked = simulated.running.now_us, []
+        self._intend({**op, "do": "lease", "strike": None})
+
+        def block() -> None:
+            with (
+                contextlib.suppress(ValueError),
+                self._queue(op).leased(seconds=op["seconds"]) as item,
+            ):
+                if item is not None:
+                    worked.append(item)
+                    self._work_on(item, op, began)
+
+        self.call(block)
+        for item in worked if not op["fails"] else ():
+            self.ledger.end(item.value, f"worked on by {self.name}")
+        return _values(worked)
+
     def _wait_for_items(self, op: dict[str, Any]) -> Any:
         self.waits = (op["queue"],), False, simulated.running.now_us, self.process.options
-        return self.call(self._queue(op).wait_for_items, op["wait"])
+        now, found = simulated.running.now_us, self.call(self._queue(op).wait_for_items, op["wait"])
+        if not found:
+            self.world.check_empty((op["queue"],), now)
+        return found
 
     # What is leased
 
@@ -401,13 +521,13 @@ class Client:
             self.held = [one for one in self.held if one not in items]
         if size != "batch":
             self._intend(op, _values(items))
-        # What dies has no delay: a redrive makes it ready at once.
-        delay = op.get("delay") if op.get("retry", True) else None
-        self.ledger.reveal(_values(items), op.get("seconds") or delay)
         options = self._once(op) | {
             key: op[key] for key in ("seconds", "delay", "retry", "reason") if key in op
         }
-        undo = self._perhaps(items, 1) if kind == "ack" else lambda: None
+        taking = Taking((items[0].queue,) if items else (), len(items))
+        if op["do"] == "ack_batch":
+            self.ledger.takings[taking] = None
+        undo = functools.partial(self.ledger.takings.pop, taking, None)
         try:
             found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
         except self.process.program["exceptions"].LeaseLost:
@@ -417,10 +537,7 @@ class Client:
         self._lose(lost, began)
         kept = [one for one in items if one not in lost]
         if kind == "ack":
-            self._perhaps(lost, -1)
             self._acked(kept)
-        elif kind == "extend":
-            self.ledger.hide(_values(kept), op["seconds"], began, simulated.running.now_us)
         return f"{_values(items)}, lost {_values(lost)}"
 
     def _lose(self, items: Iterable[Any], began_us: int) -> None:
@@ -430,32 +547,45 @@ class Client:
     _ack = _nack = _requeue = _extend = _ack_many = _nack_many = _extend_many = _end
     _ack_batch = _return_batch = _end
 
-    def _perhaps(self, items: Iterable[Any], change: int) -> Callable[[], Any]:
-        """Note that items are perhaps gone, or not; return what takes that back."""
-        for item in items:
-            self.ledger.perhaps_gone[number_of(item)] += change
-        return functools.partial(self._perhaps, items, -change)
-
     def _acked(self, items: Iterable[Any]) -> None:
-        self._perhaps(items, -1)
         for item in items:
             self.ledger.end(number_of(item), f"acknowledged by {self.name}")
         self.held = [one for one in self.held if one not in items]
 
     def _batch(self, op: dict[str, Any]) -> Any:
         queue, began = self._queue(op), simulated.running.now_us
-        batch = self.call(queue.lease_batch, op["count"], seconds=op["seconds"])
+        options: dict[str, Any] = {"seconds": op["seconds"]}
+        if "owned" in op:
+            if self.owned is not None:
+                return "it has one"
+            batcher = self.process.program["service.tools.streams"].Batcher
+            options |= {"limit": op["count"], "owner": b"%016d" % self.number, "batch_items": 2}
+            batch = self.call(batcher(queue, **options).next)
+        else:
+            batch = self.call(queue.lease_batch, op["count"], **options)
         if batch:
-            self.batches.append((queue, batch))
             self._note_taken(batch, op, began)
+            if "owned" in op:
+                self.owned = queue, batch
+            else:
+                self.batches.append((queue, batch))
         return _values(batch)
+
+    def _settle(self, op: dict[str, Any]) -> Any:
+        """Finish a batch as who finds that its owner has died: its first item is done."""
+        if self.owned is None:
+            return "it has none"
+        (queue, batch), self.owned = self.owned, None
+        self._intend({"do": "remove"}, _values(batch[:1]))
+        self.ledger.takings[Taking((queue.name,), 1)] = None
+        return self.call(queue.settle_batch, b"%016d" % self.number, [one.id for one in batch[:1]])
 
     # The rest
 
     def _task(self, op: dict[str, Any]) -> Any:
         return getattr(self.world.tasks, op["do"])(self, op)
 
-    _enqueue = _group = _work = _abort = _abort_group = _task
+    _enqueue = _enqueue_many = _group = _work = _abort = _abort_group = _result = _task
 
     def _remove(self, op: dict[str, Any]) -> Any:
         """Remove or bury a ready item by its id."""
@@ -464,9 +594,8 @@ class Client:
         if not items:
             return "nothing ready"
         item = items[op["which"] % len(items)]
-        undo = self._perhaps([item], 1) if is_removed else lambda: None
         options = {"reason": op["reason"]} if "reason" in op else {}
-        self.call(getattr(queue, op["do"]), item.id, undo=undo, **options)
+        self.call(getattr(queue, op["do"]), item.id, **options)
         if is_removed:
             self._acked([item])
         return number_of(item)
@@ -474,16 +603,16 @@ class Client:
     _bury = _remove
 
     def _clear(self, op: dict[str, Any]) -> Any:
-        clearing = [op["queue"], float("inf")]
-        self.ledger.clearings.append(clearing)
-        try:
-            args = [op["state"]] if "state" in op else []
-            options = {"limit": op["limit"]} if "limit" in op else {}
-            return self.call(getattr(self._queue(op), op["do"]), *args, **options)
-        finally:
-            clearing[1] = simulated.running.now_us + self.world.longest_us
+        args = [op["state"]] if "state" in op else []
+        options = {"limit": op["limit"]} if "limit" in op else {}
+        return self.call(getattr(self._queue(op), op["do"]), *args, **options)
 
     _clear_state = _clear
+
+    def _remove_many(self, op: dict[str, Any]) -> Any:
+        queue = self._queue(op)
+        items = [*self.call(queue.page, limit=2).items, *queue.page(state="dead", limit=1).items]
+        return self.call(queue.remove_many, [one.id for one in items])
 
     def _move(self, op: dict[str, Any]) -> Any:
         catalog = self.process.catalog
@@ -491,6 +620,10 @@ class Client:
         if source is target:
             return "itself"
         options = {"priority": 1} if target.kind == "priority" != source.kind else {}
+        if "streamed" in op:
+            mover = self.process.program["service.tools.streams"].Mover
+            stream = mover(source, target, limit=op["count"], batch_items=2, **options)
+            return sum(iter(lambda: self.call(stream.next), 0))
         return self.call(source.move_many, target, op["count"], **options)
 
     def _look(self, op: dict[str, Any]) -> Any:

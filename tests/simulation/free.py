@@ -83,7 +83,7 @@ class FreeWorld(World):
     """
 
     def __init__(self, plan: dict[str, Any], database: Any, engine_error: Exception) -> None:
-        self.model = None
+        self.model, self.was_unclear = None, False
         self.plan, self.engine_error = _without_time(plan), engine_error
         self._database, self._prefix = database, ("sim", uuid.uuid4().hex)
         self.schedule = simulated.running = _Clock()  # as one

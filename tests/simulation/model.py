@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -101,7 +102,8 @@ class Model:
         self.skew_us = int(max(map(abs, [0, *skews])) * 1e6)
         sleeps = max((op.get("strike", {}).get("sleeps", 0) for op in world.ops), default=0)
         #: By how much a commit may come later than the look at the clock before it.
-        self.slack_us = world.longest_us + int(sleeps * 1e6)
+        late_us = 3_000_000 if world.cluster.faults.commit else 0
+        self.slack_us = world.longest_us + int(sleeps * 1e6) + late_us
         #: What each value was, since when.
         self._history: dict[Any, list[tuple[int, list[Thing]]]] = {}
 
@@ -327,7 +329,7 @@ class QueueModel:
         if op["do"] == "redrive" and one.table == DEAD and is_meant:
             yield from self._if(table, one.put(READY, attempts=0, failures=()))
         is_cleared = op["do"] == "clear_state" and op["state"] == one.table
-        if op["do"] in ("remove", "clear") or is_cleared:
+        if op["do"] in ("remove", "remove_many", "clear") or is_cleared:
             yield from self._if(table, one.put(GONE))
 
     def _if(self, table: str, new: Thing) -> Iterator[Thing]:
@@ -384,6 +386,56 @@ class QueueModel:
         if hidden != [(name, getattr(counts, name)) for name in _HIDDEN]:
             raise Found(f"{queue.name}: the counts are {counts}, and there are {hidden}")
         self._look_at_figures(places)
+        self._look_at_limits(places[READY])
+        if self._is_strict:
+            self._look_at_searches(places)
+        self._look_at_history(sum(map(len, places.values())))
+
+    def _look_at_limits(self, ready: list[bytes]) -> None:
+        """Compare whether it is paused, and whether its limits keep items back."""
+        queue = self._queue
+        values, member = self._world.cluster.state.values, self._tables.member
+        is_paused = self._tables.paused in values
+        is_paused = is_paused or (member is not None and member.paused in values)
+        if (queue.paused() is None) == is_paused:
+            raise Found(f"{queue.name} is shown as paused: {queue.paused()}")
+        held, is_limited = queue.held_until(to_lease=True), queue.parts.taker.limits is not None
+        may_be_held = is_limited and not is_paused
+        if (held is not None and not may_be_held) or (held is None and may_be_held and ready):
+            raise Found(f"{queue.name} keeps {ready} until {held}")
+
+    def _look_at_searches(self, places: dict[str, list[bytes]]) -> None:
+        """Compare what searches and pages of priorities find."""
+        queue, streams = self._queue, self._world.doctor["service.tools.streams"]
+        tr = queue.database.create_transaction()
+        for table, some in places.items():
+            most: dict[str, Any] = {"most_found": 2, "most_looked_at": 4, "state": table, "tr": tr}
+            ids = [item.id for item in queue.page(state=table, limit=500, tr=tr).items]
+            _check_search(
+                ids, most, functools.partial(streams.scan, queue), self.things, self._keys
+            )
+            if table != READY:
+                page = queue.page(state=table, order="time", limit=500, tr=tr)
+                by_time = [item.id for item in page.items]
+                scan = functools.partial(streams.scan_by_moment, queue)
+                _check_search(by_time, most, scan, self.things, self._keys)
+            if queue.kind == "priority":
+                level = (some and self.things[some[0]][0].priority) or 1
+                shown = queue.page(state=table, min_priority=level, max_priority=level).items
+                there = [one for one in some if self.things[one][0].priority == level]
+                if sorted(map(self._keys.id_of, there)) != sorted(item.id for item in shown):
+                    raise Found(f"{queue.name}: the page of priority {level} shows {shown}")
+
+    def _look_at_history(self, present: int) -> None:
+        """Compare how many were pushed, and how many have left, as the minutes of a day say."""
+        world = self._world
+        by_hand = world.verbs & {"move", "clear", "clear_state", "clock"} or world.is_skewed
+        if by_hand or not world.is_calm or world.cluster.state.between(*self._tables.handoffs):
+            return
+        minutes = self._queue.history(1_440)
+        sums = sum(one.pushes for one in minutes), sum(one.pops for one in minutes)
+        if sums != (len(self.things), len(self.things) - present):
+            raise Found(f"{self._queue.name}: {sums} in the history, of {len(self.things)}")
 
     def _look_at_pages(self, table: str, ids: list[str]) -> None:
         queue = self._queue
@@ -445,6 +497,27 @@ class QueueModel:
             low, high = (min(getattr(one.pushed, at) for one in first) for at in ("low", "high"))
             if not low <= _us(oldest) <= high:
                 raise Found(f"{queue.name}: the oldest is {oldest}, not {first}")
+
+
+def _check_search(
+    ids: list[str], most: dict[str, Any], scan: Any, things: dict[bytes, list[Thing]], keys: Any
+) -> None:
+    """Check that a search finds the items with even values, among these in their order."""
+    even = {one: not things[keys.place_named(one)][0].value % 2 for one in ids}
+    after, rest, found = None, ids, None
+    while found is None or after is not None:
+        expected = [at for at, one in enumerate(rest) if even[one]][: most["most_found"]]
+        seen = len(rest)
+        if len(expected) == most["most_found"]:
+            seen = expected[-1] + 1
+        seen = min(seen, most["most_looked_at"])
+        found = scan(lambda item: not item.value % 2, after=after, **most)
+        shown = [(at, item.id) for at, item in found.found]
+        if shown != [(at, rest[at]) for at in expected if at < seen] or found.looked_at != seen:
+            raise Found(f"a search of {rest} finds {shown}")
+        after, rest = found.cursor, rest[seen:]
+        if (after is None) != (not rest):
+            raise Found(f"a search goes on after {after}, and {rest} are left")
 
 
 def _merged(things: list[Thing]) -> list[Thing]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 #: Verbs that take items from the middle of a queue, or give its tokens back.
-_BY_ID = {"remove", "bury", "clear_state", "abort", "abort_group"}
+_BY_ID = {"remove", "remove_many", "settle", "bury", "clear_state", "abort", "abort_group"}
 _UNPAID = _BY_ID | {"requeue", "clear"}
 
 
@@ -42,9 +42,13 @@ class Promises:
         self._member, self._store = self._tables.member, queue.parts.store
         self._until_done = program["service.storage.item_keys"].UNTIL_DONE
         options, limits = queue.options, world.plan["queues"].get(pattern, {})
+        is_limited = name.startswith("limited.")
+        if is_limited:
+            limits = {"max_leased": world.plan["tasks"].get("limits", {}).get("max_running")}
         self._is_strict = options.shards is None and not verbs & _BY_ID
         self._only_takes = not verbs & {*_BY_ID, "clear"}
-        self._is_free = not (is_changed or limits.get("max_leased") or limits.get("rate"))
+        is_limited = is_limited or limits.get("max_leased") or limits.get("rate")
+        self._is_free = not (is_changed or is_limited)
         self.most_leased = None if is_changed else limits.get("max_leased")
         self._states = program["service.storage.tables"].State
         self._leases = self._tables.state_bounds(self._states.LEASED)
@@ -53,6 +57,9 @@ class Promises:
         self._rate = rate.items / rate.period_us if is_paced else 0.0
         self._burst, self._level, self._since = limits.get("burst", options.burst), 0.0, 0
         self._is_open = self._is_free and not verbs & {"pause", "pause_family"}
+        #: Whether nothing keeps it once it is empty: no responses, tokens, clocks that are ahead.
+        has_keys = "push_shared" in verbs or any("once" in op for op in ops)
+        self._is_plain = self._is_free and not has_keys and not world.is_skewed
         #: Items that have returned while another had their unique key.
         self._keyless: set[bytes] = set()
         #: When each of its ready items became that, and those that were.
@@ -180,6 +187,25 @@ class Promises:
             raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
         if self._examiner.strays():
             raise Found(f"{name} has strays")
+        is_paused = self._tables.paused in self._cluster.state.values
+        if self._is_free and not is_paused and self._examiner.is_indexed() is False:
+            raise Found(f"{name} is not in the index of its family")
+        self._examiner.overdue()
+
+    def check_end(self) -> None:
+        """Check that nothing is overdue, and that a queue with nothing leaves nothing."""
+        counts, overdue = self._queue.counts(), self._examiner.overdue()
+        if overdue.total:
+            raise Found(f"{self.name} has {overdue} at the end")
+        self._examiner.stale_holds(remove=True)
+        stored = self._cluster.state.between(*self._tables.bounds)
+        is_empty = not (counts.ready or counts.leased or counts.delayed or counts.dead)
+        is_removed = self._examiner.remove_idle(0)
+        is_sure = is_empty and bool(stored) and self._is_plain
+        if is_removed > is_empty or (is_sure and not is_removed):
+            raise Found(f"{self.name} was removed: {is_removed}; it has {counts}")
+        if is_removed and self._cluster.state.between(*self._tables.bounds):
+            raise Found(f"{self.name} was removed, and something is left")
 
 
 def _count(keys: list[bytes]) -> int:

@@ -19,7 +19,7 @@ from greenlet import getcurrent, greenlet
 
 #: The virtual clock begins here, so that nothing depends on small numbers.
 START_US = 1_700_000_000_000_000
-_LONGEST_US = 40_000 * 1_000_000
+_LONGEST_US = 70_000 * 1_000_000
 #: A wait that is longer is for ever.
 _FOREVER_SECONDS = 1e9
 

@@ -5,12 +5,17 @@ worker with threads of its own, which leases tasks and ends them as any worker d
 two tasks in each transaction, and two parts share a row of bits, so that small ones go the ways of
 large ones.
 
+There are three functions: a plain one, one with limits by key, and one that notes how far it is,
+and writes a key in the transaction of its end. A schedule enqueues the first. When all wait, each
+result and each group is read, and the counters of functions; they show what was seen at commits.
+
 Left out is what is no step of the engine: the outbox, whose rows are in another database that has
 locks of its own; time limits, which strike real threads; event loops; imports.
 """
 
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 from collections import Counter
@@ -28,7 +33,15 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 QUEUE, PREFIX = "tasks-default", ("sim",)
-_MODULES = ("worker", "groups", "aborts", "current")
+_MODULES = ("worker", "groups", "aborts", "current", "group_results", "results")
+#: What keys limited tasks have, and how often the schedule is due.
+KEYS, _EVERY_SECONDS = ("x", "Y_z"), 7
+_DONE = b"done "
+#: The number of the tasks of the schedule.
+_TICKS = -1
+_TICK = {"task": f"{__name__}.work", "args": [{"id": _TICKS, "seconds": 0, "fails": 0}]}
+_CRON = {**_TICK, "args": [{"id": _TICKS - 1, "seconds": 0, "fails": 0}], "cron": "* * * * *"}
+SCHEDULES = {"tick": {**_TICK, "every": _EVERY_SECONDS}, "cron": _CRON}
 #: How many parts share a row of bits, and how many tasks one transaction enqueues.
 _TOGETHER = 2
 #: Some tasks have expired after this time if they have not begun.
@@ -44,15 +57,24 @@ def prepare(own: Program) -> None:
     own["conf"].prefix = lambda: PREFIX
     for module in _MODULES:
         own[f"tasks.{module}"]
-    own.named[f"{__name__}.{work.__name__}"] = _task(own)
+    kind, backends = own["tasks.options"].FdbQueueTask, own["tasks.compat"].task_backends
+    kind.get_backend = lambda _: backends["default"]
     trees = own["tasks.trees"]
     trees.PARTS_PER_ROW = trees.MAX_ENQUEUED_TOGETHER = _TOGETHER
+    own["tasks.group_results"].PARTS_PER_ROW = _TOGETHER
 
 
 def backend_of(own: Program, options: dict[str, Any]) -> Any:
     """Return the backend of a copy, over no catalog yet."""
-    params = {"QUEUES": ["default"], "OPTIONS": {**options, "retention": {"successful": None}}}
-    return own["tasks.backend"].FdbQueueBackend("default", params)
+    options = {"retention": {"successful": None}, **options}
+    limits = options.pop("limits", {"max_running": 1})
+    params = {"QUEUES": ["default"], "OPTIONS": options}
+    made = own["tasks.backend"].FdbQueueBackend("default", params)
+    own["tasks.compat"].task_backends["default"] = made
+    named = {work: {}, limited: _limits(limits), noting: {}}
+    for function, given in named.items():
+        own.named[f"{__name__}.{function.__name__}"] = _task(own, function, **given)
+    return made
 
 
 def work(*given: Any) -> Any:
@@ -69,17 +91,39 @@ def work(*given: Any) -> Any:
     return how["id"]
 
 
+def limited(*given: Any) -> Any:
+    """Be a task that has limits by its key."""
+    return work(*given)
+
+
+def noting(context: Any, *given: Any) -> Any:
+    """Be a task that notes how far it is, and writes a key with its end, once."""
+    own, how = simulated.running.current.process, given[-1]
+    own["tasks.current"].at_end(lambda tr: tr.add(_DONE + str(how["id"]).encode(), b"\x01"))
+    before, now = context.metadata.get("runs", 0), simulated.running.tasks.runs[how["id"]] + 1
+    if before >= now or context.remaining_seconds is not None:
+        simulated.running.fail(f"{how['id']} is told of {before} runs")
+    context.metadata["runs"] = now
+    context.progress(1, of=2)
+    found = work(*given)
+    context.metadata["asked"] = context.is_aborted
+    context.progress(2, of=2)
+    return found
+
+
+def _limits(limits: dict[str, Any]) -> dict[str, Any]:
+    return {"concurrency_key": "{0[key]}", **limits}
+
+
 def _spends(how: dict[str, Any]) -> bool:
     return bool(how["id"] % 4 != 3)
 
 
-def _task(own: Program, priority: int = 0, expires: float | None = None) -> Any:
-    """Return the task, as its code says it or with another priority, which the backend allows."""
-    facts = {"backend": "default", "queue_name": "default", "run_after": None}
-    made = own["tasks.options"].FdbQueueTask(func=work, priority=0, **facts)
-    object.__setattr__(made, "priority", priority)
-    object.__setattr__(made, "expires", expires)
-    return made
+def _task(own: Program, function: Any = work, **options: Any) -> Any:
+    """Return a task, as its code says it or with other options, which the backend allows."""
+    facts = {"backend": "default", "queue_name": "default", "run_after": None, "priority": 0}
+    facts["takes_context"] = function is noting
+    return own["tasks.options"].FdbQueueTask(func=function, **{**facts, **options})
 
 
 class Tasks:
@@ -105,6 +149,11 @@ class Tasks:
         self._enqueued: set[int] = set()
         self._ids: list[str] = []
         self._groups: dict[str, list[int]] = {}
+        self._slots: set[int] = set()
+        self._hows: dict[int, dict[str, Any]] = {}
+        self._delayed = own["service.storage.tables"].State.DELAYED
+        self._again = 0
+        self._ended: Counter[str] = Counter()
         #: What is enqueued once others have ended: its number, theirs, and whether also if one of
         #: them has failed.
         self._followers: list[tuple[int, list[int], bool]] = []
@@ -116,7 +165,24 @@ class Tasks:
         pushed = self._world.ledger.pushed
         number = len(pushed) + 1
         pushed[number] = QUEUE, simulated.running.now_us
-        return {"id": number, "seconds": op["seconds"], "fails": op["fails"]}
+        key = {"key": op["key"]} if "key" in op else {}
+        how = {"id": number, "seconds": op["seconds"], "fails": op["fails"], **key}
+        self._hows[number] = how
+        return how
+
+    def _made(self, own: Program, op: dict[str, Any], how: dict[str, Any]) -> Any:
+        """Return the task of an operation: limited, noting or plain, with its options."""
+        options: dict[str, Any] = {"priority": op["priority"]}
+        options["expires"] = None if how["id"] % 7 else _EXPIRES_SECONDS
+        if "unique" in op:
+            options |= {"unique_key": op["unique"], "unique_while": op["while"]}
+        if "later" in op:
+            moment = (simulated.running.now_us + own.skew_us) / 1e6 + op["later"]
+            how["after"] = simulated.running.now_us + int(op["later"] * 1e6)
+            options["run_after"] = datetime.datetime.fromtimestamp(moment, datetime.timezone.utc)
+        if "key" in op:
+            return _task(own, limited, **_limits(self._world.plan["tasks"]["limits"]), **options)
+        return _task(own, noting if "notes" in op else work, **options)
 
     def enqueue(self, client: Client, op: dict[str, Any]) -> Any:
         """Enqueue a task, which may enqueue another at its end."""
@@ -125,12 +191,51 @@ class Tasks:
             how["more"] = self._how(op)
             self._followers.append((how["more"]["id"], [how["id"]], False))
         backend, known = own["tasks.compat"].task_backends["default"], {how["id"]: None}
-        task = _task(own, op["priority"], expires=None if how["id"] % 7 else _EXPIRES_SECONDS)
-        call = functools.partial(backend.enqueue, task, [how], {})
+        task = self._made(own, op, how)
+        if op.get("within"):
+            run, into = own["service"].run, own["tasks.current"].enqueue_in
+            call = functools.partial(run, backend.catalog.database, lambda tr: into(tr, task, how))
+        else:
+            call = functools.partial(backend.enqueue, task, [how], {})
         found = client.call(call, undo=lambda: ledger.refused.update(known))
         self._ids.append(found.id)
-        ledger.sure.update(known)
-        return how["id"]
+        number = _number({"args": found.args})
+        if number != how["id"] and "unique" not in op:
+            simulated.running.fail(f"{how['id']} was enqueued, and {number} is shown")
+        if number == how["id"]:
+            ledger.sure.update(known)
+        return number
+
+    def enqueue_many(self, client: Client, op: dict[str, Any]) -> Any:
+        """Enqueue some tasks with one call."""
+        own, hows = client.process.program, [self._how(op) for _ in range(op["count"])]
+        backend, known = own["tasks.compat"].task_backends["default"], [one["id"] for one in hows]
+        task = self._made(own, op, {"id": 1})
+        undo = functools.partial(self._world.ledger.refused.update, dict.fromkeys(known))
+        calls = [([how], {}) for how in hows]
+        found = client.call(functools.partial(backend.enqueue_many, task, calls), undo=undo)
+        if [one.args for one in found] != [[how] for how in hows]:
+            simulated.running.fail(f"{known} were enqueued, and {found} are shown")
+        self._ids += [one.id for one in found]
+        self._world.ledger.sure.update(dict.fromkeys(known))
+        return known
+
+    def result(self, client: Client, op: dict[str, Any]) -> Any:
+        """Wait for the end of a task, or look how far a group is."""
+        own = client.process.program
+        if op.get("of_group") and self._groups:
+            one = [*self._groups][op["which"] % len(self._groups)]
+            group = client.call(own["tasks.group_results"].group_result, one)
+            client.call(group.refresh)
+            return group.status
+        if not self._ids:
+            return "there is none"
+        one = self._ids[op["which"] % len(self._ids)]
+        result = client.call(own["tasks.compat"].task_backends["default"].get_result, one)
+        client.call(result.wait, op["wait"])
+        if not result.is_finished:
+            simulated.running.fail(f"{result} was waited for")
+        return result.status
 
     def group(self, client: Client, op: dict[str, Any]) -> Any:
         """Enqueue a group, perhaps one that something follows, or in the middle of a chain."""
@@ -189,7 +294,6 @@ class Tasks:
         if not self._groups:
             return "there is none"
         one = [*self._groups][op["which"] % len(self._groups)]
-        self._world.ledger.perhaps_gone.update(self._groups[one])
         return client.call(client.process.program["tasks.groups"].abort_group, one)
 
     # What must hold
@@ -198,6 +302,11 @@ class Tasks:
         """Note that a task begins; what it follows must have succeeded."""
         self._world.progress()
         self.runs[how["id"]] += 1
+        if simulated.running.now_us < how.get("after", 0) and not self._world.is_skewed:
+            simulated.running.fail(f"{how['id']} has begun before its time")
+        if how["id"] < 0:
+            return
+        self._again += how["id"] % 2
         most = self._world.plan["tasks"]["max_attempts"]
         most += most > 1  # a killed worker's is spared once, unless it may run once only
         most += 0 if _spends(how) else how["fails"]
@@ -210,24 +319,47 @@ class Tasks:
 
     def see(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
         """Check a commit: a task is enqueued once, and its end is noted once."""
+        noted = 0
         for key in changes:
             if key.startswith(self._trees.key()):
                 self._see_tree(before, after, key)
-            if not (key.startswith(self._first) and key.endswith(b"\x14")):
-                continue  # no record, or not the first part of one
-            was, now = before.values.get(key), after.values.get(key)
-            if now is None:
-                continue
-            if was is None and key in self._created:
+            # the first part of a record
+            if key.startswith(self._first) and key.endswith(b"\x14") and key in after.values:
+                noted += self._see_record(key, before, after)
+        marked = [key for key in changes if key.startswith(_DONE)]
+        if len(marked) != noted or any(after.values[key] != b"\x01" for key in marked):
+            raise Found(f"{marked} were written, and {noted} tasks have ended")
+
+    def _see_record(self, key: bytes, before: State, after: State) -> bool:
+        """Check that a record may become what it is; tell whether it is the end of who notes."""
+        was, now = before.values.get(key), after.values[key]
+        record = json.loads(now)
+        if was is None:
+            if key in self._created:
                 raise Found(f"the task {now!r} is enqueued twice")
             self._created.add(key)
-            record = json.loads(now)
-            if was is None:
-                self._enqueued.add(self._number_of(after, record["item"]))
-            if was is not None and was != now and "status" in json.loads(was):
-                raise Found(f"the end of {was!r} is noted again: {now!r}")
-            if record.get("status") == "SUCCESSFUL" and record["args"]:
-                self._succeeded.add(_number(record))
+            number = self._number_of(after, record)
+            self._enqueued.add(number)
+            if number == _TICKS:
+                self._see_tick()
+        elif was != now and "status" in json.loads(was):
+            raise Found(f"the end of {was!r} is noted again: {now!r}")
+        if record.get("status") != "SUCCESSFUL" or was == now:
+            return False
+        self._ended[record["task"]] += 1
+        if record["args"]:
+            self._succeeded.add(_number(record))
+        return bool(record["task"].endswith(noting.__name__))
+
+    def _see_tick(self) -> None:
+        """Check that there is a slot for a task of the schedule, or was when it was enqueued."""
+        every, now = int(_EVERY_SECONDS * 1e6), simulated.running.now_us
+        late = self._world.longest_us + self._world.slept_us
+        slots = range(now // every, (now - late) // every - 2, -1)
+        slot = next((one for one in slots if one not in self._slots), None)
+        if slot is None and not self._world.is_skewed:
+            raise Found(f"a slot of {[*slots]} of the schedule is dealt with twice")
+        self._slots.add(slot or 0)
 
     def _see_tree(self, before: State, after: State, key: bytes) -> None:
         """Check that a group which nothing follows ends once in each way."""
@@ -240,17 +372,23 @@ class Tasks:
             if is_group and was["status"] == now["status"]:
                 raise Found(f"the end of the group {tree} is noted again: {now}")
 
-    def _number_of(self, after: State, item_id: str) -> int:
-        store = self._queue().parts.store
-        data = after.values[store.keys.key(store.keys.place_named(item_id))]
+    def _number_of(self, after: State, record: dict[str, Any]) -> int:
+        store = self._catalog.queue(record["queue"]).parts.store
+        place, delayed = store.keys.place_named(record["item"]), self._delayed
+        keys = store.keys.key(place), store.tables.hidden_keys(delayed, place)[1]
+        data = next(after.values[key] for key in keys if key in after.values)
         return _number(store.codec.decode(data).value)
 
     def check(self) -> None:
         """Check that each item has its record, each record its item or its end."""
-        queue, found = self._queue(), {}
-        for state in ("ready", "delayed", "leased", "dead"):
-            found.update((item.value["id"], item) for item in queue.iterate(state=state))
-        for result_id, record in self._all_records():
+        found: dict[str, Any] = {}
+        for queue in map(self._catalog.queue, self.names()):
+            for state in ("ready", "delayed", "leased", "dead"):
+                found.update((item.value["id"], item) for item in queue.iterate(state=state))
+        records = self._all_records()
+        self._check_groups(self._checked_results(records, found))
+        self._check_counters()
+        for result_id, record in records:
             item = found.pop(result_id, None)
             is_pending = "item" in record
             if item is None and is_pending and not _BY_HAND & self._world.verbs:
@@ -261,6 +399,67 @@ class Tasks:
                 raise Found(f"the index of ended tasks lacks {record}")
         if found:
             raise Found(f"the tasks {[*found]} have no record")
+
+    def _checked_results(
+        self, records: list[tuple[str, Any]], items: dict[str, Any]
+    ) -> dict[int, Any]:
+        """Check what the results of tasks show; return the statuses of those that have ended."""
+        statuses = {}
+        backend = self._own["tasks.compat"].task_backends["default"]
+        for result_id, record in records:
+            item = items.get(result_id)
+            if item is None and "status" not in record:
+                continue  # it was removed by hand
+            found = backend.get_result(result_id)
+            is_dead = item is not None and item.state == "dead"
+            status = record.get("status") or ("FAILED" if is_dead else None)
+            number = _number({"args": found.args}) if found.args else 0
+            statuses[number] = status
+            if found.is_finished != (status is not None) or status not in (None, found.status):
+                raise Found(f"the result of {record} is {found}")
+            if status == "SUCCESSFUL" and number and found.return_value != number:
+                raise Found(f"the task {number} returned {found.return_value}")
+            if status == "SUCCESSFUL" and found.task.func.__name__ == noting.__name__:
+                is_told = 1 <= found.metadata["runs"] <= self.runs[number]
+                if not is_told or found.progress.done != 2 or found.progress.of != 2:
+                    raise Found(f"the task {number} shows {found}")
+        return statuses
+
+    def _check_groups(self, known: dict[int, Any]) -> None:
+        """Check what the results of groups show."""
+        if self._world.verbs & {*_BY_HAND, "redrive"} or "retention" in self._world.plan["tasks"]:
+            return
+        for group_id, first in self._groups.items():
+            group = self._own["tasks.group_results"].group_result(group_id)
+            if group.kind == "chain":
+                continue
+            statuses = [known.get(one) for one in first]
+            shown = [part.status for part in group.parts()]
+            failed = [part.at for part in group.parts(failed=True)]
+            counts = group.succeeded, group.failed, group.count
+            expected = statuses.count("SUCCESSFUL"), statuses.count("FAILED"), len(first)
+            if shown != statuses or counts != expected or len(failed) != expected[1]:
+                raise Found(f"{group} shows {shown}, of {statuses}")
+            if [one.at for one in group.parts(after=0, limit=2)] != [1, 2][: len(first) - 1]:
+                raise Found(f"{group} shows other parts than the first")
+            if expected[0] == len(first) and group.results() != first:
+                raise Found(f"{group} has returned {group.results()}, not {first}")
+
+    def _check_counters(self) -> None:
+        """Check how many attempts have succeeded, as is counted for each function."""
+        counters = self._own["tasks.function_counters"].FunctionCounters(PREFIX)
+        tr = self._catalog.queue(QUEUE).database.create_transaction()
+        rows = counters.read(tr, [QUEUE], simulated.running.now_us, 1_000).rows
+        found = sum(row.day.runs - row.day.failures for row in rows)
+        most = sum(self._ended.values()) + self._again
+        is_aborted = self._world.verbs & {"abort", "abort_group"}  # which is no failure
+        if not (self._world.is_skewed or is_aborted) and not most - self._again <= found <= most:
+            raise Found(f"{rows} are counted, and {self._ended} have succeeded")
+
+    def names(self) -> list[str]:
+        """Return the names of the queues where tasks may be."""
+        member, path = self._own["tasks.key_limit_queues"].member_name, f"{__name__}.limited"
+        return [QUEUE, *(member(QUEUE, path, key) for key in KEYS)]
 
     def _queue(self) -> Any:
         return self._catalog.queue(QUEUE)
@@ -280,21 +479,53 @@ class Tasks:
         for at in range(_LAST_ROUNDS):  # what is lost is found, and what follows that runs
             self._queue().pause()  # a commit, without which versions of the engine stand still
             self._queue().resume()
-            if at > 2 and not self._queue().counts().delayed:
+            counts = [self._catalog.queue(name).counts() for name in self.names()]
+            if at > 2 and not any(one.delayed + one.ready for one in counts):
                 break
             self._worker(self._own, "the end", {"threads": 1}).run()
             simulated.running.sleep(_UPKEEP_SECONDS)
         self.check()
+        if problems := self._own["tasks.compat"].task_backends["default"].check():
+            raise Found(f"the setting is refused: {problems}")
         ends = {_number(record): record for _, record in self._all_records() if "status" in record}
-        for item in self._queue().iterate(state="dead"):
-            ends.setdefault(_number(item.value), {"status": "dead"})
-        ends.pop(0, None)
+        for queue in map(self._catalog.queue, self.names()):
+            for item in queue.iterate(state="dead"):
+                ends.setdefault(_number(item.value), {"status": "dead"})
+            counts = queue.counts()
+            if counts.ready + counts.leased + counts.delayed:
+                raise Found(f"{queue.name} has {counts} at the end")
+        self._check_ends({number: end for number, end in ends.items() if number > 0}, present)
+
+    def _check_ends(self, ends: dict[int, Any], present: dict[int, str]) -> None:
         for number, record in ends.items():
             present[number] = record["status"]
             if record["status"] == "SUCCESSFUL" and not self.runs[number]:
                 raise Found(f"the task {number} has succeeded, and did not run")
+            self._check_end(number, record["status"])
+        if "retention" in self._world.plan["tasks"]:
+            oldest = simulated.running.now_us - int(3 * _UPKEEP_SECONDS * 1e6)
+            alone = [one for one in ends.values() if "tree" not in one]
+            kept = [one for one in alone if one.get("ended", oldest) < oldest]
+            if kept and not self._world.is_skewed:
+                raise Found(f"{kept[0]} is kept too long")
+            return
         for follower in self._followers:
             self._check_follower(ends, *follower)
+
+    def _check_end(self, number: int, status: str) -> None:
+        """Check that a task has run as often as it must, if nothing else has ended it."""
+        how, world = self._hows[number], self._world
+        others = {*_BY_HAND, "redrive", "abort", "abort_group", "fork", "clock"}
+        may_expire = number % 7 == 0
+        if not world.is_calm or world.cluster.faults.slow or world.is_skewed or may_expire:
+            return
+        if world.verbs & others:
+            return
+        most = world.plan["tasks"]["max_attempts"]
+        is_free = number % 2 and not _spends(how)  # asks to run again, and spends no attempt
+        runs = how["fails"] + 1 if is_free else min(how["fails"] + 1, most)
+        if (status == "SUCCESSFUL") != (runs > how["fails"]) or self.runs[number] != runs:
+            raise Found(f"{how} has ended as {status} after {self.runs[number]} runs, not {runs}")
 
     def _check_follower(
         self, ends: dict[int, Any], number: int, before: list[int], is_always: bool

@@ -12,7 +12,7 @@ import random
 from typing import Any
 
 from tests.simulation.clients import LOOKS
-from tests.simulation.tasks import QUEUE
+from tests.simulation.tasks import KEYS, QUEUE, SCHEDULES
 
 PATTERN = "m-*"
 _SKEWS = (-2, -0.5, 0.5, 2, 600, 7200)
@@ -22,30 +22,24 @@ _PACES = ("10/s", "2/s", "30/m")
 def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
-    # A crowd is many threads of one process at a family, or of several processes at one queue; or
-    # threads that push to one queue under few unique keys, extend their leases, are interrupted
-    # while they are in line, or lease what limits keep back until a lease ends, or drain batches.
-    crowds = ("family", "queue", "keys", "leases", "line", "limits", "batches")
-    crowd = dice.choice((*crowds, *[""] * 10))
-    has_tasks = not crowd and dice.random() < 0.2
-    has_family = crowd in ("family", "limits") or not (crowd or has_tasks or dice.random() < 0.3)
-    members = {"": dice.choice((1, 2, 4)), "limits": 1}.get(crowd, 4)
+    crowd = dice.choice([*_CROWDS]) if dice.random() < 0.5 else ""
+    row = _CROWDS.get(crowd, {})
+    has_tasks = crowd == "task limits" or (not crowd and dice.random() < 0.4)
+    members = row.get("members", 0) if crowd else dice.choice((1, 2, 4))
+    has_family = members > 0 and not (has_tasks or (not crowd and dice.random() < 0.3))
     names = [f"m-{letter}" for letter in "abcd"[:members]] * has_family
     names += ["p", "q"][: 1 - has_family if crowd else dice.randint(0 if names else 1, 2)]
     names = [QUEUE] if has_tasks else names
-    is_plain = dice.random() < 0.3
+    is_plain, types = dice.random() < 0.3, dice.choice(("int", "int", "float"))
     patterns = [name for name in names if name[:2] != "m-" and name != QUEUE]
     patterns += [PATTERN] * has_family
-    queues = {one: {"kind": "fifo"} if is_plain else _options(dice) for one in patterns}
-    if crowd == "limits":
-        queues = {PATTERN: {"kind": "fifo", "max_leased": dice.randint(1, 2), "stored": True}}
-    processes = [
-        _process(dice, queues)
-        for _ in range(
-            {"family": 1, "queue": 3, "line": 1}.get(crowd) or dice.choice((1, 1, 1, 2, 3))
-        )
-    ]
-    faulty = crowd not in ("family", "line") and dice.random() < 0.6
+    queues = {
+        one: ({"kind": "fifo"} if is_plain else _options(dice, types)) | row.get("options", {})
+        for one in patterns
+    }
+    number = row.get("processes") or dice.choice((1, 1, 1, 2, 3))
+    processes = [_process(dice, queues) for _ in range(number)]
+    faulty = "processes" not in row and dice.random() < 0.6
     plan = {
         "switch": dice.choice((0.02, 0.1, 0.3, 0.6)),
         "faults": {
@@ -62,14 +56,15 @@ def draw_plan(seed: int) -> dict[str, Any]:
         "clients": [],
     }
     if has_tasks:
-        seconds, attempts = dice.choice((2, 10)), dice.randint(1, 3)
-        plan["tasks"] = {"lease_seconds": seconds, "max_attempts": attempts}
+        plan["tasks"] = _of_tasks(dice, processes)
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1, 0.3))
     if crowd or dice.random() < 0.4:
         names += names[:1] * len(names)  # most of what happens is at one queue
     draw = _Draw(dice, names, crowd)
     if plan["faults"]["slow"] and plan["faults"]["longest"] > 1:
         draw.leave_out("recount")  # which is exact if it reads within two seconds
+    if "rate" in plan.get("tasks", {}).get("limits", ()):
+        draw.leave_out("clock")
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
     if crowd == "line":
         strikes, kinds = 0.2, ["interrupt"]
@@ -83,13 +78,15 @@ def draw_plan(seed: int) -> dict[str, Any]:
     return plan
 
 
-def _options(dice: random.Random) -> dict[str, Any]:
+def _options(dice: random.Random, priorities: str) -> dict[str, Any]:
     options: dict[str, Any] = {"kind": dice.choice(("fifo", "fifo", "priority"))}
+    if options["kind"] == "priority":
+        options["priority_type"] = priorities
     if dice.random() < 0.3:
         options["max_leased"] = dice.randint(1, 2)
     if dice.random() < 0.2:
         options["rate"], options["burst"] = dice.choice(_PACES), dice.randint(1, 2)
-    if len(options) > 1 and dice.random() < 0.4:
+    if {"max_leased", "rate"} & options.keys() and dice.random() < 0.4:
         options["stored"] = True  # in a row, as those of tasks
     if dice.random() < 0.5:
         options["max_attempts"] = dice.randint(1, 3)
@@ -99,6 +96,24 @@ def _options(dice: random.Random) -> dict[str, Any]:
         options["order"] = "commit"
     if dice.random() < 0.3:
         options["handoff_timeout_seconds"] = 1
+    return options
+
+
+def _of_tasks(dice: random.Random, processes: list[dict[str, Any]]) -> dict[str, Any]:
+    limits = dice.choice(({"max_running": 1}, {"max_running": 2}, {"rate": "2/s", "burst": 2}))
+    if "rate" in limits:  # tokens of a clock that is hours ahead keep others waiting as long
+        for process in processes:
+            process.pop("skew", None)
+    options = {
+        "lease_seconds": dice.choice((2, 10)),
+        "max_attempts": dice.randint(1, 3),
+        "limits": limits,
+        "rich_types": dice.random() < 0.3,
+    }
+    if dice.random() < 0.3:
+        options["schedules"] = SCHEDULES
+    if dice.random() < 0.2:
+        options["retention"] = {"successful": 20, "failed": 20}
     return options
 
 
@@ -115,7 +130,7 @@ def _process(dice: random.Random, queues: dict[str, Any]) -> dict[str, Any]:
 #: The verbs: how often each is drawn if it is there, and its arguments. Those with a question mark
 #: are left out at times; what follows an equals sign is what an argument is drawn from.
 _VERBS = {
-    "push": "6 count=one priority delay? unique? once?",
+    "push": "6 count=one priority delay? unique? once? exactly? prepared?",
     "pop": "4 count end wait? once?",
     "lease": "4 count end seconds wait? once? worker?",
     "ack": "4 which once? through?",
@@ -125,6 +140,7 @@ _VERBS = {
     "nack": "2 which delay? retry? once? reason? through?",
     "extend": "1 which seconds through?",
     "requeue": "1 which",
+    "push_shared": "1 which priority",
     "push_many": "1 count=many priority delay?",
     "push_batch": "1 count=many priority delay?",
     "ack_many": "1",
@@ -146,8 +162,14 @@ _VERBS = {
     "redrive": "2 limit? reason?",
     "recount": "1",
     "sweep": "1",
-    "move": "2 to count=many",
-    "batch": "2 count=many seconds",
+    "move": "2 to count=many streamed?",
+    "batch": "2 count=many seconds owned?",
+    "settle": "1",
+    "together": "2 to ends? take? count seconds delay? priority",
+    "worker": "1 threads prefetch? wait=hour rest=think seconds delay",
+    "family_worker": "1 threads prefetch? wait=hour rest=think seconds delay",
+    "leased": "1 seconds rest=think fails=flag",
+    "remove_many": "1",
     "ack_batch": "2 which",
     "return_batch": "2 which",
     "wait_for_items": "1 wait=think",
@@ -158,8 +180,10 @@ _VERBS = {
 }
 #: The verbs of clients that have tasks, and how often each is drawn if it is there.
 _ON_TASKS = {
-    "enqueue": "6 seconds=runs fails more? priority",
+    "enqueue": "6 seconds=runs fails more? priority key? notes? unique? later? within?",
+    "enqueue_many": "1 seconds=runs fails priority key? count=many",
     "group": "3 count=many seconds=runs fails then? always=flag chain?",
+    "result": "2 which wait of_group?",
     "work": "8 threads prefetch? wait=hour",
     "abort": "1 which",
     "abort_group": "1 which",
@@ -202,11 +226,102 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "threads": (1, 2),
     "prefetch": (1, 4),
     "hour": (3_600,),
+    "ends": ("ack", "nack", "extend", "requeue"),
+    "take": ("pop_many", "lease_many"),
+    "key": KEYS,
+    "notes": (True,),
+    "later": (0.5, 3, 20),
+    **dict.fromkeys(("within", "owned", "streamed", "exactly", "prepared"), (True,)),
+    "of_group": (True,),
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
 _RATES |= {"worker": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
+_RATES |= {"owned": 0.4, "streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
+_RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
+
+
+#: Small worlds in which threads meet at one thing: how often each verb is drawn, of which others
+#: there are four, what arguments are drawn from and how often; how many members a family has, what
+#: options all queues have, and how many processes there are, in which then nothing fails.
+_CROWDS: dict[str, dict[str, Any]] = {
+    "family": {
+        "verbs": "5 push 4 TAKE 9 family_TAKE 2 think",
+        "values": {"think": [0.001, 0.01], "end": ["min"], "count": [1]},
+        "rates": {"wait": 0, "unique": 0},
+        "members": 4,
+        "processes": 1,
+    },
+    "queue": {"verbs": "4 push_many 10 TAKE 2 look 1 ack_many", "rates": {"delay": 0}},
+    "help": {
+        "verbs": "4 push_many 6 pop 4 lease 3 lease_ack 2 ack 1 nack 1 extend_many",
+        "rates": {"delay": 0, "wait": 0.3},
+        "processes": 3,
+    },
+    "keys": {
+        "verbs": "5 push 4 TAKE",
+        "some": "nack ack bury redrive remove think push_batch requeue",
+        "rates": {"unique": 0.7},
+    },
+    "expiring keys": {
+        "verbs": "6 push 3 lease 2 think 2 push_shared 1 nack 1 look",
+        "values": {"seconds": [0.2, 1], "think": [0.3, 2], "delay": [0.1, 1], "unique": ["x"]},
+        "rates": {"unique": 0.9, "delay": 0.5},
+        "options": {"max_attempts": 2},
+    },
+    "leases": {
+        "verbs": "3 push 3 lease 3 extend",
+        "some": "lease extend extend_many lease_ack think requeue look",
+        "values": {"seconds": [0.2, 1, 5], "think": [0.3, 2]},
+        "rates": {"unique": 0},
+    },
+    "delays": {
+        "verbs": "5 push 2 push_many 4 TAKE 2 nack 2 think 1 look",
+        "values": {"delay": [0.1, 1, 5], "think": [0.3, 2], "wait": [1, 7]},
+        "rates": {"delay": 0.9, "wait": 0.8, "unique": 0},
+    },
+    "line": {
+        "verbs": "4 push_many 10 TAKE 1 lease_ack 1 ack_many 1 nack",
+        "rates": {"delay": 0},
+        "processes": 1,
+    },
+    "limits": {
+        "verbs": "3 push 5 family_lease 3 ack 3 think 1 ack_many",
+        "values": {"seconds": [30], "think": [0.001, 0.01, 2], "end": ["min"]}
+        | {"wait": [7, 20], "count": [1, 2, 5, 5]},
+        "rates": {"wait": 0.6, "unique": 0, "delay": 0},
+        "members": 1,
+        "options": {"max_leased": 1, "stored": True},
+    },
+    "max end": {
+        "verbs": "3 push 3 lease 2 lease_max 2 ack 2 think 1 nack",
+        "values": {"end": ["max"], "seconds": [1, 5], "wait": [7]},
+        "rates": {"wait": 0.6, "delay": 0.2},
+        "options": {"max_leased": 2},
+    },
+    "shards": {
+        "verbs": "4 push_many 3 push 6 TAKE 2 ack 1 nack 1 think",
+        "values": {"seconds": [1, 5]},
+        "options": {"shards": 2, "max_leased": 2},
+    },
+    "one member": {
+        "verbs": "2 push 2 push_many 6 family_TAKE 2 ack 2 think 1 nack",
+        "values": {"seconds": [1, 5], "wait": [1, 7]},
+        "rates": {"wait": 0.7},
+        "members": 4,
+    },
+    "batches": {
+        "verbs": "3 push_many 3 batch 1 ack_batch 1 return_batch 1 settle 1 think 1 TAKE",
+        "values": {"seconds": [1, 5], "think": [0.01, 2, 7]},
+        "rates": {"delay": 0},
+    },
+    "task limits": {
+        "verbs": "6 enqueue 2 enqueue_many 8 work 1 think 1 redrive 1 result",
+        "values": {"fails": [0, 0, 1, 5], "runs": [0, 0.05, 1], "key": ["x"]},
+        "rates": {"key": 0.9, "unique": 0},
+    },
+}
 
 
 class _Draw:
@@ -223,7 +338,9 @@ class _Draw:
         }
         self._values |= {"to": names, "which": [*range(8)]}
         self._rates = {name: dice.choice((0, rate / 2, rate)) for name, rate in _RATES.items()}
-        if names[0] == QUEUE:
+        if crowd:
+            self._draw_crowd(crowd)
+        elif names[0] == QUEUE:
             self._verbs = ["work"] * 6
             if dice.random() < 0.5:  # ends of parts, and what else becomes of them
                 others = ("remove", "clear", "abort", "abort_group", "fork", "think")
@@ -233,8 +350,6 @@ class _Draw:
             else:
                 for verb, text in _ON_TASKS.items():
                     self._verbs += [verb] * int(text.split()[0]) * (dice.random() < 0.6)
-        elif crowd:
-            self._draw_crowd(crowd)
         elif dice.random() < 0.5:  # few verbs, which meet all the more
             pool = [*_TAKES] if dice.random() < 0.5 else [*_VERBS]
             self._verbs = dice.sample(pool, dice.randint(1, 4)) + ["push"] * dice.randint(1, 3)
@@ -247,34 +362,15 @@ class _Draw:
                 self._verbs += [verb] * int(text.split()[0]) * is_there
 
     def _draw_crowd(self, crowd: str) -> None:
-        dice = self._dice
+        dice, row = self._dice, _CROWDS[crowd]
         take = dice.choice(("pop", "pop", "lease"))
-        if crowd == "family":
-            self._verbs = ["push"] * 5 + [take] * 4 + [f"family_{take}"] * 9 + ["think"] * 2
-            self._values |= {"think": [0.001, 0.01], "end": ["min"], "count": [1]}
-            self._rates |= {"wait": 0, "once": 0, "unique": 0}
-        elif crowd == "limits":
-            self._verbs = ["push"] * 3 + ["family_lease"] * 5 + ["ack", "think"] * 3 + ["ack_many"]
-            self._values |= {"seconds": [30], "think": [0.001, 0.01, 2], "end": ["min"]}
-            self._values |= {"wait": [7, 20], "count": [1, 2, 5, 5]}
-            self._rates |= {"wait": 0.6, "once": 0, "unique": 0, "delay": 0}
-        elif crowd == "batches":
-            self._verbs = ["push_many"] * 3 + ["batch"] * 3 + [*_ENDS_OF_BATCHES, "think", take]
-            self._values |= {"seconds": [1, 5], "think": [0.01, 2, 7]}
-            self._rates |= {"delay": 0, "once": 0}
-        elif crowd == "keys":
-            others = ("nack", "ack", "bury", "redrive", "remove", "think", "push_batch", "requeue")
-            self._verbs = ["push"] * 5 + [take] * 4 + dice.sample(others, 4)
-            self._rates |= {"unique": 0.7, "once": 0}
-        elif crowd == "leases":
-            others = ("lease", "extend", "extend_many", "lease_ack", "think", "requeue", "look")
-            self._verbs = ["push"] * 3 + ["lease", "extend"] * 3 + dice.sample(others, 4)
-            self._values |= {"seconds": [0.2, 1, 5], "think": [0.3, 2]}
-            self._rates |= {"unique": 0, "once": 0}
-        else:
-            ends = ["lease_ack", "ack_many", "nack"] if take == "lease" else ["look"]
-            self._verbs = ["push_many"] * 4 + [take] * 10 + dice.choices(ends, k=3)
-            self._rates |= {"delay": 0, "once": 0}
+        words = [one.replace("TAKE", take) for one in row["verbs"].split()]
+        pairs = zip(words[::2], words[1::2], strict=True)
+        self._verbs = [verb for number, verb in pairs for _ in range(int(number))]
+        if "some" in row:
+            self._verbs += dice.sample(row["some"].split(), 4)
+        self._values |= row.get("values", {})
+        self._rates |= {"once": 0, **row.get("rates", {})}
 
     def leave_out(self, verb: str) -> None:
         """Draw no such operations."""

@@ -13,7 +13,7 @@ from tests.simulation import schedule as simulated
 from tests.simulation import tasks
 from tests.simulation.clients import Client, Ledger
 from tests.simulation.cluster import Cluster, Database, Faults, FDBError
-from tests.simulation.model import Model
+from tests.simulation.model import GONE, Model
 from tests.simulation.programs import Program
 from tests.simulation.promises import Promises
 from tests.simulation.schedule import Found, Schedule
@@ -29,6 +29,7 @@ _DRAIN_SECONDS = 150
 _EMPTY_TABLES = {bytes((byte,)) for byte in b"\x04\x06\x08\x09\x0a\x0b\x0d\x10\x13"}
 _FREE = {"max_leased": None, "rate": None}
 _LIMITS = ("max_leased", "rate", "burst")
+_REMOVALS = {"clear", "clear_state", "remove", "remove_many", "abort_group"}
 #: If nothing is under way, and time is to jump by more than this, nobody may sleep who need not.
 _JUMP_US = 1_500_000
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
@@ -161,10 +162,13 @@ class World:
         self.ledger = Ledger()
         self.slept_us = self._disturbed_until = self._mark = self._marked_us = self._checked = 0
         self.longest_us = int(self.cluster.faults.longest * 3e6)
-        self.was_interrupted = False
+        self.was_interrupted = self.was_unclear = False
         self.ops = ops = [op for client in plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
         self.verbs = {op["do"] for op in ops}
+        #: Whether nothing fails, and nobody is struck.
+        faults = self.cluster.faults
+        self.is_calm = not (faults.commit or faults.read or any("strike" in op for op in ops))
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
         skews += [op["ahead"] for op in ops if "ahead" in op]
         self.is_skewed, self._ahead = any(skews), max([0, *skews])
@@ -177,10 +181,11 @@ class World:
         self.doctor.begin(f"{seed} doctor", 99)
         self._database = Database(self.cluster, self.doctor)
         self._catalogs: dict[str, Any] = {}
-        self._promises = [Promises(self, self._catalog({}), name) for name in self.names]
+        self.tasks = self.schedule.tasks = tasks.Tasks(self, self.doctor, self._catalog({}))
+        names = [*self.names, *(self.tasks.names()[1:] if "tasks" in plan else ())]
+        self._promises = [Promises(self, self._catalog({}), name) for name in names]
         #: Of items; what tasks are is looked at by their own.
         self.model = None if "tasks" in plan else Model(self, self._catalog({}))
-        self.tasks = self.schedule.tasks = tasks.Tasks(self, self.doctor, self._catalog({}))
 
     def _catalog(self, options: dict[str, Any]) -> Any:
         """Return a catalog of the observer, with some options."""
@@ -211,18 +216,6 @@ class World:
     def progress(self) -> None:
         """Note that a call has ended."""
         self._mark, self._marked_us = self.cluster.transactions, self.schedule.now_us
-
-    def note_taken(self, item: Any, how: str, began_us: int) -> None:
-        """Note that a call has taken an item."""
-        if self.is_skewed:
-            self.ledger.see(item.value, how)
-        else:
-            self.ledger.take(item.value, how, began_us)
-        if self.model is not None:
-            self.model.answer(item, began_us)
-        most = self._catalog({}).queue(item.queue).options.max_attempts
-        if most is not None and item.attempts >= most and "move" not in self.verbs:
-            self.schedule.fail(f"{item.value} has {item.attempts} attempts and is not dead")
 
     def check_empty(self, names: Any, began_us: int) -> None:
         """Check that a call which has found nothing could find that."""
@@ -276,10 +269,29 @@ class World:
         self._checked = self.cluster.commits
         for promises in self._promises:
             promises.check_counts()
+        self._check_names()
         if self.model is not None:
             self.model.look()
         if "tasks" in self.plan:
             self.tasks.check()
+
+    def _check_names(self) -> None:
+        """Check which queues there are, and how many items they have together."""
+        catalog, members = self._catalog({}), self.expanded([PATTERN])
+        names = catalog.names()
+        stored = {one for one in self.names if catalog.queue(one).counts().ready > 0}
+        if names != sorted(names) or stored - {*names} or catalog.names(limit=1) != names[:1]:
+            raise Found(f"the names are {names}, and {stored} have something")
+        if catalog.names(after=names[0] if names else "") != names[1:]:
+            raise Found(f"the names after the first of {names} are others")
+        if not members:
+            return
+        several = catalog.several([PATTERN])
+        size = sum(max(0, catalog.queue(one).size()) for one in members)
+        shown = {queue.name for queue in several.queues()}
+        if several.size() != size or (stored & {*members}) - shown:
+            raise Found(f"{PATTERN} has {several.size()} in {shown}, not {size} in {stored}")
+        several.held_until(to_lease=True)
 
     def _check_waiters(self) -> None:
         """Check that nobody sleeps while something can be taken."""
@@ -338,6 +350,8 @@ class World:
                 self._note_present(present, item, "dead")
         with self._looking():
             self._check_counts()
+        for promises in self._promises:
+            promises.check_end()
         self._account(present)
 
     def _drain(self, catalog: Any, present: dict[int, str], wait: float = _DRAIN_SECONDS) -> None:
@@ -391,18 +405,19 @@ class World:
         present[item.value] = where
 
     def _account(self, present: dict[int, str]) -> None:
-        """Check that each value that was pushed is there, gone, or was perhaps taken."""
+        """Check that each value that was pushed is there, gone, or was perhaps taken.
+
+        What was removed from a handoff or a batch nobody has seen.
+        """
         ledger, has_moves, faults = self.ledger, "move" in self.verbs, self.cluster.faults
-        missing: list[tuple[int, str]] = []
-        for value in ledger.sure:
-            queue, pushed_us = ledger.pushed[value]
-            is_cleared = any(
-                (one == queue or has_moves) and pushed_us <= until
-                for one, until in ledger.clearings
-            )
-            is_known = value in present or value in ledger.gone or ledger.perhaps_gone[value] > 0
-            if not (is_known or is_cleared):
-                missing.append((value, queue))
+        is_kept = "retention" not in self.plan.get("tasks", ())
+        if not is_kept or self.verbs & _REMOVALS or (self.model is None and self.was_unclear):
+            return
+        missing = [
+            (value, ledger.pushed[value][0])
+            for value in ledger.sure
+            if value not in present and value not in ledger.gone and not self._is_gone(value)
+        ]
         takings = [*ledger.takings]
         if not (faults.commit or faults.read):  # what was taken for who left is requeued
             takings = [one for one in takings if not (one.process and one.process.is_whole)]
@@ -411,3 +426,8 @@ class World:
             found = [one for one in takings if has_moves or name in self.expanded(one.names)]
             if len(lost) > sum(one.count for one in found):
                 raise Found(f"values {lost} were lost")
+
+    def _is_gone(self, value: int) -> bool:
+        """Tell whether a value was perhaps removed from its queue, as the model says."""
+        was = self.model.was(value) if self.model is not None else ()
+        return any(one.table == GONE for one in was)

@@ -563,7 +563,7 @@ class Worker:
         try:
             outcome, error = self._ack_or_nack(item, error)
         except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
-            self._error = failure
+            self._error = error = failure
         self._end_of(item, outcome, error)
         with self._changed:
             self._wake()
