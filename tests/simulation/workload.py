@@ -108,7 +108,6 @@ def _of_tasks(dice: random.Random, processes: list[dict[str, Any]]) -> dict[str,
         "lease_seconds": dice.choice((2, 10)),
         "max_attempts": dice.randint(1, 3),
         "limits": limits,
-        "rich_types": dice.random() < 0.3,
     }
     if dice.random() < 0.3:
         options["schedules"] = SCHEDULES
