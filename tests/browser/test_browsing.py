@@ -160,7 +160,7 @@ def test_a_value_is_copied(visit, queues, address):
     item = queues.queue("user-copy").push(value)
     visitor = visit(permissions=["clipboard-read", "clipboard-write"])
     visitor.go(f"{LIST}user-copy/items/{item.id}/")
-    visitor.page.get_by_role("button", name="Copy text").click()
+    visitor.page.get_by_role("button", name="Copy", exact=True).click()
     expect(visitor.page.locator("#fdbqueue-copied")).to_have_text("Copied")
     copied = visitor.page.evaluate("navigator.clipboard.readText()")
     assert "12345678901234567890123" in copied
