@@ -17,7 +17,7 @@ from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
 from tests.injection import time_ahead
-from tests.pages.addresses import LIST, of, text
+from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
 from tests.tasks import letters
 from tests.tasks.conftest import backend_of
