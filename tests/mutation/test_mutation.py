@@ -99,6 +99,7 @@ def test_texts_are_not_mutated():
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1_800)
 def test_the_simulator_finds_mutants_of_a_sample():
     """Of some mutants that a seed draws, the simulator finds some; the working tree is not changed.
 
