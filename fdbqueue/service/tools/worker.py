@@ -393,6 +393,7 @@ class Worker:
                 errand = self._errands.get(timeout=pause if self._line.is_ahead else None)
                 if errand is not None:
                     errand()
+                    self._on_free()  # the queue may have ended some that it leased
             self._finish_late()
             if self._settle is not None and self._running and self._line.is_ahead:
                 self._put_back(self._settle)
@@ -458,8 +459,6 @@ class Worker:
                     kept = items[0]
                 for item in items if kept is None else items[1:]:
                     self._line.put(item)
-                if not done:  # the queue may have ended some, which a thread that is free reports
-                    self._line.ask()
                 self._running |= {item.lease: item for item in items}
                 self._wake()
         return _Leased(len(items), kept)
