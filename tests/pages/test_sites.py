@@ -78,7 +78,7 @@ def test_a_model_admin_of_the_hosts_own_decides(mounted, pusher, queue):
 
 
 def may_see(user, permission, name):
-    """Tell whether somebody may view what the test says: a project's own authorizer."""
+    """Be the authorizer of a project: allow each user what the test says."""
     return permission == "fdbqueue.view_queue" and may_see.allows(name)
 
 

@@ -166,7 +166,7 @@ class World:
         self.ops = ops = [op for client in plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
         self.verbs = {op["do"] for op in ops}
-        #: Whether nothing fails, and nobody is struck.
+        #: Whether the plan has neither faults nor strikes.
         faults = self.cluster.faults
         self.is_calm = not (faults.commit or faults.read or any("strike" in op for op in ops))
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
@@ -407,7 +407,7 @@ class World:
     def _account(self, present: dict[int, str]) -> None:
         """Check that each value that was pushed is there, gone, or was perhaps taken.
 
-        What was removed from a handoff or a batch nobody has seen.
+        No client has seen what was removed from a handoff or a batch.
         """
         ledger, has_moves, faults = self.ledger, "move" in self.verbs, self.cluster.faults
         is_kept = "retention" not in self.plan.get("tasks", ())
