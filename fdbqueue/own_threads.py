@@ -9,9 +9,10 @@ ever, and a lease that it was to extend would expire. So its worker ends. In thi
    while memory is short.
 2. *The worker's caller*, whichever of its waits it is in, raises :class:`ThreadDied`, within two
    seconds. From then on nothing is leased, and nobody waits for what still runs.
-3. It gives back all that the worker holds: what is done is acknowledged, what waits is requeued as
+3. It waits up to five seconds for what its threads lease or acknowledge just then.
+4. It gives back all that the worker holds: what is done is acknowledged, what waits is requeued as
    it was, and what runs is given up, so that other workers take it at once.
-4. The command ends with exit code 1, by an exception that only a defect raises. A parent starts
+5. The command ends with exit code 1, by an exception that only a defect raises. A parent starts
    another process.
 
 What is left behind by

@@ -7,12 +7,13 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 import fdbqueue
 from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
-from fdbqueue.own_threads import ThreadDied
+from fdbqueue.own_threads import ThreadDied, WorkerThreads
 from fdbqueue.service import Counts, Worker
 from fdbqueue.service.tools.line import LeaseExtender, Line
 from tests.asleep import work_in_thread
@@ -438,6 +439,52 @@ def test_a_thread_that_dies_ends_the_worker(monkeypatch, mail, names, kind, line
     later = Worker(source, lambda _: None)
     assert run(later) == []
     assert later.handled + worker.handled == 6
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
+def test_a_thread_that_dies_as_another_acknowledges(monkeypatch, mail, is_before):
+    """Each item that was acknowledged is counted so, and what was leased with that is requeued."""
+    mail.push_many(range(6))
+    begun, acknowledges, goes_on, told = *(threading.Event() for _ in range(3)), []
+    threads = WorkerThreads()
+    real = mail.lease_many
+
+    def lease_many(count, *, ack=(), **options):
+        if not ack:
+            return real(count, **options)
+        wait_for_death(is_before)
+        leased = real(count, ack=ack, **options)
+        wait_for_death(not is_before)
+        return leased
+
+    def wait_for_death(is_here):
+        if is_here:
+            acknowledges.set()
+            wait_until(lambda: threads.death is not None, DEADLINE_SECONDS)
+            time.sleep(0.2)  # the caller goes on meanwhile: it must wait, or it acknowledges, too
+
+    def handle(item):
+        if item.value == 0:
+            begun.set()
+            assert goes_on.wait(DEADLINE_SECONDS)
+        assert begun.wait(DEADLINE_SECONDS)
+
+    def dies(*_):
+        assert acknowledges.wait(DEADLINE_SECONDS)
+        raise MemoryError
+
+    monkeypatch.setattr(mail, "lease_many", lease_many)
+    monkeypatch.setattr(LeaseExtender, "run", dies)
+    monkeypatch.setattr("fdbqueue.service.tools.worker.WorkerThreads", lambda: threads)
+    on_end = lambda item, error: told.append((item.value, type(error)))  # noqa: E731
+    worker = Worker(mail, handle, concurrency=2, retry_delay_seconds=0, on_end=on_end)
+    raised, counts = run(worker), mail.counts()
+    goes_on.set()
+    assert [type(error) for error in raised] == [ThreadDied]
+    assert counts == Counts(5, 0, 0, 0)
+    assert (worker.handled, worker.failed, worker.lost) == (1, 1, 0)
+    assert sorted(told) == [(0, ThreadDied), (1, type(None))]
+    assert {item.value: item.attempts for item in mail.peek_many(9)} == {0: 1, 2: 0, 3: 0, 4: 0, 5: 0}
 
 
 def test_a_handler_of_the_log_that_raises_ends_nothing(mail, capsys):

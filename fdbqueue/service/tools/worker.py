@@ -33,6 +33,7 @@ import os
 import queue as queues
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -56,6 +57,8 @@ Outcome = Literal["handled", "failed", "lost"]
 _WAIT_SECONDS = 2.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
+#: How long a worker that one of its threads ends waits for what the others lease or acknowledge.
+_CLOSING_SECONDS = 5.0
 _MOMENT_SECONDS = 0.05  # how long items that are done wait for others, if items wait for a thread
 
 
@@ -217,10 +220,12 @@ class Worker:
 
     def _give_back(self, death: ThreadDied) -> None:
         """Acknowledge what is done, requeue what waits, and give up what runs; never raise."""
-        with self._changed:
-            waiting = [one for one in self._line.emptied() if isinstance(one, Item)]
-            self._end_threads()  # what ends them was in the line, too
-            done, held = self._done, self._held()
+        waiting = self._no_more()
+        waits_until = monotonic() + _CLOSING_SECONDS
+        while not self._ends_all(waits_until):
+            time.sleep(_MOMENT_SECONDS)
+        waiting += self._no_more()  # what was leased meanwhile
+        done, held = [*self._done], self._held()
         for item in done:
             self._finish_here(item, None)
         queue: Any = self._queue
@@ -230,6 +235,21 @@ class Worker:
                     queue.requeue(item)
             elif item not in done:
                 self._finish_here(item, death)
+
+    def _ends_all(self, waits_until: float) -> bool:
+        """Let no other thread lease or acknowledge any more; false if one still does."""
+        with self._changed:
+            if (self._collects or self._asked) and monotonic() < waits_until:
+                return False
+            self._collects = True
+            return True
+
+    def _no_more(self) -> list[Item]:
+        """Return the items that wait for a thread, which none takes any more."""
+        with self._changed:
+            waiting = [one for one in self._line.emptied() if isinstance(one, Item)]
+            self._end_threads()  # what ends them was in the line, too
+        return waiting
 
     def stop(self) -> None:
         """Lease nothing more; :meth:`run` returns once the running items are finished.
