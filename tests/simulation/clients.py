@@ -479,6 +479,8 @@ class Client:
                     self._work_on(item, op, began)
 
         self.call(block)
+        if op["fails"] and self.world.cluster.faults.commit:
+            self._intents.clear()  # the block's error hides that of a nack that may come later
         for item in worked if not op["fails"] else ():
             self.ledger.end(item.value, f"worked on by {self.name}")
         return _values(worked)

@@ -46,7 +46,7 @@ SCHEDULES = {"tick": {**_TICK, "every": _EVERY_SECONDS}, "cron": _CRON}
 _TOGETHER = 2
 #: Some tasks have expired after this time if they have not begun.
 _EXPIRES_SECONDS = 5.0
-#: Within this time it is found that the task of a part was removed by hand.
+#: Within this time it is found what waits to be enqueued.
 _UPKEEP_SECONDS, _LAST_ROUNDS = 4_000, 14
 _BY_HAND = {"remove", "clear", "clear_state"}
 
@@ -530,11 +530,9 @@ class Tasks:
     ) -> None:
         """Check that what follows others was enqueued if they have succeeded, and only then.
 
-        With ``always``, if each of them has ended or was removed by hand.
+        With ``always``, if each of them has ended; what was removed by hand never does.
         """
         statuses = [ends[one]["status"] if one in ends else None for one in before]
-        if is_always:
-            statuses = ["ended" if one in ends or one in self._enqueued else None for one in before]
         is_due = None not in statuses if is_always else {*statuses} == {"SUCCESSFUL"}
         if number in ends and not (is_due or is_always):
             raise Found(f"{number} was enqueued, though not all of {before} have succeeded")
