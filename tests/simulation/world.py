@@ -32,6 +32,8 @@ _LIMITS = ("max_leased", "rate", "burst")
 _REMOVALS = {"clear", "clear_state", "remove", "remove_many", "abort_group"}
 #: If nothing is under way, and time is to jump by more than this, nobody may sleep who need not.
 _JUMP_US = 1_500_000
+#: At how many moments until then at which something is due it is looked for.
+_DUES = 4
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
 _DISTURBED_US = 7_000_000
 #: A wait makes so many transactions a second at most, beside some at its beginning.
@@ -169,6 +171,8 @@ class World:
         #: Whether the plan has neither faults nor strikes.
         faults = self.cluster.faults
         self.is_calm = not (faults.commit or faults.read or any("strike" in op for op in ops))
+        #: Whether nothing but the operations of one client happens, without a delay.
+        self.is_alone = self.is_calm and not faults.slow and len(plan["clients"]) == 1
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
         skews += [op["ahead"] for op in ops if "ahead" in op]
         self.is_skewed, self._ahead = any(skews), max([0, *skews])
@@ -254,7 +258,7 @@ class World:
             if self.cluster.commits - self._checked >= 10:
                 self._check_counts()
             if not self.is_skewed and schedule.now_us > self._disturbed_until:
-                self._check_waiters()
+                self._check_waiters(when)
 
     @contextlib.contextmanager
     def _looking(self) -> Any:
@@ -293,23 +297,33 @@ class World:
             raise Found(f"{PATTERN} has {several.size()} in {shown}, not {size} in {stored}")
         several.held_until(to_lease=True)
 
-    def _check_waiters(self) -> None:
-        """Check that nobody sleeps while something can be taken."""
+    def _check_waiters(self, when: int) -> None:
+        """Check that nobody sleeps while something can be taken, now and until time goes on."""
+        schedule, read, now = self.schedule, self.cluster._read, self.schedule.now_us
         for client in self.clients:
             if client.waits is None or client.thread.is_gone:
                 continue
             names, leases, since, options = client.waits
             for name in self.expanded(names):
-                found = self._takeable(options, name, leases)
-                if found and self.schedule.now_us - since >= _JUMP_US:
-                    raise Found(f"{client.name} sleeps though {name} has {found[0].value}")
+                queue = self._catalog(options).queue(name)
+                held, tables = queue.held_until(to_lease=leases), queue.parts.store.tables
+                dues = self.cluster.state.between(*tables.dues)[:_DUES]
+                moments = [since, *(tables.parse_due(key).moment for key in dues)]
+                moments += [] if held is None else [int(held.timestamp() * 1e6)]
+                for moment in moments:
+                    schedule.now_us = max(now, moment + _JUMP_US)
+                    if moment + _JUMP_US < when and (found := self._takeable(queue, leases)):
+                        seconds = (schedule.now_us - now) / 1e6
+                        raise Found(f"{client.name} sleeps though {name} has {found[0].value}, or in {seconds} s")
+                    schedule.now_us = now
+        self.cluster._read = read
 
     def expanded(self, names: Any) -> list[str]:
         members = [one for one in self.names if one.startswith("m-") and PATTERN in names]
         return [*members, *[one for one in names if one != PATTERN and one not in members]]
 
-    def _takeable(self, options: dict[str, Any], name: str, leases: bool) -> list[Any]:
-        queue, tr = self._catalog(options).queue(name), self._database.create_transaction()
+    def _takeable(self, queue: Any, leases: bool) -> list[Any]:
+        tr = self._database.create_transaction()
         try:
             return queue.lease_many(1, seconds=1, tr=tr) if leases else queue.pop_many(1, tr=tr)
         finally:
