@@ -15,15 +15,18 @@ locks of its own; time limits, which strike real threads; event loops; imports.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import json
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from fdb.subspace_impl import Subspace
 
 from tests.simulation import schedule as simulated
+from tests.simulation import wrong
 from tests.simulation.schedule import Found
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ _CRON = {**_TICK, "args": [{"id": _TICKS - 1, "seconds": 0, "fails": 0}], "cron"
 SCHEDULES = {"tick": {**_TICK, "every": _EVERY_SECONDS}, "cron": _CRON}
 #: How many parts share a row of bits, and how many tasks one transaction enqueues.
 _TOGETHER = 2
+#: How many tasks a group or a chain has at most, as the largest of clients.
+_MOST_TASKS = 6
 #: Some tasks have expired after this time if they have not begun.
 _EXPIRES_SECONDS = 5.0
 #: Within this time it is found what waits to be enqueued.
@@ -59,6 +64,7 @@ def prepare(own: Program) -> None:
         own[f"tasks.{module}"]
     kind, backends = own["tasks.options"].FdbQueueTask, own["tasks.compat"].task_backends
     kind.get_backend = lambda _: backends["default"]
+    own["tasks.groups"].MAX_TASKS = _MOST_TASKS
     trees = own["tasks.trees"]
     trees.PARTS_PER_ROW = trees.MAX_ENQUEUED_TOGETHER = _TOGETHER
     own["tasks.group_results"].PARTS_PER_ROW = _TOGETHER
@@ -103,6 +109,14 @@ def noting(context: Any, *given: Any) -> Any:
     before, now = context.metadata.get("runs", 0), simulated.running.tasks.runs[how["id"]] + 1
     if before >= now or context.remaining_seconds is not None:
         simulated.running.fail(f"{how['id']} is told of {before} runs")
+    for done, whole in ((True, None), ("1", None), (-1, None), (math.inf, 2), (1, True)):
+        with contextlib.suppress(TypeError, ValueError):
+            context.progress(done, of=whole)
+            simulated.running.fail(f"a progress of {done} of {whole} was not refused")
+    for name, value in ((5, 1), ("x", {5}), ("x", "x" * 10_000)):
+        with contextlib.suppress(TypeError, ValueError, own["exceptions"].FdbQueueError):
+            context.metadata[name] = value
+            simulated.running.fail(f"the metadata {name} was not refused")
     context.metadata["runs"] = now
     context.progress(1, of=2)
     found = work(*given)
@@ -174,6 +188,10 @@ class Tasks:
         """Return the task of an operation: limited, noting or plain, with its options."""
         options: dict[str, Any] = {"priority": op["priority"]}
         options["expires"] = None if how["id"] % 7 else _EXPIRES_SECONDS
+        if how["id"] % 14 == 0:  # the same as a moment
+            moment = (simulated.running.now_us + own.skew_us) / 1e6 + _EXPIRES_SECONDS
+            moment += op.get("later", 0)
+            options["expires"] = datetime.datetime.fromtimestamp(moment, datetime.timezone.utc)
         if "unique" in op:
             options |= {"unique_key": op["unique"], "unique_while": op["while"]}
         if "later" in op:
@@ -399,6 +417,10 @@ class Tasks:
                 raise Found(f"the index of ended tasks lacks {record}")
         if found:
             raise Found(f"the tasks {[*found]} have no record")
+
+    def check_wrong(self, dice: Any) -> None:
+        """Check that what is no task is refused."""
+        wrong.check_task(self._own, dice, _task)
 
     def _checked_results(
         self, records: list[tuple[str, Any]], items: dict[str, Any]

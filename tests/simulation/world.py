@@ -7,10 +7,11 @@ import functools
 import gc
 import json
 import logging
+import random
 from typing import Any
 
 from tests.simulation import schedule as simulated
-from tests.simulation import tasks
+from tests.simulation import tasks, wrong
 from tests.simulation.clients import Client, Ledger
 from tests.simulation.cluster import Cluster, Database, Faults, FDBError
 from tests.simulation.model import GONE, Model
@@ -34,6 +35,8 @@ _REMOVALS = {"clear", "clear_state", "remove", "remove_many", "abort_group"}
 _JUMP_US = 1_500_000
 #: At how many moments until then at which something is due it is looked for.
 _DUES = 4
+#: How many wrong calls each look makes at a queue.
+_WRONG_CALLS = 3
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
 _DISTURBED_US = 7_000_000
 #: A wait makes so many transactions a second at most, beside some at its beginning.
@@ -161,7 +164,7 @@ class World:
         self.cluster.on_transaction = self._count_transaction
         self.cluster.on_commit = self._see
         self.schedule.before_jump = self._before_jump
-        self.ledger = Ledger()
+        self.ledger, self._dice = Ledger(), random.Random(f"wrong {seed}")
         self.slept_us = self._disturbed_until = self._mark = self._marked_us = self._checked = 0
         self.longest_us = int(self.cluster.faults.longest * 3e6)
         self.was_interrupted = self.was_unclear = False
@@ -273,10 +276,13 @@ class World:
         self._checked = self.cluster.commits
         for promises in self._promises:
             promises.check_counts()
+            for _ in range(_WRONG_CALLS):
+                wrong.check(self._catalog({}).queue(promises.name), self._dice)
         self._check_names()
         if self.model is not None:
             self.model.look()
         if "tasks" in self.plan:
+            self.tasks.check_wrong(self._dice)
             self.tasks.check()
 
     def _check_names(self) -> None:
